@@ -20,7 +20,6 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loading {
-    /// At its own addresses.
     Fixed,
     /// A position-independent program: the kernel chooses a random multiple of its segments'
     /// largest alignment (Linux 5.10), at least of the base page.
@@ -39,17 +38,14 @@ pub struct Segment {
     pub offset: u64,
     /// Address before the load bias.
     pub vaddr: u64,
-    /// Bytes from the file.
     pub file_bytes: u64,
     /// Requested alignment; 0 and 1 mean none.
     pub align: u64,
 }
 
-/// Why no folio of a given size maps a part of a segment naturally aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// The segment is smaller than the folio.
     TooSmall,
     /// It contains no whole aligned block.
     NoWholeBlock,
@@ -57,7 +53,6 @@ pub enum Refusal {
     Incongruent,
     /// Load addresses are random in smaller steps: aligned only by chance.
     RandomAddress,
-    /// The filesystem has no folios of the size.
     Filesystem,
 }
 
@@ -78,7 +73,6 @@ impl Refusal {
 pub struct Ground {
     pub page: PageSize,
     pub max: Order,
-    /// Whether it places files that span a PMD range congruently.
     pub places_aligned: bool,
 }
 

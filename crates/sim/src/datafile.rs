@@ -14,7 +14,6 @@ use serde::de::DeserializeOwned;
 
 use crate::names::nearest;
 
-/// Why a data file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum DataFileError {
@@ -50,7 +49,6 @@ impl DataFiles {
         self.built_in.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    /// Returns the text of the built-in file `name`, or an error with similar names.
     pub(crate) fn named(&'static self, name: &str) -> Result<&'static str, DataFileError> {
         self.text(name).ok_or_else(|| {
             let lower = name.to_ascii_lowercase();
@@ -74,7 +72,6 @@ impl DataFiles {
         self.built_in.iter().filter(move |(_, text)| lists_it(text)).map(|(file, _)| *file)
     }
 
-    /// Returns the text of the file at `path`, and its name for messages.
     pub(crate) fn read(&'static self, path: &Path) -> Result<(String, String), DataFileError> {
         let origin = shown(path).to_string();
         match read_text(path, self.bytes_max) {
@@ -87,7 +84,6 @@ impl DataFiles {
     }
 }
 
-/// Parses TOML; `origin` names the text in errors.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, DataFileError> {
     toml::from_str(text).map_err(|error| DataFileError::Syntax {
         origin: origin.to_owned(),

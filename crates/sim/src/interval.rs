@@ -4,11 +4,9 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The smallest plausible value.
     pub low: f64,
     /// The likeliest value, between the other two.
     pub mid: f64,
-    /// The largest plausible value.
     pub high: f64,
 }
 
@@ -84,7 +82,6 @@ impl Interval {
         }
     }
 
-    /// Rounds to whole numbers, the precision of an estimate in nanoseconds.
     #[must_use]
     pub fn rounded(self) -> Self {
         self.rounded_to(1.0)

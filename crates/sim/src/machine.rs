@@ -60,7 +60,6 @@ pub use this::{THIS, this_path};
 pub struct Machine {
     /// Short name: the file name without `.toml`.
     pub name: String,
-    /// One line for a table's caption.
     pub description: String,
     /// The CPU's name in `/proc/cpuinfo`, if the file describes one CPU. Times measured on that CPU
     /// are this machine's.
@@ -69,14 +68,12 @@ pub struct Machine {
     pub arch: Arch,
     /// Base page sizes that the hardware supports, in file order.
     pub page_sizes: Vec<PageSize>,
-    /// The replayed kernel's base page size: one of `page_sizes`.
     pub page_size: PageSize,
     /// CPUs that run threads; `None`: one per thread.
     pub nr_cpus: Option<CpuCount>,
     pub tlb: TlbConfig,
     /// The calibrations that the costs are the mean of, if `folio calibrate` wrote the file.
     pub calibrated: Option<Calibrated>,
-    /// Known costs of a miss, a fault or a page.
     pub costs: Costs,
 }
 

@@ -117,7 +117,6 @@ impl KernelPolicy {
         Ok(Self(Arc::new(program)))
     }
 
-    /// Returns the built-in policies' names and descriptions.
     pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
         builtin::all()
     }

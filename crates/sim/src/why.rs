@@ -23,7 +23,6 @@ pub use mix::Mix;
 use crate::kernel::{Change, Kernel, KernelError};
 use crate::replay::CellSpec;
 
-/// Rules that are changed together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
     /// One rule, unless it cannot be changed alone.
@@ -34,7 +33,6 @@ pub struct Switch {
 pub struct Comparison {
     before: CellSpec,
     after: String,
-    /// In the order of their rules.
     switches: Vec<Switch>,
 }
 
@@ -58,7 +56,6 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// Returns the independent changes, in the order of their rules.
     #[must_use]
     pub fn switches(&self) -> &[Switch] {
         &self.switches
@@ -89,7 +86,6 @@ impl Comparison {
         Ok(CellSpec { kernel, detail_runs_max: 0, ..self.before.clone() })
     }
 
-    /// Returns whether `mix` is a valid kernel.
     #[must_use]
     pub fn is_possible(&self, mix: &Mix) -> bool {
         self.kernel(mix).is_ok()
@@ -133,7 +129,6 @@ impl Comparison {
     }
 }
 
-/// Moves the cell's base page into its kernel's rules.
 fn on_its_page(spec: &CellSpec) -> CellSpec {
     let mut spec = spec.clone();
     spec.kernel.rules.page = spec.page_size();

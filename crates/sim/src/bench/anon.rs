@@ -33,7 +33,6 @@ pub enum AnonBenchError {
     NoMemory,
 }
 
-/// One process with one anonymous region, whose folios have one size.
 #[derive(Debug)]
 pub struct AnonBench<R = Counted> {
     pub(super) memory: Memory<R>,
@@ -92,7 +91,6 @@ impl AnonBench<Bytes> {
         self.memory.into_ram()
     }
 
-    /// Returns the bytes cleared around a fault so far.
     #[must_use]
     pub fn cleared(&self) -> Moved {
         self.memory.core().ram.counted.cleared

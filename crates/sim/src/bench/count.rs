@@ -23,7 +23,6 @@ pub enum AnonOperation {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Events that cost time.
     pub events: Events,
     pub copied_pages: u64,
     pub reused_pages: u64,

@@ -50,7 +50,6 @@ pub enum Aspect {
     Folios,
     /// Files: memory mapped by PMD entries, in KiB.
     PmdMapped,
-    /// Files: major faults, over all steps.
     MajorFaults,
     /// Processes: whether the step was allowed.
     Answer,
@@ -80,7 +79,6 @@ pub enum Aspect {
     Sharing,
     /// Processes: free, reserved and surplus pages of the hugetlb pool.
     Pool,
-    /// Processes: the model broke one of its own invariants.
     Invariant,
 }
 
@@ -93,11 +91,9 @@ pub struct Difference {
     pub model: String,
 }
 
-/// The step or page at which kernel and model differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Location {
-    /// A step of a recording of files.
     Step {
         /// Counts from 0; the number of steps means "at the end".
         step: usize,
@@ -108,7 +104,6 @@ pub enum Location {
     /// A page of a process, after the last compared step.
     Page {
         slot: usize,
-        /// Page of the window.
         page: u64,
         /// The model's folio for this page before the step; empty if unknown.
         #[serde(rename = "before")]

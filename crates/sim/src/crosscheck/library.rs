@@ -22,16 +22,9 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
     #[error("{}: {source}", shown(path))]
-    Read {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     #[error("{}: truncated or damaged ({source}); copy it again from where it came", shown(path))]
-    Archive {
-        path: PathBuf,
-        source: io::Error,
-    },
-    /// The recording has a syntax error.
+    Archive { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Parse(#[from] ParseError),
     #[error("{}: over {max} MiB, too large for a recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
@@ -71,7 +64,6 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
     move |source| LibraryError::Read { path: path.to_owned(), source }
 }
 
-/// Reads `path` and returns the number of recordings.
 fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(failed(path))?;
@@ -210,7 +202,6 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    /// Reads the archive's recordings: location, name, text.
     fn read(tar: &[u8]) -> Result<Vec<[String; 3]>, LibraryError> {
         let mut all = Vec::new();
         let mut each = |place: &str, name: &str, text: &str| {

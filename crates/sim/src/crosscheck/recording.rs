@@ -86,7 +86,6 @@ impl<B: RecordingBody> Recording<B> {
 }
 
 impl<B> Recording<B> {
-    /// Returns the rules for the replay: `given`, or the recorded kernel's own.
     pub(super) fn rules<'a>(
         &self,
         given: Option<&'a Kernel>,

@@ -37,7 +37,6 @@ pub(super) fn each_line(
     Ok(())
 }
 
-/// The `key=value` words of a line.
 #[derive(Debug)]
 pub struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
@@ -83,7 +82,6 @@ pub(super) fn hex(word: &str) -> Parsed<u64> {
     u64::from_str_radix(digits, 16).map_err(|_| not_a_number(word))
 }
 
-/// Checks words that are printed unchanged.
 pub(super) fn reason(words: &[&str]) -> Parsed<String> {
     let text = words.join(" ");
     if text.chars().any(char::is_control) {

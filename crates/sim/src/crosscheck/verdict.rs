@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::difference::{Aspect, Difference, Location, shown};
 use crate::kernel::Kernel;
 
-/// Result of one recording of files, or of one program of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     pub name: String,
@@ -30,7 +29,6 @@ pub struct Verdict {
     pub differences: Vec<Difference>,
 }
 
-/// The calls left out for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NotCompared {
     pub nr_calls: u64,
@@ -44,7 +42,6 @@ impl Verdict {
         Self { name, rules, rules_note, ..Self::default() }
     }
 
-    /// Returns whether kernel and model agree in everything compared.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()
@@ -69,7 +66,6 @@ impl Verdict {
         self.differences.push(Difference { aspect, place, kernel, model });
     }
 
-    /// Compares the kernel's and the model's lists for one aspect, including their order.
     pub(super) fn compare<T: PartialEq + Debug>(
         &mut self,
         aspect: Aspect,

@@ -9,7 +9,6 @@ pub(super) static MACHINES: DataFiles = DataFiles {
     bytes_max: 256 << 10,
 };
 
-/// Name and text of every built-in machine, sorted by name.
 const BUILT_IN: [(&str, &str); 16] = [
     ("altra", include_str!("../../machines/altra.toml")),
     ("ampereone", include_str!("../../machines/ampereone.toml")),

@@ -86,7 +86,6 @@ pub const ASSUMED_WITHIN: f64 = 2.0;
 /// Default range factor of a number with a source.
 pub const SOURCED_WITHIN: f64 = 1.25;
 
-/// Returns the bounds of a number with `range`.
 fn bounds(value: f64, range: Option<[f64; 2]>, is_assumed: bool) -> Interval {
     match range {
         Some([low, high]) => Interval { low, mid: value, high },
@@ -133,7 +132,6 @@ impl From<UnitBytes> for String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnitRate {
-    /// Smallest size for this rate.
     pub size: UnitBytes,
     /// 10^9 bytes per second: finite, above 0.
     pub gb_per_s: f64,
@@ -157,20 +155,16 @@ pub struct Elision {
     pub assumed: bool,
 }
 
-/// The kind of unit that a cost needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CostKind {
-    /// Cycles, nanoseconds or microseconds.
     Time,
     Clock,
     Rate,
     Cpi,
-    /// A share of another cost.
     Share,
 }
 
 impl CostKind {
-    /// Returns the units in the order of a message's list.
     pub(super) const fn units(self) -> &'static [Unit] {
         match self {
             Self::Time => &[Unit::Cycles, Unit::Ns, Unit::Us],
@@ -263,9 +257,7 @@ pub struct Costs {
     pub copy: Vec<UnitRate>,
     /// Smallest string operation that does not allocate cache lines.
     pub elision: Option<Elision>,
-    /// Latency of one read from the storage device.
     pub storage_latency: Option<Quantity>,
-    /// Rate of sequential reads from the storage device.
     pub storage_rate: Option<Quantity>,
     /// Shortest time between the starts of two reads with many outstanding. If absent, only their
     /// transfers separate them.
@@ -273,13 +265,11 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Returns the rates by their names in the file.
     #[must_use]
     pub fn rates(&self) -> [(&'static str, &[UnitRate]); 2] {
         [("clear", &self.clear), ("copy", &self.copy)]
     }
 
-    /// Returns the known costs by their names in the file.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
         self.quantities().into_iter().filter_map(|(name, _, known)| Some((name, known?)))
     }

@@ -13,7 +13,6 @@ pub struct CpuId(Vec<String>);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
     pub machine: Machine,
-    /// Whether its file lists the CPU.
     pub is_listed: bool,
 }
 

@@ -93,7 +93,6 @@ impl Contradiction {
     }
 }
 
-/// Names in a message: `a, b and c`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed(Vec<String>);
 

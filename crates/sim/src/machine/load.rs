@@ -127,7 +127,6 @@ impl Machine {
 }
 
 impl MachineFile {
-    /// Returns the machine, completed from its base and checked.
     fn machine(self) -> Result<Machine, Contradiction> {
         let base = self.based_on.as_deref().map(base).transpose()?;
         let base = base.as_ref();

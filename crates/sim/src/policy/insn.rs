@@ -64,7 +64,6 @@ pub(super) const IS_REGISTER: u8 = 0x08;
 /// Kinds of an [`LDDW`]'s number, in its source register field.
 pub(super) mod wide {
     pub(in super::super) const NUMBER: u8 = 0;
-    /// A map, by number.
     pub(in super::super) const MAP: u8 = 1;
     /// An address in a data section: section in the upper half, offset in the lower.
     pub(in super::super) const DATA: u8 = 2;
@@ -117,7 +116,6 @@ impl Insn {
         self.code & 0xe0 == MODE_MEM
     }
 
-    /// Returns the number of bytes that a load or store accesses.
     pub(super) const fn access_bytes(self) -> usize {
         match self.code & 0x18 {
             0x00 => 4,

@@ -73,7 +73,6 @@ struct Run<'a> {
     nr_helped: u64,
 }
 
-/// Runs `code` once; the first argument points to `context`.
 pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ran, Trap> {
     let mut registers = [0; NR_REGISTERS];
     registers[1] = CONTEXT << REGION_SHIFT;
@@ -152,7 +151,6 @@ impl Run<'_> {
         all.get(offset..)?.get(..nr)
     }
 
-    /// Returns the bytes at an address if it is writable.
     fn bytes_mut(&mut self, addr: u64, nr: usize) -> Option<&mut [u8]> {
         let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
         let all = if region == STACK {

@@ -42,7 +42,6 @@ pub(super) enum MapKind {
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     spec: MapSpec,
-    /// All slots in order.
     values: Vec<u8>,
     places: HashMap<Box<[u8]>, usize>,
     /// Freed slots, most recent last.
@@ -50,7 +49,6 @@ pub(super) struct Map {
     nr_used: usize,
 }
 
-/// Flags of `bpf_map_update_elem`.
 mod flags {
     pub(super) const ANY: u64 = 0;
     pub(super) const NOEXIST: u64 = 1;
@@ -84,7 +82,6 @@ impl Map {
         &mut self.values
     }
 
-    /// Returns the offset of the entry of `key`.
     pub(super) fn lookup(&self, key: &[u8]) -> Option<usize> {
         let place = match self.spec.kind {
             MapKind::Array => {

@@ -32,9 +32,7 @@ const STATE_BYTES_MAX: usize = 64 << 20;
 const NR_SECTIONS_MAX: usize = 1024;
 /// Prefix of program sections, before the name of the point.
 const PROGRAMS: &str = "folio/";
-/// Section of maps in libbpf's format.
 const BTF_MAPS: &str = ".maps";
-/// Bytes of a map definition: four 32-bit numbers.
 const MAP_BYTES: usize = 16;
 const ENTRY_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 255;
@@ -110,13 +108,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
     Ok(reader.parsed)
 }
 
-/// Maps by the section and offset of their definition.
 type MapNumbers = BTreeMap<(usize, u64), usize>;
 
 struct Reader<'a, 'b> {
     file: &'b File<'a>,
     parsed: Parsed,
-    /// Numbers of the variable sections that programs use.
     data: BTreeMap<usize, usize>,
 }
 
@@ -256,7 +252,6 @@ impl<'a> Reader<'a, '_> {
         Some(format!("'{}'", largefolio_trace::shown(&cut(&name))))
     }
 
-    /// Returns a symbol's name, or its section's, for errors.
     fn name_of(&self, symbol: SymbolIndex) -> String {
         let Ok(symbol) = self.file.symbol_by_index(symbol) else { return "nothing".to_owned() };
         let name = symbol.name().unwrap_or_default();
@@ -324,7 +319,6 @@ fn contents<'a>(section: &Part<'a, '_>, name: &str) -> Result<&'a [u8], Refusal>
         .map_err(|error| Refusal::Section { section: name.to_owned(), what: error.to_string() })
 }
 
-/// Joins the halves of 64-bit numbers.
 fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
     let mut at = 0;
     while at < code.len() {

@@ -45,7 +45,6 @@ const fn call(nr: i64) -> Insn {
 
 const EXIT: Insn = insn(class::JMP | jump::EXIT, 0, 0, 0, 0);
 
-/// Loads the address of a variable, or a map.
 const fn wide(dst: u8, src: u8, imm: i64) -> [Insn; 2] {
     [insn(insn::LDDW, dst, src, 0, imm), insn(insn::FILLER, 0, 0, 0, 0)]
 }
@@ -67,7 +66,6 @@ fn parsed(point: Point, code: Vec<Insn>) -> Parsed {
     }
 }
 
-/// Returns the verifier's error for `code` at `point`.
 fn fault_at(point: Point, code: &[Insn]) -> Option<String> {
     let parsed = parsed(point, code.to_vec());
     verify::check(code, &parsed, point).err().map(|fault| format!("{}: {}", fault.at, fault.what))
@@ -77,7 +75,6 @@ fn running(parsed: Parsed) -> Running {
     Running::new(Arc::new(parsed))
 }
 
-/// The C header and the context of a policy agree.
 #[test]
 fn the_header_names_the_context_and_the_numbers() {
     let header = include_str!("../../policies/folio_policy.h");

@@ -94,11 +94,9 @@ struct Verifier<'a> {
     code: &'a [Insn],
     parsed: &'a Parsed,
     point: Point,
-    /// The known state before each reachable instruction.
     known: Vec<Option<Known>>,
     /// The last lookup id; the first ids are instruction numbers.
     fresh: usize,
-    /// Keys and values that the helper calls handle.
     handled_bytes: usize,
 }
 
@@ -132,7 +130,6 @@ impl Verifier<'_> {
         self.lead(at + 1, known)
     }
 
-    /// Adds a path to `to`.
     fn lead(&mut self, to: usize, known: Known) -> Checked<()> {
         let inside = self.code.get(to).is_some_and(|insn| insn.code != FILLER);
         if !inside {
@@ -359,7 +356,6 @@ const fn has_unknown_parts(insn: Insn) -> bool {
     !is_plain
 }
 
-/// Returns the value that a 64-bit load yields.
 fn wide_value(insn: Insn) -> Checked<Value> {
     let number = insn.imm as u64;
     match insn.src {
@@ -379,7 +375,6 @@ enum Place {
     Elsewhere,
 }
 
-/// Returns whether it is `pointer == 0` or `pointer != 0`.
 fn is_test(insn: Insn, zero: Number) -> bool {
     let is_equality = matches!(insn.op(), jump::JEQ | jump::JNE);
     is_equality && insn.class() == class::JMP && zero == Number::exact(0)

@@ -12,10 +12,8 @@ pub enum Basis {
     /// The memory manager alone, without a trace.
     #[serde(skip_deserializing)]
     Model,
-    /// Measured on the running kernel now.
     #[serde(skip_deserializing)]
     Measured,
-    /// A measurement quoted from a document.
     #[serde(skip_deserializing)]
     Quoted,
     /// Another program in place of the published one.

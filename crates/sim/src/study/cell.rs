@@ -79,7 +79,6 @@ struct Run<'a> {
 pub struct Folders<'a> {
     /// Recorded traces, `NAME.folio`.
     pub traces: &'a Path,
-    /// Scratch folder for generated traces.
     pub scratch: &'a Path,
 }
 
@@ -248,7 +247,6 @@ fn batched(runs: Vec<Run<'_>>) -> Vec<Vec<Run<'_>>> {
     batches(runs, NR_CELLS_MAX, |run| run.spec.ram_bytes)
 }
 
-/// Returns how the cell's memory ended its program.
 const fn ended(error: &ReplayError) -> Option<Ended> {
     match error {
         ReplayError::Cell { source: CellError::OverBudget(_), .. } => Some(Ended::Thrashes),

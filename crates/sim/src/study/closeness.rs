@@ -30,7 +30,6 @@ pub struct Pair {
     pub change: Option<f64>,
 }
 
-/// How close our number is to the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Closeness {
     /// Within 10%, or within the published table's resolution.
@@ -62,7 +61,6 @@ impl Closeness {
         }
     }
 
-    /// Returns whether both numbers go in the same direction.
     #[must_use]
     pub const fn agrees(self) -> bool {
         matches!(self, Self::Close | Self::Factor | Self::Direction)

@@ -37,14 +37,12 @@ pub struct Curve {
 
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The line's label.
     pub name: String,
     pub(super) spec: CellSpec,
     /// With the `beside` edit.
     pub(super) beside: Option<CellSpec>,
 }
 
-/// Selects one of a line's two kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Own,

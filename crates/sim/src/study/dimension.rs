@@ -14,7 +14,6 @@ pub(super) enum Dimension {
     Time,
     /// A quotient of two numbers of one dimension.
     Share,
-    /// Events and similar.
     Count,
     /// A quotient of different dimensions, such as events per nanosecond.
     Rate,
@@ -30,13 +29,11 @@ pub(super) const BYTES: [(&str, f64); 7] = [
     ("MB", 1e6),
     ("GB", 1e9),
 ];
-/// Units in nanoseconds.
 pub(super) const TIMES: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 /// Number of units in the whole.
 pub(super) const SHARES: [(&str, f64); 2] = [("%", 100.0), ("permille", 1000.0)];
 
 impl Dimension {
-    /// Derives the dimension from the steps of a number's name.
     pub(super) fn of(name: &[String]) -> Self {
         let is_key = |step: &str| step.bytes().all(|byte| byte.is_ascii_digit());
         let is_bound = |step: &str| matches!(step, "low" | "mid" | "high");
@@ -60,7 +57,6 @@ impl Dimension {
         }
     }
 
-    /// Returns words that complete "counts ..".
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",

@@ -12,12 +12,10 @@ use super::model::Model;
 use super::parts::Input;
 use crate::replay::{Budget, CellSpec};
 
-/// A published table and this model's numbers for it.
 #[derive(Clone, Debug)]
 pub struct Study {
     /// Short name: the file name without `.toml`.
     pub name: String,
-    /// One line for a list of studies.
     pub title: String,
     /// Location of the published table.
     pub source: String,
@@ -29,12 +27,9 @@ pub struct Study {
     pub rests_on: Option<String>,
     pub origin: String,
     pub(super) cells: BTreeMap<String, Source>,
-    /// Measurements on the running kernel, by name.
     pub(super) benches: BTreeMap<String, Bench>,
     pub tables: Vec<Table>,
-    /// Programs below limits, in file order.
     pub curves: Vec<Curve>,
-    /// Kernels over many programs, in file order.
     pub frontiers: Vec<Frontier>,
 }
 
@@ -50,7 +45,6 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// A pair of published numbers and a pair of ours.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub what: String,
@@ -74,7 +68,6 @@ pub struct Row {
     pub disagrees: Option<String>,
 }
 
-/// How a change is expressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -91,9 +84,7 @@ pub enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Published {
-    /// Without the change under study.
     pub before: Option<f64>,
-    /// With the change under study.
     pub after: Option<f64>,
     /// The change as printed, if the numbers were not.
     pub change: Option<f64>,
@@ -111,9 +102,7 @@ impl Published {
 
 #[derive(Clone, Debug)]
 pub enum Ours {
-    /// A number of one or two cells.
     Cells {
-        /// The number to read from both cells.
         metric: Metric,
         /// Cell without the change; absent in a row of one number.
         before: Option<String>,
@@ -137,7 +126,6 @@ pub struct Bench {
     /// Folio size, or bytes cleared in one piece.
     #[serde(with = "super::parts::bytes")]
     pub size: u64,
-    /// The running kernel, or this program's code.
     #[serde(default)]
     pub subject: Subject,
 }
@@ -197,7 +185,6 @@ impl Quoted {
 }
 
 impl Study {
-    /// Limits the work of every trace to `budget`.
     pub fn set_budget(&mut self, budget: Budget) {
         for source in self.cells.values_mut() {
             if let Source::Replay(_, spec) = source {
@@ -222,7 +209,6 @@ impl Study {
         })
     }
 
-    /// Returns the recorded traces that the study replays, sorted.
     #[must_use]
     pub fn traces(&self) -> Vec<&str> {
         let of_cells = self.cells.values().filter_map(|source| match source {

@@ -25,7 +25,6 @@ pub type Measurements = BTreeMap<(String, usize, usize), Measured>;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     pub before: f64,
-    /// Median with the change, in the row's unit.
     pub after: f64,
     /// Median, smallest and largest change within a round, in percent.
     pub change: [f64; 3],
@@ -56,9 +55,7 @@ pub struct TableFinding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowFinding {
     pub what: String,
-    /// Published numbers; absent if there are only ours.
     pub published: Option<Pair>,
-    /// Printed text, if it is not a number.
     pub published_text: Option<String>,
     pub published_spread: Option<String>,
     pub unit: String,
@@ -89,7 +86,6 @@ pub enum How {
     Counted {
         of: String,
     },
-    /// Counts multiplied by the costs in a machine file.
     Estimated {
         of: String,
         /// Costs that the machine file lacks.
@@ -284,7 +280,6 @@ fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pai
     }
 }
 
-/// Returns the declared basis and the basis derived from the source of our numbers.
 fn basis(row: &Row, study: &Study, how: &How, has_own_input: bool) -> Vec<Basis> {
     let derived = match (&row.ours, how) {
         (_, How::None { .. }) => return Vec::new(),

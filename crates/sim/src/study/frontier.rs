@@ -21,7 +21,6 @@ pub(super) use load::FrontierFile;
 #[derive(Clone, Debug)]
 pub struct Frontier {
     pub title: String,
-    /// Every line runs all programs.
     pub(super) programs: Vec<Input>,
     /// Each line's name and specification; the first line is the reference.
     pub(super) lines: Vec<(String, CellSpec)>,

@@ -56,7 +56,6 @@ fn published() -> String {
     "published".to_owned()
 }
 
-/// A cell: a trace or a workload with kernel and machine, or a model.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CellFile {
@@ -77,7 +76,6 @@ pub(super) struct CellFile {
     pub(super) aged: Option<u32>,
 }
 
-/// A line of a curve or a frontier: its kernel and its label.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct LineFile {
@@ -114,7 +112,6 @@ struct Common {
 }
 
 impl Common {
-    /// Returns the published unit and ours; both must be units of our number.
     fn units(&self, ours: &Ours, place: &str) -> Result<(String, String), Mistake> {
         let unit = self.unit.clone().unwrap_or_default();
         let ours_unit = self.ours_unit.clone().unwrap_or_else(|| unit.clone());
@@ -485,11 +482,9 @@ impl RowFile {
     }
 }
 
-/// The names that a row may use.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     study: &'a Study,
-    /// Every number of a replay.
     sample: &'a Sample,
 }
 

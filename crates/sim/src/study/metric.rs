@@ -155,13 +155,11 @@ impl Metric {
         used.map(|(name, one)| (name.as_str(), one)).collect()
     }
 
-    /// Returns the assumed constants among them.
     pub(super) fn assumed_in(&self, cell: &Value) -> Vec<String> {
         let used = self.constants_in(cell).into_iter();
         used.filter(|(_, one)| one["assumed"] == true).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// Returns an error for the first name that `sample` does not have, with a hint.
     pub(super) fn unknown_in(&self, sample: &Value) -> Option<String> {
         let names = self.sum.iter().chain(self.of.iter().flatten());
         names.into_iter().find_map(|name| unknown(sample, name))

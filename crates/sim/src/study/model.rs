@@ -26,9 +26,7 @@ use crate::machine::{Costs, Machine};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Model {
-    /// Zeroes a folio after a fault.
     Clear {
-        /// Kernel rules, with edits.
         kernel: String,
         /// The folio, or a gigantic page.
         #[serde(with = "parts::bytes")]
@@ -41,9 +39,7 @@ pub enum Model {
         touched: Option<u64>,
     },
     Anon {
-        /// Kernel rules, with edits.
         kernel: String,
-        /// The machine for the estimate.
         machine: String,
         operation: AnonOperation,
         #[serde(with = "parts::bytes")]
@@ -79,7 +75,6 @@ fn whole_file() -> u64 {
 /// budget limits them.
 const NR_CALLS_MAX: u64 = 1 << 20;
 
-/// How a file came into the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -108,7 +103,6 @@ struct Cleared {
     /// Cache lines (64 bytes) that enter the cache, over all folios. If a piece is long enough, the
     /// CPU bypasses the cache for it.
     cache_lines: u64,
-    /// Zeroing between two reschedule points.
     latency: Latency,
     /// Estimated time of all folios by cause, in nanoseconds.
     estimate: Estimate,
@@ -282,7 +276,6 @@ fn anon(
     })
 }
 
-/// A file and a program that maps it.
 struct Lived {
     memory: Memory,
     file: largefolio_mm::units::MappingId,

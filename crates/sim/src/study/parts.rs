@@ -38,7 +38,6 @@ pub(super) const NR_ROWS_MAX: u64 = 1 << 27;
 pub enum Input {
     /// `traces/NAME.folio`.
     Recorded(String),
-    /// Generated first.
     Generated(Generated),
 }
 
@@ -65,7 +64,6 @@ pub enum Generated {
         #[serde(with = "bytes")]
         stub_size: u64,
         order: Sweep,
-        /// Calls after the sweep.
         calls: u64,
         advice: Advised,
         seed: u64,
@@ -124,7 +122,6 @@ pub enum Generated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Mix {
-    /// Number of text and data files.
     files: u64,
     /// Size of each file in bytes.
     #[serde(with = "bytes")]
@@ -163,9 +160,7 @@ impl Mix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sweep {
-    /// First to last.
     Sequential,
-    /// Random, from the seed.
     Random,
 }
 

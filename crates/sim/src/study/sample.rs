@@ -10,7 +10,6 @@ use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::replay::{Cell, CellSpec, Images, Outcome};
 
-/// Every name of a replay, from a run of an empty program.
 pub(super) struct Sample(Value);
 
 impl Sample {
@@ -25,7 +24,6 @@ impl Sample {
         Self(named().unwrap_or_default())
     }
 
-    /// Returns an error if no replay has a name in `metric`.
     pub(super) fn unknown(&self, metric: &Metric) -> Option<String> {
         metric.unknown_in(&self.0)
     }

@@ -17,7 +17,6 @@ use serde::Serialize;
 use super::closeness::{CLOSE, Closeness, Pair, ROUNDING};
 use super::file::{Change, Row};
 
-/// Whether a row counts, and whether it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Score {
@@ -60,7 +59,6 @@ pub(super) struct Compared {
     pub(super) ours: Pair,
     /// For the changes, or for two single numbers.
     pub(super) closeness: Option<Closeness>,
-    /// One of our inputs is the series' own number.
     pub(super) has_own_input: bool,
     pub(super) is_assumed: bool,
     /// Rounds disagreed in direction, so nothing changed.

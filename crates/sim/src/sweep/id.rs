@@ -14,7 +14,6 @@ use crate::replay::RESULTS_VERSION;
 /// Prefix of the text; its number is raised when the format changes.
 const FORM: &str = "largefolio cell 1";
 
-/// Digits of an identity: 256 bits.
 const NR_DIGITS: usize = 64;
 
 /// 64 hexadecimal digits.
@@ -50,7 +49,6 @@ impl CellId {
     }
 }
 
-/// The parts of an identity, except the versions.
 struct Identified<'a> {
     digest: &'a str,
     kernel: &'a Stamp,
@@ -59,7 +57,6 @@ struct Identified<'a> {
 }
 
 impl Identified<'_> {
-    /// Returns the identity under the versions of folio and of a replay's counts.
     fn of_version(&self, folio: &str, results: u32) -> CellId {
         let stamps = (self.kernel, self.machine);
         let parts = (FORM, (folio, results), self.digest, stamps, self.setting);

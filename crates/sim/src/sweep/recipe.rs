@@ -13,7 +13,6 @@ use crate::replay::{
     AnnotationError, Budget, CacheState, CellSpec, CgroupError, Fragmented, LinkedError,
 };
 
-/// Why a recipe cannot be written or replayed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum RecipeError {
@@ -43,7 +42,6 @@ pub struct Named {
 #[serde(deny_unknown_fields)]
 pub struct Setting {
     pub cache: CacheState,
-    /// Seed of the initial memory state.
     pub seed: u64,
     pub memory_bytes: u64,
     pub swap_bytes: u64,
@@ -80,15 +78,11 @@ fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// A cell without its trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// The kernel, as a self-contained file.
     pub kernel: Named,
-    /// The machine, as a self-contained file.
     pub machine: Named,
-    /// Memory state, seed, and other options.
     pub setting: Setting,
     /// Work limit of the replay: it decides whether there is a row, not its contents.
     #[serde(default)]
@@ -99,7 +93,6 @@ pub struct Recipe {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stamp {
     pub name: String,
-    /// BLAKE3 of the text, in hex.
     pub text: String,
 }
 

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::Mix;
 
-/// The effect of one switch on a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
     /// Increase when it is set in the first kernel.
@@ -40,9 +39,7 @@ pub struct Interaction {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribution {
-    /// The result under the first kernel.
     pub before: i128,
-    /// The result under the second kernel.
     pub after: i128,
     pub effects: Vec<Effect>,
     pub interactions: Vec<Interaction>,

@@ -1,6 +1,5 @@
 //! A kernel between two others: the set of its switches.
 
-/// The switches that are set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mix(Vec<bool>);
 

@@ -58,7 +58,6 @@ fn the_page_is_a_rule_where_the_cells_differ_in_it() {
     assert_eq!(found, [["min_folio_bytes", "page"]]);
 }
 
-/// Any function of the mixes, from a table of values.
 fn of(values: &[i64], mix: &Mix) -> i128 {
     let nr = mix.is_set().iter().rev().fold(0, |nr, &is_set| 2 * nr + usize::from(is_set));
     values[nr].into()
@@ -81,7 +80,6 @@ proptest! {
         prop_assert_eq!(sum(|effect| effect.alone) + pairs + shared.together, difference);
     }
 
-    /// Without interactions, all views agree.
     #[test]
     fn switches_that_only_add_up_have_no_interaction(each in prop::collection::vec(-99..99_i128, 4..5)) {
         let value = |mix: &Mix| {

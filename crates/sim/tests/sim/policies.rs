@@ -29,7 +29,6 @@ fn replayed(trace: &str, specs: &[CellSpec]) -> Vec<Outcome> {
     replay(&root().join("traces").join(trace), specs, &mut |_| {}).unwrap().1
 }
 
-/// Removes the kernel's and the policy's name.
 fn counted(outcome: &Outcome) -> Outcome {
     Outcome { kernel: String::new(), policy: None, ..outcome.clone() }
 }
@@ -192,7 +191,6 @@ fn what_is_refused_of_c_says_what_to_do() {
     assert!(two.contains("a kernel has one policy"), "{two}");
 }
 
-/// Objects that differ in one byte are different cells.
 #[test]
 fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
     let id = |spec: &CellSpec| CellId::new("00", &Recipe::of(spec).unwrap());
@@ -218,7 +216,6 @@ fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
     assert!(serde_json::from_str::<Recipe>(&damaged).unwrap().cell().is_err());
 }
 
-/// The shipped objects and their sources give the same answers to many questions.
 #[test]
 fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
     for (name, _) in KernelPolicy::builtin() {

@@ -28,7 +28,6 @@ fn recordings(kind: &str) -> Vec<Recording<Programs>> {
     all
 }
 
-/// Replays each program under the rules of `kernel`, or of the recorded kernel.
 fn rows(recording: &Recording<Programs>, kernel: Option<&Kernel>) -> Vec<ProgramRow> {
     let verdicts = recording.check(kernel).unwrap();
     recording.body.runs.iter().zip(verdicts).map(|(run, one)| ProgramRow::new(run, one)).collect()
@@ -92,7 +91,6 @@ fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) 
     }
 }
 
-/// Asserts that programs are parsed back equal from their text.
 fn assert_read_back(topic: Topic, orders: &[u8]) {
     for (seed, page) in (0..50).flat_map(|seed| [(seed, PageSize::K4), (seed, PageSize::K16)]) {
         let orders = orders.iter().copied().map(Order::new).collect();

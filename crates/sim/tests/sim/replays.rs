@@ -56,7 +56,6 @@ pub(super) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
     program(vec![file], &all)
 }
 
-/// A store to a page of [`two_huge_pages`].
 pub(super) fn store(thread: u32, page: u64) -> Event {
     Event::references(thread, Op::Write, ADDR + page * 4096, 1)
 }

@@ -61,7 +61,6 @@ impl Asides {
         true
     }
 
-    /// Returns the part of `step` that is compared; its action is on `file`.
     pub(super) fn rest<'a>(&self, step: &'a FileStep, file: Option<u32>) -> Cow<'a, FileStep> {
         if self.files.is_empty() {
             return Cow::Borrowed(step);
@@ -81,7 +80,6 @@ impl Asides {
 }
 
 impl FileStep {
-    /// Lists the files that the kernel or the model changed.
     fn files(&self) -> impl Iterator<Item = u32> {
         let insertions = self.insertions.iter().map(|folio| folio.file);
         let removals = self.removals.iter().map(|folio| folio.file);

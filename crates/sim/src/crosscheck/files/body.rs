@@ -13,7 +13,6 @@ pub(super) const EVENT_BASE: u64 = 1 << 6;
 pub(super) const EVENT_SYNC: u64 = 1 << 7;
 pub(super) const EVENT_ASYNC: u64 = 1 << 8;
 
-/// A program's actions on files, and the kernel's response.
 #[derive(Clone, Debug, Default)]
 pub struct FileSteps {
     pub(super) setup: Setup,
@@ -29,12 +28,9 @@ pub struct FileSteps {
     pub(super) counted: BTreeMap<String, u64>,
 }
 
-/// The first line's facts about the device, the file and the probe.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Setup {
-    /// Readahead window in pages.
     pub(super) ra_pages: u64,
-    /// Largest I/O in bytes.
     pub(super) io_bytes: u64,
     /// Fault-around window in bytes; `None` = the rules' default.
     pub(super) fault_around_bytes: Option<u64>,
@@ -42,7 +38,6 @@ pub(super) struct Setup {
     pub(super) nr_opens: u64,
     /// Bytes per read, unless its line has another number.
     pub(super) read_bytes: u64,
-    /// The program's name, if a real program was recorded.
     pub(super) program: Option<String>,
     /// Bit n: the kernel has event n of `probe/trace.h`; `None` = a self-built kernel.
     pub(super) events: Option<u64>,

@@ -14,7 +14,6 @@ use crate::crosscheck::verdict::Verdict;
 use crate::kernel::Kernel;
 use check::FileComparison;
 
-/// Reason for leaving out the rest of a recording.
 const WRITTEN: &str = "writes under a limit, after the first request";
 
 impl Recording<FileSteps> {

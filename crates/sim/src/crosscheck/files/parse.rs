@@ -302,7 +302,6 @@ fn cached_run(file: u32, index: u64, order: &str, rest: &[&str]) -> Parsed<Cache
     Ok(CachedRun { first: CachedFolio { file, index, order }, times })
 }
 
-/// Returns the position of byte `offset` in page `index`.
 fn pos(page: u64, index: &str, offset: &str) -> Parsed<u64> {
     Ok(index_of(index)? * page + number(offset)?.min(PAGE_BYTES_MAX))
 }

@@ -33,7 +33,6 @@ pub(super) struct FileReplay {
     opens: BTreeMap<u32, OpenId>,
     areas: BTreeMap<u32, AreaSpec>,
     takes_io_in_flight: bool,
-    /// Reads complete before the submitting call returns.
     reads_within_call: bool,
     /// Reclaimed pages come back as part of the working set.
     restores: bool,
@@ -136,7 +135,6 @@ impl FileReplay {
         self.memory.rules().page.bytes()
     }
 
-    /// Returns the readahead state before `action`, to report with a difference.
     pub(super) fn state_before(&self, action: &Action) -> Option<RaState> {
         if matches!(action, Action::AdviseFile(..) | Action::Map(_)) {
             return None;
@@ -171,7 +169,6 @@ impl FileReplay {
         Some(self.number_of(mapping))
     }
 
-    /// Runs the action of `step` and returns the model's results.
     pub(super) fn run(&mut self, nr: usize, step: &FileStep) -> Result<FileStep, String> {
         self.refresh();
         let mut was_mapped = false;
@@ -281,7 +278,6 @@ impl FileReplay {
         self.areas.get(&id).ok_or_else(|| format!("no mapping {id}"))
     }
 
-    /// Touches a page. Returns whether it was mapped before.
     fn touch(&mut self, index: u64, area: u32, how: Touch) -> Result<bool, String> {
         let area = self.area(area)?;
         let (first, end) = (area.first, area.first + area.nr_pages);
@@ -299,7 +295,6 @@ impl FileReplay {
         Ok(touched.outcome == Outcome::Hit)
     }
 
-    /// Returns the cached folio at a page of a mapping.
     fn cached(&self, area: u32, index: PageIndex) -> Option<FolioId> {
         let open = *self.opens.get(&self.areas.get(&area)?.open)?;
         let file = self.memory.open_file(open).mapping;
@@ -351,7 +346,6 @@ impl FileReplay {
         Ok(())
     }
 
-    /// Returns the address space with this number, creating it if needed.
     fn space(&mut self, number: u32) -> MmId {
         *self.spaces.entry(number).or_insert_with(|| self.memory.new_space())
     }

@@ -46,7 +46,6 @@ pub(super) struct FileStep {
 }
 
 impl FileStep {
-    /// Returns the touched page if it faulted.
     pub(super) fn faults(&self) -> Vec<u64> {
         match self.action {
             Action::Touch { index, .. } if !self.was_mapped => vec![index],
@@ -54,7 +53,6 @@ impl FileStep {
         }
     }
 
-    /// Returns the removed folios, each with the number of folios inserted before it.
     pub(super) fn evictions(&self) -> Vec<Eviction> {
         let at = self.removed_at.iter().copied();
         self.removals.iter().zip(at).map(|(&folio, at)| Eviction { at, folio }).collect()
@@ -115,7 +113,6 @@ pub(super) enum Action {
     Touch {
         index: u64,
         area: u32,
-        /// Load, store or instruction fetch.
         access: Touch,
     },
     Read(FileIo),
@@ -155,7 +152,6 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Returns whether the program itself removes folios from the page cache.
     pub(super) fn removes(&self) -> bool {
         matches!(self, Self::AdviseFile(advice, _) if advice == "dontneed")
     }
@@ -178,7 +174,6 @@ pub(super) struct FileIo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PrintedState {
-    /// First index of the last window.
     pub(super) start: u64,
     pub(super) size: u64,
     /// Pages in the window's async tail.
@@ -209,7 +204,6 @@ pub(super) struct WindowLine {
     pub(super) async_size: u64,
 }
 
-/// A call of the sync or async entry point, with the state before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EntryLine {
     pub(super) kind: EntryKind,

@@ -50,7 +50,6 @@ impl IoTiming {
         }
     }
 
-    /// Counts the faults whose reads were sooner or later than the rule.
     pub(super) fn nr_off_rule(&self) -> u64 {
         (self.early.len() + self.late.len()) as u64
     }
@@ -71,7 +70,6 @@ impl FaultReads {
         self.waited.push(waited);
     }
 
-    /// Returns the last fault whose fault-around skipped this page.
     pub(super) fn left_out(&self, file: u32, index: u64) -> Option<&LeftOut> {
         self.left_out.iter().rev().find(|out| out.file == file && out.pages.contains(&index))
     }
@@ -91,11 +89,9 @@ pub(super) struct LeftOut {
     pub(super) step: usize,
     pub(super) file: u32,
     pub(super) pages: Range<u64>,
-    /// Number of incomplete requests.
     pub(super) nr_requests: u32,
 }
 
-/// A fault that waited for its page's request.
 #[derive(Clone, Debug)]
 pub(super) struct Waited {
     pub(super) step: usize,

@@ -48,13 +48,11 @@ struct ProgramComparison<'a> {
     nr_cached: u64,
     /// Cached pages in PMD-sized folios, if the kernel reports them.
     nr_huge: Option<u64>,
-    /// The kernel's swap numbers after the last step.
     swap: SwapNumbers,
     /// Freed slots count as used until their batch is released.
     hides_freed: bool,
     hides_pmds: bool,
     recorded: Recorded,
-    /// The kernel's numbers for each process's areas.
     areas: AllAreas,
 }
 
@@ -168,7 +166,6 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// Compares the change of the machine's mapped pages since the program began.
     fn machine(&mut self, answer: &Answer) {
         let (Some(before), Some(after)) = (self.run.machine_before, answer.machine) else {
             return;
@@ -288,14 +285,12 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// Returns the model's folios for the first pages that the step changes.
     fn folios_before(&self, answer: &Answer) -> BTreeMap<(usize, u64), String> {
         let changed = answer.changes.iter().take(NR_TOLD);
         let folio = |slot, page| Some(((slot, page), self.replay.folio_of(slot, page)?));
         changed.filter_map(|change| folio(change.slot, change.pages.first)).collect()
     }
 
-    /// Adds the folio before the step to each difference, if known.
     fn tell(&mut self, before: &BTreeMap<(usize, u64), String>) {
         for difference in &mut self.verdict.differences {
             if let Location::Page { slot, page, folio_before } = &mut difference.place {

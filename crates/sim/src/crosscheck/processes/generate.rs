@@ -33,7 +33,6 @@ pub enum Topic {
     DiskKhugepaged,
     /// hugetlb pages of the given order.
     Hugetlb,
-    /// A memory cgroup with a limit, and swap space.
     Swap,
 }
 
@@ -128,7 +127,6 @@ struct Generator {
     orders: Vec<Order>,
     nr_processes: usize,
     living: [Option<Areas>; NR_SLOTS],
-    /// Processes that have the program's file open for writing.
     is_writer: [bool; NR_SLOTS],
     program: ProcessProgram,
 }
@@ -218,7 +216,6 @@ impl Generator {
         }
     }
 
-    /// Maps an area in a free range.
     fn map(&mut self, slot: usize) {
         let Some(areas) = &self.living[slot] else { return };
         let free = areas.free_runs();

@@ -77,7 +77,6 @@ impl HugePages {
 }
 
 impl HugeMapping {
-    /// Reads the mapping from a word of flags with `g`.
     pub(super) fn of(word: &str) -> Self {
         let sharing = if word.contains('s') { Sharing::Shared } else { Sharing::Private };
         Self { sharing, is_reserved: !word.contains('o') }

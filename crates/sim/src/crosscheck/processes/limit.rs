@@ -31,7 +31,6 @@ impl Limit {
         Some(number_to(LIMIT_KIB_MAX, kib).map(|kib| Self { kib }))
     }
 
-    /// Creates a cgroup with this limit and moves the process into it.
     pub(super) fn begin(self, memory: &mut Memory<Bytes>, mm: MmId) -> GroupId {
         let pages = (self.kib << 10) >> memory.rules().page.shift();
         let group = memory.add_group(GroupLimits::max(pages));

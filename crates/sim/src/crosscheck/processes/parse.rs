@@ -54,7 +54,6 @@ impl RecordingBody for Programs {
 }
 
 impl Answer {
-    /// Reads a line below a step; the window has `nr_pages`.
     fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, words: &[&str]) -> Parsed<()> {
         match *words {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),

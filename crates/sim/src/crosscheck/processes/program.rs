@@ -31,14 +31,11 @@ use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, numb
 pub struct ProcessProgram {
     /// The program's seed, which is also its name.
     pub seed: u64,
-    /// Pages of the window that contains all areas.
     pub(super) nr_pages: u64,
     /// Folio sizes enabled for advised areas, in KiB.
     pub sizes_kib: Vec<u64>,
     pub(super) own_file: Option<OwnFile>,
-    /// The hugetlb pool, if the program's pages are hugetlb pages.
     pub huge: Option<HugePages>,
-    /// khugepaged's limits, if any step wakes it.
     pub(super) khugepaged: Option<ScanLimits>,
     pub(super) limit: Option<Limit>,
     pub(super) steps: Vec<ProcessStep>,
@@ -99,7 +96,6 @@ pub(super) enum ProcessOp {
     Punch(PageRange),
     /// Makes a pipe refer to a page (`vmsplice`).
     Pin(u64),
-    /// Releases the pipe's oldest page.
     Unpin,
     /// `pread` from the program's own file, one call per page.
     Load(PageRange),
@@ -123,7 +119,6 @@ pub(super) enum ProcessOp {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnMapping {
-    /// Whether stores reach the file.
     pub(super) sharing: Sharing,
     pub(super) prot: Prot,
 }
@@ -141,7 +136,6 @@ impl FileKind {
 }
 
 impl AreaSource {
-    /// Returns the file page at the start of an area mapped at `first`.
     pub(super) const fn file_page(first: u64) -> u64 {
         first % (FILE_PAGES / 2)
     }
@@ -291,7 +285,6 @@ impl ProcessStep {
 }
 
 impl ProcessOp {
-    /// Reads the operation `name` on pages and its arguments.
     fn of(name: &str, pages: PageRange, rest: &[&str]) -> Parsed<Self> {
         let how = rest.last().copied().unwrap_or_default();
         let advice = advice_of(how);
@@ -331,7 +324,6 @@ impl ProcessOp {
 }
 
 impl ProcessProgram {
-    /// Reads a `program` line and returns a program without steps.
     pub(super) fn of(words: &[&str]) -> Parsed<Self> {
         let ["program", seed, pages, sizes, rest @ ..] = words else { return unknown(words) };
         let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
@@ -393,7 +385,6 @@ impl OwnFile {
     }
 }
 
-/// Reads a number of pages, at least one.
 fn window_of(word: &str) -> Parsed<u64> {
     Ok(PageRange::of("0", word)?.nr)
 }

@@ -10,7 +10,6 @@ pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
 
 pub(super) const NR_SLOTS: usize = 4;
 
-/// Consecutive pages of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRange {
     pub(super) first: u64,

@@ -42,7 +42,6 @@ const RAM_BYTES: u64 = 4 << 30;
 const EFAULT: u32 = 14;
 /// Out of memory, or nothing mapped.
 const ENOMEM: u32 = 12;
-/// A limit was reached.
 const EBUSY: u32 = 16;
 /// May succeed later; also a read from the empty pipe.
 const EAGAIN: u32 = 11;
@@ -55,7 +54,6 @@ pub(super) struct ProgramReplay {
     file: OpenId,
     own: Option<Own>,
     slots: [Option<MmId>; NR_SLOTS],
-    /// Page references of the pipe, oldest first.
     pins: VecDeque<Pin>,
     nr_pages: u64,
     nr_steps: u32,
@@ -63,7 +61,6 @@ pub(super) struct ProgramReplay {
     is_idle: bool,
     scan: Option<Scan>,
     group: Option<GroupId>,
-    /// Swap-ins and swap-outs before the step.
     swapped: SwapNumbers,
     huge: Option<HugePages>,
     unit_bytes: u64,
@@ -73,7 +70,6 @@ pub(super) struct ProgramReplay {
 struct Own {
     file: MappingId,
     open: OpenId,
-    /// Descriptors open for writing, by process.
     writers: [Option<OpenId>; NR_SLOTS],
     is_on_disk: bool,
 }
@@ -340,7 +336,6 @@ impl ProgramReplay {
         }
     }
 
-    /// Performs a system call on the program's own file.
     fn call(&mut self, &ProcessStep { slot, op }: &ProcessStep) -> Result<(), u32> {
         let mut own = self.own.ok_or(EINVAL)?;
         let page = self.memory.rules().page.bytes();
@@ -423,7 +418,6 @@ impl ProgramReplay {
         }
     }
 
-    /// Returns the values that this step's stores write, page by page.
     fn values(&self) -> impl Iterator<Item = u32> + use<> {
         (self.nr_steps - 1) * VALUES_PER_STEP + 1..
     }

@@ -20,11 +20,8 @@ pub struct ProgramRow {
     pub nr_pages: u64,
     /// Areas whose `smaps` was compared, summed over all steps.
     pub nr_areas: u64,
-    /// Pages that got a new pfn.
     pub nr_new_frames: u64,
-    /// Events of the machine that disturbed the program.
     pub disturbances: Vec<String>,
-    /// Text of the step that differs.
     pub step: Option<String>,
     /// Differences after that step; later steps are not compared.
     pub differences: Vec<Difference>,

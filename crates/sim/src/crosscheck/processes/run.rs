@@ -15,9 +15,7 @@ pub struct Programs {
     /// The kernel does not show which pages a PMD entry maps (before 6.7).
     pub(super) hides_pmds: bool,
     pub(super) lists: Option<LruRule>,
-    /// Recorded data other than the pages.
     pub(super) recorded: Recorded,
-    /// In the order they ran.
     pub runs: Vec<ProgramRun>,
 }
 
@@ -26,11 +24,9 @@ pub struct ProgramRun {
     pub program: ProcessProgram,
     /// One per step.
     pub(super) answers: Vec<Answer>,
-    /// The machine's mapped pages before the first step.
     pub(super) machine_before: Option<MachineKib>,
     /// Events that moved or split pages without the program's doing, with their counts.
     pub(super) disturbances: Vec<String>,
-    /// Whether the last step was reached.
     pub is_complete: bool,
 }
 
@@ -46,7 +42,6 @@ pub(super) struct Answer {
     pub(super) nr_huge: Option<u64>,
     /// The hugetlb pool's numbers, if they changed.
     pub(super) pool: Option<PoolState>,
-    /// Swap numbers, if pages were swapped.
     pub(super) swap: Option<SwapNumbers>,
     /// Map counts by label, if they changed.
     pub(super) counts: Vec<(u64, u32)>,

@@ -61,7 +61,6 @@ pub(super) struct Area {
     pub(super) numbers: AreaNumbers,
 }
 
-/// A process's areas, after a step that changed their numbers.
 #[derive(Clone, Debug)]
 pub(super) struct SlotAreas {
     pub(super) slot: usize,
@@ -85,7 +84,6 @@ impl Area {
 }
 
 impl AreaNumbers {
-    /// Returns the model's numbers, limited to those the kernel reported.
     pub(super) fn of_model(smaps: &Smaps, told: &Self) -> Self {
         let kib = |bytes: u64| bytes >> 10;
         let all = [

@@ -10,7 +10,9 @@ pub(super) enum MappedPage {
     Absent,
     Swapped,
     Zero,
-    HugeZero { index: u32 },
+    HugeZero {
+        index: u32,
+    },
     Folio {
         /// Identifies the folio while it is mapped.
         label: u64,
@@ -62,7 +64,6 @@ pub(super) struct PoolState {
 pub(super) struct World {
     /// Pages by slot; all absent if the slot has no process.
     pub(super) slots: [Vec<PageState>; NR_SLOTS],
-    /// Only in programs about hugetlb.
     pub(super) pool: Option<PoolState>,
     /// For hugetlb: map counts by label, from kpagecount.
     pub(super) counts: BTreeMap<u64, u32>,
@@ -75,7 +76,6 @@ impl World {
         Self { slots, pool: None, counts: BTreeMap::new() }
     }
 
-    /// Sets a run of pages to consecutive pages of one folio, or to the same state.
     pub(super) fn set(&mut self, slot: usize, pages: PageRange, state: PageState) {
         for by in 0..pages.nr {
             let page = &mut self.slots[slot][(pages.first + by) as usize];

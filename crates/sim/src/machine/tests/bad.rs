@@ -43,14 +43,12 @@ source = "test"
 /// Up to three bytes with a meaning in TOML.
 const BYTES: &str = "[-0-9a-zA-Z\"\\[\\]{}=.#\n ]{0,3}";
 
-/// One structure of a level 2.
 const L2: &str = "\n[[tlb.l2]]\nname=\"x\"\nentries=65536\nways=1\nsizes=\"any\"\nsource=\"s\"";
 
 fn load(text: &str) -> Result<Machine, String> {
     Machine::from_toml(text, "f").map_err(|error| error.to_string())
 }
 
-/// Returns the message for the whole file with one text replaced.
 fn message_of(from: &str, to: &str) -> String {
     let whole = format!("{GOOD}{MORE}");
     assert!(whole.contains(from), "{from}");

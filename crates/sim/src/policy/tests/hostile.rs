@@ -67,7 +67,6 @@ fn instruction() -> impl Strategy<Value = Vec<Insn>> {
     prop_oneof![6 => arithmetic, 1 => swap, 4 => comparison, 6 => access, 3 => pointer, 3 => map, 3 => constant, 1 => anything]
 }
 
-/// Returns the error for `per-program` after `patch` changed the section that `is_it` selects.
 fn refused_with(is_it: impl Fn(&str) -> bool, patch: impl Fn(&mut [u8])) -> String {
     use ::object::{Object as _, ObjectSection as _};
     let mut bytes = builtin::object("per-program").unwrap().to_vec();
@@ -122,7 +121,6 @@ fn ranges(object: &[u8]) -> Vec<(usize, usize)> {
     all.map(|(start, size)| (start.try_into().unwrap(), size.try_into().unwrap())).collect()
 }
 
-/// Contexts with numbers at sign and half-word boundaries.
 fn contexts() -> impl Iterator<Item = Context> {
     let ends = [0, 7, 8, 14, 1 << 31, 1 << 32, 1 << 32 | 3, 1 << 63, u64::MAX];
     ends.into_iter().flat_map(|end| [0, 1, u64::MAX].map(|by| end.wrapping_add(by))).map(|number| {

@@ -5,11 +5,9 @@ use super::super::insn::STACK_BYTES;
 use super::number::Number;
 use super::value::Value;
 
-/// Bytes of a saved register.
 const SLOT_BYTES: usize = 8;
 const NR_SLOTS: usize = STACK_BYTES / SLOT_BYTES;
 
-/// The known state of eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     /// Bitmap of the bytes that hold numbers.
@@ -29,7 +27,6 @@ impl Default for Frame {
 }
 
 impl Slot {
-    /// Returns the bitmap of bytes that hold numbers.
     const fn numbers(self) -> u8 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -61,7 +58,6 @@ impl Frame {
         Ok(Value::Number(Number::of_bytes(nr)))
     }
 
-    /// Checks that all of these bytes hold numbers.
     pub(super) fn check_numbers(&self, offset: usize, nr: usize) -> Result<(), String> {
         for at in offset..offset + nr {
             if self.slots[at / SLOT_BYTES].numbers() >> (at % SLOT_BYTES) & 1 == 0 {

@@ -8,7 +8,6 @@
 
 use super::super::insn::{alu, jump};
 
-/// The lower 32 bits.
 const HALF: u64 = u32::MAX as u64;
 
 /// Unsigned 64-bit numbers, both ends included. Negative offsets wrap around.
@@ -33,7 +32,6 @@ impl Range {
         Self { min: number, max: number }
     }
 
-    /// The numbers that fit in `nr` bytes.
     pub(super) const fn of_bytes(nr: usize) -> Self {
         Self { min: 0, max: if nr >= 8 { u64::MAX } else { (1 << (8 * nr)) - 1 } }
     }
@@ -212,12 +210,10 @@ impl Number {
         Self { all, low }
     }
 
-    /// Returns the smallest range that contains both.
     pub(super) fn hull(self, other: Self) -> Self {
         Self::new(self.all.hull(other.all), self.low.hull(other.low))
     }
 
-    /// Returns the lower 32 bits, zero-extended.
     pub(super) fn low_half(self) -> Self {
         Self::of(self.low)
     }

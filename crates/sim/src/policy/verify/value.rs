@@ -2,7 +2,6 @@
 
 use super::number::{Number, Range};
 
-/// The error for [`Value::Mixed`].
 pub(super) const MIXED: &str = "an address is of one thing on one path and of another on another; use \
                                 each in its own branch, and let the branches join with numbers";
 
@@ -15,15 +14,29 @@ pub(super) enum Value {
     /// another.
     Mixed,
     /// Into the context, from its start.
-    Context { offset: Range },
+    Context {
+        offset: Range,
+    },
     /// Into the stack, from its end.
-    Stack { offset: i64 },
-    Map { nr: usize },
+    Stack {
+        offset: i64,
+    },
+    Map {
+        nr: usize,
+    },
     /// The result of lookup `id`: an entry, or 0.
-    MaybeEntry { map: usize, id: usize },
-    /// Into a map entry.
-    Entry { map: usize, offset: Range },
-    Data { section: usize, offset: Range },
+    MaybeEntry {
+        map: usize,
+        id: usize,
+    },
+    Entry {
+        map: usize,
+        offset: Range,
+    },
+    Data {
+        section: usize,
+        offset: Range,
+    },
 }
 
 impl Value {
@@ -74,7 +87,6 @@ impl Value {
         }
     }
 
-    /// Returns the pointer moved by `by`.
     pub(super) fn moved(self, by: Range) -> Result<Self, String> {
         let exact = || {
             let is_exact = by.min == by.max;

@@ -39,7 +39,6 @@ pub struct LimitFinding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountFinding {
     pub what: String,
-    /// Empty for a plain count.
     pub unit: String,
     pub lines: Vec<LineFinding>,
 }
@@ -125,7 +124,6 @@ impl CurveFinding {
     }
 }
 
-/// Finds the limits at which each line is worse than the first.
 fn compare(lines: &mut [LineFinding], limits: &[u32]) {
     let Some((first, others)) = lines.split_first_mut() else { return };
     for line in others {

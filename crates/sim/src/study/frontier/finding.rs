@@ -30,7 +30,6 @@ pub struct FrontierFinding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierCount {
     pub what: String,
-    /// Empty for a plain count.
     pub unit: String,
     /// Whether it is estimated from machine costs.
     pub is_estimate: bool,
@@ -42,7 +41,6 @@ pub struct FrontierCount {
 pub struct FrontierLine {
     pub name: String,
     pub kernel: String,
-    /// One per count.
     pub changes: Vec<ChangeFinding>,
     /// Per cost: whether no other line gains more at the same or a lower cost, or gains as much at
     /// a lower cost.
@@ -111,7 +109,6 @@ fn is_better(other: &[Option<f64>], own: &[Option<f64>], paid: usize) -> bool {
     other_gain <= gain && other_paid <= pays && (other_gain < gain || other_paid < pays)
 }
 
-/// Describes a count and its constants in the cells of frontier `nr`.
 fn told(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCount {
     let cells = study.frontiers[nr].cells(nr);
     let cells = cells.filter_map(|(name, ..)| values.cell(&study.name, &name).ok());
@@ -123,7 +120,6 @@ fn told(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCou
     }
 }
 
-/// The numbers of a frontier's cells, by line and program.
 struct Numbers(Vec<Vec<CellNumbers>>);
 
 /// A cell's number per count, or the reason for its absence.

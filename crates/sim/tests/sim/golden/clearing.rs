@@ -9,7 +9,6 @@ use largefolio_mm::vma::Prot;
 use largefolio_sim::kernel::Kernel;
 
 const PAGE: u64 = 4096;
-/// Pages of a PMD folio.
 const NR: u64 = 512;
 const AT: Vaddr = Vaddr(0x4000_0000_0000);
 

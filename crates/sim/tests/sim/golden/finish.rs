@@ -63,7 +63,6 @@ fn the_end_of_file_test_of_the_finishing_step_is_exact() {
     world.validate();
 }
 
-/// Returns whether one PMD entry maps the PMD folio at 512.
 fn is_pmd(world: &mut World) -> bool {
     world.cache(512, 9);
     world.touch(700).leaf.kind == LeafKind::Pmd

@@ -97,7 +97,6 @@ pub(crate) fn may_fail<T, E: std::error::Error>(result: Result<T, E>) {
     }
 }
 
-/// A machine, its files, opens and processes.
 struct Machine {
     memory: Memory,
     files: Vec<MappingId>,
@@ -146,7 +145,6 @@ impl Machine {
         Vaddr(0x4000_0000_0000 - 300 * self.bytes() + at * self.bytes())
     }
 
-    /// Runs a step. It may return an error, but not panic.
     fn run(&mut self, step: Step) {
         let bytes = self.bytes();
         let mm = self.mms[self.current];

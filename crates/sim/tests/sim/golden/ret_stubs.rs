@@ -46,12 +46,10 @@ struct Result {
     nr_cold: u64,
     /// Number of the first cold fault without readahead, from 1.
     first_refused: Option<u64>,
-    /// Largest value of the miss counter.
     miss_max: u32,
     nr_read: u64,
     /// Pages in folios of 2 MiB.
     nr_order5_pages: u64,
-    /// Sizes of all folios.
     folios: String,
 }
 

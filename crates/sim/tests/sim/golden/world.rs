@@ -96,7 +96,6 @@ impl World {
         self.addr(index).vpn(self.memory.rules().page)
     }
 
-    /// Loads from file page `index`.
     pub(crate) fn touch(&mut self, index: u64) -> Touched {
         self.memory.touch(self.mm, self.addr(index), Access::Read).unwrap()
     }
@@ -107,12 +106,10 @@ impl World {
         }
     }
 
-    /// Counts `nr` misses without a fault.
     pub(crate) fn count_misses(&mut self, nr: u32) {
         self.memory.count_misses(self.open, nr);
     }
 
-    /// Stores to file page `index`.
     pub(crate) fn store(&mut self, index: u64) -> Touched {
         self.memory.touch(self.mm, self.addr(index), Access::Write).unwrap()
     }
@@ -121,7 +118,6 @@ impl World {
         self.read_pages(index, 1);
     }
 
-    /// Reads `nr_pages` pages by one read call.
     pub(crate) fn read_pages(&mut self, index: u64, nr_pages: u64) {
         let bytes = self.page_bytes();
         self.memory.pread(self.open, index * bytes, nr_pages * bytes).unwrap();
@@ -168,7 +164,6 @@ impl World {
         self.memory.open_file(self.open).state.mmap_miss()
     }
 
-    /// Returns the first pages of the marked folios.
     pub(crate) fn markers(&self) -> Vec<u64> {
         let folios = &self.memory.core().folios;
         let marked = self.memory.folios(self.file).filter(|e| folios.get(e.folio).is_marked);

@@ -35,7 +35,6 @@ impl<P: Policy + Clone + Sync + 'static> Source for Native<P> {
     }
 }
 
-/// A policy that fails after a number of questions.
 #[derive(Clone, Debug)]
 struct Fails(u64);
 
@@ -70,7 +69,6 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     assert!(fails(Err("not today")).0.contains("cannot start: not today"));
 }
 
-/// A policy that keeps program text under any pressure.
 #[derive(Clone, Debug)]
 struct Keeps;
 
@@ -102,7 +100,6 @@ fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
     }
 }
 
-/// A policy with one answer for every victim.
 #[derive(Clone, Debug)]
 struct AnswersVictims(u64);
 
@@ -137,7 +134,6 @@ fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
     }
 }
 
-/// A policy that checks reclaim's choices in cgroups, and keeps nothing.
 #[derive(Clone, Debug)]
 struct SeesGroup;
 
@@ -157,7 +153,6 @@ impl Policy for SeesGroup {
     }
 }
 
-/// This includes folios that no process maps.
 #[test]
 fn a_victim_has_the_limit_of_its_group() {
     let sees = KernelPolicy(Arc::new(Native("sees", Ok(SeesGroup))));
@@ -168,7 +163,6 @@ fn a_victim_has_the_limit_of_its_group() {
     assert!(outcome.policy.unwrap().points["victim"].asked > 100);
 }
 
-/// With hardly any swap space, private memory stays, whatever the policy wants.
 #[test]
 fn what_was_to_go_and_stays_is_refused() {
     let evicts = KernelPolicy(Arc::new(Native("evicts", Ok(AnswersVictims(victim::EVICT)))));
@@ -183,7 +177,6 @@ fn what_was_to_go_and_stays_is_refused() {
     assert!(tight.refused > roomy.refused && roomy.honoured > 100, "{tight:?} {roomy:?}");
 }
 
-/// A policy that reads two pages in one folio.
 #[derive(Clone, Debug)]
 struct ReadsPairs;
 
@@ -217,7 +210,6 @@ fn an_order_that_so_short_a_window_cannot_have_is_refused() {
     assert!(taken.honoured > 20 && taken.refused == 0, "{taken:?}");
 }
 
-/// A policy that repeats the kernel's own answer.
 #[derive(Clone, Debug)]
 struct Echoes;
 

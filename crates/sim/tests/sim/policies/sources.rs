@@ -4,7 +4,6 @@ use largefolio_mm::policy::{Answer, Context, Point};
 
 use super::{compiled, compiled_with};
 
-/// Declares the point's function in the sources below.
 const F: &str = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
 
 fn around(body: &str) -> String {
@@ -27,7 +26,6 @@ fn refused(cases: &[(String, &str)]) {
     }
 }
 
-/// An index of any type, compared before use.
 #[test]
 fn an_index_that_was_compared_is_within_its_table() {
     let count = |declared: &str| {

@@ -6,7 +6,6 @@ use largefolio_sim::replay::{
 
 use super::{cell, compiled, replayed, root};
 
-/// Returns how a cell with too small a budget ends.
 fn over_budget(trace: &str, spec: &CellSpec) -> (OverBudget, String) {
     let told = replay(&root().join("traces").join(trace), std::slice::from_ref(spec), &mut |_| {});
     let error = told.unwrap_err();

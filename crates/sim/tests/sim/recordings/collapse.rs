@@ -42,7 +42,6 @@ fn programs_are_read_back_as_written() {
     assert_read_back(Topic::Disk, &[9]);
 }
 
-/// With 64K pages, a PMD entry maps 8192 pages, the maximum of a program.
 #[test]
 fn programs_with_64k_pages_have_one_block() {
     let page = PageSize::K64;

@@ -171,7 +171,6 @@ fn programs_are_read_back_as_written() {
     assert_read_back(Topic::Cow, &[2, 4]);
 }
 
-/// A recording is outside data: the parser refuses damaged lines or reads them without harm.
 #[test]
 fn damaged_recordings_do_no_harm() {
     let all = recordings("cow");

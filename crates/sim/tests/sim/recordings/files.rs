@@ -78,7 +78,6 @@ impl KernelRow {
     }
 }
 
-/// Formats a Markdown table: one row per kernel, compared items by aspect.
 fn table(kernels: &BTreeMap<String, KernelRow>) -> String {
     let columns = [
         ("insertions", &[Aspect::Insertions][..]),

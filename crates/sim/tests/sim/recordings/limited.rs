@@ -21,7 +21,6 @@ const NR_KINDS_MIN: usize = 10;
 /// Minimal percentage of a kernel's workloads, per LRU kind, that have the kernel's sequence of
 /// evictions, completely or up to the first variation.
 const EQUAL_PERCENT_MIN: usize = 80;
-/// Minimum for MGLRU, the default of packaged kernels.
 const EQUAL_PERCENT_MIN_OF_GENERATIONS: usize = 90;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
@@ -47,12 +46,10 @@ fn varying() -> Varying {
     toml::from_str(&text).unwrap()
 }
 
-/// The results for one kernel with one LRU kind.
 #[derive(Default)]
 struct Row {
     nr: usize,
     nr_same_sequence: usize,
-    /// Unknown if nothing was repeated.
     nr_same_so_far: Option<usize>,
     nr_same_counts: usize,
     nr_evictions: u64,
@@ -185,7 +182,6 @@ fn reclaim_takes_what_the_recorded_kernels_took() {
     document("limited.rs", &table);
 }
 
-/// The comparison can fail: under another kernel's rules, most sequences differ.
 #[test]
 fn kernels_are_told_apart() {
     let of = ("deb_7.2_amd64".to_owned(), "generations".to_owned());

@@ -21,7 +21,6 @@ const NR_KINDS_MIN: usize = 10;
 /// program.
 const EQUAL_PERCENT_MIN: usize = 50;
 
-/// The results for one kernel with one LRU kind.
 #[derive(Default)]
 struct Kind {
     nr: usize,
@@ -106,7 +105,6 @@ fn model_swaps_what_the_recorded_kernels_swapped() {
     document("swap.rs", &table);
 }
 
-/// The comparison can fail: under another kernel's rules, swap-ins differ.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
     let all = recordings("swap");

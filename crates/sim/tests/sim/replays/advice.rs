@@ -18,7 +18,6 @@ use super::{ADDR, HUGE, two_huge_pages};
 const MADV_NOHUGEPAGE: u64 = 15;
 const MADV_COLLAPSE: u64 = 25;
 
-/// Runs a program with [`two_huge_pages`] that continues with `events`.
 fn run(kernel: &str, events: &[Event]) -> Outcome {
     let (_dir, path) = two_huge_pages(events);
     let spec = CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named("altra").unwrap());
@@ -68,7 +67,6 @@ fn pages_that_a_program_does_not_need_go_to_swap_space() {
     }
 }
 
-/// `MAP_POPULATE` and advice populate pages without a reference.
 #[test]
 fn a_mapping_is_populated_where_it_asks_for_it() {
     const MADV_POPULATE_WRITE: u64 = 23;

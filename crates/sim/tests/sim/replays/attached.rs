@@ -15,10 +15,8 @@ use serde_json::Value;
 
 use super::{ADDR, HUGE, program_of, store};
 
-/// Pages of private memory, and of the file.
 const NR_PAGES: u64 = 3 * HUGE / 4096;
 const OF_FILE: u64 = ADDR + (1 << 32);
-/// Kernels that populate memory in different ways.
 const KERNELS: [&str; 5] =
     ["6.1", "6.12+thp=always", "6.18+thp=never+anon-64K=always", "7.2", "7.2+page=64K"];
 
@@ -26,7 +24,6 @@ fn private() -> u32 {
     mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS)
 }
 
-/// The mappings of every process: private memory, and a file.
 fn mapped() -> Vec<Event> {
     let map = |addr, flags, file| {
         let len = NR_PAGES * 4096;
@@ -162,7 +159,6 @@ fn add(counts: &mut BTreeMap<String, i128>, name: &str, value: &Value) {
     }
 }
 
-/// Subtracts `before` from `all` and drops zeros.
 fn less(all: &BTreeMap<String, i128>, before: &BTreeMap<String, i128>) -> BTreeMap<String, i128> {
     let of =
         |counts: &BTreeMap<String, i128>, name: &String| counts.get(name).copied().unwrap_or(0);
@@ -171,7 +167,6 @@ fn less(all: &BTreeMap<String, i128>, before: &BTreeMap<String, i128>) -> BTreeM
     all.filter(|&(_, count)| count != 0).collect()
 }
 
-/// Returns the memory state: page cache, and mapped pages of living processes.
 fn state(outcome: &Outcome) -> (&BTreeMap<u64, u64>, u64, u64) {
     let folios = &outcome.folios;
     (&outcome.cached_bytes, folios.anon.mapped_bytes, folios.data.mapped_bytes)

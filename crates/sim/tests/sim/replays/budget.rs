@@ -14,10 +14,8 @@ use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::{Event, Execution, FileInfo, Image, Meta, Op, OpenTrace};
 
-/// Half an address space.
 const HUGE_LEN: u64 = 1 << 46;
 const ADDR: u64 = 0x1000_0000_0000;
-/// Most bytes of a read or write call.
 const CALL: u64 = 0x7fff_f000;
 /// Small enough for the gate; each trace needs a thousand times as much.
 const BUDGET: Budget =
@@ -39,7 +37,6 @@ fn file(size_bytes: u64) -> FileInfo {
     FileInfo { path: "/data".into(), size_bytes, filesystem: "xfs".into(), ..FileInfo::default() }
 }
 
-/// Builds `nr` events from their numbers.
 fn times(nr: u64, each: impl FnMut(u64) -> Event) -> Vec<Event> {
     (0..nr).map(each).collect()
 }
@@ -166,7 +163,6 @@ fn a_trace_that_asks_for_too_much_ends_at_a_row_with_a_remedy() {
     }
 }
 
-/// Reads and writes of the maximal size end at the budget.
 #[test]
 fn one_call_takes_little_more_than_is_allowed() {
     let call = |op| Event { file: Some(0), len: CALL, ..Event::new(0, op) };
@@ -270,7 +266,6 @@ fn ageing_of_too_much_memory_never_begins() {
     assert!(told(256, 1).contains(" MiB of state, and 1024 MiB are allowed"), "{}", told(256, 1));
 }
 
-/// Ctrl-C works before the first row.
 #[test]
 fn ageing_ends_when_somebody_says_so() {
     let (_dir, path) = super::program(vec![file(4096)], &[]);
@@ -285,7 +280,6 @@ fn ageing_ends_when_somebody_says_so() {
     assert!(matches!(stopped, Err(ReplayError::Stopped)) && nr_heard == 1, "{stopped:?}");
 }
 
-/// The shipped traces stay far below the budget.
 #[test]
 fn recorded_programs_take_a_small_part_of_the_budget() {
     let traces = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces");

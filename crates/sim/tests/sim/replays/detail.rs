@@ -51,7 +51,6 @@ fn bytes_by_size<'a>(
     bytes
 }
 
-/// Checks I1, I3, and the page cache's counts.
 fn check(outcome: &Outcome) -> &Detail {
     let detail = outcome.detail.as_ref().unwrap();
     assert_eq!(detail.nr_left_out, 0);

@@ -170,7 +170,6 @@ const fn below_end(bytes: u64) -> u64 {
     u64::MAX - bytes + 1
 }
 
-/// A segment of a program: a page of file 0.
 fn text(addr: u64, pos: u64) -> LayoutEntry {
     let kind = LayoutKind::Program;
     LayoutEntry { addr, len: 0x1000, prot: 5, file: Some(0), pos, kind }

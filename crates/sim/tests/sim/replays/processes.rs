@@ -16,12 +16,9 @@ use largefolio_trace::{
 };
 use tempfile::TempDir;
 
-/// Text of every program of [`machine`].
 const TEXT: u64 = 0x40_0000;
-/// Private data pages.
 const DATA: u64 = 0x80_0000;
 const PAGE: u64 = 4096;
-/// Pages of text and of data.
 const NR_PAGES: u64 = 16;
 
 fn layout(file: u32) -> Vec<LayoutEntry> {

@@ -36,7 +36,6 @@ fn zipf(dir: &Path) -> PathBuf {
     path
 }
 
-/// A sweep over 16 MiB of text, one call per page.
 fn sweep(dir: &Path) -> PathBuf {
     let path = dir.join("sweep.folio");
     let stubs = RetStubs {

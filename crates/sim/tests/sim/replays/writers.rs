@@ -21,7 +21,6 @@ const LIBRARY: u64 = 8 * MIB;
 /// calls, so khugepaged sleeps a thousandth of 10 s.
 const RULES: [&str; 3] = ["absent", "deny-write", "exec"];
 
-/// A tenth of the default number of calls.
 fn library() -> Library {
     Library { nr_calls: 200_000, run_max: 600, ..Library::default() }
 }
@@ -132,7 +131,6 @@ fn khugepaged_does_nothing_when_references_take_no_time() {
     }
 }
 
-/// A program of one page, a data file, and these events.
 fn program(events: &[Event]) -> (tempfile::TempDir, PathBuf) {
     let file = |path: &str| FileInfo {
         path: path.into(),

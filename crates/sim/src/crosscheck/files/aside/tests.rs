@@ -5,11 +5,9 @@ use crate::crosscheck::{Aspect, Recording, Verdict};
 const HEADER: &str = "# kernel=6.18.44 variant=live_6.18_amd64 arch=x86-64 fs=ext4 page=4096 \
      ra_pages=32 max_sectors_kb=124 events=511 lost=0 settle=0 io=within program=true\n";
 
-/// Two files of one page each, opened.
 const FILES: &str = "I 0 3700 /a\nI 1 3700 /b\nO 1 0\nO 2 1\n";
 /// A read of the second file, with the response of 6.18.
 const READ_B: &str = "B 0 0 8192 2\n@1 S sync 0 2 0 0 0 32 0 -1\n@1 S order 0 0 4 2 32\n@1 A 0 0\n";
-/// A read of the first file without I/O.
 const NOT_READ_A: &str = "B 0 0 8192 1\n";
 
 fn checked(lines: &str) -> Verdict {

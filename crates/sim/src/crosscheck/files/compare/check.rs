@@ -18,7 +18,6 @@ pub(super) struct FileComparison<'a> {
     pub(super) replay: FileReplay,
     pub(super) verdict: Verdict,
     pub(super) asides: Asides,
-    /// Timing facts that would explain the differences.
     pub(super) found: IoTiming,
     /// The kernel has fewer pages present at the end, because of timing.
     pub(super) lacks: bool,

@@ -23,7 +23,6 @@ impl FileComparison<'_> {
         Location::Step { step: self.workload.steps.len(), action, state_before: None }
     }
 
-    /// Compares the cgroup's counters; a missing one is 0.
     fn group(&mut self) {
         let at = self.at_end("all steps".to_owned());
         for (key, ours) in self.replay.counted() {

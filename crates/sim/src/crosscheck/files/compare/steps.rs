@@ -137,7 +137,6 @@ impl FileComparison<'_> {
         }
     }
 
-    /// Returns the pages that the model has truncated since `before`.
     fn cut(&self, before: &BTreeSet<u64>) -> Vec<PageRun> {
         let now = self.replay.cached_pages();
         joined(before.difference(&now).map(|&index| (index, index)))

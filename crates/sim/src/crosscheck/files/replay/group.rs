@@ -34,7 +34,6 @@ impl FileReplay {
         self.memory.set_group_limits(group, limits);
     }
 
-    /// Returns the cgroup's counters under the kernel's names, or nothing without a cgroup.
     pub(in super::super) fn counted(&mut self) -> Vec<(&'static str, u64)> {
         let Some((group, _)) = self.group else { return Vec::new() };
         // The kernel's counters were read long after its batches had drained.

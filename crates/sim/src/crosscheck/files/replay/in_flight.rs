@@ -36,7 +36,6 @@ impl FileReplay {
         self.timing.completion(nr)
     }
 
-    /// Returns whether the recording shows that step `nr` waited for its page.
     pub(in super::super) fn is_wait(&self, nr: usize) -> bool {
         self.timing.waits.contains(&nr)
     }
@@ -62,7 +61,6 @@ impl FileReplay {
             .is_some_and(|id| !self.memory.core().folios.get(id).is_marked)
     }
 
-    /// Puts the read of a cached page back in flight.
     pub(super) fn lock_cached(&mut self, area: u32, index: PageIndex) {
         if let Some(id) = self.cached(area, index) {
             self.memory.read_again(id);

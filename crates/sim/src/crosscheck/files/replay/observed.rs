@@ -88,7 +88,6 @@ impl FileReplay {
         entries.flat_map(|entry| entry.index.0..entry.end()).collect()
     }
 
-    /// Returns runs of file pages that a mapping has present.
     pub(in super::super) fn present(&self, area: u32) -> Vec<PageRun> {
         let mut runs: Vec<PageRun> = Vec::new();
         for part in self.parts(area) {

@@ -36,7 +36,6 @@ impl Areas {
         Self { pages: vec![None; nr_pages as usize], nr_origins: 0 }
     }
 
-    /// Returns the processes after an operation of `slot`.
     pub(super) fn after(
         mut living: [Option<Self>; NR_SLOTS],
         slot: usize,

@@ -94,7 +94,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Pin(page));
     }
 
-    /// Maps anonymous memory or the program's own file in a free range.
     pub(super) fn map_or_share(&mut self, slot: usize) {
         let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
         let free = areas.free_runs();

@@ -12,7 +12,6 @@ use super::super::program::{AreaSource, FileKind, OwnFile, OwnMapping, ProcessOp
 use super::super::range::{NR_SLOTS, PageRange};
 use super::{Generator, Topic};
 
-/// Most pages that one step writes to the file.
 const PUT_PAGES_MAX: u64 = 40;
 
 /// Creates a file of two PMD ranges, or part of a third, so that some requests pass the end of the
@@ -23,7 +22,6 @@ pub(super) fn own_file(rng: &mut Rng, pmd: Order) -> OwnFile {
 }
 
 impl Generator {
-    /// Reads and maps part of the file; khugepaged also needs advice.
     pub(super) fn map_first_of_disk(&mut self, topic: Topic) {
         if self.chance(75) {
             self.load(0);
@@ -116,7 +114,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Read(PageRange { first, nr }));
     }
 
-    /// Reads the file by system calls: all of it, a PMD range, or some pages.
     fn load(&mut self, slot: usize) {
         let Some(file) = self.program.own_file else { return };
         let whole = PageRange { first: 0, nr: file.nr_pages };

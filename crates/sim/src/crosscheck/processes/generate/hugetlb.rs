@@ -53,7 +53,6 @@ impl Generator {
         moves(self.program.seed) && !steps.iter().any(|step| matches!(step.op, ProcessOp::Fork(_)))
     }
 
-    /// Populates an area and moves all or part of it.
     fn move_huge(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         self.emit(slot, ProcessOp::Protect(area, Prot::READ_WRITE));

@@ -14,7 +14,6 @@ use super::super::program::{AreaSource, OwnMapping, ProcessOp};
 use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
-/// Chooses default limits, extreme ones, or values in between.
 pub(super) fn limits(rng: &mut Rng, pmd: Order) -> ScanLimits {
     let nr = pmd.nr_pages();
     let mut one_of = |values: [u64; 6]| values[rng.below(6) as usize];
@@ -101,7 +100,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Write(PageRange { first, nr: end - first - cut }));
     }
 
-    /// Scans pages of which all but a few look unused.
     fn scan_idle(&mut self, slot: usize) {
         self.emit(slot, ProcessOp::Idle);
         if self.chance(60) {

@@ -23,7 +23,6 @@ pub(super) fn limit(rng: &mut Rng, page: PageSize, nr_pages: u64) -> Limit {
 }
 
 impl Generator {
-    /// Maps one area and stores to most of it.
     pub(super) fn map_first_to_swap(&mut self) {
         let whole = PageRange { first: 0, nr: self.program.nr_pages };
         let advice = if self.chance(85) { Some(Madvice::Hugepage) } else { None };
@@ -56,7 +55,6 @@ impl Generator {
         }
     }
 
-    /// Touches a run of pages, from one page to half of an area.
     fn touch_much(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let first = self.page_of(area);

@@ -76,7 +76,6 @@ impl ProgramReplay {
         if mapped < len { Err(ENOMEM) } else { Ok(()) }
     }
 
-    /// Returns the number of mapped bytes from `at` up to the first hole.
     fn mapped_bytes(&self, mm: MmId, at: Vaddr, len: u64) -> u64 {
         let page = self.memory.rules().page;
         let (start, end) = (at.vpn(page), Vaddr(at.0 + len).vpn(page));
@@ -90,7 +89,6 @@ impl ProgramReplay {
         (next.0 - start.0) << page.shift()
     }
 
-    /// Stores to each huge page's first and last base page.
     fn write_huge(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
         let last = self.unit_bytes - self.memory.rules().page.bytes();
         for (value, page) in self.values().zip(range.first..range.end()) {

@@ -102,7 +102,6 @@ impl ProgramReplay {
         Some(SwapNumbers { nr_in: is.nr_in - was.nr_in, nr_out: is.nr_out - was.nr_out, ..is })
     }
 
-    /// Returns `smaps` for pages of a process, or nothing if it has exited.
     pub(in super::super) fn smaps(&self, slot: usize, pages: PageRange) -> Option<Smaps> {
         let vpn = |page| self.addr(page).vpn(self.memory.rules().page);
         let pages = VpnRange { start: vpn(pages.first), end: vpn(pages.first + pages.nr) };
@@ -124,7 +123,6 @@ impl ProgramReplay {
         words.fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
     }
 
-    /// Describes the folio of a page, to report with a difference.
     pub(in super::super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
         let mm = self.slots[slot]?;
         let addr = self.addr(page);
