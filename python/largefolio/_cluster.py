@@ -42,9 +42,9 @@ _TASKS_A_THREAD = 2
 # Minimal number of tasks per thread, if there are enough cells, so that all end at about the same
 # time.
 _TASKS_OF_A_THREAD = 4
-# Most times that a task is sent with its trace; each time, a lost worker took the trace with it.
+# Limit for sending a task with its trace; each time, a lost worker took the trace with it.
 _SENT_MAX = 3
-# Most times that a task is submitted again after Dask gave it up because its workers were lost
+# Limit for submitting a task again after Dask gave it up because its workers were lost
 # (`distributed.scheduler.allowed-failures`, 3, and one more each time). Lost hosts are not the
 # task's fault, but a task that kills its workers must not do so forever.
 _LOST_MAX = 4

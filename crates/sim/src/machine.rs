@@ -77,7 +77,7 @@ pub struct Machine {
     pub costs: Costs,
 }
 
-/// Most CPUs of a machine: Linux's limit on arm64, and half of its limit on x86-64.
+/// Maximum number of CPUs: Linux's limit on arm64, and half of its limit on x86-64.
 pub const NR_CPUS_MAX: u32 = 1 << 12;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use largefolio_mm::rules::sizes::size_name;
 pub use largefolio_mm::units::parse_bytes;
 
-/// Most physical memory. The model keeps nine bytes of state per page, and the host may refuse a
+/// Maximum physical memory. The model keeps nine bytes of state per page, and the host may refuse a
 /// larger zone.
 pub const MEMORY_GIB_MAX: u64 = 1 << 12;
 

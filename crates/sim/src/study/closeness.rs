@@ -66,7 +66,7 @@ impl Closeness {
         matches!(self, Self::Close | Self::Factor | Self::Direction)
     }
 
-    /// Compares two pairs of a row. With `is_undecided`, our rounds disagreed in direction, which
+    /// Compares two pairs of a row. With `is_undecided`, our rounds moved in both directions, which
     /// counts as no change.
     pub(super) fn of(row: &Row, published: Pair, ours: Pair, is_undecided: bool) -> Option<Self> {
         let way = |pair| direction(pair, row.same_within);

@@ -64,7 +64,7 @@ pub struct Row {
     pub other_quantity: Option<String>,
     /// Explains the distance.
     pub reason: Option<String>,
-    /// Explains why ours goes another way.
+    /// Explains why our number moves in another direction.
     pub disagrees: Option<String>,
 }
 

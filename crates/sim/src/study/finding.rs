@@ -102,7 +102,7 @@ pub enum How {
 }
 
 impl How {
-    /// Returns whether the rounds disagreed in direction, which counts as no change.
+    /// Returns whether the rounds moved in both directions, which counts as no change.
     fn is_undecided(&self) -> bool {
         let range = match self {
             Self::Measured(measured) => Some([measured.change[1], measured.change[2]]),
@@ -112,8 +112,8 @@ impl How {
         range.is_some_and(|[min, max]| min < 0.0 && max > 0.0)
     }
 
-    /// Returns whether it can be a surprise. A measurement with few rounds, or whose rounds
-    /// disagreed in direction, can be chance.
+    /// Returns whether it can be a surprise. A measurement with few rounds, or with rounds in both
+    /// directions, can be chance.
     fn has_direction(&self) -> bool {
         match self {
             Self::Measured(measured) => measured.n >= NR_ROUNDS_MIN && !self.is_undecided(),
@@ -167,8 +167,8 @@ impl Finding {
         }
     }
 
-    /// Returns the rows that go another way than published, or are apart, without `disagrees`, and
-    /// the rows with `disagrees` that agree.
+    /// Returns the rows that move in another direction than published, or are apart, without
+    /// `disagrees`, and the rows with `disagrees` that agree.
     pub fn surprises(&self) -> impl Iterator<Item = (&TableFinding, &RowFinding)> {
         let rows =
             self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));

@@ -71,7 +71,7 @@ fn whole_file() -> u64 {
     u64::MAX
 }
 
-/// Most calls per file, 1 KiB each for the largest file. Each call takes a step or more, and no
+/// Maximum number of calls per file, 1 KiB each for the largest file. Each call takes a step or more, and no
 /// budget limits them.
 const NR_CALLS_MAX: u64 = 1 << 20;
 

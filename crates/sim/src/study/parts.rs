@@ -30,8 +30,8 @@ pub(super) mod bytes {
     }
 }
 
-/// Most rows of a generated trace, 60 times the largest built-in study. 8 million rows of `zipf`
-/// took 0.4 s of CPU time and 21 MB, so the limit costs 7 s and 350 MB.
+/// Maximum number of rows of a generated trace, 60 times the largest built-in study. 8 million rows
+/// of `zipf` took 0.4 s of CPU time and 21 MB, so the limit costs 7 s and 350 MB.
 pub(super) const NR_ROWS_MAX: u64 = 1 << 27;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

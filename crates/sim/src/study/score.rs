@@ -61,7 +61,7 @@ pub(super) struct Compared {
     pub(super) closeness: Option<Closeness>,
     pub(super) has_own_input: bool,
     pub(super) is_assumed: bool,
-    /// Rounds disagreed in direction, so nothing changed.
+    /// Rounds moved in both directions, so nothing changed.
     pub(super) is_undecided: bool,
 }
 

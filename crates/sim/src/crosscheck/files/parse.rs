@@ -11,13 +11,13 @@ use super::step::{
 use crate::crosscheck::recording::{PAGE_BYTES_MAX, RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
 
-/// Most folios in all `A` and `D` lines of a recording: a 16 GiB file in base pages. Each folio is
-/// stored, and 16 bytes of text can describe any number of them. The recordings shipped with folio
-/// have at most 80,896.
+/// Maximum number of folios in all `A` and `D` lines of a recording: a 16 GiB file in base pages.
+/// Each folio is stored, and 16 bytes of text can describe any number of them. The recordings
+/// shipped with folio have at most 80,896.
 const NR_FOLIOS_MAX: u64 = 1 << 22;
 /// Largest page index: byte positions stay below 2^62.
 const INDEX_MAX: u64 = 1 << 46;
-/// Most descriptors, mappings or files of one recording.
+/// Maximum number of descriptors, mappings or files per recording.
 const NR_IDS_MAX: u64 = 1 << 16;
 /// Address of the only mapping in a recording without `N` lines.
 const DEFAULT_ADDR: u64 = 0x4000_0000_0000;

@@ -10,7 +10,7 @@ use std::ops::Range;
 use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
-/// Most waits for I/O taken from one recording; more point to another difference.
+/// Maximum number of I/O waits taken from a recording; more point to another difference.
 pub(super) const NR_WAITS_MAX: usize = 16;
 
 #[derive(Clone, Debug, Default)]

@@ -315,7 +315,7 @@ fn has_met_flush(answer: &Answer, is_on_disk: bool) -> bool {
     is_on_disk && first.is_some_and(|first| first + 1 < looks.len())
 }
 
-/// Most changes per step whose previous folio is reported.
+/// Number of changes per step for which the previous folio is reported.
 const NR_TOLD: usize = 8;
 
 struct Worlds {
