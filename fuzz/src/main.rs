@@ -86,7 +86,6 @@ fn chosen() -> &'static Chosen {
     })
 }
 
-/// Message of the last panic.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 fuzz_target!(|data: &[u8]| {

@@ -15,14 +15,12 @@ use crate::errors::Failure;
 use crate::kernel::Kernel;
 use crate::policy::{self, Raised};
 
-/// A kernel by name or by value.
 #[derive(FromPyObject)]
 enum Rules<'py> {
     Value(PyRef<'py, Kernel>),
     Name(String),
 }
 
-/// The arguments, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Asked<'py> {

@@ -81,7 +81,6 @@ fn this_thread(py: Python<'_>) -> PyResult<u64> {
     Ok(ident)
 }
 
-/// State shared by the two threads.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     nr_done: AtomicU64,
@@ -89,7 +88,6 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Returns a handle for other threads.
     pub(crate) fn stop(&self) -> Stop {
         self.stop.clone()
     }

@@ -62,7 +62,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Returns the class name in `largefolio.errors`.
     const fn class(&self) -> &'static str {
         match self {
             Self::Trace(_) | Self::Replay(ReplayError::Trace(_)) => "TraceError",

@@ -70,7 +70,6 @@ pub(crate) fn maps(
     })
 }
 
-/// The arguments, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct AskedMaps {
@@ -122,14 +121,12 @@ pub(crate) fn study_(
     })
 }
 
-/// The arguments, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct AskedStudy {
     names: Vec<String>,
     files: Vec<PathBuf>,
     traces: Option<PathBuf>,
-    /// Path of the command.
     folio: String,
 }
 

@@ -8,7 +8,6 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// A kernel's immutable rules.
 #[pyclass(frozen, eq, module = "largefolio._native")]
 #[derive(PartialEq)]
 pub(crate) struct Kernel(pub(crate) kernel::Kernel);
@@ -47,7 +46,6 @@ impl Kernel {
         Ok(Self(self.0.edited(edits)?))
     }
 
-    /// Returns the same rules under another name.
     fn renamed(&self, name: String) -> Self {
         Self(kernel::Kernel { name, ..self.0.clone() })
     }

@@ -68,7 +68,6 @@ impl Asked {
     }
 }
 
-/// A callable that creates objects.
 #[derive(Debug)]
 struct Made {
     name: String,
@@ -103,7 +102,6 @@ impl Source for Made {
     }
 }
 
-/// An object and its methods.
 #[derive(Debug)]
 struct Running {
     methods: [Option<Py<PyAny>>; Point::ALL.len()],
@@ -205,7 +203,6 @@ pub(crate) struct PolicyContext(Context);
 
 #[pymethods]
 impl PolicyContext {
-    /// Name of the program.
     #[getter]
     fn comm(&self) -> String {
         let name = self.0.comm.split(|&byte| byte == 0).next().unwrap_or_default();

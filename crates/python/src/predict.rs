@@ -20,7 +20,6 @@ use crate::beside::{self, Shared};
 use crate::errors::{Failure, detached};
 use crate::policy::Raised;
 
-/// The result of a replay.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Prediction {
     report: PredictResult,
@@ -68,7 +67,6 @@ impl Prediction {
     }
 }
 
-/// Additional results, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Answers {
@@ -123,7 +121,6 @@ pub(crate) fn predict(
 
 type Replayed = Result<(Meta, Vec<Outcome>), Failure>;
 
-/// A replay that is ready to run.
 struct Job<'a> {
     trace: OpenTrace,
     specs: &'a [CellSpec],

@@ -38,13 +38,11 @@ pub(crate) fn digest(py: Python<'_>, path: PathBuf) -> Result<String, Failure> {
     digest.ok_or(Failure::Sweep(SweepError::Stopped))
 }
 
-/// Some cells of one trace.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Task(sweep::Task);
 
 #[pymethods]
 impl Task {
-    /// Parses a task from its JSON.
     #[new]
     fn new(json: &str) -> Result<Self, Failure> {
         let task = serde_json::from_str(json);
@@ -61,13 +59,11 @@ impl Task {
         &self.0.trace
     }
 
-    /// The trace's path.
     #[getter]
     fn path(&self) -> PathBuf {
         self.0.path()
     }
 
-    /// BLAKE3 of the trace file.
     #[getter]
     fn digest(&self) -> &str {
         &self.0.digest
@@ -101,7 +97,6 @@ impl Task {
     }
 }
 
-/// A data set that a driver fills.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Sweep {
     opened: Mutex<Option<sweep::Sweep>>,
@@ -199,7 +194,6 @@ impl Sweep {
         Ok(tell(py, nr_over(counts))?)
     }
 
-    /// Adds the result of a task.
     fn add(
         &self,
         py: Python<'_>,

@@ -16,7 +16,6 @@ use pyo3::prelude::*;
 
 use crate::errors::{Failure, detached};
 
-/// An open trace with a correct checksum.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Trace {
     path: PathBuf,
@@ -32,7 +31,6 @@ impl Trace {
         Ok(Self { path, nr_rows: meta.nr_rows, nr_references: meta.nr_references })
     }
 
-    /// Number of rows.
     #[getter]
     fn nr_rows(&self) -> u64 {
         self.nr_rows
@@ -81,7 +79,6 @@ pub(crate) struct Events {
     batch_rows: usize,
 }
 
-/// The reader's position.
 struct State {
     reader: Reader,
     current: Batch,

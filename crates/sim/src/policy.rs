@@ -54,7 +54,6 @@ const SUFFIX: &str = ".o";
 
 /// Source of policies: each cell starts its own.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// Name in results.
     fn name(&self) -> &str;
 
     /// BLAKE3 of its behaviour, in hex; `None` if unknown.

@@ -11,7 +11,6 @@ use crate::cost::Events;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnonOperation {
-    /// The first store to every page.
     Touch,
     Fork,
     Munmap,

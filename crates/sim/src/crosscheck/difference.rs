@@ -7,7 +7,6 @@ use serde::Serialize;
 /// List items that a difference prints; the rest are only counted.
 const NR_SHOWN: usize = 12;
 
-/// A compared aspect of the kernel's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aspect {

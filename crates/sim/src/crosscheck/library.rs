@@ -14,7 +14,6 @@ use super::text::ParseError;
 
 /// Largest text of one recording; the project's own stay below 1 MiB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// Largest unpacked size of an archive.
 const ARCHIVE_BYTES_MAX: u64 = 4 << 30;
 /// Longest header entry that names or describes another entry; Linux paths have up to 4 KiB.
 const HEADER_BYTES_MAX: u64 = 64 << 10;

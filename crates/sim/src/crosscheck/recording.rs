@@ -38,7 +38,6 @@ pub struct RecordingHeader {
 
 /// The part of a recording below its header.
 pub trait RecordingBody: Default {
-    /// Parser state between lines.
     type Position: Default;
 
     /// Reads the header fields of this kind.

@@ -11,7 +11,6 @@ use crate::kernel::Kernel;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     pub name: String,
-    /// The kernel whose rules were used.
     pub rules: String,
     /// Note for the user if the rules are of another version.
     pub rules_note: Option<String>,

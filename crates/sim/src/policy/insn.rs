@@ -6,7 +6,6 @@ pub(super) const NR_REGISTERS: usize = 11;
 pub(super) const R10: u8 = 10;
 pub(super) const STACK_BYTES: usize = 512;
 
-/// Instruction class: the opcode's lowest three bits.
 pub(super) mod class {
     pub(in super::super) const LD: u8 = 0;
     pub(in super::super) const LDX: u8 = 1;
@@ -56,7 +55,6 @@ pub(super) mod jump {
 pub(super) const LDDW: u8 = 0x18;
 /// Opcode of its second half.
 pub(super) const FILLER: u8 = 0;
-/// Access mode: the highest three bits.
 pub(super) const MODE_MEM: u8 = 0x60;
 /// Arithmetic and jumps with a register as second operand.
 pub(super) const IS_REGISTER: u8 = 0x08;

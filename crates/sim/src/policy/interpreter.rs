@@ -26,7 +26,6 @@ use super::object::{Parsed, Section};
 const CONTEXT: u64 = 1;
 const STACK: u64 = 2;
 const DATA_FIRST: u64 = 3;
-/// The map object passed to helpers.
 const MAP_FIRST: u64 = 1 << 24;
 /// Cost of a map helper, in instructions of 4 to 6 ns: 0.1 us for a small map, up to 0.7 us for a
 /// large one.
@@ -69,7 +68,6 @@ struct Run<'a> {
     stack: [u8; STACK_BYTES],
     registers: [u64; NR_REGISTERS],
     window: Option<Window>,
-    /// The helpers' cost, in instructions.
     nr_helped: u64,
 }
 

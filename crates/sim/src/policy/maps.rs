@@ -55,7 +55,6 @@ mod flags {
     pub(super) const EXIST: u64 = 2;
 }
 
-/// Errors of helpers, with the kernel's numbers.
 pub(super) mod errno {
     pub(in super::super) const ENOENT: i64 = -2;
     pub(in super::super) const E2BIG: i64 = -7;

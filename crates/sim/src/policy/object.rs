@@ -27,7 +27,6 @@ use super::insn::{FILLER, INSN_BYTES, Insn, LDDW, class, jump, wide};
 use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 use super::maps::{MapKind, MapSpec};
 
-/// Bytes of all keys, values and variables.
 const STATE_BYTES_MAX: usize = 64 << 20;
 const NR_SECTIONS_MAX: usize = 1024;
 /// Prefix of program sections, before the name of the point.

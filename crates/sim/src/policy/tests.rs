@@ -12,7 +12,6 @@ use super::maps::{MapKind, MapSpec};
 use super::object::{Parsed, Section};
 use super::*;
 
-/// The second operand is a register.
 const X: u8 = insn::IS_REGISTER;
 
 const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i64) -> Insn {

@@ -45,7 +45,6 @@ impl Values {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// A page allocation failed.
     OutOfMemory,
     /// It did little but read back evicted pages.
     Thrashes,

@@ -17,7 +17,6 @@ pub struct Study {
     /// Short name: the file name without `.toml`.
     pub name: String,
     pub title: String,
-    /// Location of the published table.
     pub source: String,
     /// Machine and software of the published numbers.
     pub setup: String,
@@ -50,7 +49,6 @@ pub struct Row {
     pub what: String,
     pub published: Option<Published>,
     pub unit: String,
-    /// Unit of our numbers, if different.
     pub ours_unit: String,
     pub change: Change,
     /// Resolution of the published table: a smaller change counts as none.
@@ -88,7 +86,6 @@ pub struct Published {
     pub after: Option<f64>,
     /// The change as printed, if the numbers were not.
     pub change: Option<f64>,
-    /// Spread of the published numbers, as printed.
     pub spread: Option<String>,
     /// Printed text that is not a number ("up to", "about").
     pub text: Option<String>,
@@ -163,7 +160,6 @@ impl From<String> for Subject {
     }
 }
 
-/// Medians measured earlier, in the row's unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quoted {

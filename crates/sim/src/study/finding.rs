@@ -88,7 +88,6 @@ pub enum How {
     },
     Estimated {
         of: String,
-        /// Costs that the machine file lacks.
         not_known: Option<String>,
         /// Constants without a document or measurement, by their name in the machine file.
         assumed: Vec<String>,

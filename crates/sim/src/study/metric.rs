@@ -16,7 +16,6 @@ use super::dimension::Dimension;
 use crate::names::nearest;
 use crate::size::parse_bytes;
 
-/// Maximum number of names in a metric.
 const NR_NAMES_MAX: usize = 16;
 
 /// Keys below a requested folio size.

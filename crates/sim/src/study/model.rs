@@ -82,7 +82,6 @@ pub enum Way {
     Written,
     /// Written with one call for the page of headers and one for the rest, as linkers do.
     Linked,
-    /// Read by system calls.
     Read,
     /// Read by system calls after `POSIX_FADV_SEQUENTIAL`, as cat does.
     ReadSequentially,
@@ -121,7 +120,6 @@ struct Anon {
     ptes_cleared: u64,
     /// Runs of PTEs of one folio that were cleared together.
     batches_cleared: u64,
-    /// Atomic updates of single pages' mapcounts.
     page_mapcounts: u64,
     /// Changes of the owner word: one per run of pages of one large folio.
     owner_words: u64,

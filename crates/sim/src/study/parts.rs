@@ -58,7 +58,6 @@ pub enum Generated {
     /// One function per page.
     #[serde(rename_all = "kebab-case")]
     RetStubs {
-        /// Functions, one on each page.
         pages: u64,
         /// Distance between functions in bytes.
         #[serde(with = "bytes")]
@@ -80,7 +79,6 @@ pub enum Generated {
         max_page_size: u64,
         /// Runs of fetches, each within one page.
         calls: u64,
-        /// Fetches in the longest run.
         run_max: u64,
         /// Percentage of calls that stay in the program.
         program_percent: u64,
@@ -129,7 +127,6 @@ pub struct Mix {
     #[serde(with = "bytes")]
     anon_size: u64,
     runs: u64,
-    /// References in the longest run.
     run_max: u64,
     /// Percentage of runs that execute text.
     exec_percent: u64,

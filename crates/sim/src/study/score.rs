@@ -27,7 +27,6 @@ pub enum Score {
     Miss,
     /// Both are zero, before and after.
     Zero,
-    /// Our quantity differs from the published one.
     OtherQuantity,
     /// One of our inputs is the series' own number.
     OwnInput,

@@ -21,7 +21,6 @@ const NR_DIGITS: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct CellId(String);
 
-/// A string that is not an identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not the identity of a cell; expected {NR_DIGITS} hexadecimal digits")]
 pub struct NoCellId(String);

@@ -28,7 +28,6 @@ pub enum RecipeError {
     Cgroup(#[from] CgroupError),
 }
 
-/// A kernel or a machine as text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {

@@ -100,7 +100,6 @@ impl fmt::Debug for ByteSpan {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Before the first action.
     #[default]
     Start,
     /// Opened a file again: descriptor, file.

@@ -29,9 +29,7 @@ pub enum Topic {
     Khugepaged,
     /// `MADV_COLLAPSE` of a file on disk, with writers.
     Disk,
-    /// khugepaged, for a file on disk.
     DiskKhugepaged,
-    /// hugetlb pages of the given order.
     Hugetlb,
     Swap,
 }
@@ -81,7 +79,6 @@ pub struct ProgramOptions {
     pub nr_steps: usize,
 }
 
-/// Window size in pages, without PMD-sized folios.
 const SMALL_WINDOW_PAGES: u64 = 128;
 
 /// Number of neighbouring seeds that share one hugetlb pool size.

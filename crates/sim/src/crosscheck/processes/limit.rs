@@ -15,7 +15,6 @@ use crate::crosscheck::text::{Parsed, number_to, unknown};
 
 /// Swap space of a recording machine in bytes (`scripts/recordings/swap.py`).
 pub(super) const SWAP_BYTES: u64 = 256 << 20;
-/// Largest limit: below the largest window.
 const LIMIT_KIB_MAX: u64 = 1 << 20;
 
 /// `memory.max` of the program's cgroup.
@@ -59,9 +58,7 @@ pub(super) fn lists_of(word: Option<&str>) -> Parsed<Option<LruRule>> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "counts of pages")]
 pub(super) struct SwapNumbers {
-    /// Swapped in by the step.
     pub(super) nr_in: u64,
-    /// Swapped out by the step.
     pub(super) nr_out: u64,
     pub(super) nr_cached: u64,
     pub(super) nr_used: u64,

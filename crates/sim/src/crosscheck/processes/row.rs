@@ -16,7 +16,6 @@ pub struct ProgramRow {
     pub seed: u64,
     pub sizes_kib: Vec<u64>,
     pub nr_steps: usize,
-    /// Pages compared, summed over all steps.
     pub nr_pages: u64,
     /// Areas whose `smaps` was compared, summed over all steps.
     pub nr_areas: u64,

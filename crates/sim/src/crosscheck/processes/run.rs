@@ -22,7 +22,6 @@ pub struct Programs {
 #[derive(Clone, Debug, Default)]
 pub struct ProgramRun {
     pub program: ProcessProgram,
-    /// One per step.
     pub(super) answers: Vec<Answer>,
     pub(super) machine_before: Option<MachineKib>,
     /// Events that moved or split pages without the program's doing, with their counts.
@@ -40,10 +39,8 @@ pub(super) struct Answer {
     pub(super) nr_cached: Option<u64>,
     /// Cached pages in PMD-sized folios; recorded together with [`Self::nr_cached`].
     pub(super) nr_huge: Option<u64>,
-    /// The hugetlb pool's numbers, if they changed.
     pub(super) pool: Option<PoolState>,
     pub(super) swap: Option<SwapNumbers>,
-    /// Map counts by label, if they changed.
     pub(super) counts: Vec<(u64, u32)>,
     pub(super) mapcounts: Vec<MapcountChange>,
     pub(super) areas: Vec<SlotAreas>,

@@ -155,9 +155,7 @@ impl Range {
 /// Bits that an instruction compares or computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// All 64.
     Whole,
-    /// The lower 32.
     Half,
 }
 

@@ -12,7 +12,6 @@ use super::super::sample::Sample;
 use super::{Curve, Line};
 use crate::replay::CellSpec;
 
-/// Maximum number of lines, limits or counts.
 const NR_LINES_MAX: usize = 16;
 const NR_LIMITS_MAX: usize = 32;
 const NR_COUNTS_MAX: usize = 16;

@@ -31,7 +31,6 @@ pub struct FrontierFinding {
 pub struct FrontierCount {
     pub what: String,
     pub unit: String,
-    /// Whether it is estimated from machine costs.
     pub is_estimate: bool,
     /// Constants without a document or measurement that it uses.
     pub assumed: BTreeSet<String>,
@@ -51,7 +50,6 @@ pub struct FrontierLine {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangeFinding {
-    /// In the order of the programs.
     pub values: Vec<Option<f64>>,
     /// Against the first line, in percent.
     pub percent: Vec<Option<f64>>,

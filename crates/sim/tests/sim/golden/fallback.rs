@@ -164,7 +164,6 @@ fn a_file_that_ends_inside_a_page_has_that_page() {
     world.validate();
 }
 
-/// A world with 64 pages of memory.
 fn tiny(kernel: &str) -> World {
     let config = Config { ram_bytes: 64 * 4096, ..Config::new(Arch::X86_64) };
     World::new(kernel, &config, "xfs", 4096)

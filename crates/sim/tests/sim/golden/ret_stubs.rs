@@ -7,7 +7,6 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// 512 MiB in 64K pages.
 const NR_PAGES: u64 = 8192;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,7 +47,6 @@ struct Result {
     first_refused: Option<u64>,
     miss_max: u32,
     nr_read: u64,
-    /// Pages in folios of 2 MiB.
     nr_order5_pages: u64,
     folios: String,
 }

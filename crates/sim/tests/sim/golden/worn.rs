@@ -8,7 +8,6 @@ use largefolio_mm::rules::anon::Orders;
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{Order, PageSize};
 
-/// Pages of 256 MiB.
 const NR_PAGES: u64 = 1 << 16;
 
 fn zone(fragmentation: Option<Fragmentation>) -> Buddy {

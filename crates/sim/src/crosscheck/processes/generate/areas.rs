@@ -18,7 +18,6 @@ enum PageBacking {
 /// The attributes of one page; equal neighbours are one area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PageKind {
-    /// The mapping or move that created it.
     origin: u32,
     backing: PageBacking,
     advice: Option<Madvice>,

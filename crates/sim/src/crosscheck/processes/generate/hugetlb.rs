@@ -12,7 +12,6 @@ use super::super::program::ProcessOp;
 use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
-/// Window size in huge pages.
 pub(super) const WINDOW_PAGES: u64 = 8;
 const POOL_MAX: u64 = 14;
 const POOL_MIN: u64 = 2;

@@ -10,7 +10,6 @@ use super::super::program::{AreaSource, ProcessOp};
 use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
-/// Window size in pages, without PMD-sized folios.
 pub(super) const WINDOW_PAGES: u64 = 256;
 
 /// Chooses a limit of two to four fifths of the window. With PMD-sized folios, the window has two
