@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Does `folio maps` keep its promises for random memory?
 
-Draws random processes from a seed (scripts/promised/cases.py), asks `folio maps PID --json` for remedies, and
-carries each one out as printed. smaps, pagemap and kpageflags say what that gained and how much more memory
-it took; folio does not judge itself. A promise that is off by more than a tenth and more than 2 MiB is tried on two
-more copies of the process, and is wrong if the same is off each time. Then the process collapses its memory itself.
-A gain that folio did not promise is `missed`, which is reported and is not an error.
+Draws random processes from a seed (scripts/promised/cases.py), gets remedies from `folio maps PID
+--json`, and carries each one out as printed. smaps, pagemap and kpageflags show the gain and the
+additional memory, so folio does not judge itself. A promise that is off by more than a tenth and
+more than 2 MiB is repeated on two more copies of the process, and is wrong if it is off in the same
+way each time. Then the process collapses its memory itself. A gain that folio did not promise is
+reported as `missed`, which is not an error.
 
-`remedies.py` does the same for real programs. Needs root and gcc; every setting, mount and swap space is put back,
-however this ends.
+`remedies.py` does the same for real programs. Needs root and gcc; every setting, mount and swap
+space is restored, however this ends.
 
-Exit status: 0 every promise is kept (or none could be tried), 1 some is not, 2 error.
+Exit status: 0 every promise is kept (or none could be tested), 1 some is not, 2 error.
 """
 
 import argparse

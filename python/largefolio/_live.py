@@ -92,10 +92,11 @@ class Maps(dict[str, Any]):
     """The output of ``folio maps --json``, with :meth:`to_arrow`."""
 
     def to_arrow(self) -> pa.Table:
-        """One row per process, mapping, kind and folio size; for the page cache one per (file, folio
-        size): the columns of ``folio maps --csv``, addresses as integers. Sizes are in bytes.
+        """One row per process, mapping, kind and folio size; for the page cache, one per file and
+        folio size. The columns are those of ``folio maps --csv``, with addresses as integers.
+        Sizes are in bytes.
 
-        Of ``elf=``, one row a (file, segment, folio size).
+        With ``elf=``, one row per file, segment and folio size.
         """
         import pyarrow as pa
 

@@ -63,15 +63,15 @@ class Trace:
 
     def events(self, batch_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
         """The rows in program order, as record batches of ``batch_rows`` rows (the last may be
-        shorter); each row has been checked. Memory does not grow with the trace.
+        shorter). Each row has been checked. Memory does not grow with the trace.
 
         Columns: ``thread`` (dense number), ``op`` (a name, from a dictionary), ``addr`` (bytes;
-        references: the first byte of the 4 KiB page), ``len`` (references: how many; else bytes),
-        ``pos`` (position in the file in bytes, or the operation's second address), ``aux`` (its
-        further number), ``flags`` (of the Linux x86-64 ABI; a read or write: its link, how many
-        rows of references of its thread back the load is whose value named its page, 0 for none),
-        ``file`` (row of
-        ``info["meta"]["files"]``, -1 for none).
+        references: the first byte of the 4 KiB page), ``len`` (references: their number; otherwise
+        bytes), ``pos`` (position in the file in bytes, or the operation's second address), ``aux``
+        (an additional number), ``flags`` (of the Linux x86-64 ABI), ``file`` (row of
+        ``info["meta"]["files"]``, -1 for none). For a read or write, ``flags`` is its link: the
+        load whose value named its page is this many rows of references back in its thread; 0 for
+        none.
         """
         rows = whole(batch_rows, "batch_rows", _BATCH_ROWS_MAX)
         if rows == 0:
