@@ -139,7 +139,6 @@ proptest! {
         let text = segment(first * page, first * page + apart, nr_pages * page, align);
         let found = covered(loading, &[text], 0, ground("7.2", "xfs"), bytes);
         let steps = if loading == Loading::Fixed { 1..2 } else { 0..64_u64 };
-        // The file's first page is at a multiple of the alignment.
         let biases = steps.map(|step| {
             if loading == Loading::Fixed {
                 return 0;

@@ -294,7 +294,6 @@ impl<'a> Reader<'a, '_> {
             return Err(format!(" is in a section of {size} bytes, which are too many"));
         }
         let data = section.data().map_err(|error| format!(": {error}"))?;
-        // Zeroed variables take no bytes in the file.
         let is_zeroed = data.is_empty();
         let bytes = if is_zeroed { vec![0; size] } else { data.to_vec() };
         let number = self.parsed.data.len();

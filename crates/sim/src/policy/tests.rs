@@ -86,7 +86,6 @@ fn the_header_names_the_context_and_the_numbers() {
     expected.extend(numbers);
     expected.push(format!("__u64 free[{}]", largefolio_mm::policy::NR_FREE));
     assert_eq!(fields, expected);
-    // `comm` has two words.
     let nr_words = fields.len() - 2 + 2 + largefolio_mm::policy::NR_FREE;
     assert_eq!(Context::default().bytes().len(), 8 * nr_words);
     let number = |name: &str| {

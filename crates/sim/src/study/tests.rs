@@ -177,7 +177,6 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
     assert_eq!(close([-50.0, -60.0, -40.0]), Some(Closeness::Other));
     assert_eq!(close([22.0, 10.0, 40.0]), Some(Closeness::Close));
     assert_eq!(close([30.0, 10.0, 40.0]), Some(Closeness::Factor));
-    // Four times the published change shares only its sign.
     assert_eq!(close([80.0, 70.0, 90.0]), Some(Closeness::Direction));
     // Rounds with different signs are no change, whatever their median.
     assert_eq!(close([30.0, -10.0, 40.0]), Some(Closeness::Other));
@@ -319,7 +318,6 @@ fn a_share_of_nothing_is_not_known() {
     let row = of("faults.total / faults.cow");
     let why = "not known: a share of 0 (faults.total / faults.cow)".to_owned();
     assert_eq!((row.ours, row.how), (None, How::None { why }));
-    // 0 of 0 is 0.
     assert_eq!(of("faults.wp_reuse / faults.cow").ours.unwrap().after, Some(0.0));
 }
 
@@ -379,7 +377,6 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
         Some("costs.clear of 2M, costs.clear of 4K of the machine file")
     );
     assert!(own.basis.contains(&Basis::OwnSeries));
-    // Another section number with the same prefix.
     let alike = format!("docs/behaviour J.2{}", 1);
     for (machine, source) in [("zen4", "docs/behaviour J.2"), ("milan", &alike)] {
         assert_ne!(on(machine, source).score, Some(Score::OwnInput), "{machine}, {source}");

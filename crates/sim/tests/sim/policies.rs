@@ -196,7 +196,6 @@ fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
     let id = |spec: &CellSpec| CellId::new("00", &Recipe::of(spec).unwrap());
     let object = std::fs::read(root().join("policies/exec-order.o")).unwrap();
     let mut other = object.clone();
-    // A byte after the part that is read.
     other.push(0);
     let plain = cell("6.16", "altra");
     let with = |bytes: &[u8]| {

@@ -297,7 +297,6 @@ impl ProcessOp {
             "trim" => Self::Trim(pages, Trim::of(how)?),
             "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
             "map" => Self::Map(pages, AreaSource::Anon, advice),
-            // A page of the file, not of the window.
             "share" => {
                 let word = rest.first().copied().unwrap_or_default();
                 Self::Share(pages, number_to(NR_PAGES_MAX - 1, word)?, OwnMapping::of(how))

@@ -179,7 +179,6 @@ impl ProgramReplay {
             return done;
         }
         match step.op {
-            // Only programs about hugetlb have a pool.
             ProcessOp::MapHuge(..) | ProcessOp::Trim(..) => Err(EINVAL),
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),

@@ -106,7 +106,6 @@ fn what_only_looks_harmless() {
     ]
     .concat();
     are_refused(&[
-        // A call through r1.
         (
             vec![insn(0x8d, 0, 0, 0, 1), EXIT],
             "0: it calls an address, as code does that was not optimized; compile with -O2",

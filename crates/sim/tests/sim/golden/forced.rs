@@ -106,7 +106,6 @@ fn a_forced_window_ignores_the_readahead_setting() {
         let mut world = huge(&format!("{kernel}+readahead=0"), "xfs", 1 << 13);
         world.touch(1000);
         assert_eq!(world.folios(), "2xo9@512", "{kernel}");
-        // Steps 2 and 3 apply to everything else.
         let mut world =
             World::arm(&format!("{kernel}+readahead=0"), "xfs", 1 << 13).mapped(Prot::READ);
         world.touch(1000);

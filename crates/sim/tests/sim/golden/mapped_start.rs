@@ -60,7 +60,6 @@ fn fault_around_may_map_a_contpte_block_of_any_base_page() {
 
 #[test]
 fn a_contpte_block_in_small_folios_is_mapped_by_one_fault() {
-    // A sequential sweep over 64 cached pages of 64K: 64 faults, or 2.
     let faults = |kernel: &str| {
         let mut world = World::arm(kernel, "xfs", 64);
         (0..64).for_each(|index| world.cache(index, 0));

@@ -83,7 +83,6 @@ fn an_exec_minimum_makes_whole_folios_of_text_and_leaves_data() {
     let mut data = World::new("6.12+exec-min=64K", &free, "xfs", 4096).mapped(Prot::READ);
     data.touch(1000);
     assert!(!data.folios().contains("o4"), "{}", data.folios());
-    // The minimum is only a preference.
     let mut world = text("6.12+exec-min=64K", &fragmented(4));
     world.touch(1000);
     assert_eq!(world.folios(), "48xo0@976");

@@ -252,7 +252,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..5_usize, pgoff, at(), nr(), 0..4_usize, sharing.clone()).prop_map(
             |(file, pgoff, at, nr, prot, sharing)| Step::MmapFile { file, pgoff, at, nr, prot, sharing }
         ),
-        // The largest file, congruent to the PMD size.
         4 => (0..4_usize, sharing).prop_map(|(prot, sharing)| Step::MmapFile {
             file: 0, pgoff: 0, at: 300, nr: 700, prot, sharing
         }),
@@ -268,7 +267,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (at(), 0..3_usize).prop_map(|(at, access)| Step::Sweep { at, access }),
         4 => (0..5_usize, 0..700_u64, 0..40_u64).prop_map(|(file, at, nr)| Step::Read { file, at, nr }),
         3 => (0..5_usize, 0..700_u64, 0..600_u64).prop_map(|(file, at, nr)| Step::Write { file, at, nr }),
-        // A PMD-order folio, if there is memory for one.
         2 => Just(Step::Write { file: 0, at: 0, nr: 600 }),
         1 => (0..3_usize, 0..2_900_000_u64).prop_map(|(file, bytes)| Step::Truncate { file, bytes }),
         2 => (0..5_usize, 0..700_u64, 0..40_u64, 0..5_usize)

@@ -27,7 +27,6 @@ impl Sweep {
             Self::Random => {
                 let mut state: u64 = 0x5eed;
                 for (last, nr) in (1..pages.len()).zip(2..) {
-                    // xorshift64.
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
@@ -108,7 +107,6 @@ fn with_the_exec_window_only_sequential_calls_do_not_trip() {
 
 #[test]
 fn with_series_002_no_order_trips() {
-    // Posted and final form, and stock 7.2 (B.7.2).
     let kernels =
         ["6.18+page=64K+exec-miss=posted", "6.18+page=64K+exec-miss=final", "7.2+page=64K"];
     for order in Sweep::ALL {
@@ -159,7 +157,6 @@ fn patch_2_reads_two_folios_of_2_mib_whatever_the_form() {
         assert!(sequential.nr_cold <= 2, "{kernel} {}", sequential.nr_cold);
         assert_eq!(sequential.nr_read, NR_PAGES);
     }
-    // The first call alone reads 2 x 2 MiB around it.
     let mut world = World::arm("7.2+page=64K", "ext4", NR_PAGES).mapped(Prot::READ_EXEC);
     world.advise(Hugepage);
     world.memory.touch(world.mm, world.addr(1000), Access::Exec).unwrap();

@@ -150,7 +150,6 @@ fn forced_windows_have_the_largest_allowed_size_or_are_none() {
         assert_eq!(of("64K:always/2M:never", Prot::READ), "2xo4@992", "{kernel}");
         assert_eq!(of("64K:always/2M:exec", Prot::READ_EXEC), "2xo9@512", "{kernel}");
         assert_eq!(of("2M:always", Prot::READ), "2xo9@512", "{kernel}");
-        // Nothing is allowed: the result is the same as without the advice.
         assert_eq!(of("2M:exec", Prot::READ), "32xo0@984", "{kernel}");
     }
 }

@@ -199,7 +199,6 @@ fn what_sources_use_works_as_in_c() {
     assert_eq!(ask(Point::Around, 5, 3, ""), 1);
     assert_eq!(ask(Point::Around, 5, 3, ""), 2 * 100 + 3 + 18);
     assert_eq!(ask(Point::Around, 6, 0, ""), 1);
-    // The map is full.
     assert_eq!(ask(Point::Around, 7, 0, ""), 1004);
     assert_eq!(ask(Point::Victim, 5, 0, "cc1plus"), 0);
     assert_eq!(ask(Point::Victim, 5, 0, "c"), 2, "ENOENT");

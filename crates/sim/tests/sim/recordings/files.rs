@@ -34,7 +34,6 @@ fn model_equals_the_recorded_kernels() {
     let given = std::env::var_os("LARGEFOLIO_RECORDINGS").map(PathBuf::from);
     let is_own = given.is_none();
     let mut all = recordings(&given.unwrap_or(own));
-    // `limited.rs` tests recordings with a limit.
     all.retain(|one| one.lists_under_limit().is_none());
     let check = |one: &Recording<FileSteps>| (one.header.variant.clone(), one.check(None).unwrap());
     let verdicts: Vec<_> = all.par_iter().map(check).collect();

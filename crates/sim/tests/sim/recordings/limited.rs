@@ -59,7 +59,6 @@ struct Row {
 impl Row {
     fn add(&mut self, verdict: &Verdict, varying: &Varying) {
         let is_whole = verdict.differences.iter().all(|one| one.aspect == Aspect::Group);
-        // `KIND/WORKLOAD.txt`
         let (kind, workload) = verdict.name.rsplit_once('/').unwrap_or_default();
         let varies_at = varying.get(kind).and_then(|of| of.get(workload.trim_end_matches(".txt")));
         let is_same_so_far =

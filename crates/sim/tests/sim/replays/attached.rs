@@ -69,7 +69,6 @@ fn any_event() -> impl Strategy<Value = Vec<Event>> {
 fn any_child() -> impl Strategy<Value = Vec<Event>> {
     (0..NR_PAGES, any::<bool>(), any::<bool>()).prop_map(|(page, is_thread, ends)| {
         let flags = if is_thread { SHARES_MEMORY } else { 0 };
-        // `aux`, the child's number, is filled in later.
         let fork = Event { aux: 0, flags, ..Event::new(0, Op::Fork) };
         let kind = if is_thread { ExitKind::Thread } else { ExitKind::Process };
         let exit = Event { flags: kind as u32, ..Event::new(1, Op::Exit) };

@@ -230,7 +230,6 @@ fn blocks_without_pages_are_refused_one_by_one_all_the_same() {
     let (_, outcomes) = replay(&path, std::slice::from_ref(&spec), &mut |_| {}).unwrap();
     let collapse = &outcomes[0].collapse;
     let refused: u64 = collapse.refused.values().sum();
-    // All but the one that was stored to.
     assert_eq!(refused, (HUGE_LEN >> 21) - 1, "{collapse:?}");
 }
 

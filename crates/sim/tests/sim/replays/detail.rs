@@ -175,7 +175,6 @@ fn private_folios_have_causes_of_their_own() {
     let collapsed = of("6.18+thp=never", &[collapse]);
     assert_eq!(collapsed[&0], [(512, Origin::Collapse), (512, Origin::Touch)]);
 
-    // The child shares the parent's folios, except for the page it stores to.
     let fork = Event { aux: 1, ..Event::new(0, Op::Fork) };
     let forked = of("6.18+thp=never", &[fork, store(1, 0)]);
     assert_eq!(forked[&0], [(1024, Origin::Touch)]);

@@ -144,7 +144,6 @@ fn an_execve_ends_the_other_threads() {
 
 #[test]
 fn an_execve_closes_what_was_opened_so() {
-    // Program 2 can run once no process has it open for writing.
     let refused = |flags: u32| {
         let open = Event { file: Some(2), pos: 7, flags, ..Event::new(0, Op::Open) };
         let events = [open, execve(0, 1), fork(0, 1, 0), execve(1, 2)];

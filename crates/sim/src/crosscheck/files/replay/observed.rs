@@ -111,7 +111,6 @@ impl FileReplay {
     pub(in super::super) fn folio_runs(&self, area: u32) -> Vec<FolioRun> {
         let folios = &self.memory.core().folios;
         let mut runs: Vec<FolioRun> = Vec::new();
-        // Page and pfn that would continue the last run.
         let mut next = None;
         for part in self.parts(area) {
             for index in part.first..=part.last {

@@ -41,7 +41,6 @@ impl ProgramReplay {
                     world.slots[slot][(vpn - first.0) as usize] = state;
                 }
             }
-            // Only programs about swap record swapped pages.
             let end = first.plus(self.nr_pages);
             for (vpn, _) in self.memory.space(mm).swapped.range(first, end) {
                 let page = &mut world.slots[slot][(vpn.0 - first.0) as usize];
