@@ -29,7 +29,6 @@ sys.dont_write_bytecode = True
 import roots  # noqa: E402
 
 WORK = ROOT / "target" / "cluster"
-# Requirements of the sweep beyond the package's extra `cluster`.
 OF_S3 = ["moto[server]>=5", "s3fs>=2024.10"]
 OF_SLURM = ["dask-jobqueue>=0.9"]
 BRIDGE, HEAD, WORKER = "folio0", "10.77.0.1", "10.77.0.{}"
@@ -202,7 +201,6 @@ def wait_for(address, what):
             urllib.request.urlopen(address, timeout=1)
             return
         except OSError as why:
-            # An HTTP error is an answer, too.
             if isinstance(why, urllib.error.HTTPError):
                 return
             time.sleep(0.3)

@@ -42,7 +42,6 @@ COMPILED = [*OWN, "gcc", "libc6-dev"]
 OTHER = ["libgcc-s1", "libstdc++6", "python3"]
 TRACE = "demo.folio"
 ASKED = ["--kernel", "6.12,7.2+page=64K", "--machine", "altra", "--json"]
-# Prints the module's prediction, as the command does.
 USE_OF_WHEEL = """import json, sys
 import largefolio
 from largefolio._command import folio
@@ -81,7 +80,6 @@ class Place:
         self.root = roots.Root(suite, arch, "source" if is_source else "fresh")
         self.machine = roots.MACHINES[arch]
         self.is_source = is_source
-        # This machine's toolchain, as rustup would install it.
         self.local = said("rustc", "--print", "sysroot") if is_source else None
 
     def made(self):
@@ -94,7 +92,6 @@ class Place:
             shutil.copy("/etc/resolv.conf", etc / "resolv.conf")
             shutil.copy("/etc/ssl/certs/ca-certificates.crt", etc / "ssl/certs/ca-certificates.crt")
         if self.is_source:
-            # Reuse downloaded crates.
             cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
             there = self.root.path / "root/.cargo"
             shutil.rmtree(there, ignore_errors=True)

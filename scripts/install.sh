@@ -82,7 +82,6 @@ missing() {
     done
 }
 
-# Makes a directory and records which parents were missing.
 make_directory() {
     local new
     new=$(missing "$1")
@@ -136,7 +135,6 @@ merge() {
     done <"$DESTDIR$record"
 }
 
-# Removes a file if it is below PREFIX.
 remove() {
     case $1 in
         *..*) ;;
@@ -163,7 +161,6 @@ uninstall_all() {
         done
 }
 
-# Builds the package and compares its files with the list.
 deb() {
     command -v cargo-deb >/dev/null || fail "cargo-deb is missing. Run: make deb"
     PREFIX=/usr

@@ -31,7 +31,6 @@ from built_in import said  # noqa: E402
 from roots import MACHINES  # noqa: E402
 
 COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
-# Installed by `deb` if missing.
 CARGO_DEB = "3.8.0"
 TOOLS = ROOT / "target" / "tools"
 FOLIO = ["--package=largefolio-cli", "--bin=folio"]

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import zipfile
 
-# The Debian package of each library.
 LIBRARIES = {
     "libc.so.6": "libc6", "libm.so.6": "libc6", "ld-linux-x86-64.so.2": "libc6", "ld-linux-aarch64.so.1": "libc6",
     "libgcc_s.so.1": "libgcc-s1",

@@ -55,7 +55,6 @@ kept_environment() {
     fi
 }
 
-# Lays out the package in the environment as the wheel does, with links to the built files.
 install_built() {
     local site folio
     site=$(echo "$environment"/lib/python3*/site-packages)

@@ -76,7 +76,6 @@ is_root() {
     [ "$(id -u)" -eq 0 ]
 }
 
-# Installs packages, or prints the command to install them.
 install_packages() {
     local missing=() package
     for package in "$@"; do
@@ -141,7 +140,6 @@ get_source() {
     fi
 }
 
-# Lists the options that this QEMU's configure supports.
 known_options() {
     local help option
     help=$("$work/source/configure" --help 2>&1) || true

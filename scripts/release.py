@@ -37,7 +37,6 @@ import package  # noqa: E402
 from package import said  # noqa: E402
 
 OUTPUT = ROOT / "target" / "published"
-# Output paths of scripts/package.py.
 PARTS = {"crates": "package/*.crate", "sdist": "wheels/*.tar.gz", "wheel": "wheels/*.whl", "deb": "debian/*.*deb"}
 # Debian 12, the oldest supported system.
 GLIBC = "manylinux_2_36"

@@ -75,7 +75,6 @@ class Machine:
 
     def __init__(self, folio, names=SETTINGS, undo=":", nr_free=0):
         self.folio = folio
-        # Free 2M blocks for each start.
         self.nr_free = nr_free
         self.old = {name: chosen(THP / name) for name in names if (THP / name).exists()}
         self.others = {"hugepages-2048kB/enabled": "inherit", "hugepages-2048kB/shmem_enabled": "inherit"}

@@ -19,7 +19,6 @@ sys.path.insert(0, str(ROOT / "scripts" / "recordings"))
 import arm64  # noqa: E402
 import packages  # noqa: E402
 
-# Debian's architecture names and the kernel's.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 FOLDER = ROOT / "target" / "roots"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

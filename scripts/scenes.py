@@ -117,10 +117,8 @@ class Scene:
         self.is_least = is_least
         # Runs before exec of the program, as `setpriv` does: no remedy applies to it.
         self.wrapper = [str(word) for word in wrapper]
-        # Another program with the same file.
         self.beside = Scene(f"beside {name}", beside) if beside else None
         self.settings, self.environment = settings or {}, environment or {}
-        # Commands before the start, and the load that fills a server.
         self.before, self.fill = before, fill
 
     def words(self, start):
@@ -308,7 +306,6 @@ def numpy(place):
     program = os.environ.get("REMEDIES_NUMPY") or "a Python with numpy and pandas that REMEDIES_NUMPY names"
     size, array = place.size, place.folder / "array.npy"
     with array.open("wb") as file:
-        # The header of a one-dimensional array of doubles, padded to 128 bytes.
         text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size << 17},), }}"
         file.write(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n")
         file.write(os.urandom(size * M))
@@ -380,7 +377,6 @@ def compiler(place):
     place.add("cc1plus", [program], [program, "-quiet", source, "-o", "/dev/null"], MADVISE, before=writer, fill=["true"])
 
 
-# Prefixes of scene names, and the functions that prepare them.
 PROGRAMS = [
     (["python"], python), (["C, short"], short_text), (["folio"], own_text), (["C, ", "C++", "C with"], mallocs),
     (["java"], java), (["go"], go), (["node"], node), (["redis"], redis), (["postgres"], postgres),

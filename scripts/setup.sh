@@ -10,17 +10,14 @@ need() { # command, Debian package
 }
 need cc gcc
 need python3 python3
-# The Python package's tests create an environment.
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 need xz xz-utils
 need valgrind valgrind
 # Compiles policies (policies/*.c) for BPF.
 need clang clang
-# The tests read the manual pages.
 need man man-db
 need groff groff-base
 need mandoc mandoc
-# The tests try the completions.
 need zsh zsh
 need fish fish
 PATH=$PATH:/usr/sbin:/sbin need mkfs.ext4 e2fsprogs

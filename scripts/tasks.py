@@ -28,7 +28,6 @@ memory.write(bytes(64 << 20))
 print("ready", flush=True)
 time.sleep(600)
 """
-# Allocates 64 MiB with glibc's malloc and touches it.
 C = """
 #include <stdlib.h>
 #include <string.h>

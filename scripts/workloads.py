@@ -95,7 +95,6 @@ class Workload:
     programs: list
     files: dict = dataclasses.field(default_factory=dict)
     is_smoke: bool = False
-    # Loads a server that runs in a folder.
     load: collections.abc.Callable | None = None
     # The oldest QEMU that runs it, and the reason.
     qemu: tuple = (0, "")

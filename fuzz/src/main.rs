@@ -96,14 +96,12 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Writes `data` to the file `name`.
 fn file(data: &[u8], place: &Path, name: &str) -> PathBuf {
     let path = place.join(name);
     fs::write(&path, data).expect("a file");
     path
 }
 
-/// Formats a result as a command does.
 fn write(result: &impl Forms) {
     std::hint::black_box((result.text(), result.csv(), result.json()).0);
 }

@@ -21,7 +21,6 @@ use largefolio_trace::{
 /// Where most of a program happens, so that its calls overlap; the last is near the end of 64 bits.
 const BASES: [u64; 5] =
     [0x40_0000, 0x5555_0000_0000, 0x7000_0000_0000, 0x7fff_ff00_0000, 0xffff_ffff_f000_0000];
-/// Events per program.
 const NR_EVENTS_MAX: usize = 2_000;
 /// Small, so that an input takes milliseconds.
 const BUDGET: Budget =
@@ -206,7 +205,6 @@ fn write(data: &[u8], path: &Path) -> Option<[CellSpec; 2]> {
         if bytes.0.is_empty() {
             break;
         }
-        // Skip invalid events.
         let _ = writer.push(bytes.event());
     }
     writer.finish().ok()?;

@@ -48,7 +48,6 @@ _BUILT = (
     ("--package=largefolio-recorder", "--package=largefolio-preload"),
 )
 _FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
-# Gets a QEMU with plugins if the distribution has none.
 _QEMU = "scripts/qemu.sh"
 # Licences of the compiled crates. A source distribution contains it; in the repository it exists
 # only while a wheel is built.

@@ -106,7 +106,6 @@ def run_program(arguments: Sequence[str]) -> int:
     code = process.returncode
     if code < 0 or (held and code == _FAILED):
         raise CommandError(_heard("".join(held).splitlines()) or _status(code), code)
-    # The program printed it.
     _show("".join(held))
     return code
 

@@ -233,7 +233,6 @@ def _same_as(folio: Folio, found: dict[str, Any], code: int = 0) -> None:
     words = found["command_line"]
     done = folio(*words[1:])
     assert done.returncode == code, done
-    # Each snapshot has its own times.
     again = {**json.loads(done.stdout), **{key: found[key] for key in _TIMES if key in found}}
     assert again == found
 

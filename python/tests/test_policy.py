@@ -117,7 +117,6 @@ def test_a_policy_sees_what_the_header_names(small: Path) -> None:
     assert sum(free) > 0
     assert group_max == _NO_LIMIT
     assert {"area_flags", "orders", "nr_free"} < set(names)
-    # The numbers in the type stub.
     stub = Path(lf.__file__).with_name("_native.pyi").read_text()
     numbers = stub.partition("class _Numbers:\n")[2].partition("\n\n")[0]
     known = [line.split(":")[0].strip() for line in numbers.splitlines()]

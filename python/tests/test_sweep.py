@@ -53,7 +53,6 @@ def client() -> Iterator[Client]:
         yield client
 
 
-# Columns that only a sweep has.
 _OF_SWEEPS = ("cell", "kernel_text", "machine_text")
 
 
@@ -156,7 +155,6 @@ def test_traces_and_data_set_are_on_storage(
     some: list[Path], here: lf.Swept, client: Client, tmp_path: Path
 ) -> None:
     addresses = [f"file://{path}" for path in some]
-    # Some of it on this host, the rest by workers that fetch the traces themselves.
     first = lf.sweep(
         addresses[:2], KERNELS, MACHINES, directory=f"file://{tmp_path}/set", memory="1G"
     )
@@ -183,7 +181,6 @@ def test_a_data_set_of_an_earlier_version_is_one_table_with_the_new_parts(
     directory = tmp_path / "sweep"
     shutil.copytree(fixtures / "sweep", directory)
     with warnings.catch_warnings():
-        # A kernel without recordings causes a warning.
         warnings.simplefilter("ignore", lf.FolioWarning)
         swept = lf.sweep(fixtures / "v1.folio", "6.18", directory=directory, memory="1G")
     (new,) = (part for part in directory.glob("part-*") if part.name != old.name)
@@ -195,7 +192,6 @@ def test_a_data_set_of_an_earlier_version_is_one_table_with_the_new_parts(
         place.mkdir()
         for digit, part in enumerate(parts):
             shutil.copy(part, place / f"part-{digit:032x}.parquet")
-        # None of these files is a part.
         (place / "notes.txt").write_text("mine")
         (place / "mine.parquet").write_text("no Parquet")
         shutil.copytree(fixtures / "sweep", place / "kept")

@@ -25,7 +25,6 @@ import verbs  # noqa: E402
 
 # Crates whose unit tests need no compiler, network or machine settings.
 TESTED = ["mm", "trace", "linux"]
-# Scripts for the tested machine.
 CHECKS = [f"{name}.py" for name in ("checks", "check", "killed", "model", "pagemap", "recording",
                                     "sizes", "units", "verbs")]
 TRACE = ROOT / "traces" / "demo.folio"

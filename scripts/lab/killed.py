@@ -145,7 +145,6 @@ def job(name, words, **values):
 
 job("crosscheck", ["crosscheck", "--only", "*seq*", "--fs", "ext4"])
 job("program", ["crosscheck", "program", "--", "/bin/true"])
-# The programs advise their memory.
 ADVISED = {"thp.enabled": "madvise"}
 job("cow", ["crosscheck", "cow", "--programs", "5"], **ADVISED)
 job("collapse", ["crosscheck", "collapse", "--programs", "5"], **ADVISED)

@@ -103,7 +103,6 @@ def root_image():
     for path in (folder / "usr/bin").glob("qemu-*"):
         if path.name not in EMULATORS:
             path.unlink()
-    # Files that maintainer scripts would have written.
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
     (folder / "etc/group").write_text("root:x:0:\n")
     disk(folder, image, ROOT_BYTES)
@@ -208,12 +207,10 @@ def main():
     subprocess.run(probe, check=True)
     words = [f"--only={args.only}"] if args.only else []
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        # Make the kernel, the bundle and the root in parallel.
         kernels = pool.submit(lambda: [page for page in pages if has_kernel(page)])
         image = pool.submit(root_image)
         disk_of_checks = bundle_image(bundle.make(WORK / "bundle", arm64.TARGET, args.folio))
         root, pages = image.result(), kernels.result()
-        # Run all machines in parallel: they take about equally long.
         agreed = list(pool.map(lambda page: checked(page, root, disk_of_checks, words), pages))
     return 0 if all(agreed) else 1
 

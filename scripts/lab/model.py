@@ -27,7 +27,6 @@ def crosscheck(run):
 
 def programs(run, kind, *words):
     """Runs random programs of a kind; the model must agree with all."""
-    # The programs advise their memory.
     with settings(run, {"thp.enabled": "madvise"}):
         found = run.folio_json("crosscheck", kind, "--programs", PROGRAMS, *words, "--keep",
                                run.log_folder / kind, seconds=1500)

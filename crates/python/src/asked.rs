@@ -44,7 +44,6 @@ pub(crate) struct Asked<'py> {
 }
 
 impl Asked<'_> {
-    /// Returns the request; exceptions of policies go to `raised`.
     pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
         let this = running::This::new();
         let kernels =

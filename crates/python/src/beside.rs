@@ -57,7 +57,6 @@ impl Stop {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Raises the exception in every thread that is inside Python.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
         let threads = self.inside().clone();
         let ctypes = py.import("ctypes")?;

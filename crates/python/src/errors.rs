@@ -48,7 +48,6 @@ pub(crate) enum Failure {
     /// Input that a command cannot find, and the command's exception class.
     #[error("{error}")]
     Found { class: &'static str, error: Box<Error> },
-    /// An invalid argument, with its name.
     #[error("{0}")]
     Argument(String),
     #[error("cannot start threads: {0}")]

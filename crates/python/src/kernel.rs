@@ -20,7 +20,6 @@ impl Kernel {
         Ok(Self(kernel::Kernel::parse(text)?))
     }
 
-    /// Parses a kernel file.
     #[staticmethod]
     fn from_toml(name: &str, text: &str) -> Result<Self, Failure> {
         let bad = |error: toml::de::Error| KernelError::BadFile {
@@ -30,7 +29,6 @@ impl Kernel {
         Ok(Self(kernel::Kernel::from_table(name, text.parse().map_err(bad)?)?))
     }
 
-    /// Parses a kernel file given as a JSON object.
     #[staticmethod]
     fn from_json(name: &str, text: &str) -> Result<Self, Failure> {
         let bad = |error: serde_json::Error| KernelError::BadFile {
@@ -50,12 +48,10 @@ impl Kernel {
         Self(kernel::Kernel { name, ..self.0.clone() })
     }
 
-    /// Returns a kernel file with all rules.
     fn to_toml(&self) -> Result<String, Failure> {
         Ok(self.0.to_toml()?)
     }
 
-    /// Returns the kernel file as a JSON object.
     fn to_json(&self) -> Result<String, Failure> {
         let table = self.0.to_table()?;
         serde_json::to_string(&table).map_err(|error| Failure::Argument(error.to_string()))
@@ -67,7 +63,6 @@ impl Kernel {
         &self.0.name
     }
 
-    /// One line for the reader.
     #[getter]
     fn description(&self) -> &str {
         &self.0.description

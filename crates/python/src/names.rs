@@ -9,21 +9,18 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// Returns name and description of each built-in kernel.
 #[pyfunction]
 pub(crate) fn kernels() -> Result<Vec<(String, String)>, Failure> {
     let described = |name| Ok((String::from(name), Kernel::parse(name)?.description));
     Kernel::names().map(described).collect()
 }
 
-/// Returns name and description of each built-in machine.
 #[pyfunction]
 pub(crate) fn machines() -> Result<Vec<(String, String)>, Failure> {
     let described = |name| Ok((String::from(name), Machine::named(name)?.description));
     machine::names().map(described).collect()
 }
 
-/// Returns name, form of the value and help of each edit.
 #[pyfunction]
 pub(crate) fn edits() -> Vec<(&'static str, &'static str, &'static str)> {
     EDITS.iter().map(|edit| (&*edit.name, &*edit.value, &*edit.help)).collect()
@@ -35,7 +32,6 @@ pub(crate) fn set_program(path: PathBuf) {
     largefolio_results::set_program(path);
 }
 
-/// Returns the filesystems that have large folios under some kernel.
 #[pyfunction]
 pub(crate) fn filesystems() -> Vec<String> {
     request::filesystems().into_iter().collect()

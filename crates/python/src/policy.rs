@@ -54,7 +54,6 @@ impl Raised {
 }
 
 impl Asked {
-    /// Returns the policy; its exceptions go to `raised`.
     pub(crate) fn policy(&self, py: Python<'_>, raised: &Raised) -> Result<KernelPolicy, Failure> {
         match self {
             Self::Name(name) => {
@@ -181,7 +180,6 @@ impl Policy for Running {
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        // No answer matters any longer.
         if self.stop.is_asked() || self.raised.kept().is_some() {
             return Err(PolicyError { point, message: "the prediction was ended".to_owned() });
         }

@@ -126,7 +126,6 @@ struct Job<'a> {
     specs: &'a [CellSpec],
     progress: Option<Py<PyAny>>,
     raised: &'a Raised,
-    /// Rows already replayed, for the progress.
     nr_before: AtomicU64,
 }
 
@@ -141,13 +140,11 @@ impl Job<'_> {
         Ok(replayed)
     }
 
-    /// Finds the rules that make the differences between the rows.
     fn explain(&self, rows: &[Outcome]) -> Result<Vec<Why>, Failure> {
         let question = self.question(rows);
         self.more(|hear| Ok(question.answer(hear)?))
     }
 
-    /// Finds the rules that make the verdict's column.
     fn search(&self, report: &mut PredictResult) -> Result<(), Failure> {
         let question = self.question(&report.rows);
         let verdict = &mut report.verdict;

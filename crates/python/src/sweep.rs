@@ -53,7 +53,6 @@ impl Task {
         serde_json::to_string(&self.0).map_err(|error| Failure::Argument(error.to_string()))
     }
 
-    /// The trace's name, as given.
     #[getter]
     fn trace(&self) -> &str {
         &self.0.trace

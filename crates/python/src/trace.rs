@@ -36,7 +36,6 @@ impl Trace {
         self.nr_rows
     }
 
-    /// Number of references in all rows.
     #[getter]
     fn nr_references(&self) -> u64 {
         self.nr_references
