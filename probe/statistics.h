@@ -70,7 +70,7 @@ static const char *next_line(const char *line)
     return line;
 }
 
-/* Reads a list of areas up to the first one after the window; all areas below it are few. */
+/* Reads a list of areas up to the first one after the window; that part is short. */
 static void read_areas(int fd, char *text)
 {
     u64 len = 0, end = BASE + nr_pages * page;
