@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * What thread 000 asked to be tried: large folios for all that is mapped, and the size of the TLB for
- * text. A cold fault in text reads a window of 64K folios; one in data reads the whole PMD folio that
- * holds it where the file has such, and its largest otherwise.
+ * As proposed in thread 000: large folios for all mapped pages, and the TLB's size for text. A cold
+ * fault in text reads a window of 64K folios. One in data reads the whole PMD folio around it if
+ * the file supports that size, otherwise the largest supported one.
  */
 #include "folio_policy.h"
 

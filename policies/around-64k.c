@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/*
- * What the study of these policies found best: the kernel's own read-around, for text and data, rounded
- * out to whole folios of 64K. Nothing is read in another place or at another time; only the folios are
- * larger.
- */
+/* The best policy in the study: the kernel's own read-around for text and data, rounded out to
+ * whole 64K folios. It reads the same pages at the same times, only in larger folios. */
 #include "folio_policy.h"
 
 SEC("folio/window")
@@ -16,7 +13,7 @@ __u64 window(struct folio_context *ctx)
 	order = folio_order_of(ctx, 64 << 10);
 	if (order > ctx->max_order)
 		order = ctx->max_order;
-	/* MADV_HUGEPAGE asked for more. */
+	/* MADV_HUGEPAGE requested more. */
 	if (order <= ctx->own_order)
 		return FOLIO_OWN;
 	start = folio_round_down(ctx->own_start, order);

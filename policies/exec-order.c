@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The order of executable memory that Linux 6.17 has on arm64: a cold fault in text reads forward from
- * the aligned page, inside the area, in folios of 64K. With it a kernel that has no such order counts
- * what one that has it counts.
+ * The exec order of Linux 6.17 on arm64: a cold fault in text reads forward from the aligned page,
+ * inside the area, in 64K folios. With this policy, a kernel without that order has the same counts
+ * as one with it.
  */
 #include "folio_policy.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A size for each program, after the BPF series for anonymous memory: interpreters get up to 16K,
- * because their heaps are sparse. Every other program gets up to 64K for its first 256 faults. One
- * that has more is no short program, and gets what the settings allow.
+ * Sizes per program, after the BPF series for anonymous memory: interpreters get up to 16K, because
+ * their heaps are sparse. Every other program gets up to 64K for its first 256 faults. After that
+ * it is not a short program, and gets every enabled size.
  */
 #include "folio_policy.h"
 
 #define SHORT_FAULTS 256
 
-/* A process is a number that is used again, so the count is of a program that it runs. */
+/* Process numbers are reused, so the count belongs to the program that the process runs. */
 struct counted {
 	__u64 name[2];
 	__u64 nr;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Sizes that follow memory pressure: while more than a quarter of the limit or of memory is left, what
- * the settings allow and text in 64K; down to a sixteenth 64K; below that base pages, and windows that
- * read no more than 16 pages.
+ * Sizes that follow memory pressure. While more than a quarter of the limit or of memory is free:
+ * all enabled sizes, and text in 64K. Down to a sixteenth: 64K. Below that: base pages, and windows
+ * of at most 16 pages.
  */
 #include "folio_policy.h"
 

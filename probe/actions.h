@@ -1,7 +1,6 @@
-/* What a workload can do: its files and mappings, and each action with the line that tells it.
+/* Actions of a workload: its files and mappings, and each action with its line in the recording.
  *
- * An action is told before it happens and the kernel is looked at when it has.
- */
+ * An action's line is written before it; the kernel's state is read after it. */
 #ifndef LARGEFOLIO_ACTIONS_H
 #define LARGEFOLIO_ACTIONS_H
 #include "sys.h"
@@ -60,9 +59,9 @@ static void touch(u64 index, u64 map, int is_write)
     settle();
 }
 
-/* `e` lines: the blocks of 4 KiB that the file has or has reserved, on a filesystem that hands a
- * write to the page cache in parts that end with them. `FIRST+NR`, then d (reserved, without blocks
- * yet) or u (reads as zeroes), then < (right behind the extent before it on the device). */
+/* `e` lines: blocks of 4 KiB that the file has or has reserved, on a filesystem that splits a write
+ * to the page cache at their ends. `FIRST+NR`, then d (reserved, without blocks yet) or u (reads as
+ * zeros), then < (directly after the previous extent on the device). */
 #define NR_EXTENTS 512
 static void put_extents(int fd)
 {
@@ -176,7 +175,7 @@ static void point(u64 map)
     put("p ");
     put_number(map, 10);
     mark();
-    /* One mark per run would flood the buffer of a scattered mapping: at most 64 are written. */
+    /* One mark per run would flood the buffer for a scattered mapping: write at most 64. */
     read_pagemap(m->at, m->nr, page, pfns);
     u64 written = 0;
     for (u64 i = 0; i < m->nr && written < 64; i++) {
@@ -197,7 +196,7 @@ static void point(u64 map)
     }
 }
 
-/* Asks the cgroup to give back memory: pages leave the cache, and their shadows stay. */
+/* Makes the cgroup reclaim memory: pages leave the cache, and their shadow entries stay. */
 static void reclaim(u64 bytes)
 {
     char path[256], value[24];
@@ -214,7 +213,7 @@ static void reclaim(u64 bytes)
     settle();
 }
 
-/* How many file pages have come back as part of the working set since boot. */
+/* Number of file pages restored to the working set since boot. */
 static void restored(void)
 {
     static char stat[1 << 14];

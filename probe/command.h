@@ -1,4 +1,4 @@
-/* What a process of a program is told to do, and what all parts of a worker share. */
+/* Commands to a program's processes, and state shared by all parts of a worker. */
 #ifndef LARGEFOLIO_COMMAND_H
 #define LARGEFOLIO_COMMAND_H
 #include "sys.h"
@@ -16,8 +16,8 @@
 #if defined(__x86_64__)
 enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
        SYS_kill = 62, SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_memfd_create = 319 };
-/* An access that faults for good goes on at `access_failed`: saved program counter of the signal
- * frame, in bytes from the start of its ucontext. */
+/* After a permanent fault, an access continues at `access_failed`: the program counter saved in the
+ * signal frame, in bytes from the start of its ucontext. */
 #define SAVED_PC 168
 __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "try_load: movb (%rdi), %al\n mov $1, %eax\n ret\n"
@@ -45,11 +45,11 @@ enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_AD
                  OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
                  OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_SCAN, OP_IDLE, OP_COLD,
                  OP_PAGEOUT, OP_NONE, OP_SUM, OP_SHOW, OP_FLUSH, OP_JOIN, OP_LEAVE, OP_REFRESH };
-/* Pages are counted from BASE. `how` is a word of letters, `to` a page, a slot or what to store. */
+/* Pages count from BASE. `how` is a word of letters, `to` a page, a slot or a value to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
 static u64 page = 4096;
-/* The processes belong to a group with a limit (limit.h). */
+/* The processes belong to a cgroup with a limit (limit.h). */
 static int is_limited;
 
 static int has_letter(const char *word, char letter)
@@ -58,7 +58,7 @@ static int has_letter(const char *word, char letter)
     return 0;
 }
 
-/* Faults of this process so far. */
+/* Returns this process's number of faults so far. */
 static u64 nr_faults(void)
 {
     static u64 rusage[18];

@@ -1,14 +1,13 @@
-/* Runs programs of a few processes in lock step and writes, after each step, what changed.
+/* Runs programs of a few processes in lock step and writes the changes of each step.
  *
  *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [statistics] [machine]
  *       [trace=INSTANCE] [groups=CGROUP2] [swap=DEVICE]
  *
- * `statistics` adds what smaps, numa_maps and kpagecount say, `machine` what meminfo says, where
- * nothing else runs. The format of the programs and of the output is in recordings/README.md,
- * "Copy-on-write". Needs root: it reads page frame numbers. With `trace=`, a tracefs instance,
- * khugepaged works when a program says so: some of its settings are changed and put back. Nothing
- * else of the system is changed here.
- */
+ * `statistics` adds the numbers of smaps, numa_maps and kpagecount, `machine` those of meminfo, for
+ * machines where nothing else runs. recordings/README.md, "Copy-on-write", has the formats of
+ * programs and output. Needs root, because it reads page frame numbers. With `trace=`, a tracefs
+ * instance, khugepaged works when a program says so: some of its settings are changed and restored.
+ * The probe changes nothing else of the system. */
 #include "pool.h"
 #include "statistics.h"
 #include "khugepaged.h"
@@ -19,11 +18,11 @@ static const char *tmpfs, *disk, *variant;
 static u64 own_bytes, nr_cached, nr_huge, huge_before;
 #define POSIX_FADV_DONTNEED 4
 static u64 nr_steps;
-/* A store of a step leaves a value of its own in each page. */
+/* A step stores a distinct value in each page. */
 #define VALUES_PER_STEP 8192UL
 #define TEXT_ROOM (64UL << 20)
 
-/* Events that change pages behind a program's back; a program that saw one proves nothing. */
+/* Events that change pages without the program's doing; after one, a program proves nothing. */
 static const char *const DISTURBANCES[] = {
     "pgmigrate_success ", "thp_fault_fallback ", "thp_fault_fallback_charge ", "thp_split_page ",
     "thp_collapse_alloc ", "pgsteal_kswapd ", "pgsteal_direct ", "pswpout ", "ksm_swpin_copy ",
@@ -84,14 +83,14 @@ static s64 tell(u64 slot, const struct command *c)
     return done;
 }
 
-/* The same for what must not fail. */
+/* Like tell, for operations that must not fail. */
 static void tell_plainly(u64 slot, enum operation op)
 {
     struct command c = { .op = op };
     must(tell(slot, &c), "a process cannot keep to", "its group");
 }
 
-/* Gives back the oldest pin. */
+/* Releases the oldest pin. */
 static s64 unpin(void)
 {
     static u8 bytes[1 << 16];
@@ -108,7 +107,7 @@ static void sum_all(void)
     }
 }
 
-/* What nobody has read since it was made to look unused. */
+/* Hides values that were not read since the pages were marked idle. */
 static void hide_values(void)
 {
     for (u64 slot = 0; slot < NR_SLOTS; slot++) {
@@ -118,8 +117,8 @@ static void hide_values(void)
     }
 }
 
-/* The pages of a process look unused. A translation that a processor still has would hide the next
- * use: nothing but a flush makes it forget them. */
+/* Makes the process's pages look unused. A cached translation would hide the next use, and only a
+ * flush removes it. */
 static s64 make_idle(u64 slot)
 {
     char path[64];
@@ -173,7 +172,7 @@ static enum operation operation_of(const char *word, u64 len)
     fatal("unknown operation at", word, 0);
 }
 
-/* Parses `SLOT OP ARGS`; the slot is returned. */
+/* Parses `SLOT OP ARGS` and returns the slot. */
 static u64 parse(const char *line, struct command *c)
 {
     const char *word;
@@ -195,7 +194,7 @@ static u64 parse(const char *line, struct command *c)
     return slot;
 }
 
-/* Pages of PMD-sized folios in the caches of all files on disks. */
+/* PMD-sized folios in the page caches of all files on disk, in pages. */
 static u64 file_huge_pages(void)
 {
     static char meminfo[1 << 13];
@@ -206,13 +205,13 @@ static u64 file_huge_pages(void)
     return *value ? as_number(value) / (page >> 10) : 0;
 }
 
-/* `c NR HUGE`: pages of the program's file that are cached, and those of them in PMD-sized folios,
- * where the step changed one of the numbers. */
+/* `c NR HUGE`: cached pages of the program's file, and the part in PMD-sized folios, if the step
+ * changed either. */
 static void count_cached(void)
 {
     static u8 vector[8192];
     u64 nr = 0;
-    /* What is read ahead may still be on its way. */
+    /* Readahead may still be in flight. */
     sleep_us(2000);
     s64 at = must(call6(SYS_mmap, 0, (s64)own_bytes, PROT_READ, MAP_SHARED, own_fd, 0),
                   "cannot map", own_path);
@@ -279,8 +278,8 @@ static int make_file_at(const char *dir)
     return (int)must(open_file(path, O_RDWR | O_CREAT | O_TRUNC), "cannot make", path);
 }
 
-/* `memfd=PAGES`, `tmpfs=PAGES`: a file of that many pages, none of them there. `disk=PAGES`: of zeroes
- * on a disk, none cached, open for read alone. */
+/* `memfd=PAGES`, `tmpfs=PAGES`: an empty file of that many pages. `disk=PAGES`: zeros on a disk,
+ * not cached, open read-only. */
 static void make_own_file(const char *line)
 {
     const char *at_memfd = within(line, "memfd="), *at_tmpfs = within(line, "tmpfs=");
@@ -325,7 +324,7 @@ static void start_program(const char *line)
     if (wants_statistics) { start_statistics(pids); }
 }
 
-/* Whether the kernel tells which pages a PMD entry maps (6.7+). */
+/* Returns whether the kernel shows which pages a PMD entry maps (6.7+). */
 static int shows_pmds(void)
 {
     int fd = (int)must(open_file("/proc/self/pagemap", O_RDONLY), "cannot open", "pagemap");
@@ -361,16 +360,16 @@ static void make_file(u64 bytes)
     }
 }
 
-/* khugepaged starts a scan when its list of processes stops being empty: one that stays in the
- * list keeps it asleep for its whole interval. */
+/* khugepaged starts a scan when its list of processes becomes non-empty: a process that stays in
+ * the list keeps it asleep for its whole interval. */
 static void keep_khugepaged_busy(void)
 {
     u64 bytes = page / 8 * page * 2;
     advised_area = (s64)anonymous(bytes);
     if (!events_dir) { sys3(SYS_madvise, advised_area, (s64)bytes, MADV_HUGEPAGE); }
-    /* Without a page of its own it could not be collapsed. */
+    /* Without a populated page, it could not be collapsed. */
     try_store((u64)advised_area + bytes - page, 1);
-    /* Another process is in its list then: what the programs inherit is not to be scanned. */
+    /* Another process is in its list then: inherited memory must not be scanned. */
     if (events_dir) { start_events(); }
 }
 
@@ -398,7 +397,7 @@ void start(s64 *stack)
         else { fatal("unknown argument", argv[i], 0); }
     }
     if (argc < 2) { fatal("a file of programs", "is needed", 0); }
-    /* One cpu: pages that wait in its lists are seen by whoever runs next on it. */
+    /* One CPU: the next program on it sees pages that wait in its lists. */
     mask[cpu / 64] = 1UL << (cpu % 64);
     sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
     text = shared(TEXT_ROOM);

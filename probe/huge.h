@@ -1,4 +1,4 @@
-/* Programs about hugetlb: their pages are huge pages of a pool. */
+/* Programs about hugetlb: their pages are huge pages from a pool. */
 #ifndef LARGEFOLIO_HUGE_H
 #define LARGEFOLIO_HUGE_H
 #include "command.h"
@@ -7,11 +7,11 @@
 #define MAP_HUGETLB 0x40000
 #define MAP_HUGE_SHIFT 26
 
-/* Bytes of a huge page, 0 in other programs; `page` has the same value then. */
+/* Huge page size in bytes, equal to `page`; 0 in other programs. */
 static u64 huge_bytes;
 static u64 base_page;
 
-/* `g` private, `gs` shared, with `o` without promises (MAP_NORESERVE). */
+/* `g` private, `gs` shared, with `o` without a reservation (MAP_NORESERVE). */
 static s64 do_map_huge(const struct command *c)
 {
     u64 log2 = 0;
@@ -39,7 +39,7 @@ static s64 do_trim(const struct command *c)
     }
 }
 
-/* What the first and the last base page of a huge page hold. */
+/* Returns a huge page's value, from its first and last base page. */
 static unsigned huge_sum(u64 at)
 {
     unsigned sum = 0;
@@ -49,7 +49,7 @@ static unsigned huge_sum(u64 at)
     return sum;
 }
 
-/* A store to a huge page reaches its first and its last base page. */
+/* A store to a huge page writes to its first and last base page. */
 static int store_huge(u64 at, unsigned value)
 {
     return try_store(at, value) && try_store(at + huge_bytes - base_page, value);

@@ -1,12 +1,11 @@
-/* First process of a recording kernel: mounts, makes the files, runs the list, hands back results.
+/* First process of a recording kernel: mounts, makes the files, runs the list, returns the results.
  *
- * /list holds one command a line:
+ * /list has one command per line:
  *   module PATH | mount DEVICE TYPE DIR | make PATH BYTES | sparse PATH BYTES | mkdir PATH |
  *   set PATH VALUE | show PATH | result DEVICE | run NAME ARG... | enter DIR PROGRAM ARG...
  * Every `run` starts /probe and appends `=== NAME STATUS BYTES` and its output to the device named
  * by `result DEVICE`. `enter` makes DIR the root and waits for the program; this process reaps the
- * orphans. The machine is switched off at the end of the list.
- */
+ * orphans. The machine is switched off at the end of the list. */
 #include "sys.h"
 
 static int result_fd = -1;
@@ -15,8 +14,8 @@ static char line_copy[1 << 14];
 static char *words[64];
 static u64 nr_words;
 
-/* The kernel numbers namespaces in the order in which it finds them: `@3` in the list is the disk
- * whose namespace id is 3, whatever its name. */
+/* The kernel numbers namespaces in discovery order: `@3` in the list is the disk with namespace id
+ * 3, whatever its name. */
 static char disk_of[10];
 static char disk(char id)
 {
@@ -54,7 +53,7 @@ static int run_probe(char **argv, const char *output)
     return status >> 8 & 255 ? status >> 8 & 255 : status & 127;
 }
 
-/* The mount at `root` takes the place of `/` for the program; this process keeps its own root. */
+/* Runs the program with `root` as `/`; this process keeps its own root. */
 static void enter(const char *root, char **argv)
 {
     static char *environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", 0 };

@@ -1,8 +1,7 @@
-/* khugepaged at work: woken once, waited for, and what it said of each block, in order.
+/* khugepaged at work: wakes it once, waits, and reads its result for each block, in order.
  *
- * It works for all processes of the machine. Which of them it looked at is told by the address of
- * the `mm`, which a worker shows when it takes its lock; what belongs to none of them is counted.
- */
+ * It works for all processes of the machine. The address of the `mm` shows which one it scanned; a
+ * worker reveals its own by taking the `mm`'s lock. Scans of other processes are counted. */
 #ifndef LARGEFOLIO_KHUGEPAGED_H
 #define LARGEFOLIO_KHUGEPAGED_H
 #include "state.h"
@@ -10,12 +9,12 @@
 #define THP "/sys/kernel/mm/transparent_hugepage"
 #define KHUGEPAGED THP "/khugepaged"
 #define EVENTS_ROOM (4UL << 20)
-/* Of a waking that makes exactly one pass. */
+/* For a wakeup that makes exactly one pass. */
 #define ALL_PAGES "1000000000"
 #define ASLEEP_MS "4000000"
 /* Fifty microseconds each: a pass on a busy machine takes some ms. */
 #define NR_POLLS 1200000
-/* A file of a few MiB is on its disk by then. */
+/* Time to write a file of a few MiB to its disk. */
 #define FLUSH_US 30000
 
 #if defined(__x86_64__)
@@ -29,9 +28,9 @@ static const char *events_dir;
 static char events_path[512], stat_path[64];
 static char *events_text;
 static int events_marker = -1;
-/* Whether pages look unused until the next scan: nothing may be read of them. */
+/* Whether pages look unused until the next scan: do not read them. */
 static int is_idle;
-/* The program's: its scans are judged. */
+/* Whether the program's scans are recorded. */
 static int is_scanned;
 
 static const char *const LIMITS[] = { "max_ptes_none", "max_ptes_shared", "pages_to_scan" };
@@ -58,7 +57,7 @@ static u64 khugepaged_number(const char *name)
     return as_number(text);
 }
 
-/* The thread is another one after sizes were disabled and enabled again. */
+/* The thread changes when sizes are disabled and enabled again. */
 static void find_khugepaged(void)
 {
     static u8 entries[1 << 15];
@@ -92,7 +91,7 @@ static void wait_until_asleep(void)
     fatal("khugepaged works for a minute at", stat_path, 62);
 }
 
-/* It is woken by what sets its sleep, scans once, and sleeps again. */
+/* Setting its sleep time wakes it; it scans once and sleeps again. */
 static void wake_khugepaged(void)
 {
     wait_until_asleep();
@@ -100,8 +99,8 @@ static void wake_khugepaged(void)
     wait_until_asleep();
 }
 
-/* A process that stays in khugepaged's list, where nothing of it can be collapsed: the list never
- * becomes empty, and what enters it later does not wake khugepaged. */
+/* Starts a process that stays in khugepaged's list without anything to collapse. The list never
+ * becomes empty, so later entries do not wake khugepaged. */
 static void start_keeper(void)
 {
     int ends[2];
@@ -152,7 +151,7 @@ static void start_events(void)
     start_keeper();
 }
 
-/* What was set before. */
+/* Restores the settings. */
 static void end_events(void)
 {
     if (!events_dir) { return; }
@@ -236,7 +235,7 @@ static void mark_slot(u64 slot)
 
 static s64 tell(u64 slot, const struct command *c);
 
-/* One waking. Then `K PASSES COLLAPSED`; `-` where another process had its part. */
+/* Wakes it once. Then `K PASSES COLLAPSED`; `-` if it also worked for another process. */
 static void scan(const int *pids)
 {
     int fd = open_file(path_of(events_path, events_dir, "trace"), O_WRONLY | O_TRUNC);
@@ -249,7 +248,7 @@ static void scan(const int *pids)
     write_file(THP "/shmem_enabled", "advise");
     u64 passes = khugepaged_number("full_scans"), made = khugepaged_number("pages_collapsed");
     wake_khugepaged();
-    /* What it began to write back is on its way. */
+    /* Writeback that it started is in flight. */
     if (own_on_disk) { sleep_us(FLUSH_US); }
     passes = khugepaged_number("full_scans") - passes;
     made = khugepaged_number("pages_collapsed") - made;

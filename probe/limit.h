@@ -1,15 +1,15 @@
-/* A memory group for the processes of a program, and swap space.
+/* A cgroup for a program's processes, and swap space.
  *
- * `limit=KIB` in a program's first line: its processes belong to a group of their own with that
- * `memory.max`. They join it when all their own memory is there, so that the group pays for the window
- * alone, and before each step what depends on time is made the same every time, as in pressure.h. */
+ * `limit=KIB` in a program's first line: its processes get their own cgroup with that `memory.max`.
+ * They join it when their other memory is populated, so that the cgroup pays only for the window.
+ * Before each step, time-dependent state is reset, as in pressure.h. */
 #ifndef LARGEFOLIO_LIMIT_H
 #define LARGEFOLIO_LIMIT_H
 #include "command.h"
 
 #define SWAP_MAGIC "SWAPSPACE2"
 #define BLKGETSIZE64 0x80081272L
-/* More than the kernel lets wait on one processor (MEMCG_CHARGE_BATCH): see pressure.h. */
+/* Above the kernel's per-CPU batch (MEMCG_CHARGE_BATCH): see pressure.h. */
 #define NR_ZEROES 130UL
 #if defined(__x86_64__)
 enum { SYS_swapon = 167 };
@@ -22,7 +22,7 @@ static char group_of_program[64];
 
 static char swap_text[1 << 15];
 
-/* A new swap space on the whole device, if the kernel does not swap to it already. */
+/* Creates swap space on the whole device, unless the kernel already swaps to it. */
 static void start_swap(void)
 {
     static unsigned header[1 << 14];
@@ -50,15 +50,15 @@ static u8 *limit_zeroes;
 static int limit_stat_fd = -1, drain_fd = -1;
 static char limit_text[1 << 14], join_path[128];
 
-/* The stack that later calls need is there before the group pays. */
+/* Populates the stack for later calls before the cgroup pays. */
 static void __attribute__((noinline)) deepen_limited_stack(void)
 {
     volatile u8 stack[32UL << 10];
     for (u64 i = 0; i < sizeof stack; i += 1024) { stack[i] = 1; }
 }
 
-/* Translations are flushed, so that a touch sets the accessed bit; what the kernel counts is added
- * up; and no page waits in the processor's batches. */
+/* Flushes translations, so that a touch sets the accessed bit, and statistics, and drains the CPU's
+ * page batches. */
 static s64 do_refresh(void)
 {
     sys3(SYS_madvise, (s64)limit_zeroes, (s64)(NR_ZEROES * page), MADV_DONTNEED);
@@ -77,7 +77,7 @@ static s64 do_join(void)
                                   "cannot open", join_path);
         drain_fd = (int)must(open_file(swap_device, O_RDONLY), "cannot open", swap_device);
     }
-    /* What a fork left shared is copied now. */
+    /* Copy now the memory that a fork left shared. */
     for (u64 i = 0; i < sizeof limit_text; i += 1024) { ((volatile char *)limit_text)[i] = 0; }
     nr_faults();
     do_refresh();
@@ -105,7 +105,7 @@ static u64 value_of(const char *key)
     return 0;
 }
 
-/* Pages that others have in the swap cache. */
+/* Other processes' pages in the swap cache. */
 static u64 cached_before;
 
 static struct swapped read_swapped(void)
@@ -123,8 +123,8 @@ static struct swapped read_swapped(void)
     return is;
 }
 
-/* `w IN OUT CACHED USED`: pages that the step read from and wrote to swap space, and after it pages
- * in the swap cache and slots that the group uses; where something is not as before. */
+/* `w IN OUT CACHED USED`: pages that the step swapped in and out, then pages in the swap cache and
+ * slots used by the cgroup; only if something changed. */
 static void print_swapped(void)
 {
     if (!is_limited) { return; }
@@ -139,7 +139,7 @@ static void print_swapped(void)
     put("\n");
 }
 
-/* `limit=KIB`: a new group. */
+/* `limit=KIB`: creates a cgroup. */
 static void start_limit(const char *line)
 {
     static u64 nr_groups;

@@ -1,4 +1,4 @@
-/* The pool of huge pages, and what each process has of it. Included by cow.c. */
+/* The hugetlb pool, and each process's pages from it. Included by cow.c. */
 #ifndef LARGEFOLIO_POOL_H
 #define LARGEFOLIO_POOL_H
 #include "state.h"
@@ -9,7 +9,7 @@ static const char *const POOL_FILES[] = { "free_hugepages", "resv_hugepages",
                                           "surplus_hugepages" };
 static u64 pool_is[3];
 static int counts_fd = -1;
-/* kpagecount of a label, plus 1; 0 = not told yet. */
+/* kpagecount of a label, plus 1; 0 = not yet printed. */
 static unsigned *count_of_label;
 
 static u64 pool_number(const char *name)
@@ -29,9 +29,8 @@ static u64 pool_number(const char *name)
     return as_number(text);
 }
 
-/* `huge=KIB:NR`: huge pages of this size, of which NR are promised to nobody and all are free. The
- * pool is set by whoever started this program. Promises that nobody will ever take back are told as
- * `:LOST`. */
+/* `huge=KIB:NR`: huge pages of this size, of which NR are unreserved and all are free. The caller
+ * of this program sets up the pool. `:LOST` counts reservations that no process will release. */
 static void start_pool(const char *line)
 {
     const char *at = within(line, "huge=");
@@ -75,7 +74,7 @@ static void read_huge_slot(u64 slot)
         s->flags = (u8)((entry & PM_EXCLUSIVE ? IS_EXCLUSIVE : 0) | (entry & PM_FILE ? IS_FILE : 0));
     }
     mark_pmd(slot);
-    /* A hole of huge pages counts as huge, too. */
+    /* A hole of huge pages also has the huge flag. */
     for (u64 i = 0; i < nr_pages; i++) { if (!now[slot][i].pfn) { now[slot][i].flags = 0; } }
 }
 
@@ -90,7 +89,7 @@ static void look_up_huge(u64 pfn)
     learn(pfn, label_of(pfn, 1), 0, (u8)order, 0);
 }
 
-/* `g FREE RESV SURPLUS` where the pool's numbers changed, `m LABEL NR` where kpagecount did. */
+/* `g FREE RESV SURPLUS` if the pool's numbers changed, `m LABEL NR` if kpagecount did. */
 static void print_pool(void)
 {
     u64 is[3];

@@ -1,30 +1,29 @@
-/* A memory group for the time of a workload, and what the kernel counted in it.
+/* A cgroup for the duration of a workload, and the kernel's counters in it.
  *
- * The group is the caller's: it has the limit. The probe joins it when all its own memory is there
- * and leaves it when the workload has ended, so that the group pays for what the workload makes the
- * kernel take and for nothing else.
- */
+ * The caller creates the cgroup and its limit. The probe joins it when its own memory is populated
+ * and leaves it after the workload, so that the cgroup pays only for the kernel's work on the
+ * workload. */
 #ifndef LARGEFOLIO_PRESSURE_H
 #define LARGEFOLIO_PRESSURE_H
 #include "sys.h"
 #include "trace.h"
 
-/* memory.stat is brought up to date every two seconds. */
+/* memory.stat is refreshed every two seconds. */
 #define STAT_US 100000UL
 #define NR_STAT_WAITS 23
 
-/* A step begins with what the last one left: translations are flushed, so that a touch sets the
- * accessed bit, and the counts that reclaim reads are up to date. The kernel counts in batches, and
- * whoever reads memory.stat has it add them up only if many are waiting: faults that map the page of
- * zeroes are counted, and take no memory. */
+/* Each step begins in a defined state: translations are flushed, so that a touch sets the accessed
+ * bit, and the counters that reclaim reads are up to date. The kernel counts in batches, and
+ * reading memory.stat flushes them only if many are pending. So fault in zero pages, which are
+ * counted but take no memory. */
 static u8 *zeroes;
 static u64 nr_zeroes;
 static int stat_fd = -1, kernel_fd = -1;
 static char stat_text[1 << 14];
-/* Pages that the group paid for the kernel's own memory at the last look. */
+/* Kernel memory charged to the cgroup at the last check, in pages. */
 static u64 kernel_pages;
 
-/* The stack that later calls need is there before the group pays. */
+/* Populates the stack for later calls before the cgroup pays. */
 #define STACK_ROOM (64UL << 10)
 static void __attribute__((noinline)) deepen_stack(void)
 {
@@ -43,7 +42,7 @@ static void enter_group(const char *dir)
     group_dir = dir;
 }
 
-/* Everything that `refresh` needs is there before the group pays. */
+/* Populates everything that `refresh` needs before the cgroup pays. */
 static void prepare_refresh(const char *dir, u64 nr, u64 page)
 {
     nr_zeroes = nr;
@@ -57,8 +56,8 @@ static void prepare_refresh(const char *dir, u64 nr, u64 page)
     kernel_fd = open_file(path_of(group_path, dir, "memory.kmem.usage_in_bytes"), O_RDONLY);
 }
 
-/* `k N`: what the kernel itself takes of the limit - nodes of trees, page tables - has changed. It
- * is nothing where groups do not pay for it (`cgroup.memory=nokmem`). */
+/* `k N`: the kernel's own part of the limit (tree nodes, page tables) has changed. It is 0 if
+ * cgroups do not pay for it (`cgroup.memory=nokmem`). */
 static void look_at_kernel(u64 page)
 {
     static char value[32];
@@ -94,7 +93,7 @@ static void leave_group(void)
     }
 }
 
-/* The first number of a file of the group; 0 where there is none. */
+/* Returns the first number in one of the cgroup's files; 0 without a cgroup. */
 static u64 group_number(const char *name)
 {
     static char value[64];
@@ -102,7 +101,7 @@ static u64 group_number(const char *name)
     return as_number(value);
 }
 
-/* `= KEY VALUE` lines: everything that is not 0. */
+/* `= KEY VALUE` lines for all non-zero counters. */
 static void counted(const char *name, char *text, u64 room)
 {
     if (read_file(path_of(group_path, group_dir, name), text, room) <= 0) { return; }
@@ -125,7 +124,7 @@ static void group_header(void)
     put(lists_in_use());
 }
 
-/* What the group used and what happened in it. */
+/* Prints the cgroup's memory use and events. */
 static void group_footer(char *text, u64 room)
 {
     u64 usage = group_number("memory.current");

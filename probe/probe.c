@@ -1,10 +1,9 @@
-/* Runs one named workload on a file and writes what the kernel did as a recording.
+/* Runs one named workload on a file and writes a recording of the kernel's behaviour.
  *
  *   probe file=PATH trace=INSTANCE fs=ext4 prot=r advice=plain pattern=seq n=100 ...
  *
- * The format of the output, and every key, is in recordings/README.md. Needs root: it reads page
- * frame numbers and writes to a tracefs instance. Caches must have been dropped before.
- */
+ * recordings/README.md describes the output format and every key. Needs root, because it reads page
+ * frame numbers and writes to a tracefs instance. Drop the caches first. */
 #include "sys.h"
 #include "trace.h"
 #include "report.h"
@@ -22,7 +21,7 @@ static u64 next_random(void)
     return random_state;
 }
 
-/* The page that step `k` of the pattern touches. */
+/* Returns the page touched by step `k` of the pattern. */
 static u64 page_of_step(const char *pattern, u64 k, u64 nr)
 {
     const char *rest;
@@ -63,8 +62,8 @@ static void read_pattern(const char *how)
     }
 }
 
-/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, c3.100 (length of the
- * file), p, a:random/0, f:random/0, m65536 (reclaim), z (refaults). */
+/* One operation of `ops=`: t17, t17/1, w17, b0.100+4096x12/1, s4.0+65536, c3.100 (file length), p,
+ * a:random/0, f:random/0, m65536 (reclaim), z (refaults). */
 static const char *operation(const char *op)
 {
     char kind = *op++;
@@ -168,7 +167,7 @@ static void examine_file(void)
     if (!num.span || num.span > file_pages) { num.span = file_pages; }
 }
 
-/* Resident pages of the file, through a mapping of its own that is gone again. */
+/* Counts the file's resident pages through a temporary mapping. */
 static u64 resident_of(int fd)
 {
     s64 at = call6(SYS_mmap, 0, (s64)(file_pages * page), PROT_READ, MAP_SHARED, fd, 0);
@@ -188,8 +187,8 @@ static void check_cold(void)
     if (resident_before) { fatal("still cached before the start:", arg.file, 16); }
 }
 
-/* Asks the kernel itself as which device events show the filesystem: one page is read and traced.
- * From 7.3 on it is not the one that statx tells of a file on btrfs. */
+/* Finds the device number that events print for the filesystem, by reading one page under trace.
+ * Since 7.3 it differs from statx's for a file on btrfs. */
 static void examine_device(void)
 {
     if (!num.bytes) { return; }
@@ -203,8 +202,8 @@ static void examine_device(void)
     check_cold();
 }
 
-/* A workload that leaves pages in the cache has put them there: a filter that lets nothing through
- * makes no recording. */
+/* A workload that leaves pages in the cache has inserted them: if the trace has none, the filter
+ * passes nothing, and there is no recording. */
 static void check_traced(void)
 {
     int fd = open_file(arg.file, O_RDONLY);
@@ -298,7 +297,7 @@ static void workload(struct mapping first, char *also, int has_mapping)
         fds[i] = open_file(arg.file, O_RDWR);
         must(fds[i], "cannot open", arg.file);
     }
-    /* Read patterns fault the buffer now, not in the recorded part. */
+    /* Fault in the buffer of read patterns now, outside the recorded part. */
     for (u64 i = 0; i < READ_ROOM; i += page) { read_buffer[i] = 1; }
     u64 events = trace_start(arg.trace, traced);
     if (has_mapping) { add_mapping(first); }
@@ -309,7 +308,7 @@ static void workload(struct mapping first, char *also, int has_mapping)
         enter_group(arg.group);
         refresh(page);
     }
-    /* Empties the processor's list of folios that are to go on a list. */
+    /* Empties the CPU's batch of folios that wait for a list. */
     sys4(SYS_fadvise, fds[0], 0, 0, 4);
     usage_of_faults(-1);
     run_pattern();
@@ -370,7 +369,7 @@ void start(s64 *stack)
     if (!arg.file || !arg.trace || !arg.pattern) {
         fatal("file=, trace= and", "pattern= are needed", 0);
     }
-    /* PR_SET_PDEATHSIG: whoever started this holds the filesystem and the instance. */
+    /* PR_SET_PDEATHSIG: the parent holds the filesystem and the instance. */
     sys2(SYS_prctl, 1, 9);
     if (traced.cpu / 64 >= sizeof mask / sizeof *mask) { fatal("no processor", "cpu=", 0); }
     mask[traced.cpu / 64] = 1UL << (traced.cpu % 64);

@@ -1,4 +1,4 @@
-/* Processes in lock step: a worker for each slot, told over a pipe what to do. */
+/* Processes in lock step: one worker per slot, controlled over a pipe. */
 #ifndef LARGEFOLIO_PROCESS_H
 #define LARGEFOLIO_PROCESS_H
 #include "command.h"
@@ -21,7 +21,7 @@
 #define MREMAP_MAYMOVE 1
 #define MREMAP_FIXED 2
 #define EFAULT 14
-/* What a touch reads of a file has been read by then. */
+/* Time for a touch's file reads to complete. */
 #define SETTLE_US 1500
 #define ENOTTY 25
 
@@ -30,16 +30,16 @@ struct seen { u64 pfn; unsigned label, value, mapcount; unsigned short index; u8
 #define NO_VALUE 0xffffffffU
 
 static int file_fd = -1;
-/* Room for large folios in which only the last page is touched. */
+/* Space for large folios of which only the last page is touched. */
 static s64 advised_area;
 /* The program's own file: empty pages that its processes share. */
 static int own_fd = -1;
-/* It is on a disk. */
+/* Whether it is on a disk. */
 static int own_on_disk;
 static const char *own_path;
-/* The own file, open for write. */
+/* The program's own file, open for writing. */
 static int writer_fd = -1;
-/* References to pages wait in this pipe, the oldest first. */
+/* This pipe holds references to pages, oldest first. */
 static int pins[2];
 static struct { int command[2], reply[2]; } pipes[NR_SLOTS];
 
@@ -64,7 +64,7 @@ static void catch_faults(void)
     sys4(SYS_rt_sigaction, SIGBUS, (s64)&action, 0, 8);
 }
 
-/* A process that the kernel ends for want of memory never answers: whoever waits for it is woken. */
+/* A process killed by the OOM killer never answers, so SIGCHLD wakes the waiting process. */
 static void on_child(int signal) { (void)signal; }
 
 static void catch_end_of_processes(void)
@@ -89,7 +89,7 @@ static s64 do_map(const struct command *c)
     return advice < 0 ? 0 : sys3(SYS_madvise, at, (s64)(c->nr * page), advice);
 }
 
-/* Maps the program's own file from page `to`: `r` and `x` without the right to store. */
+/* Maps the program's own file from page `to`; `r` and `x` are read-only. */
 static s64 do_share(const struct command *c)
 {
     int protection = has_letter(c->how, 'x') ? PROT_READ | PROT_EXEC
@@ -100,19 +100,20 @@ static s64 do_share(const struct command *c)
     return FAIL(at) ? at : 0;
 }
 
-/* Pages that wait in a processor's lists are referred to by them, and a store to one is a copy. A
- * request to collapse empties the lists. */
+/* Pages in a CPU's batches have an extra reference, and a store to one is a copy. A collapse
+ * request empties the batches. */
 static s64 do_free(const struct command *c)
 {
     s64 done = sys3(SYS_madvise, (s64)(BASE + c->first * page), (s64)(c->nr * page), MADV_FREE);
-    /* In a group with a limit a step begins with empty lists, and the collapse would be paid for. */
+    /* In a cgroup with a limit, batches are empty before each step, and the cgroup would pay for
+     * the collapse. */
     if (!is_limited) {
         sys3(SYS_madvise, advised_area, (s64)(page / 8 * page * 2), MADV_COLLAPSE);
     }
     return done;
 }
 
-/* Takes a reference to a page: a pipe holds it. */
+/* Takes a reference to a page through a pipe. */
 static s64 do_pin(const struct command *c)
 {
     struct { u64 at, len; } piece = { BASE + c->first * page, page };
@@ -120,7 +121,8 @@ static s64 do_pin(const struct command *c)
     return FAIL(n) ? n : 0;
 }
 
-/* Reads or stores pages of the program's own file by calls; a store leaves `to` and what follows. */
+/* Reads or writes pages of the program's own file by system calls; a write stores `to` and the
+ * following values. */
 static s64 do_calls(const struct command *c)
 {
     static unsigned bytes[1 << 14];
@@ -151,7 +153,7 @@ static s64 touch(const struct command *c)
         int done = c->op == OP_READ ? try_load(at)
             : huge_bytes ? store_huge(at, value) : try_store(at, value);
         if (!done) { return -EFAULT; }
-        /* No read is in flight at the next fault. */
+        /* Wait for reads before the next fault. */
         if (own_on_disk && nr_faults() != faults) {
             sleep_us(SETTLE_US);
             faults = nr_faults();
@@ -160,9 +162,9 @@ static s64 touch(const struct command *c)
     return 0;
 }
 
-/* The sum of the words of a page: all of 4K, and of a larger page 64 bytes of each KiB, because the
- * kernel clears and copies whole cache lines. Two words at a time: their lower halves carry nothing
- * down. */
+/* Returns the sum of a page's words: all of 4K, but only 64 bytes of each KiB of a larger page,
+ * because the kernel clears and copies whole cache lines. It adds two words at a time; the lower
+ * halves never carry. */
 static unsigned sum_of(const u64 *pair)
 {
     u64 low = 0, high = 0, step = page > 4096 ? 128 : 8;
@@ -175,7 +177,7 @@ static unsigned sum_of(const u64 *pair)
     return (unsigned)(low + high);
 }
 
-/* The sum of what each mapped page holds, where it may be read. Nothing is faulted in. */
+/* Sums each readable mapped page, without faults. */
 static void sum_pages(struct seen *pages, u64 nr)
 {
     for (u64 i = 0; i < nr; i++) {
@@ -188,7 +190,7 @@ static void sum_pages(struct seen *pages, u64 nr)
     }
 }
 
-/* Forgets all translations of the process: it unmaps more than are forgotten one by one. */
+/* Flushes all translations of the process, by unmapping more pages than are flushed one by one. */
 static s64 do_flush(void)
 {
     u64 bytes = FLUSHED_PAGES * page;
@@ -231,7 +233,7 @@ static s64 perform(const struct command *c)
     case OP_CLOSE: return sys1(SYS_close, writer_fd);
     case OP_SYNC: return sys1(SYS_fsync, own_fd);
     case OP_SUM: sum_pages((struct seen *)c->to, c->nr); return 0;
-    /* Nothing is mapped there; the lock of the `mm` is taken all the same. */
+    /* Nothing is mapped there, but the call takes the `mm`'s lock. */
     case OP_SHOW: return sys2(SYS_munmap, (s64)(BASE - 4 * page), (s64)page);
     case OP_FLUSH: return do_flush();
     case OP_JOIN: return do_join();
@@ -241,7 +243,7 @@ static s64 perform(const struct command *c)
     }
 }
 
-/* Does what it is told until it is told to exit; a fork goes on as another slot. */
+/* Executes commands until exit; a fork continues as another slot. */
 static void worker(u64 slot) __attribute__((noreturn));
 static void worker(u64 slot)
 {

@@ -1,4 +1,4 @@
-/* What is mapped, and how: pagemap, kpageflags, smaps, mincore. */
+/* Mapped pages and how they are mapped: pagemap, kpageflags, smaps, mincore. */
 #ifndef LARGEFOLIO_REPORT_H
 #define LARGEFOLIO_REPORT_H
 #include "sys.h"
@@ -8,7 +8,7 @@
 #define KPF_HEAD (1UL << 15)
 #define KPF_TAIL (1UL << 16)
 
-/* Calls `emit(first, last, state)` for each run of pages with one state that is not 0. */
+/* Calls `emit(first, last, state)` for each run of pages with the same non-zero state. */
 static void runs(const u64 *state, u64 nr, void (*emit)(u64, u64))
 {
     for (u64 i = 0; i < nr;) {
@@ -52,7 +52,7 @@ static u64 page_flags(int fd, u64 pfn)
     return flags;
 }
 
-/* `K` lines: runs of mapped pages that belong to one large folio. */
+/* `K` lines: runs of mapped pages of one large folio. */
 static void folio_runs(const u64 *pfn, u64 nr, u64 first)
 {
     int fd = open_file("/proc/kpageflags", O_RDONLY);
@@ -86,7 +86,7 @@ static void report_mapping(u64 at, u64 nr, u64 first, u64 page, u64 *pfn, int ha
     if (has_folios) { folio_runs(pfn, nr, first); }
 }
 
-/* `M` lines of the mapping that begins at `at`. */
+/* `M` lines for the mapping at `at`. */
 static void report_smaps(u64 at, char *text, u64 room)
 {
     static const char *const KEYS[] = { "Rss:", "FilePmdMapped:", "ShmemPmdMapped:", 0 };
@@ -109,7 +109,7 @@ static void report_smaps(u64 at, char *text, u64 room)
     }
 }
 
-/* Resident pages of a mapping, by mincore. */
+/* Counts a mapping's resident pages by mincore. */
 static u64 resident(u64 at, u64 nr, u64 page, u8 *vector)
 {
     must(sys3(SYS_mincore, (s64)at, (s64)(nr * page), (s64)vector), "mincore on", "the file");

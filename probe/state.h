@@ -1,4 +1,4 @@
-/* What each process has mapped, folio by folio, and what a step changed in it. */
+/* The folios that each process has mapped, and the changes by a step. */
 #ifndef LARGEFOLIO_STATE_H
 #define LARGEFOLIO_STATE_H
 #include "process.h"
@@ -26,7 +26,7 @@ static unsigned next_label;
 static u8 *order_of_label;
 #define NR_LABELS 65536U
 
-/* Page frames and what is known of them in one step: open addressing, emptied by `round`. */
+/* Page frames and their properties in one step: open addressing, emptied by `round`. */
 static struct known { u64 pfn; unsigned round, label; unsigned short index; u8 order, flags; } *table;
 static unsigned round_of_table;
 
@@ -45,7 +45,7 @@ static void learn(u64 pfn, unsigned label, u64 index, u8 order, u8 flags)
     *k = (struct known){ pfn, round_of_table, label, (unsigned short)index, order, flags };
 }
 
-/* Memory that a fork does not copy: the programs' forks stay as small as they look. */
+/* Allocates memory that a fork does not copy, so that the programs' forks stay small. */
 static void *shared(u64 bytes)
 {
     s64 at = call6(SYS_mmap, 0, (s64)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
@@ -54,7 +54,8 @@ static void *shared(u64 bytes)
     return (void *)at;
 }
 
-/* Label of the folio whose head is `head`: the one it had while pages of it stayed mapped. */
+/* Returns the label of the folio with head `head`; it is stable while any of its pages stays
+ * mapped. */
 static unsigned label_of(u64 head, u64 nr)
 {
     for (u64 slot = 0; slot < NR_SLOTS; slot++) {
@@ -68,15 +69,15 @@ static unsigned label_of(u64 head, u64 nr)
     return next_label++;
 }
 
-/* Reads the flags of `nr` pages from `first` on; of how many there are some. */
+/* Reads the flags of `nr` pages from `first`; returns how many exist. */
 static u64 read_flags(u64 *flags, u64 first, u64 nr)
 {
     s64 n = sys4(SYS_pread, flags_fd, (s64)flags, (s64)(nr * 8), (s64)(first * 8));
     return n < 0 ? 0 : (u64)n / 8;
 }
 
-/* Notes every page of the folio of `pfn`. Only for a large one it reads the flags around it: of the
- * block that a PMD entry maps, which no folio here crosses. */
+/* Records every page of the folio of `pfn`. For a large folio only, reads the flags of the
+ * surrounding PMD-aligned block, which no folio here crosses. */
 static void look_up(u64 pfn)
 {
     static u64 flags[NR_PAGES_MAX];
@@ -128,7 +129,7 @@ static void read_slot(u64 slot)
         if (!(entry & PM_PRESENT)) { continue; }
         s->pfn = entry & PM_PFN;
         s->flags = (u8)((entry & PM_EXCLUSIVE ? IS_EXCLUSIVE : 0) | (entry & PM_FILE ? IS_FILE : 0));
-        /* A page that stayed where it was is still the page it was; a large folio may be split. */
+        /* A page that stayed in place has the same pfn; a large folio may have been split. */
         const struct seen *b = &before[slot][i];
         if (b->label && !b->order && b->pfn == s->pfn) {
             learn(s->pfn, b->label, b->index, b->order, b->flags & IS_ZERO);
@@ -165,7 +166,7 @@ static int same(const struct seen *a, const struct seen *b)
         && a->order == b->order && a->value == b->value;
 }
 
-/* Whether `b` goes on where `a` ends: the next page of the same folio in the same state. */
+/* Returns whether `b` continues `a`: the next page of the same folio in the same state. */
 static int follows(const struct seen *a, const struct seen *b)
 {
     u64 step = a->label && !(a->flags & IS_ZERO && !a->order);
@@ -180,7 +181,7 @@ static void put_page(const struct seen *s)
     if (s->flags & IS_ZERO) { put(s->order ? "Z" : "z"); }
     else {
         put_number(s->label, 10);
-        /* The order stands where the folio is first seen, or has changed. */
+        /* Print the order only when the folio is new, or its order changed. */
         if (order_of_label[s->label] != s->order + 1) {
             order_of_label[s->label] = s->order + 1;
             put(":");

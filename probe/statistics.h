@@ -1,5 +1,5 @@
-/* What /proc says of the mapped pages after a step: smaps, numa_maps, kpagecount, meminfo. The
- * lines are described in recordings/README.md, "Copy-on-write". */
+/* /proc statistics of mapped pages after a step: smaps, numa_maps, kpagecount, meminfo.
+ * recordings/README.md, "Copy-on-write", describes the lines. */
 #ifndef LARGEFOLIO_STATISTICS_H
 #define LARGEFOLIO_STATISTICS_H
 #include "state.h"
@@ -20,7 +20,7 @@ static const char *const MEMINFO_KEYS[] = {
 };
 #define NR_MEMINFO_KEYS (sizeof MEMINFO_KEYS / sizeof *MEMINFO_KEYS)
 
-/* Whether these lines are wanted, and the counts of the whole machine: nothing else may run then. */
+/* Whether these lines are requested, and the machine's counts: nothing else may run then. */
 static int wants_statistics, wants_machine;
 static int smaps_fd[NR_SLOTS], numa_fd[NR_SLOTS], mapcounts_fd = -1;
 static char *smaps_text, *numa_text, *said[NR_SLOTS], *to_say;
@@ -56,7 +56,7 @@ static void close_statistics(u64 slot)
     if (numa_fd[slot] >= 0) { sys1(SYS_close, numa_fd[slot]); }
 }
 
-/* Address at the start of a line of a list of areas; 0 where it is none. */
+/* Parses the address at the start of an area's line; 0 on other lines. */
 static u64 area_at(const char *line)
 {
     const char *end = line;
@@ -70,7 +70,7 @@ static const char *next_line(const char *line)
     return line;
 }
 
-/* Reads a list of areas up to the first behind the window: all that is below it is short. */
+/* Reads a list of areas up to the first one after the window; that part is short. */
 static void read_areas(int fd, char *text)
 {
     u64 len = 0, end = BASE + nr_pages * page;
@@ -99,7 +99,7 @@ static void say(u64 value)
     while (n) { to_say[to_say_len++] = digits[--n]; }
 }
 
-/* Largest map count in the area at `at`: what is mapped once is not told. */
+/* Returns the largest mapcount in the area at `at`. The kernel omits a mapcount of 1. */
 static u64 mapmax_of(u64 slot, u64 at)
 {
     if (numa_fd[slot] < 0) { return UNKNOWN; }
@@ -111,7 +111,7 @@ static u64 mapmax_of(u64 slot, u64 at)
     return UNKNOWN;
 }
 
-/* `a FIRST NR VALUES..` for the area whose lines begin at `line`; what follows it is returned. */
+/* `a FIRST NR VALUES..` for the area whose lines begin at `line`; returns the rest. */
 static const char *say_area(u64 slot, const char *line)
 {
     const char *word = line;
@@ -136,7 +136,7 @@ static const char *say_area(u64 slot, const char *line)
     return line;
 }
 
-/* `s SLOT` and a line for each area, where one of them changed. */
+/* `s SLOT` and a line per area, if any of them changed. */
 static void print_smaps(u64 slot)
 {
     read_areas(smaps_fd[slot], smaps_text);
@@ -158,7 +158,7 @@ static void print_smaps(u64 slot)
     to_say = was;
 }
 
-/* Map counts of the pages of a process, into `now`. */
+/* Reads the mapcounts of a process's pages into `now`. */
 static void read_mapcounts(u64 slot)
 {
     struct seen *pages = now[slot];
@@ -173,7 +173,7 @@ static void read_mapcounts(u64 slot)
     }
 }
 
-/* `n SLOT FIRST[+NR] COUNT` for each run of pages whose map count a step changed. */
+/* `n SLOT FIRST[+NR] COUNT` for each run of pages whose mapcount a step changed. */
 static void print_mapcounts(u64 slot)
 {
     const struct seen *is = now[slot], *was = before[slot];
@@ -211,7 +211,7 @@ static void count_frame(u64 entry)
     nr_outside[entry & PM_FILE ? 1 : 0]++;
 }
 
-/* Frames of a process outside its window. */
+/* Counts a process's page frames outside its window. */
 static void count_outside(int fd, const char *maps)
 {
     static u64 entries[NR_ENTRIES];
@@ -249,7 +249,7 @@ static void count_all_outside(const int *pids)
 
 static void read_meminfo(u64 *values)
 {
-    /* Each processor keeps changes to itself until it is told to hand them in. */
+    /* Each CPU keeps its changes until it is asked to fold them. */
     write_file("/proc/sys/vm/stat_refresh", "1");
     read_file("/proc/meminfo", smaps_text, SMAPS_ROOM);
     for (const char *line = smaps_text; *line; line = next_line(line)) {
@@ -262,9 +262,9 @@ static void read_meminfo(u64 *values)
     }
 }
 
-/* `M ANON FILE ANON_PMD SHMEM_PMD FILE_PMD`: kB that meminfo counts, less what the processes map
- * outside their windows. A process that has just begun may map its stack and text between the two
- * looks, because the second sleeps: both are taken again until nothing changed meanwhile. */
+/* `M ANON FILE ANON_PMD SHMEM_PMD FILE_PMD`: meminfo's counts in kB, minus the processes' mappings
+ * outside their windows. A new process may map its stack and text between the two reads, because
+ * the second sleeps. So repeat both until nothing changes. */
 static void print_machine(const int *pids)
 {
     u64 values[NR_MEMINFO_KEYS] = { 0 }, was[2], tries = 0;
@@ -284,7 +284,7 @@ static void print_machine(const int *pids)
     put("\n");
 }
 
-/* The frame of the page of zeroes, which belongs to nobody. */
+/* Returns the pfn of the zero page. */
 static u64 find_zero_page(void)
 {
     u64 at = (u64)anonymous(page), entry = 0;
@@ -310,14 +310,14 @@ static void start_statistics(const int *pids)
         if (wants_machine) {
             frames = shared(TABLE * sizeof *frames);
             zero_pfn = find_zero_page();
-            /* The first look itself maps pages. */
+            /* The first read itself maps pages. */
             count_all_outside(pids);
         }
     }
     if (wants_machine) { print_machine(pids); }
 }
 
-/* After a step; `now` has been read and not yet become `before`. */
+/* After a step; `now` has been read and is not yet `before`. */
 static void print_statistics(const int *pids)
 {
     for (u64 slot = 0; slot < NR_SLOTS; slot++) {

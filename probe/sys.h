@@ -1,8 +1,7 @@
 /* System calls, text and numbers without a C library.
  *
- * The probe must touch nothing that it does not name: no loader, no libc, no heap. Everything
- * here is static and small; memory beyond the stack comes from mmap.
- */
+ * The probe must touch only memory that it names: no loader, no libc, no heap. Everything here is
+ * static and small; memory beyond the stack comes from mmap. */
 #ifndef LARGEFOLIO_SYS_H
 #define LARGEFOLIO_SYS_H
 
@@ -79,7 +78,7 @@ static s64 sys2(s64 nr, s64 a, s64 b) { return call6(nr, a, b, 0, 0, 0, 0); }
 static s64 sys3(s64 nr, s64 a, s64 b, s64 c) { return call6(nr, a, b, c, 0, 0, 0); }
 static s64 sys4(s64 nr, s64 a, s64 b, s64 c, s64 d) { return call6(nr, a, b, c, d, 0, 0); }
 
-/* gcc may turn loops into these. */
+/* gcc may turn loops into calls of these. */
 void *memset(void *to, int byte, u64 n)
 {
     u8 *p = to;
@@ -101,7 +100,7 @@ static u64 length(const char *text)
     return n;
 }
 
-/* Whether `text` begins with `prefix`; if so `rest` is what follows. */
+/* Returns whether `text` begins with `prefix`; `rest` then points after it. */
 static int begins(const char *text, const char *prefix, const char **rest)
 {
     while (*prefix) {
@@ -117,7 +116,7 @@ static int equal(const char *a, const char *b)
     return begins(a, b, &rest) && !*rest;
 }
 
-/* First place where `part` begins in `text` before the end of the line, or 0. */
+/* Returns the first occurrence of `part` in `text` before the end of the line, or 0. */
 static const char *within(const char *text, const char *part)
 {
     for (; *text && *text != '\n'; text++) {
@@ -126,7 +125,7 @@ static const char *within(const char *text, const char *part)
     return 0;
 }
 
-/* The number at `*text` (decimal, or hexadecimal after 0x or when `base` is 16). */
+/* Parses the number at `*text` (decimal, or hexadecimal after 0x or when `base` is 16). */
 static u64 number(const char **text, u64 base)
 {
     const char *p = *text;
@@ -144,7 +143,7 @@ static u64 number(const char **text, u64 base)
 
 static u64 as_number(const char *text) { return number(&text, 10); }
 
-/* The decimal number at `*text`; an `x` behind it is not of it. */
+/* Parses the decimal number at `*text`; an `x` ends it. */
 static u64 decimal(const char **text)
 {
     u64 value = 0;
@@ -152,7 +151,7 @@ static u64 decimal(const char **text)
     return value;
 }
 
-/* Output gathered and written at once. */
+/* Buffered output, written in one call. */
 static char out_text[1 << 16];
 static u64 out_len;
 static void flush_to(int fd)
@@ -197,7 +196,7 @@ static void quit(int status)
     for (;;) { sys1(SYS_exit, status); }
 }
 
-/* Ends the program with what failed and the error number. */
+/* Ends the program with an error message and the error number. */
 static void fatal(const char *what, const char *which, s64 error) __attribute__((noreturn));
 static void fatal(const char *what, const char *which, s64 error)
 {
@@ -232,7 +231,7 @@ static void *anonymous(u64 bytes)
     return (void *)at;
 }
 
-/* Writes `text` into the file at `path`; false when that failed. */
+/* Writes `text` to the file at `path`; returns false on failure. */
 static int write_file(const char *path, const char *text)
 {
     int fd = open_file(path, O_WRONLY);
@@ -242,7 +241,7 @@ static int write_file(const char *path, const char *text)
     return n == (s64)length(text);
 }
 
-/* Reads a whole file into `to`; -1 when it cannot be opened. Always ends with a NUL. */
+/* Reads a whole file into `to`; returns -1 if it cannot be opened. Always ends with a NUL. */
 static s64 read_file(const char *path, char *to, u64 room)
 {
     int fd = open_file(path, O_RDONLY);
@@ -257,7 +256,7 @@ static s64 read_file(const char *path, char *to, u64 room)
     return (s64)len;
 }
 
-/* Whether pages are on lists by generations; the lists are as they were. */
+/* Returns the LRU in use: generations or lists. */
 static const char *lists_in_use(void)
 {
     static char value[32];

@@ -1,9 +1,7 @@
 /* A tracefs instance: set up, read back, and written as recording lines.
  *
- * The instance filters on one inode of one filesystem, so that only the file under test is
- * recorded. The probe marks its own actions in the same buffer (`trace_marker`), which puts both
- * in one order.
- */
+ * The instance filters on one inode of one filesystem, so that only the tested file is recorded.
+ * The probe marks its own actions in the same buffer (`trace_marker`), so both are in one order. */
 #ifndef LARGEFOLIO_TRACE_H
 #define LARGEFOLIO_TRACE_H
 #include "sys.h"
@@ -43,11 +41,11 @@ static void trace_empty(void)
     sys1(SYS_close, (s64)fd);
 }
 
-/* The file under test; `dev` as the kernel numbers devices. */
+/* The tested file; `dev` is in the kernel's internal form. */
 struct traced { u64 inode, dev, cpu, detail; };
 
-/* Whether the event exists and now filters on the file. A kernel whose event does not show the
- * filesystem filters on the inode alone. */
+/* Returns whether the event exists and now filters on the file. If the event has no device field,
+ * the filter uses only the inode. */
 static int trace_event(const char *event, struct traced file)
 {
     char name[128], filter[96], *end = append(append(name, "events/"), event);
@@ -69,8 +67,8 @@ static const char *const EVENTS[] = {
     "readahead/page_cache_sync_ra", "readahead/page_cache_async_ra", 0,
 };
 
-/* What reclaim does with lists, for whoever looks for a rule: not filtered by file, but by process.
- * A recording with it is compared like one without. */
+/* Events of reclaim on the lists, for research: filtered by process, not by file. A recording with
+ * them is compared like one without. */
 static const char *const LIST_EVENTS[] = {
     "vmscan/mm_vmscan_lru_isolate", "vmscan/mm_vmscan_lru_shrink_inactive",
     "vmscan/mm_vmscan_lru_shrink_active", "vmscan/mm_vmscan_memcg_reclaim_begin",
@@ -89,7 +87,7 @@ static void trace_lists(void)
     }
 }
 
-/* Starts the instance for the insertions that this process makes into files of that inode number. */
+/* Starts the instance for this process's insertions into files with that inode number. */
 static void trace_first(const char *dir, u64 inode)
 {
     char name[128], filter[96], *end;
@@ -106,7 +104,7 @@ static void trace_first(const char *dir, u64 inode)
     trace_set("tracing_on", "1");
 }
 
-/* Stops it; whether an insertion was seen, and as which device it shows the filesystem. */
+/* Stops it. Returns whether an insertion was traced, and the filesystem's device number in it. */
 static int trace_device(u64 *dev, char *text)
 {
     trace_set("tracing_on", "0");
@@ -131,7 +129,7 @@ static u64 trace_start(const char *dir, struct traced file)
     u64 found = 0;
     trace_dir = dir;
     if (!trace_set("tracing_on", "0")) { fatal("no tracefs instance at", dir, 2); }
-    /* The probe runs on one processor: the others need no room. */
+    /* The probe runs on one CPU: the others need no buffer. */
     append(append_number(append(buffer, "per_cpu/cpu"), file.cpu), "/buffer_size_kb");
     trace_set(buffer, BUFFER_KB);
     trace_set("options/context-info", "0");
@@ -148,14 +146,14 @@ static u64 trace_start(const char *dir, struct traced file)
     return found;
 }
 
-/* Puts the gathered output as one line into the trace. */
+/* Writes the buffered output as one line into the trace. */
 static void mark(void)
 {
     if (marker_fd >= 0) { flush_to(marker_fd); }
     out_len = 0;
 }
 
-/* Stops the instance; the number of lost events. */
+/* Stops the instance and returns the number of lost events. */
 static u64 trace_stop(void)
 {
     char stats[1024], name[64];
@@ -191,10 +189,10 @@ static u64 field(const char *line, const char *key, u64 base)
     return value ? number(&value, base) : 0;
 }
 
-/* Insertions that were seen. */
+/* Traced insertions. */
 static u64 nr_inserted;
 
-/* Insertions of one order that follow each other, still to be written. */
+/* Consecutive insertions of one order that are not yet written. */
 static struct { char kind; u64 index, order, times; } run;
 static void put_run(void)
 {
@@ -252,7 +250,7 @@ static void put_line(const char *line)
     put("\n");
 }
 
-/* First page of the folio at a page frame, plus one, as far as its insertion was seen. */
+/* First page of the folio at a pfn, plus one, if its insertion was traced. */
 static unsigned *index_at;
 #define NR_FRAMES (1UL << 24)
 

@@ -6,9 +6,9 @@
     arm64.py all        both, with clippy of the tests, FEAT_MOPS, and the unit tests of mm, trace
                         and sim
 
-Needs the Rust target and a cross linker, which it installs if it may, and a QEMU: for FEAT_MOPS of
-8.2 or newer. An older QEMU of this machine is replaced by a packaged one, unpacked under target/.
-What cannot be had is skipped with a line that begins with SKIPPED.
+Needs the Rust target and a cross linker, which it installs if permitted, and a QEMU; FEAT_MOPS
+needs 8.2 or newer. If this machine's QEMU is older, a packaged one is unpacked under target/. A
+missing requirement skips the step with a line that begins with SKIPPED.
 """
 
 import argparse
@@ -31,14 +31,14 @@ CROSS = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]
 SYSROOT = pathlib.Path("/usr/aarch64-linux-gnu")
 WITHOUT_MOPS = "portable,stp,stnp,dc-zva"
 MOPS_SINCE = (8, 2)
-# What each crate tests: nothing that looks at this machine. The unit tests of linux do, and run on
-# arm64 kernels, in the laboratory (scripts/lab).
+# Per crate, the tests that do not depend on the host. linux's unit tests do; they run on arm64
+# kernels in the laboratory (scripts/lab).
 FAST = {"bulk": ["--lib", "--tests"]}
 REST = {crate: ["--lib"] for crate in ("mm", "trace", "sim")}
 
 
 def skipped(what, remedy):
-    """Says so and lets the gate go on."""
+    """Prints the reason and lets the gate continue."""
     print(f"SKIPPED: {what}. {remedy}", file=sys.stderr)
 
 
@@ -85,7 +85,7 @@ def has_target(target=TARGET):
 
 
 def has_linker():
-    """Whether Debian's cross compiler is there, after installing it."""
+    """Whether Debian's cross compiler is installed, after trying to install it."""
     is_there = shutil.which(LINKER) and (SYSROOT / "lib/ld-linux-aarch64.so.1").exists()
     if is_there or os.geteuid() or not shutil.which("apt-get"):
         return bool(is_there)
@@ -104,7 +104,7 @@ class Cargo:
         subprocess.run(["cargo", *words], cwd=ROOT, env=self.environment, check=True)
 
     def lint(self, lane):
-        """Tests need libraries of their own, which take as long to check as the rest."""
+        """Skips the tests: their libraries take as long to check as the rest."""
         targets = ["--all-targets"] if lane == "all" else []
         self.run("clippy", "--workspace", *targets, "--quiet", "--target", TARGET,
                  "--", "-D", "warnings")
@@ -117,7 +117,7 @@ class Cargo:
 
 
 def tested(cargo, lane):
-    """Runs the tests of a lane, with the QEMU that it needs."""
+    """Runs the tests of a lane with the required QEMU."""
     qemu = emulator() if lane == "all" else shutil.which("qemu-aarch64") or emulator()
     if not qemu:
         skipped("no QEMU for arm64: its tests did not run", "Run: apt-get install qemu-user")

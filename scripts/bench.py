@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Benchmarks of folio on this machine: recording, replay, trace size, peak memory, series 001 and 004.
+"""Benchmarks of folio on this machine: recording, replay, trace size, peak memory, series 001 and
+004.
 
-Rounds are outermost and variants alternate inside a round; figures are medians with their
-minimum and maximum, comparisons are medians of ratios within a round. Times are reported, never
-judged. `--smoke` runs everything once and small, to prove that it runs. `--base REV` builds that
-revision beside this one and compares.
+Rounds are the outer loop, and variants alternate inside a round. Figures are medians with their
+minimum and maximum; comparisons are medians of ratios within a round. Times are reported, never
+judged. `--smoke` runs everything once and small, as a test. `--base REV` also builds that revision
+and compares with it.
 """
 
 import argparse
@@ -67,7 +68,7 @@ class Series:
 
 
 def build_base(work, revision):
-    """The folio of another revision, built in a work tree of its own."""
+    """Builds the folio of another revision in a separate work tree."""
     tree = work / "base"
     subprocess.run(["git", "worktree", "add", "--detach", tree, revision], cwd=ROOT, check=True)
     subprocess.run(["cargo", "build", "--release", "--workspace", "--quiet"], cwd=tree, check=True)
@@ -93,7 +94,7 @@ def one_round(folio, work, command, figures):
 
 
 def memory(folio, work, scale):
-    """Peak memory of a replay against the length of its trace, equal in all else."""
+    """Peak memory of a replay by trace length, with all else equal."""
     peaks = []
     for factor in (1, 16):
         trace = work / f"long{factor}.folio"

@@ -1,6 +1,7 @@
-"""Which crates the published programs, libraries and the Python module are built from, as cargo says.
+"""The crates in the published programs, libraries and the Python module, according to cargo.
 
-All of them, for every architecture: cargo decides by target and feature, so that nothing here reads a `cfg`.
+Covers all of them for every architecture: cargo selects by target and feature, so this script reads
+no `cfg`.
 """
 
 import json
@@ -9,20 +10,20 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGETS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
-# What one `cargo build` compiles shares its features: folio with the module, the libraries by themselves.
+# One `cargo build` shares features among its crates: folio with the module, the libraries alone.
 COMPILED = [("largefolio-cli", "largefolio-python"), ("largefolio-recorder", "largefolio-preload")]
-# All that is compiled for it, and what of that ends in a program: no build script, no macro.
+# All compiled dependencies, and those linked into a program: no build scripts, no macros.
 ALL = "normal,build"
 LINKED = "normal,no-proc-macro"
 
 
 def said(*words):
-    """What a command prints, run in the repository."""
+    """Returns the output of a command run in the repository."""
     return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def tree(compiled, target, edges):
-    """{(name, version)} of what `cargo tree` lists."""
+    """{(name, version)} of `cargo tree`'s output."""
     packages = [f"--package={name}" for name in compiled]
     lines = said("cargo", "tree", "--locked", *packages, f"--target={target}", f"--edges={edges}", "--prefix=none",
                  "--format={p}").splitlines()

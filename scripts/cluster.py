@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Sweeps on the engines that people have: workers that share no disk, and jobs of Slurm.
+"""Sweeps on common engines: workers without a shared disk, and Slurm jobs.
 
     cluster.py s3 --python PYTHON     three workers, each in a network and mount namespace of its own, with
                                       traces and results on a server that speaks S3
     cluster.py slurm --wheel FILE     jobs of Slurm in a Debian root, through dask-jobqueue
 
-In both, three workers are lost one after the other while the sweep runs, and every row has to be the one
-that a sweep on this host gives. Nothing stays: processes, mounts and networks are in namespaces of their
-own. Needs root; for Slurm mmdebstrap. Without them, or without a wheel, a line that begins with SKIPPED says so.
+In both, three workers are lost one after another during the sweep, and every row must equal that of
+a sweep on this host. Processes, mounts and networks are in separate namespaces, so nothing is left.
+Needs root; for Slurm mmdebstrap. Without them, or without a wheel, prints a line that begins with
+SKIPPED.
 """
 
 import argparse
@@ -28,7 +29,6 @@ sys.dont_write_bytecode = True
 import roots  # noqa: E402
 
 WORK = ROOT / "target" / "cluster"
-# What the sweep needs beside the package's own extra `cluster`.
 OF_S3 = ["moto[server]>=5", "s3fs>=2024.10"]
 OF_SLURM = ["dask-jobqueue>=0.9"]
 BRIDGE, HEAD, WORKER = "folio0", "10.77.0.1", "10.77.0.{}"
@@ -49,7 +49,7 @@ SlurmdSpoolDir=/var/spool/slurmd
 NodeName=head NodeAddr={head} CPUs={nr_cpus} RealMemory=1500 State=UNKNOWN
 PartitionName=main Nodes=head Default=YES MaxTime=INFINITE State=UP
 """
-# Names are looked up only where there is an address beside that of the loopback device.
+# Names resolve only if there is an address besides the loopback device's.
 START_SLURM = """set -e
 hostname head
 ip link set lo up
@@ -63,7 +63,7 @@ slurmctld
 slurmd -N head
 cd /tmp && /opt/largefolio/bin/python sweep.py
 """
-# What both sweep: enough cells that workers are lost in the middle, few enough for a minute.
+# Both clusters sweep these: enough cells to lose workers midway, few enough for a minute.
 CELLS = """
 import os, sys, time
 import largefolio as lf
@@ -101,7 +101,7 @@ with Client(f"tcp://{head}:8786") as client:
     def lose(done, asked):
         if PLACES and done >= PLACES[0]:
             PLACES.pop(0)
-            # The one that runs longest; whoever started it starts another.
+            # Kill the oldest worker; its parent starts another.
             with open(pids) as file:
                 os.kill(int(file.read().split()[0]), 9)
             time.sleep(2)
@@ -127,7 +127,7 @@ if __name__ == "__main__":
     with SLURMCluster(cores=1, memory="600MB", walltime="00:20:00", interface="folio0", python=sys.executable,
                       scheduler_options={"dashboard_address": None}, log_directory="/tmp/jobs") as cluster:
         with Client(cluster) as client:
-            # A job that is gone is started again.
+            # Start lost jobs again.
             cluster.adapt(minimum_jobs=2, maximum_jobs=2, interval="2s")
             client.wait_for_workers(2, timeout=120)
             print(len(jobs()), "jobs of Slurm run")
@@ -143,11 +143,11 @@ if __name__ == "__main__":
 
 
 class Unable(Exception):
-    """Why this cannot be tried here, with the remedy."""
+    """Why this cannot run here, with the remedy."""
 
 
 class Failed(Exception):
-    """Something that should have worked."""
+    """An unexpected failure."""
 
 
 def say(words):
@@ -155,7 +155,7 @@ def say(words):
 
 
 def packages_beside(python, wanted):
-    """A directory with packages that PYTHON lacks, for PYTHONPATH."""
+    """Returns a PYTHONPATH directory with packages that PYTHON lacks."""
     folder = WORK / "packages"
     made_of = folder / "made-of"
     if not made_of.exists() or made_of.read_text() != " ".join(wanted):
@@ -177,7 +177,7 @@ def folio_of(python):
 
 
 def s3(python):
-    """Everything in namespaces of their own: this script once more, inside."""
+    """Runs everything in separate namespaces, through this script."""
     if not shutil.which("ip"):
         raise Unable("ip is missing. Run: apt-get install iproute2")
     if python.is_relative_to("/tmp"):
@@ -201,7 +201,6 @@ def wait_for(address, what):
             urllib.request.urlopen(address, timeout=1)
             return
         except OSError as why:
-            # Whoever answers with an error answers.
             if isinstance(why, urllib.error.HTTPError):
                 return
             time.sleep(0.3)
@@ -209,7 +208,7 @@ def wait_for(address, what):
 
 
 class Workers:
-    """Workers of Dask, each with a network and a /tmp of its own, without the traces of this host."""
+    """Dask workers, each with its own network and /tmp, without this host's traces."""
 
     def __init__(self, python, folder):
         self.python, self.pids, self.running, self.nr_started = python, folder / "workers", [], 0
@@ -233,7 +232,7 @@ class Workers:
         self.running.append(child)
 
     def keep(self):
-        """Starts one for each that is gone, and notes who runs, the oldest first."""
+        """Replaces lost workers, and records the running ones, oldest first."""
         self.running = [child for child in self.running if child.poll() is None]
         while len(self.running) < NR_WORKERS:
             self.start()
@@ -308,7 +307,7 @@ def main():
             return slurm(args.wheel.absolute())
         if args.python is None or not args.python.exists():
             raise Unable("there is no Python with the package. Run: scripts/python.sh wheel")
-        # Not resolved: a virtual environment is where its link is.
+        # Do not resolve the path: a virtual environment is found by its link.
         return (inside if args.what == "inside" else s3)(args.python.absolute()) or 0
     except (Unable, roots.Unable) as why:
         print(f"SKIPPED: sweeps on {args.what}: {why}", file=sys.stderr)

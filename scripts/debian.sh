@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Does in a fresh Debian what README tells a newcomer to do, and runs the tests of recordings there.
-#   debian.sh [SUITE] [WORD]...   SUITE: trixie, unless told; WORD: demo, record, test (all of them),
-#                                 or none for demo and record
-# The committed state is cloned into a root made by mmdebstrap, with the toolchain and the downloaded
-# crates of this machine, and goes when the script ends. So do all mounts and processes: they are in
-# namespaces of their own. Needs root, mmdebstrap, 12 GB below TMPDIR, and 10 to 30 minutes.
+# Follows README's instructions for newcomers in a fresh Debian, and runs the recording tests there.
+#   debian.sh [SUITE] [WORD]...   SUITE: default trixie; WORD: demo, record, test (all of them);
+#                                 default: demo and record
+# Clones the committed state into a root made by mmdebstrap, with this machine's toolchain and
+# downloaded crates, and removes the root at the end. Mounts and processes are in separate
+# namespaces and end with the script. Needs root, mmdebstrap, 12 GB below TMPDIR, and 10 to 30
+# minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 suite=${1:-trixie}
@@ -39,7 +40,7 @@ mkdir "$root"
 tar -C "$root" -xf "$work/root.tar"
 rm "$work/root.tar"
 cp --dereference /etc/resolv.conf "$root/etc/resolv.conf"
-# A network may have certificates of its own.
+# The network may use its own certificates.
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 
 mkdir -p "$root/root/toolchain" "$root/root/.cargo/registry"
@@ -70,8 +71,8 @@ done
 echo "debian.sh: recorded with $(scripts/qemu.sh find)" >&2
 STEPS
 
-# The toolchain is shared, but cannot be written to. A session of its own: a process group from outside
-# has no number in there.
+# The toolchain is shared read-only. setsid, because a process group from outside has no number
+# inside the namespace.
 export root toolchain
 toolchain=$(rustc --print sysroot)
 # shellcheck disable=SC2016

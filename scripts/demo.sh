@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Records a real program of this machine and predicts it under several kernels and machines.
-# Without a QEMU that has plugins the trace that is shipped in traces/ is predicted instead.
+# Records a real program of this machine and predicts it under several kernels and machines. Without
+# a QEMU with plugins, predicts the trace in traces/ instead.
 set -euo pipefail
 folio=$(realpath "${1:-target/release/folio}")
 root=$(cd "$(dirname "$0")/.." && pwd)

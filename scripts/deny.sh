@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Checks the dependencies against deny.toml: licences, duplicate versions, sources, and known
-# vulnerabilities where the RustSec database can be fetched or was fetched before. Installs cargo-deny
-# into target/tools.
+# vulnerabilities if the RustSec database is available. Installs cargo-deny into target/tools.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Runs every command of README.md, python/README.md and docs/**/*.md as a reader would, and compares what it prints.
+"""Runs every command of README.md, python/README.md and docs/**/*.md as a reader would, and
+compares the output.
 
     scripts/docs.py                  all documents
     scripts/docs.py README.md maps   documents with one of these in their name; prose of all is checked
     scripts/docs.py --fix series     writes the numbers that are printed into the documents
 
-Each document runs in a fresh directory that holds the files its commands name; at most two at a
-time. What a document shows below a `$ ` is compared number by number, and in shape alone for commands
-that docs/commands.toml calls varying (`scripts/doccheck/shape.py`). That file also says what documents
-suppose and which commands do not run as they stand. Verbs,
-options and make targets that prose names must exist, and phrases of `scripts/doccheck/english.toml`
-must not occur in prose and help texts. Needs Python 3.10.
+Each document runs in a fresh directory with the files its commands name; at most two run at a time.
+Output below a `$ ` is compared number by number, or only in shape for commands that
+docs/commands.toml marks as varying (`scripts/doccheck/shape.py`). That file also lists the
+documents' requirements and the commands that cannot run unchanged. Commands, options and make
+targets named in prose must exist, and phrases of `scripts/doccheck/english.toml` must not occur in
+prose and help texts. Needs Python 3.10.
 """
 
 import argparse
@@ -34,12 +35,12 @@ def read_documents():
 
 
 def chosen(found, only):
-    """The commands of documents whose name has one of the words `only`, or of all."""
+    """The commands of documents with one of the words `only` in their name, or of all."""
     return {name: found[name] for name in found if not only or any(word in name for word in only)}
 
 
 def run_all(found, house):
-    """Results of all commands, by document: those of the longest begun first."""
+    """Results of all commands, by document; the longest documents start first."""
     order = sorted((name for name in found if found[name]), key=lambda name: -len(found[name]))
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         runs = [pool.submit(session.run_document, name, found[name], house) for name in order]
@@ -51,7 +52,7 @@ def run_all(found, house):
 
 
 def summary(results, complaints, seconds):
-    """Prints what failed and the closing line; returns the exit status."""
+    """Prints the failures and the closing line; returns the exit status."""
     failed = [(command, text) for command, outcome, text in results if outcome == "FAILED"]
     not_run = [text for _, outcome, text in results if outcome == "not run"]
     for line in complaints:
@@ -100,7 +101,7 @@ def main():
         renewals=[] if args.fix else None,
     )
     words = prose.Words(house.folio, ROOT, rules.options)
-    # Drawings and advice for those who change folio: no commands to run.
+    # Contributors' documents have no commands to run.
     names = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
     pages = {name: (ROOT / name).read_text() for name in names}
     complaints = prose.check({**documents, **pages}, words)

@@ -6,12 +6,12 @@
     fresh.py bookworm-amd64 --deb FILE --wheel FILE     packages that are built; else they are built now
     fresh.py bookworm-amd64 --source    compiles there instead: the source distribution with pip, the crates with cargo
 
-In each root the .deb is installed, `folio` records a program of that root, predicts, shows which folios
-back it (where the kernel is this machine's), and reads its own ELF file; the wheel is installed by pip
-and asked the same. Both are removed, and nothing of them may be left. Another architecture than this
-machine's records in the laboratory (scripts/lab) instead.
+In each root, the .deb is installed. `folio` records a program of that root, predicts, shows the
+folios that back it (if the kernel is this machine's), and reads its own ELF file. pip installs the
+wheel, which must give the same results. Both are removed, and nothing of them may be left. Another
+architecture records in the laboratory (scripts/lab) instead.
 
-Prints a line that begins with SKIPPED where it cannot run.
+Prints a line that begins with SKIPPED if it cannot run.
 """
 
 import argparse
@@ -36,13 +36,12 @@ from package import said  # noqa: E402
 import roots  # noqa: E402
 
 PLACES = ["bookworm-amd64", "trixie-amd64", "trixie-arm64"]
-# The C++ library is for the pyarrow that the wheel needs. What records is recommended by the package.
+# The wheel's pyarrow needs the C++ library. The package recommends the recording tools.
 OWN = ["apt", "ca-certificates", "python3", "python3-venv", "qemu-user", "valgrind"]
 COMPILED = [*OWN, "gcc", "libc6-dev"]
 OTHER = ["libgcc-s1", "libstdc++6", "python3"]
 TRACE = "demo.folio"
 ASKED = ["--kernel", "6.12,7.2+page=64K", "--machine", "altra", "--json"]
-# Prints what the module predicts, as the command does.
 USE_OF_WHEEL = """import json, sys
 import largefolio
 from largefolio._command import folio
@@ -50,7 +49,7 @@ report = largefolio.report(sys.argv[1], ["6.12", "7.2+page=64K"], ["altra"])
 table = largefolio.predict(sys.argv[1], ["6.12", "7.2+page=64K"], ["altra"])
 print(json.dumps([report, table.num_rows, folio()]))
 """
-# A program that has memory for a while, and who is looked at meanwhile.
+# A program that keeps memory for a while and is inspected meanwhile.
 LOOK = """set -e
 sleep 60 & looked=$!
 sleep 1
@@ -60,7 +59,7 @@ kill $looked
 
 
 class Wrong(Exception):
-    """A package that is not as it should be."""
+    """A faulty package."""
 
 
 def say(words):
@@ -81,7 +80,6 @@ class Place:
         self.root = roots.Root(suite, arch, "source" if is_source else "fresh")
         self.machine = roots.MACHINES[arch]
         self.is_source = is_source
-        # The toolchain of this machine is what rustup would install there.
         self.local = said("rustc", "--print", "sysroot") if is_source else None
 
     def made(self):
@@ -89,12 +87,11 @@ class Place:
             raise roots.Unable("compiling under emulation takes hours")
         self.root.made(COMPILED if self.is_source else OWN if self.root.is_own else OTHER)
         if self.root.is_own:
-            # Names of hosts are found, and certificates of this network are known.
+            # Provide name resolution and this network's certificates.
             etc = self.root.path / "etc"
             shutil.copy("/etc/resolv.conf", etc / "resolv.conf")
             shutil.copy("/etc/ssl/certs/ca-certificates.crt", etc / "ssl/certs/ca-certificates.crt")
         if self.is_source:
-            # Crates that were downloaded are not downloaded again.
             cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
             there = self.root.path / "root/.cargo"
             shutil.rmtree(there, ignore_errors=True)
@@ -106,7 +103,7 @@ class Place:
                 shutil.copy(cargo / "config.toml", there)
 
     def __call__(self, *words):
-        """What a program prints there; words of the shell, if it is one string."""
+        """Returns a program's output in the root; a single string is a shell command."""
         words = ["sh", "-c", words[0]] if len(words) == 1 else words
         done = self.root.run(words, local=self.local, stdout=subprocess.PIPE, text=True)
         expect(done.returncode == 0, f"`{' '.join(words)}` ended with {done.returncode} in {self.name}")
@@ -116,14 +113,14 @@ class Place:
         shutil.copy(path, self.root.path / "tmp" / name)
 
     def files(self):
-        """Everything but what dpkg, Python and this script note."""
+        """All files except those that dpkg, Python and this script change."""
         aside = ("var", "tmp", "proc", "dev", "sys", "run", "root")
         return {path for top in self.root.path.iterdir() if top.name not in aside
                 for path in [top, *top.rglob("*")] if path.name != "__pycache__"}
 
 
 def predicted(profile):
-    """What the folio of this machine says of the demonstration's trace."""
+    """The prediction by this machine's folio for the demonstration's trace."""
     own = package.Build(package.own_arch(), profile)
     if not (own.folder() / "folio").exists():
         own.programs()
@@ -132,7 +129,7 @@ def predicted(profile):
 
 
 def check_deb(place, deb, expected):
-    """Installs the package, uses its programs, removes it and finds nothing left."""
+    """Installs the package, uses its programs, removes it and checks that nothing is left."""
     place.put(deb, "largefolio.deb")
     if (place.root.path / "usr/bin/folio").exists():
         place("dpkg", "--purge", "largefolio")
@@ -156,7 +153,7 @@ def check_deb(place, deb, expected):
 
 
 def used(place):
-    """Records a program of the root, predicts it, and looks at one that runs."""
+    """Records a program of the root, predicts it, and inspects a running one."""
     place("cd /tmp && folio record -o own.folio -- ls -l /usr/bin >own.txt")
     report = json.loads(place(f"cd /tmp && folio predict own.folio {' '.join(ASKED)}"))
     nr_faults = [row["faults"]["total"] for row in report["rows"]]
@@ -167,7 +164,7 @@ def used(place):
 
 
 def check_wheel(place, wheel, expected, settings=()):
-    """Has pip install the wheel or build it, imports and uses it, and has pip remove it."""
+    """Lets pip install or build the wheel, imports and uses it, and lets pip remove it."""
     place.put(ROOT / "traces" / TRACE, TRACE)
     (place.root.path / "tmp" / "use.py").write_text(USE_OF_WHEEL)
     site = place.root.path / "opt" / "largefolio"
@@ -198,7 +195,7 @@ def check_wheel(place, wheel, expected, settings=()):
 
 
 def unpacked(wheel, version, site, machine):
-    """The wheel and the pyarrow of another architecture, by the pip of this machine."""
+    """Unpacks the wheel and pyarrow of another architecture with this machine's pip."""
     platforms = [f"linux_{machine}", *(f"manylinux_2_{nr}_{machine}" for nr in (17, 26, 27, 28, 36)),
                  f"manylinux2014_{machine}"]
     subprocess.run([package.environment_of_pip(), "install", "--quiet", "--disable-pip-version-check",
@@ -208,7 +205,7 @@ def unpacked(wheel, version, site, machine):
 
 
 def check_crates(place, crates, is_release, expected):
-    """Has cargo install folio from the crates as a registry would give them, uses and removes it."""
+    """Lets cargo install folio from the crates as from a registry, uses and removes it."""
     commit = said("git", "rev-parse", "--short=12", "HEAD")
     folder = place.root.path / "tmp" / "crates"
     shutil.rmtree(folder, ignore_errors=True)
@@ -265,7 +262,7 @@ def main():
         parser.error("--deb, --wheel and --source: in which place?")
     if args.source and (args.deb or args.wheel):
         parser.error("--source packs what is committed: no --deb or --wheel beside it")
-    # What runs in a root ends with this.
+    # Stop whatever runs in a root together with this script.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     is_good = True
     for name in args.places or PLACES:

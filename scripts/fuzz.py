@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Feeds the parsers of foreign files what libFuzzer finds by looking at which code runs.
+"""Fuzzes the parsers of outside files with libFuzzer, guided by coverage.
 
     fuzz.py                       every target of fuzz/ for ten seconds
     fuzz.py trace elf             some of them
     fuzz.py --seconds 7200        for longer; --jobs N side by side
     fuzz.py --merge               and keep in fuzz/corpus what reaches more code, in fuzz/hours.csv how long it ran
 
-Each target starts from fuzz/corpus/TARGET, from what was kept of earlier runs (fuzz/corpus/TARGET.tar.xz)
-and from what this checkout found (target/fuzz/corpus). A find is a file in target/fuzz/finds; the same command with that file as TARGET=FILE repeats it. The
-instrumentation is that of stable Rust; a C++ compiler is needed for libFuzzer.
+Each target starts from fuzz/corpus/TARGET, from earlier results (fuzz/corpus/TARGET.tar.xz) and
+from this checkout's results (target/fuzz/corpus). A finding is a file in target/fuzz/finds; the
+same command with TARGET=FILE repeats it. The instrumentation works with stable Rust; libFuzzer
+needs a C++ compiler.
 """
 
 import argparse
@@ -31,7 +32,7 @@ sys.dont_write_bytecode = True
 from built_in import said  # noqa: E402
 
 KEPT = ROOT / "fuzz" / "corpus"
-# A line for each target of each run that was kept, with its seconds of processor time.
+# One line per target of each kept run, with its CPU seconds.
 HOURS = ROOT / "fuzz" / "hours.csv"
 COLUMNS = ["day", "commit", "target", "seconds", "inputs", "places", "found"]
 WORK = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fuzz"
@@ -41,11 +42,12 @@ INSTRUMENTED = [
     "-Cllvm-args=-sanitizer-coverage-level=4", "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table", "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ]
-# Each input that has to be a file is one; the program ends without removing its directory.
+# Inputs that must be files; the program ends without removing its directory.
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
-# Longer ones are not kept. A part of a sweep has 60 KiB, of which an archive of many shows little.
+# Longer inputs are not kept. A part of a sweep has 60 KiB, too little for an archive of many to
+# show more.
 KEPT_BYTES_MAX = 96 << 10
-# A parser's own bound is 512 MiB. One input must not take seconds.
+# A parser's own limit is 512 MiB. No input may take seconds.
 LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=768", "-timeout=10", "-max_len=131072"]
 
 
@@ -55,8 +57,8 @@ def targets():
 
 
 def build():
-    """The program with all targets."""
-    # With a target named, build scripts are not instrumented.
+    """Builds the program with all targets."""
+    # An explicit target keeps build scripts uninstrumented.
     words = ["cargo", "build", "--quiet", "--release", f"--target={TARGET}", f"--target-dir={WORK}"]
     environment = {**os.environ, "RUSTFLAGS": " ".join(INSTRUMENTED), "CARGO_INCREMENTAL": "0"}
     subprocess.run(words, cwd=ROOT / "fuzz", env=environment, check=True)
@@ -64,7 +66,7 @@ def build():
 
 
 def command(program, target, *words):
-    """(how it ended and what it printed, seconds of processor time)"""
+    """(how it ended and its output, CPU seconds)"""
     words = [program, *LIMITS, *words]
     with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryDirectory(dir=MEMORY) as place:
         environment = {**os.environ, "FOLIO_FUZZ": target, "RUST_BACKTRACE": "1", "TMPDIR": place}
@@ -76,7 +78,7 @@ def command(program, target, *words):
 
 
 def fuzz(program, target, seconds):
-    """(what to print, its line of HOURS)"""
+    """(text to print, its line of HOURS)"""
     corpus, finds = WORK / "corpus" / target, WORK / "finds"
     for folder in (corpus, finds, KEPT / target):
         folder.mkdir(parents=True, exist_ok=True)
@@ -100,7 +102,7 @@ def fuzz(program, target, seconds):
 
 
 def is_late_once(program, target, text):
-    """Whether an input took too long that does not when it is repeated: the machine was busy."""
+    """Whether a slow input is fast when repeated: the machine was busy."""
     late = re.search(r"written to (\S+-timeout-\S+)", text)
     return late is not None and command(program, target, late[1])[0].returncode == 0
 
@@ -116,7 +118,7 @@ def note(commit, line):
 
 
 def told_hours():
-    """What HOURS has in all."""
+    """Sums HOURS."""
     with HOURS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     seconds, nr_found = (sum(int(row[name]) for row in rows) for name in ("seconds", "found"))
@@ -125,7 +127,9 @@ def told_hours():
 
 
 def merge(program, target):
-    """Keeps a small set of inputs that reaches the same code; how many, and bytes of the archive."""
+    """Reduces the inputs to a small set with the same coverage; returns their number and the
+    archive's bytes.
+    """
     merged = WORK / "merged" / target
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
@@ -143,7 +147,9 @@ def merge(program, target):
 
 
 def fuzz_and_keep(program, target, seconds, commit):
-    """(what to print, whether nothing was found); with a commit, the run and what it reached are kept."""
+    """(text to print, whether there was no finding); with a commit, keeps the run and its new
+    inputs.
+    """
     told, line = fuzz(program, target, seconds)
     is_clean = not line[-1]
     if commit:
@@ -173,7 +179,7 @@ def main():
     if not shutil.which("c++"):
         print("SKIPPED: fuzzing. Run: sudo apt-get install g++", file=sys.stderr)
         return 0
-    # That of the program: work may go on while it runs.
+    # The tested program's commit: the working tree may change while it runs.
     commit = said("git", "rev-parse", "--short=12", "HEAD") if args.merge else None
     program = build()
     files = [name.partition("=") for name in chosen if "=" in name]

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs what `make build` made, and takes it away again.
-#   install.sh pages       manual pages, completions, changelog and licences of others into DIST
-#   install.sh list        what goes where: mode, source, target
+# Installs the output of `make build`, and uninstalls it.
+#   install.sh pages       manual pages, completions, changelog and third-party licences into DIST
+#   install.sh list        the list of files: mode, source, target
 #   install.sh install     below DESTDIR and PREFIX, with a list of it in lib/largefolio/installed
-#   install.sh uninstall   removes what that list names
-#   install.sh deb         a Debian package of the same files (needs cargo-deb), and one with what a
-#                          debugger needs, if that was built; TARGET: Rust's name of another
-#                          architecture, PROFILE: cargo's profile in which BUILD was built
-# The list of files is that of the package: [package.metadata.deb] in crates/cli/Cargo.toml.
+#   install.sh uninstall   removes the files in that list
+#   install.sh deb         a Debian package of the same files (needs cargo-deb), and one with debug
+#                          symbols, if they were built; TARGET: Rust's name of another architecture,
+#                          PROFILE: the cargo profile of BUILD
+# The list of files is the package's: [package.metadata.deb] in crates/cli/Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,8 +15,8 @@ BUILD=${BUILD:-target/release}
 DIST=${DIST:-target/dist}
 PREFIX=${PREFIX:-/usr/local}
 DESTDIR=${DESTDIR:-}
-built_qemus=$BUILD/../lib/largefolio/qemu-* # By scripts/qemu.sh.
-record=$PREFIX/lib/largefolio/installed # What was installed, below DESTDIR.
+built_qemus=$BUILD/../lib/largefolio/qemu-* # Built by scripts/qemu.sh.
+record=$PREFIX/lib/largefolio/installed # List of installed files, below DESTDIR.
 
 fail() {
     echo "install.sh: $*" >&2
@@ -35,7 +35,7 @@ pages() {
     scripts/third_party.py "$DIST/THIRD-PARTY.txt"
 }
 
-# mode, source and target of every file, separated by tabs.
+# Prints mode, source and target of every file, separated by tabs.
 list() {
     local source target mode file files
     sed -n '/^assets = \[/,/^\]/p' crates/cli/Cargo.toml |
@@ -55,8 +55,8 @@ list() {
         done
 }
 
-# Where a directory of the package is below PREFIX. Debian's zsh has a directory for packages; all
-# others, and what is not a package there, use site-functions.
+# Maps a package directory to its place below PREFIX. Debian's zsh has a directory for packages; all
+# others use site-functions.
 placed() {
     local target=$PREFIX/${1#usr/}
     [ "$PREFIX" = /usr ] || target=${target/vendor-completions/site-functions}
@@ -73,7 +73,7 @@ check() {
     esac
 }
 
-# The directory and those above it that are not there, the topmost last.
+# Lists the directory and its missing parents, the topmost last.
 missing() {
     local directory=$1
     while [ -n "$directory" ] && [ "$directory" != / ] && [ ! -d "$DESTDIR$directory" ]; do
@@ -82,7 +82,6 @@ missing() {
     done
 }
 
-# Makes a directory and notes which were missing.
 make_directory() {
     local new
     new=$(missing "$1")
@@ -111,7 +110,7 @@ install_all() {
         esac
         echo "f $target" >>"$notes"
     done <<<"$plan"
-    # QEMUs that were built for this checkout, of no package.
+    # QEMUs built for this checkout belong to no package.
     local qemu
     for qemu in $built_qemus; do
         [ -x "$qemu" ] || continue
@@ -124,7 +123,7 @@ install_all() {
     echo "installed below $DESTDIR$PREFIX: $(grep -c '^f ' "$notes") files" >&2
 }
 
-# An earlier version: its directories stay noted, its files that are no longer there go.
+# Merges an earlier version's list: keeps its directories, removes its obsolete files.
 merge() {
     local kind path
     while read -r kind path; do
@@ -136,7 +135,6 @@ merge() {
     done <"$DESTDIR$record"
 }
 
-# Removes a file, if it is below PREFIX.
 remove() {
     case $1 in
         *..*) ;;
@@ -156,14 +154,13 @@ uninstall_all() {
         esac
     done <"$DESTDIR$record"
     rm -f "$DESTDIR$record"
-    # Directories that were made for it, the deepest first; what others put there stays.
+    # Remove created directories, deepest first, unless they have other contents.
     printf '%s\n' "${directories[@]}" | awk 'NF { print length, $0 }' | sort -rn | cut -d' ' -f2- |
         while read -r path; do
             rmdir "$DESTDIR$path" 2>/dev/null || true
         done
 }
 
-# Builds the package and compares its files with those of the list.
 deb() {
     command -v cargo-deb >/dev/null || fail "cargo-deb is missing. Run: make deb"
     PREFIX=/usr
@@ -171,7 +168,7 @@ deb() {
     words+=(--variant debian)
     [ -z "${TARGET:-}" ] || words+=(--target "$TARGET")
     words+=(--output "${CARGO_TARGET_DIR:-target}/debian/")
-    # Not piped into grep -q, which ends readelf before it has written all: with pipefail, a coin toss.
+    # Do not pipe into grep -q: it would end readelf early, which fails at random with pipefail.
     sections=$(readelf --sections --wide "$BUILD/folio")
     if [[ $sections == *.debug_line* ]]; then
         words+=(--dbgsym --compress-debug-symbols=zlib)
@@ -181,7 +178,7 @@ deb() {
     package=$(cargo deb --package largefolio-cli --no-build --quiet "${words[@]}" | grep '\.deb$')
     scripts/packed.py deb "$package"
     expected=$(list | cut -f3 | sort)
-    # The package compresses some, and has the files that only Debian packages have.
+    # The package compresses some files and has additional ones.
     packed=$(dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n 's|^\.||; s|^/\{0,1\}|/|; /[^/]$/p' |
         sed 's|\.gz$||' | grep -vE '/(copyright|changelog\.Debian|lintian/overrides/largefolio)$' | sort)
     if ! diff <(echo "$expected") <(echo "$packed") >&2; then
@@ -191,7 +188,7 @@ deb() {
     echo "$package"
 }
 
-# A debugger finds the symbols of every program of the package in the package of symbols.
+# Checks that the symbol package has symbols for every program of the package.
 check_symbols() {
     local name files build_id symbols
     name=$(basename "$1" .deb)

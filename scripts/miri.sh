@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Interprets the portable path of crates/bulk with Miri, which looks at every pointer it makes.
+# Runs the portable path of crates/bulk under Miri, which checks every pointer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +8,6 @@ if ! cargo +nightly miri --version >/dev/null 2>&1 \
     echo "SKIPPED: Miri. Run: rustup toolchain install nightly --component miri,rust-src" >&2
     exit 0
 fi
-# Vector instructions and guard pages are beyond an interpreter: tests/bulk/extents.rs is not for it.
+# Miri supports neither vector instructions nor guard pages, so skip tests/bulk/extents.rs.
 cargo +nightly miri test --quiet -p largefolio-bulk --lib
 cargo +nightly miri test --quiet -p largefolio-bulk --test bulk portable::

@@ -4,11 +4,11 @@
     scripts/mutants.py                 all of them
     scripts/mutants.py marker-place    one
 
-A mutant is one edit of one file, made in a scratch copy of the tree. `recordings` replays every
-recording of a real kernel about files, `hugetlb` those about huge pages, `golden` the worked
-examples of docs/behaviour, `statistics` what smaps and meminfo say, `processes` the recordings about
-copy-on-write. They run until one notices; the report says which. Exit status 1 when a mutant survives
-all.
+A mutant is one edit of one file in a scratch copy of the tree. Test groups: `recordings` replays
+every recording of files from a real kernel, `hugetlb` the recordings about hugetlb, `golden` the
+worked examples of docs/behaviour, `statistics` the numbers of smaps and meminfo, `processes` the
+recordings about copy-on-write. They run until one fails; the report names it. Exit status 1 if a
+mutant survives all.
 """
 
 import argparse
@@ -21,12 +21,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
-# Which tests of crates/sim judge: the first that fails, in this order.
+# Test groups of crates/sim, run in this order until one fails.
 JUDGES = {"golden": "golden::", "hugetlb": "recordings::hugetlb", "statistics": "statistics",
           "khugepaged": "recordings::khugepaged", "collapse": "recordings::collapse",
           "processes": "recordings::cow", "recordings": "recordings::files"}
 
-# Name, file, what stands there, what the mutant puts instead.
+# Name, file, original text, replacement.
 MUTANTS = [
     ("ramp-up", "readahead/marker.rs",
      "state.order = state.order.raised(ORDER_STEP);",
@@ -181,7 +181,7 @@ def scratch_tree(into):
 
 
 def stale():
-    """Lines about mutants whose place in the code is gone, or not the only one."""
+    """Lines about mutants whose original text is missing or not unique."""
     found = []
     for name, file, was, _ in MUTANTS:
         path = ROOT / MM / file
@@ -192,7 +192,7 @@ def stale():
 
 
 def notices(tree, target, tests):
-    """Whether one of the tests fails. An edit that does not compile is no mutant."""
+    """Whether one of the tests fails. An edit that does not compile is not a mutant."""
     cargo = ["cargo", "test", "--quiet", "-p", "largefolio-sim", "--test", "sim"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
     built = subprocess.run([*cargo, "--no-run"], cwd=tree, env=environment,

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Runs docs/notebook/*.ipynb from start to end and holds their numbers against the command line.
+"""Runs docs/notebook/*.ipynb completely and compares their numbers with the command line.
 
-Each runs in a fresh directory with `traces/` in it. Afterwards the notebook's own predictions are
-asked for once more, as `lf.report`, and must equal the JSON of `folio predict` to the last number;
-so must each cell of its table. The committed file has no outputs. Needs the environment that
-scripts/python.sh makes.
+Each runs in a fresh directory with `traces/` in it. Afterwards `lf.report` repeats the notebook's
+predictions, which must equal the JSON of `folio predict` exactly, as must each cell of its table.
+The committed file has no outputs. Needs the environment of scripts/python.sh.
 """
 
 import argparse
@@ -20,7 +19,8 @@ import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SECONDS_A_CELL = 300
-# What the notebook leaves for the comparison. `mine` is its policy: a kernel file for the command.
+# Files that the notebook writes for the comparison. `mine` is its policy: a kernel file for the
+# command.
 LEAVE = """
 import json
 (work / "mine.toml").write_text(mine.to_toml())
@@ -38,7 +38,7 @@ json.dump({
 
 
 def execute(path, directory, folio):
-    """Runs the notebook and one cell more; returns what that cell left."""
+    """Runs the notebook and one more cell; returns the values left by that cell."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     outputs = [cell for cell in notebook.cells if cell.cell_type == "code" and cell.outputs]
@@ -61,7 +61,7 @@ def execute(path, directory, folio):
 
 
 def command_line(folio, left, trace, directory):
-    """What `folio predict --json` says of the same trace, kernels and machines."""
+    """The output of `folio predict --json` for the same trace, kernels and machines."""
     kernels = [left["mine"] if name == "mine" else name for name in left["kernels"]]
     words = [folio, "predict", trace, "--kernel", ",".join(kernels), "--machine", ",".join(left["machines"]),
              "--fs", "xfs", "--json"]
@@ -71,7 +71,7 @@ def command_line(folio, left, trace, directory):
 
 
 def replaced(value, old, new):
-    """`value` with every text `old` as `new`: a kernel file's name is its path."""
+    """`value` with every text `old` replaced by `new`: a kernel file's name is its path."""
     if isinstance(value, dict):
         return {key: replaced(inner, old, new) for key, inner in value.items()}
     if isinstance(value, list):
@@ -89,7 +89,7 @@ def differences(ours, said, at=""):
 
 
 def table_differences(left, program, rows):
-    """The notebook's table against the rows of the command line."""
+    """Compares the notebook's table with the rows of the command line."""
     found = []
     cells = [cell for cell in left["cells"] if cell["program"] == program]
     for cell, row in zip(cells, rows, strict=True):
@@ -105,7 +105,7 @@ def table_differences(left, program, rows):
 
 
 def check(path, folio):
-    """Lines about what differs, and how many cells were compared."""
+    """Lines about differences, and the number of compared cells."""
     with tempfile.TemporaryDirectory(prefix="folio-notebook-") as name:
         directory = pathlib.Path(name)
         left = execute(path, directory, folio)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs the checks of the arm64 laboratory on this machine, and leaves one file with the results:
-# largefolio-arm64-HOST.tar.gz in the current directory. docs/guide/arm64.md says what is in it.
+# Runs the checks of the arm64 laboratory on this machine and writes the results to one file:
+# largefolio-arm64-HOST.tar.gz in the current directory. docs/guide/arm64.md describes it.
 #   on-arm64.sh [WORD]...   words for scripts/lab/checks.py, such as --only maps,warm
-# In a checkout it builds folio and its tests first, as you; the checks run as root. In a folder
-# made by scripts/lab/bundle.py it runs what is there. Settings that the checks change are put back.
+# In a checkout, builds folio and its tests first as the current user; the checks run as root. In a
+# folder made by scripts/lab/bundle.py, runs that folder's programs. Changed settings are restored.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Debian packages and wheels for amd64 and arm64, whichever of them this machine is.
+"""Builds Debian packages and wheels for amd64 and arm64, on either architecture.
 
     package.py deb [--arch A]..      target/debian/largefolio_VERSION_ARCH.deb
     package.py wheel [--arch A]..    target/wheels/largefolio-VERSION-cp310-abi3-linux_ARCH.whl
@@ -7,8 +7,9 @@
     package.py crates                target/package/largefolio-*-VERSION.crate, from which cargo installs folio
     package.py deb wheel             both, and what they share is compiled once
 
-The other architecture is built with Debian's cross compiler, which this installs if it may.
---profile names another profile of cargo than release. scripts/fresh.py installs and uses them.
+The other architecture is built with Debian's cross compiler, which this installs if permitted.
+--profile selects a cargo profile other than release. scripts/fresh.py installs and uses the
+packages.
 """
 
 import argparse
@@ -30,19 +31,18 @@ from built_in import said  # noqa: E402
 from roots import MACHINES  # noqa: E402
 
 COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
-# What `deb` installs if it is missing.
 CARGO_DEB = "3.8.0"
 TOOLS = ROOT / "target" / "tools"
 FOLIO = ["--package=largefolio-cli", "--bin=folio"]
 LIBRARIES = ["--package=largefolio-recorder", "--package=largefolio-preload"]
-# Named beside folio, it has cargo choose the features with which a wheel's folio is built.
+# Built together with folio, so that cargo selects the features of a wheel's folio.
 MODULE = ["--package=largefolio-python"]
-# No crates: the wheel has the one, tests the other.
+# Not published as crates: the wheel has one, the tests use the other.
 UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
 
 
 class Wrong(Exception):
-    """A package that is not as it should be."""
+    """A faulty package."""
 
 
 def say(words):
@@ -54,7 +54,7 @@ def built_in():
 
 
 class Build:
-    """One architecture, the profile it is built with, and whether folio is the one of a wheel."""
+    """One architecture, its build profile, and whether folio is for a wheel."""
 
     def __init__(self, arch, profile, has_module=False):
         self.arch, self.profile = arch, profile
@@ -65,7 +65,7 @@ class Build:
         self.tools = "" if is_own else f"{machine}-linux-gnu-"
 
     def folder(self):
-        """Where cargo puts programs."""
+        """cargo's output folder for programs."""
         return built_in() / (self.target or "") / self.profile
 
     def environment(self):
@@ -76,7 +76,7 @@ class Build:
         return environment
 
     def prepare(self):
-        """Has the Rust library and the compiler of another architecture installed."""
+        """Installs the Rust library and the compiler of another architecture."""
         if not self.target:
             return
         if not arm64.has_target(self.target):
@@ -103,14 +103,14 @@ def own_arch():
 
 
 def pages(profile, has_module=False):
-    """Manual pages and completions, which this machine's folio writes for every architecture."""
+    """Manual pages and completions; this machine's folio writes them for every architecture."""
     own = Build(own_arch(), profile, has_module)
     own.programs()
     install("pages", own)
 
 
 def install(verb, build):
-    """What scripts/install.sh prints last."""
+    """The last line that scripts/install.sh prints."""
     environment = {**build.environment(), "BUILD": str(build.folder()), "PROFILE": build.profile,
                    "TARGET": build.target or ""}
     environment["PATH"] = f"{TOOLS / 'bin'}:{environment['PATH']}"
@@ -120,7 +120,7 @@ def install(verb, build):
 
 
 def deb(arch, profile, has_module=False):
-    """Builds a Debian package; its path."""
+    """Builds a Debian package; returns its path."""
     if not shutil.which("cargo-deb") and not (TOOLS / "bin" / "cargo-deb").exists():
         subprocess.run(["cargo", "install", "--locked", "--root", TOOLS, "cargo-deb", "--version",
                         CARGO_DEB], check=True)
@@ -133,7 +133,7 @@ def deb(arch, profile, has_module=False):
 
 
 def lint(package):
-    """Has Debian's checker of packages look for errors; its warnings differ by version and are printed."""
+    """Lets lintian look for errors; its warnings vary by version and are only printed."""
     if shutil.which("lintian"):
         subprocess.run(["lintian", "--fail-on=error", package], check=True, stdout=sys.stderr)
     else:
@@ -141,7 +141,7 @@ def lint(package):
 
 
 def wheel(arch, profile):
-    """Builds a wheel; its path."""
+    """Builds a wheel; returns its path."""
     build = Build(arch, profile)
     build.prepare()
     pip = environment_of_pip()
@@ -152,7 +152,7 @@ def wheel(arch, profile):
     environment["PATH"] = f"{pip.parent}:{environment['PATH']}"
     subprocess.run([pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", *words,
                     "--wheel-dir", folder, ROOT / "python"], env=environment, check=True)
-    # manylinux_.. if that was asked for, else linux_..
+    # manylinux_.. if requested, otherwise linux_..
     found = max(folder.glob(f"largefolio-*_{MACHINES[arch]}.whl"),
                 key=lambda path: path.stat().st_mtime)
     packed.check_wheel(found)
@@ -160,7 +160,7 @@ def wheel(arch, profile):
     return found
 
 
-# Calls the build backend, as pip does.
+# Calls the build backend as pip does.
 PACK = """import sys
 sys.path.insert(0, "build_backend")
 import largefolio_build
@@ -169,7 +169,7 @@ largefolio_build.build_sdist(sys.argv[1])
 
 
 def sdist():
-    """Packs the source of a wheel; its path."""
+    """Packs a wheel's source; returns its path."""
     folder = built_in() / "wheels"
     bin_folder = environment_of_pip().parent
     environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
@@ -181,7 +181,7 @@ def sdist():
 
 
 def crates():
-    """Packs every crate that is published, as committed; their paths."""
+    """Packs every published crate as committed; returns the paths."""
     without = [f"--exclude={name}" for name in UNPUBLISHED]
     words = ["cargo", "package", "--quiet", "--workspace", "--locked", "--no-verify", *without]
     subprocess.run(words, cwd=ROOT, check=True)
@@ -189,7 +189,7 @@ def crates():
 
 
 def environment_of_pip():
-    """pip of an environment with maturin."""
+    """Returns pip of an environment with maturin."""
     folder = built_in() / "package-python"
     pip = folder / "bin" / "pip"
     if not pip.exists():
@@ -199,12 +199,12 @@ def environment_of_pip():
 
 
 def build_requires():
-    """What pyproject.toml builds with: maturin, of one version."""
+    """pyproject.toml's build requirement: one version of maturin."""
     return tomllib.loads((ROOT / "python/pyproject.toml").read_text())["build-system"]["requires"]
 
 
 def made(args):
-    """Makes what is asked for; the paths."""
+    """Builds the requested packages; returns their paths."""
     if "sdist" in args.what:
         yield sdist()
     if "crates" in args.what:

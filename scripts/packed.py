@@ -14,7 +14,6 @@ import sys
 import tempfile
 import zipfile
 
-# The package of Debian that has a library.
 LIBRARIES = {
     "libc.so.6": "libc6", "libm.so.6": "libc6", "ld-linux-x86-64.so.2": "libc6", "ld-linux-aarch64.so.1": "libc6",
     "libgcc_s.so.1": "libgcc-s1",
@@ -25,7 +24,7 @@ DOCUMENTS = "usr/share/doc/largefolio"
 
 
 class Wrong(Exception):
-    """A package that is not as it should be."""
+    """A faulty package."""
 
 
 def said(*words):
@@ -43,16 +42,16 @@ def depended(line):
 
 
 def needs(program):
-    """Names of libraries that a program needs, and the newest symbols of glibc, or None."""
+    """Libraries that a program needs, and its newest glibc symbol version, or None."""
     told = said("readelf", "--dynamic", "--version-info", "--wide", str(program))
     symbols = set(re.findall(r"Name: GLIBC_([0-9.]+)", told))
-    # Packed relocations, which have a name and no number.
+    # Packed relocations have a symbol version without a number.
     symbols |= {"2.36"} if "GLIBC_ABI_DT_RELR" in told else set()
     return re.findall(r"\(NEEDED\).*\[(.+)\]", told), max(symbols, key=version, default=None)
 
 
 def check_depends(depends, program, libraries, glibc):
-    """Whether what a program needs is there when `depends` is."""
+    """Checks that `depends` provides everything a program needs."""
     for library in libraries:
         if library not in LIBRARIES:
             raise Wrong(f"{program} needs {library}: which package has it? See LIBRARIES in scripts/packed.py")
@@ -63,7 +62,7 @@ def check_depends(depends, program, libraries, glibc):
 
 
 def prose(path):
-    """The text of a document without code; what a notebook says between its code."""
+    """A document's text without code; a notebook's text between its code."""
     text = path.read_text()
     if path.suffix == ".ipynb":
         cells = json.loads(text)["cells"]
@@ -73,7 +72,7 @@ def prose(path):
 
 
 def dead_links(folder):
-    """What documents below a folder link to and is not there: `document: link`."""
+    """Missing targets of links in documents below a folder: `document: link`."""
     for path in sorted([*folder.rglob("*.md"), *folder.rglob("*.ipynb")]):
         for link in re.findall(r"\]\(([^)\s]+)\)", prose(path)):
             target = link.partition("#")[0]
@@ -88,7 +87,7 @@ def missing(names, there):
 
 
 def check_tree(tree, depends):
-    """What a Debian package unpacks to."""
+    """Checks an unpacked Debian package."""
     documents = tree / DOCUMENTS
     missing([*LICENCES, *OF_DEBIAN], (path.name for path in documents.iterdir()))
     dead = list(dead_links(documents))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Replay speed of folio beside that of other simulators, on one program, in interleaved rounds.
+"""Replay speed of folio and other simulators on one program, in interleaved rounds.
 
-Peers are what Debian or pip provide: valgrind's cachegrind and lackey run the program themselves;
-libCacheSim and folio read a trace of it, one request or row for each run of references to a page.
-Each subject is timed as a user meets it, start-up and reading included. Speed is memory references
-of the program in a second; what is simulated differs and is printed. Ratios are medians of ratios
-within a round. `--smoke` runs everything once on a small program, to prove that it runs.
+Debian or pip provide the peers. valgrind's cachegrind and lackey run the program themselves;
+libCacheSim and folio read a trace of it, one request or row per run of references to a page. Each
+is timed as a user runs it, with start-up and reading. Speed is the program's memory references per
+second. The simulated hardware differs and is printed. Ratios are medians of ratios within a round.
+`--smoke` runs everything once on a small program, as a test.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from bench import ROOT, compile_input, run
 
 VENV = ROOT / "target/peers"
 PACKAGES = ["libcachesim==0.3.5", "pyarrow"]
-# Pages a cache of libCacheSim holds: entries of a second-level TLB of today.
+# Pages in a libCacheSim cache: entries of a current second-level TLB.
 NR_PAGES = 1536
 KERNELS, MACHINES = "6.12,6.18,7.2", "altra,cascadelake"
 
-# Rows of references become libCacheSim's binary format `oracleGeneral`.
+# Converts rows of references to libCacheSim's binary format `oracleGeneral`.
 CONVERT = """
 import sys, numpy, pyarrow.compute, pyarrow.parquet
 table = pyarrow.parquet.read_table(sys.argv[1], columns=["op", "addr"])
@@ -47,7 +47,7 @@ print(getattr(libcachesim, sys.argv[1])(int(sys.argv[3])).process_trace(reader)[
 
 
 class Subject:
-    """One simulator: what it simulates, its command, and how often it goes through the trace."""
+    """One simulator: its simulated hardware, its command, and its number of passes over the trace."""
 
     def __init__(self, name, simulates, command, cores=1, passes=1):
         self.name, self.simulates, self.passes = name, simulates, passes
@@ -61,7 +61,7 @@ class Subject:
 
 
 def python_with_peers():
-    """Python of an environment with libCacheSim, or None where pip cannot provide it."""
+    """Python of an environment with libCacheSim, or None if pip cannot provide it."""
     python = VENV / "bin/python"
     try:
         if not python.exists():
@@ -74,7 +74,7 @@ def python_with_peers():
 
 
 def program(work, is_smoke):
-    """The command that is simulated: a small one, or a compiler."""
+    """The simulated command: a small one, or a compiler."""
     return [shutil.which("true")] if is_smoke else compile_input(work, 1)
 
 
@@ -124,7 +124,7 @@ def spread(values, digits):
 
 
 def show(subjects, reference, nr_references, nr_rows):
-    """One line a subject; ratios to `reference` within each round."""
+    """One line per subject; ratios to `reference` within each round."""
     print(f"{'':26} {'M references/s':>26} {'M rows/s':>9} {'folio is faster by':>26}")
     for subject in subjects:
         speed = [nr_references * subject.passes / s / 1e6 for s in subject.seconds]

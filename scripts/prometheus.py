@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Do the metrics of `folio maps --openmetrics` and the dashboard work with a real Prometheus?
 
-Writes metrics of this host again and again, lets node_exporter's textfile collector and, as
-OpenMetrics, Prometheus itself read them, and asks Prometheus every query of docs/dashboards/folio.json.
-Each must have an answer. A process with an odd name is among the processes. Grafana is not started:
-Debian has no package of it, so how the panels look is not tested.
+Writes this host's metrics repeatedly. node_exporter's textfile collector and, as OpenMetrics,
+Prometheus itself read them. Then sends Prometheus every query of docs/dashboards/folio.json; each
+must have an answer. One process has an odd name. Debian has no Grafana package, so the panels'
+appearance is not tested.
 
-Needs the packages prometheus and prometheus-node-exporter; without them it says so and ends.
-Exit status: 0 every query has an answer (or nothing could be tried), 1 some has none.
+Needs the packages prometheus and prometheus-node-exporter; without them it says so and ends. Exit
+status: 0 every query has an answer (or nothing could be tested), 1 some has none.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DASHBOARD = ROOT / "docs/dashboards/folio.json"
 PROGRAMS = ["prometheus", "prometheus-node-exporter", "promtool"]
-# Its name has what a label must escape.
+# A name with characters that a label must escape.
 ODD_NAME = 'a"b\\c'
 ODD = f"open('/proc/self/comm', 'w').write({ODD_NAME!r}); print('ready', flush=True); import time; time.sleep(1000)"
 SECONDS = 90
@@ -56,7 +56,7 @@ def free_port():
 
 
 class OpenMetrics(http.server.SimpleHTTPRequestHandler):
-    """The file as OpenMetrics: Prometheus chooses its parser by the type."""
+    """Serves the file as OpenMetrics: Prometheus selects its parser by the content type."""
 
     extensions_map = {".prom": "application/openmetrics-text; version=1.0.0; charset=utf-8"}
 
@@ -84,7 +84,7 @@ def answer(port, query):
 
 
 def wait_for(port, query):
-    """The answer to `query` as soon as there is one."""
+    """Waits for an answer to `query` and returns it."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
         with contextlib.suppress(OSError, ValueError):

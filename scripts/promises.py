@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Does `folio maps` keep its promises for random memory?
 
-Draws random processes from a seed (scripts/promised/cases.py), asks `folio maps PID --json` for remedies, and
-carries each one out as printed. smaps, pagemap and kpageflags say what that gained and how much more memory
-it took; folio does not judge itself. A promise that is off by more than a tenth and more than 2 MiB is tried on two
-more copies of the process, and is wrong if the same is off each time. Then the process collapses its memory itself.
-A gain that folio did not promise is `missed`, which is reported and is not an error.
+Draws random processes from a seed (scripts/promised/cases.py), gets remedies from `folio maps PID
+--json`, and carries each one out as printed. smaps, pagemap and kpageflags show the gain and the
+additional memory, so folio does not judge itself. A promise that is off by more than a tenth and
+more than 2 MiB is repeated on two more copies of the process, and is wrong if it is off in the same
+way each time. Then the process collapses its memory itself. A gain that folio did not promise is
+reported as `missed`, which is not an error.
 
-`remedies.py` does the same for real programs. Needs root and gcc; every setting, mount and swap space is put back,
-however this ends.
+`remedies.py` does the same for real programs. Needs root and gcc; every setting, mount and swap
+space is restored, however this ends.
 
-Exit status: 0 every promise is kept (or none could be tried), 1 some is not, 2 error.
+Exit status: 0 every promise is kept (or none could be tested), 1 some is not, 2 error.
 """
 
 import argparse
@@ -39,25 +40,26 @@ from remedies import M, Machine, commands
 HERE = Path(__file__).resolve().parent
 KSM = "/sys/kernel/mm/ksm"
 POOL = "/proc/sys/vm/nr_hugepages"
-# While this runs: khugepaged sleeps, ksmd is quick, and there are pages for hugetlb.
+# Settings during measurements: khugepaged sleeps, ksmd is fast, and hugetlb has pages.
 KEPT = {f"{THP}/khugepaged/scan_sleep_millisecs": "4000000000", f"{KSM}/run": "0", f"{KSM}/pages_to_scan": "20000",
         f"{KSM}/sleep_millisecs": "5", POOL: "16"}
-# While khugepaged is to work.
+# Settings while khugepaged must work.
 QUICK = {f"{THP}/khugepaged/scan_sleep_millisecs": "0", f"{THP}/khugepaged/alloc_sleep_millisecs": "0",
          f"{THP}/khugepaged/pages_to_scan": "100000"}
 NR_TRIES = 3
-# Such a program splits its large folios after each start, and its memory does not show that: a new start's gain
-# cannot be promised, and is not judged.
+# These programs split their large folios after each start, which their memory does not show. Gains
+# of a new start cannot be promised and are not judged.
 SPLITS_AGAIN = {"holes", "swapped"}
-# Conditions of a promise that nothing shows in advance, the starts in which they hold, and what share of the promise
-# then remains at least. The malloc of memory.c maps 8 MiB and 64 KiB at once: a border takes one block of four.
+# Conditions that are not visible in advance, the starts in which they hold, and the smallest
+# remaining share of the promise. memory.c's malloc maps 8 MiB and 64 KiB together: a boundary costs
+# one block of four.
 CONDITIONS = {
     "THP is disabled for the process except for advised memory": ("except advised", 0),
     "less if the allocator mapped it in pieces": ("own malloc", 0.75),
 }
 READY_SECONDS = 30
 SWAP_MIB = 512
-# Free blocks of a PMD entry's size that every start finds: three areas, twice.
+# Free PMD-sized blocks for every start: three areas, twice.
 NR_FREE = 160
 
 
@@ -79,8 +81,9 @@ class Remedy:
 
 @dataclass
 class Promise:
-    """The sums of a remedy over the mappings of a process. A setting is for all memory: also for that with a better
-    remedy, which `most` counts too."""
+    """The sums of a remedy over a process's mappings. A setting affects all memory, including
+    memory with a better remedy, which `most` counts too.
+    """
 
     gain: int = 0
     extra: int = 0
@@ -110,7 +113,7 @@ class Verdict:
 
 
 class NotTried(RuntimeError):
-    """A case that this machine cannot make."""
+    """A case that this machine cannot create."""
 
 
 def promises_of(found):
@@ -119,21 +122,22 @@ def promises_of(found):
     for mapping in found["processes"][0]["mappings"]:
         target = mapping["target"] or {}
         remedies = [one for one in target.get("remedies", []) if one["action"] != "nothing"]
-        # What userfaultfd watches is promised nothing. If the program touches it first, a setting reaches it.
+        # Memory watched by userfaultfd gets no promise. If the program touches it first, a setting
+        # has an effect.
         watched = sum(one["bytes"] for one in target.get("reasons", []) if one["refusal"] == "userfaultfd")
         mappings.append((remedies, watched, target))
         for one in remedies:
             key = Remedy(*(one[name] for name in Remedy.__dataclass_fields__))
             promise = promised.setdefault(key, Promise())
             promise.gain += one["gain_bytes"]
-            # What comes from swap space is a cost of its own, and takes memory too.
+            # Swap-in is a separate cost, and also takes memory.
             promise.extra += one["extra_bytes"] + one["swapped_in_bytes"]
             promise.conditions |= {condition for condition in CONDITIONS if condition in one["cost"]}
     for key, promise in promised.items():
         def most(name):
             best = 0
             for remedies, watched, target in mappings:
-                # Memory that is judged by a larger size has no promise for this one.
+                # Memory judged by a larger size has no promise for this one.
                 is_smaller = name == "gain_bytes" and target.get("target_bytes", 0) > key.folio_bytes
                 least = target["missing_bytes"] if is_smaller else 0
                 best += max([least, *(one[name] for one in remedies if one["folio_bytes"] >= key.folio_bytes)]) + watched
@@ -145,7 +149,7 @@ def promises_of(found):
 
 
 def wrongs(promise, gain, extra, start="plain"):
-    """The parts of a promise that were not kept by a process that was started so."""
+    """The parts of a promise that a newly started process did not keep."""
     held = (CONDITIONS[one] for one in promise.conditions)
     share = min((share for of, share in held if of == start), default=1)
     least_gain, least_extra = promise.gain * share, promise.extra * share
@@ -246,7 +250,9 @@ class Judge(Machine):
         return process, pids[0]
 
     def let_khugepaged_work(self, pid):
-        """Until it has nothing more to do: memory that was touched before it was advised becomes large by it alone."""
+        """Waits until khugepaged has nothing left to do: only it collapses memory that was touched
+        before the advice.
+        """
         end, large, since = time.monotonic() + READY_SECONDS, large_of(pid, PMD), time.monotonic()
         old = {name: self.now(name) for name in QUICK}
         for name, value in QUICK.items():
@@ -286,7 +292,7 @@ def wait_for(process, word):
 
 @dataclass
 class Before:
-    """One copy of a process as it was."""
+    """One copy of a process before the remedy."""
 
     pid: int
     process: subprocess.Popen
@@ -305,7 +311,7 @@ def copied(judge, one):
 
 
 def carried_out(judge, one, before, remedy):
-    """Bytes in larger folios, and of memory, once a remedy is carried out; and what went wrong with its words."""
+    """Bytes in larger folios and of memory after a remedy, and failures of its commands."""
     said, wrong = "", []
     try:
         if remedy.restart == "none":
@@ -319,7 +325,7 @@ def carried_out(judge, one, before, remedy):
             process, pid = judge.launched(one, remedy.start)
             if remedy.action == "tune" and one.is_advised_late():
                 judge.let_khugepaged_work(pid)
-        # 1: not all of it was collapsed.
+        # 1: not everything was collapsed.
         if status not in (0, 1):
             wrong = [f"exit status {status}: {said}"]
         return large_of(pid, remedy.folio_bytes), memory_of(family(process.pid)), wrong
@@ -345,7 +351,9 @@ def is_worth(promise):
 
 
 def judged(judge, one, before, remedy):
-    """As `verdict_of`; a promise is wrong if it is wrong on each copy, since addresses are partly chance."""
+    """Like `verdict_of`, but a promise is wrong only if it is wrong on each copy, since addresses
+    are partly random.
+    """
     for nr_left in reversed(range(NR_TRIES)):
         try:
             verdict = verdict_of(judge, one, before, remedy)
@@ -397,7 +405,7 @@ def tried(judge, one):
 
 
 def table(verdicts, misses):
-    """Rows by kind of memory and by start: how many promises, how many wrong, and the largest difference."""
+    """Rows by kind of memory and by start: promises, wrong ones, and the largest difference."""
     lines = ["| | promises | wrong | worst MiB off | missed by collapse |", "|---|---|---|---|---|"]
     groups = defaultdict(list)
     for one in verdicts:
@@ -423,7 +431,7 @@ def show(one, verdict):
 
 
 def run(options, judge):
-    """Judges the cases: verdicts, gains that were missed, and cases that were left out."""
+    """Judges the cases: verdicts, missed gains, and cases that were left out."""
     verdicts, misses, left_out = [], [], []
     numbers = [options.case] if options.case is not None else range(options.first, options.first + options.random)
     end = time.monotonic() + options.seconds
@@ -456,7 +464,7 @@ def run(options, judge):
 
 
 def in_own_mounts():
-    """Starts this again where its mounts end with it."""
+    """Restarts this script in a mount namespace that ends with it."""
     if os.environ.get("PROMISES_MOUNTS") != "own":
         os.environ["PROMISES_MOUNTS"] = "own"
         os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv])

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Tests the Python package.
-#   python.sh environment   makes the environment of `built`, unless it is there
+#   python.sh environment   makes the environment of `built` if it is missing
 #   python.sh built         with the module and programs that `cargo build` made
-#   python.sh wheel         as a wheel, built and installed into a fresh environment, and the notebook
-# Further arguments are pytest's.
+#   python.sh wheel         as a wheel, built and installed into a fresh environment, and the
+#   notebook
+# Further arguments are passed to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,7 +28,7 @@ pip() {
     "$environment/bin/pip" --disable-pip-version-check --quiet "$@"
 }
 
-# What pyproject.toml asks for with the extra `test`, or to build; one requirement a line.
+# Prints pyproject.toml's requirements for the extra `test`, or for building, one per line.
 requirements() {
     "$python" - "${1:-test}" <<'END'
 import sys
@@ -54,7 +55,6 @@ kept_environment() {
     fi
 }
 
-# The package, laid out in the environment as the wheel does it, with links to what is built.
 install_built() {
     local site folio
     site=$(echo "$environment"/lib/python3*/site-packages)
@@ -72,10 +72,10 @@ install_built() {
     chmod +x "$environment/bin/folio"
 }
 
-# Builds with cargo's dev profile, so that what the tests have built already is used.
+# Builds with cargo's dev profile, which reuses the tests' build.
 install_wheel() {
     fresh_environment
-    # The same maturin and interpreter each time: what was built against them is not built again.
+    # Use the same maturin and interpreter each time, to avoid rebuilding.
     requirements build | pip install --requirement /dev/stdin
     PATH=$environment/bin:$PATH pip install --no-compile --no-build-isolation \
         --config-settings profile=dev './python[notebook,test]'

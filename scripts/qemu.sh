@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Gets QEMUs with plugins, which `folio record` needs, for the programs of this machine and for those
-# of arm64: the distribution's package if that has plugins, else built from the distribution's own source
-# package.
-#   qemu.sh        prints where the first is; gets both if one is missing
-#   qemu.sh find   prints where the first is; exit status 1 if one is missing
-# Built QEMUs lie beside folio's libraries: target/lib/largefolio in a checkout, else where this
-# script is installed. That needs 500 MB for a few minutes, and root only for packages.
+# Gets QEMUs with plugins, which `folio record` needs, for this machine's programs and for arm64
+# programs: the distribution's package if it supports plugins, otherwise built from the
+# distribution's source package.
+#   qemu.sh        prints the first one's path; gets both if one is missing
+#   qemu.sh find   prints the first one's path; exit status 1 if one is missing
+# Built QEMUs are placed next to folio's libraries: target/lib/largefolio in a checkout, otherwise
+# the script's own directory. Building needs 500 MB for a few minutes; only packages need root.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 if [ -e "$here/../Cargo.toml" ]; then
@@ -20,12 +20,12 @@ names=("qemu-$(uname -m)")
 home=$(getent passwd "$(id -u)" | cut -d: -f6)
 [ -z "${XDG_CACHE_HOME:-}" ] || [ ! -O "${XDG_CACHE_HOME}" ] || cache=$XDG_CACHE_HOME
 work=${cache:-$home/.cache}/largefolio/qemu
-# Options of configure, given if it knows them. What they leave out no recording needs.
+# Options for configure, if it knows them. Recording needs nothing that they disable.
 targets=${names[*]/#qemu-/}
 options=(--target-list="${targets// /-linux-user,}-linux-user" --enable-plugins --without-default-features
     --enable-linux-user --disable-system --disable-tools --disable-docs --disable-guest-agent
     --disable-werror --disable-debug-info --disable-install-blobs --disable-download)
-# What building needs, as Debian and Ubuntu name it.
+# Build dependencies, by their Debian and Ubuntu names.
 packages=(dpkg-dev gcc libc6-dev libglib2.0-dev meson ninja-build pkg-config python3 python3-venv)
 
 fail() {
@@ -37,7 +37,8 @@ say() {
     echo "qemu.sh: $*" >&2
 }
 
-# Whether a QEMU loads plugins: one that does cannot open this one, others refuse the option.
+# Returns whether a QEMU loads plugins: one with plugins fails to open this file, others refuse the
+# option.
 has_plugins() {
     local said
     said=$("$1" -plugin /nonexistent/largefolio-probe.so /nonexistent/program 2>&1 >/dev/null) || true
@@ -46,7 +47,7 @@ has_plugins() {
     esac
 }
 
-# One of them, as `folio record` looks for it.
+# Finds a QEMU in the same places as `folio record`.
 find_one() {
     local path named=${LARGEFOLIO_QEMU:-}
     [ "$1" != qemu-aarch64 ] || named=${LARGEFOLIO_QEMU_AARCH64:-}
@@ -75,7 +76,6 @@ is_root() {
     [ "$(id -u)" -eq 0 ]
 }
 
-# Installs packages, or prints the command that does.
 install_packages() {
     local missing=() package
     for package in "$@"; do
@@ -91,8 +91,8 @@ install_packages() {
         "${missing[@]}" >/dev/null
 }
 
-# The configuration of an apt that knows this distribution's sources, whatever the system's knows;
-# its lists and downloads are below $work.
+# Writes an apt configuration with this distribution's sources, whatever the system's has; lists and
+# downloads are below $work.
 write_configuration() {
     local id keyring targets
     # shellcheck disable=SC1091
@@ -120,7 +120,7 @@ APT::Sandbox::User "root";
 CONFIGURATION
 }
 
-# Downloads and unpacks the source. apt checks signature and sums; what is there is not fetched again.
+# Downloads and unpacks the source. apt checks signature and checksums; existing files are kept.
 get_source() {
     mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
     write_configuration
@@ -134,13 +134,12 @@ get_source() {
     description=$(ls -t "$work"/qemu_*.dsc | head -1)
     if [ "$(cat "$work/unpacked" 2>/dev/null)" != "$description" ]; then
         rm -rf "$work/source" "$work/build" "$work/unpacked"
-        # Its warning that it has no key: apt has checked the signature of the sums.
+        # Drop the warning about a missing key: apt has checked the signature of the checksums.
         dpkg-source -q -x "$description" "$work/source" >/dev/null
         echo "$description" >"$work/unpacked"
     fi
 }
 
-# The options that this QEMU's configure knows.
 known_options() {
     local help option
     help=$("$work/source/configure" --help 2>&1) || true
@@ -172,7 +171,7 @@ build() {
     done
 }
 
-# Puts it in its place at once, and into the list that `make uninstall` reads.
+# Moves it into place atomically, and adds it to the list for `make uninstall`.
 install_built() {
     local name own
     for name in "${names[@]}"; do
@@ -200,7 +199,7 @@ get_qemu() {
     mkdir -p "$place" 2>/dev/null && [ -w "$place" ] || fail "cannot write to $place. Run: sudo $again"
     trap interrupted INT TERM
     ! is_root || apt-get update -qq
-    # A dynamically linked QEMU has plugins in all of these distributions, a static one cannot.
+    # In all of these distributions, a dynamically linked QEMU has plugins; a static one cannot.
     local depends
     depends=$(apt-cache depends qemu-user 2>/dev/null) || depends=
     if [[ $depends == *"Depends: libglib"* ]]; then

@@ -5,8 +5,8 @@
     release.py crates sdist             some of it
     release.py deb --arch amd64 --profile lab
 
-The commit that is checked out is built; where something is changed beside it, nothing is. Each build has
-a clone, a target directory and a place of its own. Into target/published:
+Builds the checked-out commit, and refuses to run with uncommitted changes. Each build has its own
+clone, target directory and path. Into target/published:
 
     *.crate *.whl *.tar.gz *.deb *.ddeb     what both builds made, byte for byte the same
     SHA256SUMS                              sha256sum -c reads it
@@ -37,18 +37,17 @@ import package  # noqa: E402
 from package import said  # noqa: E402
 
 OUTPUT = ROOT / "target" / "published"
-# Where scripts/package.py puts them.
 PARTS = {"crates": "package/*.crate", "sdist": "wheels/*.tar.gz", "wheel": "wheels/*.whl", "deb": "debian/*.*deb"}
-# Debian 12, the oldest system that the packages are for.
+# Debian 12, the oldest supported system.
 GLIBC = "manylinux_2_36"
 
 
 class Different(Exception):
-    """Two builds of one commit."""
+    """Two builds of one commit differ."""
 
 
 class Changed(Exception):
-    """The checkout is not the commit that is built."""
+    """The checkout differs from the commit to build."""
 
 
 def git(*words):
@@ -56,8 +55,10 @@ def git(*words):
 
 
 def check_unchanged(commit_id):
-    """Raises unless the checkout is this commit: lists of components and tools are made from its files."""
-    # Members of the workspace are `crates/*`, whether git knows them or not.
+    """Raises unless the checkout is this commit: the lists of components and tools come from its
+    files.
+    """
+    # `crates/*` are workspace members, whether git tracks them or not.
     unknown = git("ls-files", "--others", "--exclude-standard", "crates").splitlines()
     changed = [*git("diff", "--name-status", commit_id).splitlines(), *(f"?\t{path}" for path in unknown)]
     if changed:
@@ -68,7 +69,7 @@ def check_unchanged(commit_id):
 
 
 class Commit:
-    """What is built."""
+    """The commit to build."""
 
     def __init__(self):
         self.id = git("rev-parse", "HEAD")
@@ -79,7 +80,7 @@ class Commit:
 
 
 class Build:
-    """One of the two builds: a clone with a target directory of its own."""
+    """One of the two builds: a clone with its own target directory."""
 
     def __init__(self, folder, commit, args):
         self.folder, self.args = folder, args
@@ -87,7 +88,7 @@ class Build:
         subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, self.source], check=True)
         subprocess.run(["git", "-C", self.source, "checkout", "--quiet", "--detach", commit.id], check=True)
         cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
-        # Where it was built must not be in what was built.
+        # The programs must not contain build paths.
         paths = {self.source: "/largefolio", self.target: "/target", cargo: "/cargo"}
         remap = " ".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items())
         self.environment = {
@@ -101,7 +102,7 @@ class Build:
         subprocess.run(words, cwd=self.source, env=self.environment, check=True, umask=0o022)
 
     def made(self):
-        """{name: path} of everything that was asked for."""
+        """{name: path} of everything requested."""
         tools = self.source / "target" / "tools"
         tools.parent.mkdir(exist_ok=True)
         tools.symlink_to(package.TOOLS)
@@ -116,7 +117,7 @@ def digest(path):
 
 
 def compared(first, second):
-    """{name: digest}, if both builds made the same."""
+    """{name: digest} if both builds are equal."""
     if first.keys() != second.keys():
         raise Different(f"only one build made {sorted(first.keys() ^ second.keys())}")
     digests = {name: digest(path) for name, path in sorted(first.items())}
@@ -139,7 +140,7 @@ def reference(package):
 
 
 def sbom(commit):
-    """CycloneDX 1.5. Its serial number follows from the commit, so that it is the same each time."""
+    """CycloneDX 1.5. Its serial number is derived from the commit, so it is always the same."""
     of, sums = commit.built_in, checksums()
 
     def component(one):
@@ -147,7 +148,7 @@ def sbom(commit):
         licence = (one["license"] or "").replace("/", " OR ")
         return {
             "type": "library", "bom-ref": reference(one), "name": one["name"], "version": one["version"],
-            # Build scripts and macros run where it is compiled, and are in no program.
+            # Build scripts and macros run at compile time and are in no program.
             "scope": "required" if one["id"] in of.linked else "excluded", "purl": reference(one),
             **({"licenses": [{"expression": licence}]} if licence else {}),
             **({"hashes": [{"alg": "SHA-256", "content": checksum}]} if checksum else {}),
@@ -168,14 +169,14 @@ def sbom(commit):
 
 
 def first_line(*words):
-    """The first line that a tool prints, which has its version."""
+    """The first line of a tool's output, which has its version."""
     path = f"{package.TOOLS / 'bin'}:{os.environ['PATH']}"
     found = shutil.which(words[0], path=path)
     return said(found, *words[1:]).splitlines()[0] if found else f"no {words[0]}"
 
 
 def tools(args):
-    """[(what for, tool with its version)] of all that makes bytes beside rustc."""
+    """[(purpose, tool with its version)] of all tools other than rustc that produce bytes."""
     yield "cargo", first_line("cargo", "--version")
     for arch in args.arch if {"deb", "wheel"} & set(args.parts) else [package.own_arch()]:
         prefix = package.Build(arch, args.profile).tools
@@ -190,7 +191,7 @@ def tools(args):
 
 
 def provenance(commit, args, digests):
-    """From what, with what, and how to do it again."""
+    """The sources, the tools, and how to repeat the build."""
     made_with = list(tools(args))
     width = max(len(use) for use, _ in made_with)
     words = " ".join([*args.parts, *(f"--arch {arch}" for arch in args.arch), f"--profile {args.profile}"])
@@ -214,16 +215,17 @@ def provenance(commit, args, digests):
 def release(args):
     check_unchanged(git("rev-parse", "HEAD"))
     commit = Commit()
-    # Both builds use what is installed there, and provenance names it. In a fresh clone it is not there.
+    # Both builds use the tools installed there, and provenance names them. A fresh clone lacks
+    # them.
     package.TOOLS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=OUTPUT.parent, prefix="release-") as folder:
         builds = []
-        # Names of different lengths: what depends on a path or on its length shows.
+        # Paths of different lengths reveal a dependency on a path or its length.
         for name in ("a", "another"):
             (pathlib.Path(folder) / name).mkdir()
             builds.append(Build(pathlib.Path(folder) / name, commit, args).made())
         digests = compared(*builds)
-        # The builds took long; the lists are made from what is there now.
+        # The builds took long, and the lists use the current state.
         check_unchanged(commit.id)
         shutil.rmtree(OUTPUT, ignore_errors=True)
         OUTPUT.mkdir(parents=True)

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Does what `folio maps` recommends gain what it says?
+"""Do the remedies of `folio maps` gain what it promises?
 
-Starts real programs under several settings, asks `folio maps PID --json` for remedies, applies each
-one to a fresh copy of the same situation, and compares gain and memory with what was said. A remedy without
-a restart is applied to the copy that was asked; any other one between two starts. Programs that are
-not installed are named and left out. REMEDIES_REDIS names a redis-server with its own jemalloc:
-Debian's has none; REMEDIES_NUMPY a Python with numpy and pandas. Needs root; every setting is put back, however
-this ends.
+Starts real programs under several settings, gets remedies from `folio maps PID --json`, applies
+each one to a fresh copy of the same situation, and compares gain and memory with the promise. A
+remedy without a restart is applied to the inspected copy; any other one between two starts.
+Programs that are not installed are named and skipped. REMEDIES_REDIS names a redis-server with its
+own jemalloc, because Debian's has none; REMEDIES_NUMPY a Python with numpy and pandas. Needs root;
+every setting is restored, however this ends.
 
-A gain, or memory, that is off by more than a tenth and more than 2 MiB is not as said. Two starts of a program without
-any remedy differ too: as far as the starts of one scene do (printed as `starts differ by`), a new start may be off as
-well. A remedy that is not as said is tried on two more copies, and counts as wrong if most of them are.
+A gain, or memory, is wrong if it is off by more than a tenth and more than 2 MiB. Two starts of a
+program without any remedy differ too: a new start may be off by as much as the scene's starts
+differ (printed as `starts differ by`). A wrong remedy is repeated on two more copies, and counts as
+wrong if most of them are.
 
-Exit status: 0 every remedy does as it says (or nothing could be tried), 1 some does not.
+Exit status: 0 every remedy keeps its promise (or nothing could be tested), 1 some does not.
 """
 
 import argparse
@@ -37,27 +38,30 @@ from scenes import M, nr_blocks, scenes
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled", "/proc/sys/vm/nr_hugepages"]
-# Copies on which a remedy that is not as said is tried, the first included.
+# Attempts for a remedy with an unexpected result, including the first.
 NR_TRIES = 3
-# Starts without a remedy, at the least: how far they differ is measured.
+# Minimal starts without a remedy; they measure the normal variation.
 NR_PLAIN = 2
-# Smaller promises are not tried: of 2M folios, and of smaller ones.
+# Smaller promises are not tested: for 2M folios, and for smaller ones.
 LEAST, LEAST_SMALL = 4 * M, M
 READY_SECONDS = 60
-# Waits for this process to end, mounts /dev/shm as it was, runs `undo`, and writes the old value of each file.
+# Waits for this process to end, remounts /dev/shm as before, runs `undo`, and restores each file's
+# old value.
 KEEPER = """trap '' INT TERM HUP; cat >/dev/null; [ -z "$1" ] || mount -o "remount,huge=$1" /dev/shm; eval "$2"; shift 2
 while [ $# -gt 0 ]; do printf %s "$2" >"$1"; shift 2; done"""
 
 
 def keeper(folder, values, huge="", undo=":"):
-    """A process that gives files of `folder` their values, and /dev/shm its `huge`, when its input ends."""
+    """Starts a process that restores the files of `folder`, and the `huge` option of /dev/shm, when
+    its input ends.
+    """
     words = [str(word) for name, value in values.items() for word in (folder / name, value)]
     return subprocess.Popen(["sh", "-c", KEEPER, "keeper", huge, undo, *words], stdin=subprocess.PIPE,
                             start_new_session=True)
 
 
 def huge_of_shm():
-    """Which folios the mount of /dev/shm takes; nothing where there is none."""
+    """The `huge` option of the mount at /dev/shm; nothing without one."""
     found = ""
     for _, place, kind, options, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines()):
         if (place, kind) == ("/dev/shm", "tmpfs"):
@@ -71,7 +75,6 @@ class Machine:
 
     def __init__(self, folio, names=SETTINGS, undo=":", nr_free=0):
         self.folio = folio
-        # Free blocks of 2M that each start finds.
         self.nr_free = nr_free
         self.old = {name: chosen(THP / name) for name in names if (THP / name).exists()}
         self.others = {"hugepages-2048kB/enabled": "inherit", "hugepages-2048kB/shmem_enabled": "inherit"}
@@ -92,7 +95,7 @@ class Machine:
         return done.returncode, (done.stdout + done.stderr).strip()
 
     def wait(self):
-        """Until no other program holds a setting that is not ours to change."""
+        """Waits until no other program holds a setting that we must not change."""
         end = time.monotonic() + 10 * READY_SECONDS
         while any(chosen(THP / name) != value for name, value in self.others.items()):
             if time.monotonic() > end:
@@ -131,7 +134,7 @@ class Machine:
         return process
 
     def stop(self, process):
-        # Servers remove their shared memory if they may.
+        # Let servers remove their shared memory first.
         for one in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, one)
@@ -158,15 +161,17 @@ def chosen(path):
 
 
 def child(pid, name):
-    """The process itself, or the one that a launcher started."""
+    """The process itself, or the one started by a launcher."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     children = [int(word) for word in path.read_text().split()]
     return children[0] if name and children else pid
 
 
 def group(mapping, pmd):
-    """Private memory by what a smaller size can do for it: a mapping below two blocks of 2M holds one or none,
-    which its address decides anew at each start; heap and stack grow in steps and are promised nothing."""
+    """Classifies private memory by the effect of a smaller size. A mapping below two blocks of 2M
+    holds one or none, depending on its address at each start. Heap and stack grow in steps and
+    get no promise.
+    """
     if mapping["path"] in ("[heap]", "[stack]"):
         return "grows"
     return "short" if mapping["end"] - mapping["start"] < 2 * pmd else "long"
@@ -174,8 +179,9 @@ def group(mapping, pmd):
 
 @dataclass
 class Promise:
-    """The sums of a remedy over the mappings of a process. A setting is for all memory of a kind: also for that with
-    a better remedy, which `most` counts too."""
+    """The sums of a remedy over a process's mappings. A setting affects all memory of a kind,
+    including memory with a better remedy, which `most` counts too.
+    """
     gain: int = 0
     extra: int = 0
     most_gain: int = 0
@@ -184,7 +190,9 @@ class Promise:
 
 @dataclass
 class Look:
-    """A process as `folio` sees it: large bytes by kind of memory and file and by size, and promises by remedy."""
+    """folio's view of a process: large bytes by kind of memory, file and size, and promises by
+    remedy.
+    """
     large: dict
     promised: dict
     memory: int = 0
@@ -192,21 +200,22 @@ class Look:
     def sum_of(self, key, is_launched=False):
         """Bytes in the folios that a remedy is about."""
         *_, kind, target, path = key
-        # Of libraries, which are loaded anywhere, another one may fit by chance. Reserved pages are as good.
+        # Libraries load anywhere, so another one can fit by chance. hugetlb pages count as well.
         kinds, paths = (("file", "shmem"), "") if is_launched else ((kind, "hugetlb"), path)
         return sum(sizes[target] for of, sizes in self.large.items() if of[0] in kinds and paths in ("", of[1]))
 
 
 def kind_of(mapping):
-    """Kind of most of a mapping's memory."""
+    """The kind of most of a mapping's memory."""
     kinds = {cell["kind"]: cell["mapped_bytes"] for cell in mapping["folios"]}
     kind = max(kinds, key=kinds.get) if kinds else ""
     return "file" if kind in ("text", "file") else kind
 
 
 def promises_of(mappings, pmd):
-    """The promises by remedy, kind of memory, size and file: gains of that kind, and memory of all kinds, since what
-    a process takes is measured as a whole."""
+    """The promises by remedy, kind of memory, size and file: gains of that kind, and memory of all
+    kinds, since a process's memory is measured as a whole.
+    """
     promised, extras, best = {}, defaultdict(int), defaultdict(lambda: [0, 0])
     for mapping in mappings:
         target, kind = mapping["target"], kind_of(mapping)
@@ -229,7 +238,7 @@ def promises_of(mappings, pmd):
 
 
 def look(folio, pid):
-    """Promises and large bytes of a process, and the memory of it and all that it started."""
+    """Promises and large bytes of a process, and its memory including all child processes."""
     used = memory(pid)
     done = subprocess.run([folio, "maps", str(pid), "--json"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
@@ -248,21 +257,22 @@ def look(folio, pid):
 
 
 def memory(pid):
-    """The program's memory in bytes, including swapped pages; pages that its processes share count once, and files,
-    which are in the page cache anyway, do not."""
+    """The program's memory in bytes, including swapped pages. Pages shared by its processes count
+    once. Files do not count, because they are in the page cache anyway.
+    """
     total, shared = 0, 0
     for one in family(pid):
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
             kib = {line.split()[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
             total += sum(kib.get(name, 0) for name in ("Pss_Anon:", "Pss_Shmem:", "SwapPss:", "Private_Hugetlb:"))
-            # Pss has no pages of hugetlb. The processes are taken to share the same ones.
+            # Pss excludes hugetlb pages. Assume that the processes share the same ones.
             shared = max(shared, kib.get("Shared_Hugetlb:", 0))
     return total + shared << 10
 
 
 def commands(undo):
-    """What can be typed of an undo such as `start it as before; folio tune --undo`."""
+    """Extracts the commands from an undo such as `start it as before; folio tune --undo`."""
     programs = {"folio", "mount", "nsenter", "sysctl"}
     return [one for one in undo.split("; ") if Path(one.removeprefix("sudo ").split()[0]).name in programs]
 
@@ -290,7 +300,7 @@ class Outcome:
 
 @dataclass
 class Spread:
-    """Starts of a program without a remedy: how far they differ, in bytes."""
+    """The variation between starts of a program without a remedy, in bytes."""
     looks: list = field(default_factory=list)
 
     @property
@@ -299,7 +309,7 @@ class Spread:
 
     @property
     def gains(self):
-        """By remedy, how far the promises differ, and the memory that is large already."""
+        """By remedy, the variation of the promises, and the memory that is already large."""
         keys = {key for one in self.looks for key in one.promised}
         return {key: max(span(one.promised[key].gain for one in self.looks if key in one.promised),
                          span(one.sum_of(key) for one in self.looks)) for key in keys}
@@ -315,11 +325,11 @@ class NotTried(RuntimeError):
 
 
 class Disturbed(RuntimeError):
-    """Settings changed, or a program ended: an undo that did not work, or somebody else."""
+    """Settings changed, or a program ended: an undo failed, or another program interfered."""
 
 
 def tried(machine, scene, key, folder, spread, nr_left=2):
-    """As `once`, again if something else on the machine changed the settings meanwhile."""
+    """Like `once`, but repeated if another program changed the settings meanwhile."""
     machine.wait()
     try:
         return once(machine, scene, key, folder, spread)
@@ -332,7 +342,7 @@ def tried(machine, scene, key, folder, spread, nr_left=2):
 
 
 def plain(machine, scene, spread):
-    """Starts the program without a remedy, and looks at it."""
+    """Starts the program without a remedy, and inspects it."""
     machine.set(scene.settings)
     process = machine.start(scene)
     before = look(machine.folio, process.pid)
@@ -379,14 +389,14 @@ def main():
     arguments.add_argument("--size", type=int, default=64, help="MiB of each program's memory [64]")
     arguments.add_argument("--copies", type=int, default=1, help="copies on which each remedy is tried [1]")
     arguments.add_argument("--json", type=Path, help="also write the rows there")
-    arguments.add_argument("--table", action="store_true", help="also print the table of docs/guide/maps.md")
+    arguments.add_argument("--table", action="store_true", help="also print the results as a table for docs/reference/maps.md")
     options = arguments.parse_args()
     if os.geteuid() != 0 or not THP.is_dir():
         print("remedies.py: skipped: it changes settings, which needs root and transparent huge pages")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folio = options.folio.resolve()
-    # Remedies name it as people type it.
+    # Remedies call it by name, as users do.
     os.environ["PATH"] = f"{folio.parent}:{os.environ['PATH']}"
     machine = Machine(folio, nr_free=nr_blocks(options.size))
     rows, nr_bad = [], 0
@@ -444,7 +454,7 @@ def values_of(outcomes):
 
 
 def judged(machine, scene, key, folder, spread, nr_copies):
-    """The outcomes of a remedy on some copies, on more if it is not as said; why it was left off."""
+    """The outcomes of a remedy on some copies, on more if it is wrong; and why it stopped."""
     outcomes = []
     while len(outcomes) < nr_copies or len(outcomes) < NR_TRIES and any(one.wrongs(key, spread, scene.is_least) for one in outcomes):
         try:
@@ -466,7 +476,7 @@ def least_of(key):
 
 
 def show(machine, scene, rows, folder, nr_copies):
-    """Tries all remedies of one scene, and counts those that do not do as they say."""
+    """Tries all remedies of one scene, and counts the wrong ones."""
     machine.wait()
     spread, nr_bad = Spread(), 0
     for _ in range(NR_PLAIN):
@@ -496,7 +506,7 @@ def row_of(scene, key, outcomes, left_off, spread):
 
 
 def line_of(row):
-    """A row for people."""
+    """A row for the reader."""
     how = f"{row['scene']:30} {row['remedy']}"
     if not row["outcomes"]:
         return f"--  {how}: {row['error']}"

@@ -1,9 +1,9 @@
-"""Debian roots of their own: of this machine's architecture, or of arm64 under QEMU user emulation.
+"""Separate Debian roots: of this machine's architecture, or of arm64 under QEMU user emulation.
 
-What runs in a root has mount and process namespaces of its own and ends with them; all mounts are in
-there. Programs of arm64 are started by the kernel's binfmt_misc, of which each run has one of its own
-(a user namespace too, Linux 6.7 or newer): nothing is registered on this machine. Needs root,
-mmdebstrap, and for arm64 the static QEMU of `arm64.fetched_qemu`.
+Programs in a root run in separate mount and process namespaces and end with them, as do all mounts.
+For arm64, each run has its own binfmt_misc (and a user namespace, Linux 6.7 or newer), so nothing
+is registered on this machine. Needs root, mmdebstrap, and for arm64 the static QEMU of
+`arm64.fetched_qemu`.
 """
 
 import os
@@ -19,11 +19,10 @@ sys.path.insert(0, str(ROOT / "scripts" / "recordings"))
 import arm64  # noqa: E402
 import packages  # noqa: E402
 
-# By the name of the architecture in Debian.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 FOLDER = ROOT / "target" / "roots"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# All that a program of this machine may want to see, as in a container.
+# Mounts that programs of this machine may need, as in a container.
 OWN = """set -e
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
@@ -37,23 +36,23 @@ exec "$@"
 # ELF, 64 bits, little endian, any ABI; an executable or shared object; EM_AARCH64.
 MAGIC = r"\x7fELF\x02\x01\x01" + r"\x00" * 9 + r"\x02\x00\xb7\x00"
 MASK = r"\xff" * 7 + r"\x00" + r"\xff" * 8 + r"\xfe" + r"\xff" * 3
-# F: the kernel opens QEMU now, so that it need not be in the root.
+# F: the kernel opens QEMU now, so the root does not need it.
 REGISTER = f"""set -e
 mount -t proc proc /proc
 mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
 printf %s ':largefolio:M::{MAGIC}:{MASK}:'"$LARGEFOLIO_QEMU"':F' >/proc/sys/fs/binfmt_misc/register
 exec "$@"
 """
-# A process without a user in its namespace loses what it may do when it executes: so twice.
+# A process without a user in its namespace loses its capabilities at exec, so exec twice.
 WAIT = 'echo ready >&{ready}; read _ <&{go}; exec {go}<&- {ready}>&-; exec sh -c "$0" setup "$@"'
 
 
 class Unable(Exception):
-    """Why programs of a root cannot run here, with the remedy."""
+    """Why a root's programs cannot run here, with the remedy."""
 
 
 class Root:
-    """A suite of Debian for one architecture. It stays for the next time."""
+    """A Debian suite for one architecture, kept for later runs."""
 
     def __init__(self, suite, arch, label="fresh"):
         self.suite, self.arch = suite, arch
@@ -61,7 +60,7 @@ class Root:
         self.path = FOLDER / f"{suite}-{arch}-{label}"
 
     def made(self, include):
-        """Itself with these packages, made anew only if they changed."""
+        """Creates the root with these packages, again only if they changed."""
         if os.geteuid() != 0:
             raise Unable("a Debian root is made by root. Run: sudo scripts/fresh.py")
         if not shutil.which("mmdebstrap"):
@@ -87,9 +86,9 @@ class Root:
         return self
 
     def run(self, words, has_network=True, local=None, **how):
-        """Runs a program in it; without a network it has a loopback device that is down.
+        """Runs a program in it; without a network, its loopback device is down.
 
-        The directory `local` of this machine is its /usr/local, which it cannot write to.
+        The directory `local` of this machine is its /usr/local, read-only.
         """
         words = ["chroot", self.path, *words]
         if not self.is_own:
@@ -103,7 +102,9 @@ class Root:
 
 
 def emulated(words, **how):
-    """Runs a program of this machine that starts some of arm64, with all users of this machine mapped."""
+    """Runs a program of this machine that starts arm64 programs, with all users of this machine
+    mapped.
+    """
     go, start = os.pipe()
     said, ready = os.pipe()
     inside = WAIT.format(ready=ready, go=go)

@@ -1,4 +1,4 @@
-"""Programs, each in a situation in which `folio maps` has something to recommend: what `remedies.py` starts."""
+"""Programs in situations for which `folio maps` has a remedy; `remedies.py` starts them."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 from promised.printed import as_printed
 
 M = 1 << 20
-# Java's heap is so many times as large as the memory of other programs.
+# Java's heap relative to other programs' memory.
 HEAP = 6
 
 PY_MAP = """
@@ -59,7 +59,7 @@ if (!strcmp(v[1], "threads")) { pthread_t t[2]; for (int i = 0; i < 2; i++) pthr
 for (int i = 0; i < 2; i++) pthread_join(t[i], 0); }
 if (!strcmp(v[1], "sysv")) { int id = shmget(IPC_PRIVATE, n << 20, 0600); char *p = shmat(id, 0, 0); shmctl(id, IPC_RMID, 0); memset(p, 1, n << 20); }
 puts("ready"); fflush(stdout); sleep(1000); return 0; }"""
-# Text of 1.25 MiB, all of it called: of a program, or of a library that `-DLIBRARY` makes.
+# 1.25 MiB of text, all of it called: in a program, or in a library with `-DLIBRARY`.
 SHORT = r"""#include <stdio.h>
 #include <unistd.h>
 void all(void);
@@ -90,7 +90,7 @@ print("ready", flush=True); time.sleep(1000)
 RUBY = "kept = Array.new(Integer(ARGV[0]) * 8000) { |i| \"value #{i}\" * 3 }; puts 'ready'; STDOUT.flush; sleep 1000; p kept.size"
 PHP = """$kept = []; for ($i = 0; $i < $argv[1] * 8000; $i++) $kept[] = str_repeat("v$i", 12);
 echo "ready\n"; sleep(1000); echo count($kept);"""
-# Stores values of 1,000 bytes until memcached holds the given number of MiB.
+# Stores values of 1,000 bytes until memcached uses the given number of MiB.
 MEMCACHED = r"""
 import socket, sys
 to = socket.socket(socket.AF_UNIX); to.connect(sys.argv[1])
@@ -112,18 +112,17 @@ class Scene:
     def __init__(self, name, command, settings=None, environment=None, before=None, fill=None, beside=None,
                  ready="ready", wrapper=(), is_least=False):
         self.name, self.command, self.ready = name, [str(word) for word in command], ready.encode()
-        # Starts with a remedy differ more than those without it: promises for a new start are judged as the least.
+        # Starts with a remedy vary more than those without: judge promises for a new start as
+        # minimums.
         self.is_least = is_least
-        # What becomes the program, as `setpriv` does: no remedy is about it.
+        # Runs before exec of the program, as `setpriv` does: no remedy applies to it.
         self.wrapper = [str(word) for word in wrapper]
-        # Another program with the same file.
         self.beside = Scene(f"beside {name}", beside) if beside else None
         self.settings, self.environment = settings or {}, environment or {}
-        # What happens before the start, and what fills a server.
         self.before, self.fill = before, fill
 
     def words(self, start):
-        """The command and its variables as a remedy wants them started."""
+        """The command and its variables, as a remedy requires them."""
         words, environment = as_printed(start, self.command, dict(os.environ, **self.environment))
         return self.wrapper + words, environment
 
@@ -137,7 +136,9 @@ NEVER, MADVISE, ALWAYS = ({"enabled": word} for word in ("never", "madvise", "al
 
 
 class Place:
-    """A folder to prepare scenes in; the scenes found, and the missing ones, whose program is not installed."""
+    """A folder to prepare scenes in; the scenes found, and those missing because a program is not
+    installed.
+    """
 
     def __init__(self, folio, folder, size, only=""):
         self.folio, self.folder, self.size, self.only = folio, folder, size, only
@@ -191,7 +192,7 @@ def python(place):
 
 
 def in_pieces(file):
-    """Reads the file into the cache page by page, as one that came in small folios."""
+    """Reads the file into the cache page by page, so that its folios are small."""
     def read():
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
@@ -250,8 +251,8 @@ def java(place):
         (folder / "Fill.java").write_text(JAVA)
         subprocess.run(["javac", folder / "Fill.java"], check=True)
     heap = [f"-Xms{HEAP * size}m", f"-Xmx{HEAP * size}m", "-cp", folder, "Fill", HEAP * size // 2]
-    # G1 goes by the length of its pauses when it takes another region: three starts of a heap of 384 MiB with folios
-    # of 2M took 22, 24 and 42 MiB more than those without, which differed by less than 1 MiB.
+    # G1 adds regions depending on its pause times: three starts with a 384 MiB heap in 2M folios
+    # used 22, 24 and 42 MiB more than those without, which differed by less than 1 MiB.
     for name, option in [("G1", "-XX:+UseG1GC"), ("Parallel", "-XX:+UseParallelGC"),
                          ("pretouched", "-XX:+AlwaysPreTouch")]:
         place.add(f"java, {name}", ["java", folder / "Fill.class"], ["java", option, *heap], MADVISE,
@@ -271,7 +272,7 @@ def node(place):
 
 
 def redis(place):
-    """A Redis with its own jemalloc too, if there is one: Debian's uses the system's."""
+    """Includes a Redis with its own jemalloc, if there is one: Debian's uses the system's."""
     socket = place.folder / "redis.sock"
     own = os.environ.get("REMEDIES_REDIS") or "a server that REMEDIES_REDIS names"
     options = ["--port", "0", "--save", "", "--unixsocket", socket]
@@ -305,7 +306,6 @@ def numpy(place):
     program = os.environ.get("REMEDIES_NUMPY") or "a Python with numpy and pandas that REMEDIES_NUMPY names"
     size, array = place.size, place.folder / "array.npy"
     with array.open("wb") as file:
-        # The header of a one-dimensional array of doubles, padded to 128 bytes.
         text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size << 17},), }}"
         file.write(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n")
         file.write(os.urandom(size * M))
@@ -367,7 +367,7 @@ def compiler(place):
     writers = []
 
     def writer():
-        """Puts the compiler in small folios, and keeps the pipe open, so that it waits for more."""
+        """Puts the compiler in small folios, and keeps the pipe open so that it waits for input."""
         in_pieces(Path(program))()
         source.unlink(missing_ok=True)
         os.mkfifo(source)
@@ -377,7 +377,6 @@ def compiler(place):
     place.add("cc1plus", [program], [program, "-quiet", source, "-o", "/dev/null"], MADVISE, before=writer, fill=["true"])
 
 
-# Beginnings of the names of scenes, and what prepares them.
 PROGRAMS = [
     (["python"], python), (["C, short"], short_text), (["folio"], own_text), (["C, ", "C++", "C with"], mallocs),
     (["java"], java), (["go"], go), (["node"], node), (["redis"], redis), (["postgres"], postgres),

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what building and testing need, or prints the exact command where that is not allowed.
+# Installs the packages for building and testing, or prints the exact command if that is not
+# allowed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,17 +10,14 @@ need() { # command, Debian package
 }
 need cc gcc
 need python3 python3
-# The tests of the Python package make an environment of their own.
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 need xz xz-utils
 need valgrind valgrind
 # Compiles policies (policies/*.c) for BPF.
 need clang clang
-# Manual pages: read by the tests.
 need man man-db
 need groff groff-base
 need mandoc mandoc
-# Completions: tried by the tests.
 need zsh zsh
 need fish fish
 PATH=$PATH:/usr/sbin:/sbin need mkfs.ext4 e2fsprogs
@@ -36,13 +34,13 @@ if [ ${#missing[@]} -gt 0 ]; then
     else
         echo "missing: ${missing[*]}. Run: sudo apt-get install ${missing[*]}" >&2
         case " ${missing[*]} " in
-            *" gcc "*) exit 1 ;; # Nothing can be built without a linker.
+            *" gcc "*) exit 1 ;; # Every build needs a linker.
         esac
     fi
 fi
 
-# A browser only opens the HTML page in its tests, which say so where there is none; not every
-# distribution has the package.
+# Only the tests of the HTML page need a browser. They report a missing one, and not every
+# distribution packages it.
 have() { command -v "$1" >/dev/null 2>&1; }
 if ! have chromium && ! have chromium-browser && ! have google-chrome; then
     if [ "$(id -u)" -eq 0 ] && have apt-get && echo "installing: chromium" >&2 &&

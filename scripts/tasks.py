@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Eight questions of a new user, each answered with commands that the documents have.
+"""Eight questions of a new user, each answered with documented commands.
 
-Each task is its commands and what their output must say. Every verb and option in them must stand in
-README or docs/guide, so that somebody who has read only those could have typed them. Needs root for
-what changes the system; what it changes is put back.
+A task is a list of commands and their expected output. Every command and option in them must be in
+README or docs/guide, so that a reader of only those could have typed them. Needs root for changes
+to the system, and undoes them.
 
 Exit status: 0 every task is answered, 1 one is not.
 """
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench import ROOT
 
-# What holds 64 MiB that could be in 2M folios, until it is ended.
+# Keeps 64 MiB that could use 2M folios, until it is killed.
 HOLDER = """
 import mmap, time
 memory = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -28,7 +28,6 @@ memory.write(bytes(64 << 20))
 print("ready", flush=True)
 time.sleep(600)
 """
-# Allocates 64 MiB with glibc's malloc and touches them.
 C = """
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +49,7 @@ TASKS = [
      [r"folio collapse {pid}|thp\.enabled=always", r"gains 6[0-9](\.\d)? MiB"]),
     ("Does a large heap help my program?",
      ["folio verify --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 --runs 10 -- ./alloc"],
-     # Times are as they come; the faults are counted.
+     # Times vary; the faults are counted.
      [r"confirmed|inconclusive|not proved", r"minor faults \d+ \[.*\] \d+ \[.*\] 0\.0\d+ \["]),
     ("Change a setting and take it back.",
      ["folio tune --set khugepaged.max_ptes_none=500 --yes", "folio tune --undo"],
@@ -93,7 +92,7 @@ def main():
 
 
 def answered(place, question, commands, expected, names, known):
-    """Whether the commands are documented and say what they must."""
+    """Whether the commands are documented and print the expected output."""
     environment = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "XDG_STATE_HOME": str(place / "state")}
     said, missing = "", []
     for command in commands:

@@ -8,7 +8,7 @@ from scripts.calibration import run
 
 
 def result(ratio: float | None, holds: bool | None) -> dict:
-    """What `folio verify --json` says, as far as it is read."""
+    """The parts of `folio verify --json` that are read."""
     wall = {"quantity": "wall", "plain": 52e6, "nr_rounds": 20}
     measured = {"ratio_low": 0.9, "ratio": 0.95, "ratio_high": 1.01}
     bounds = None if ratio is None else [0.8, 0.97]
@@ -17,7 +17,7 @@ def result(ratio: float | None, holds: bool | None) -> dict:
 
 
 class Tables(unittest.TestCase):
-    """A row for each case, and none of them is left out."""
+    """One row per case, and none is left out."""
 
     def test_programs(self) -> None:
         """Failures and missing predictions stay in the table."""
@@ -34,7 +34,7 @@ class Tables(unittest.TestCase):
         self.assertIn("median distance of the ratio is 14.2%", table)
 
     def test_checks(self) -> None:
-        """A column for each run; what is out of bounds is marked."""
+        """One column per run; values outside the bounds are marked."""
         measured = {"median": 75.0, "min": 58.0, "max": 99.0}
         row = {"operation": "fork", "size": "64K", "predicted_ns": 102.0, "measured_ns": measured}
         within, outside = {"distance": 0.1, "is_within": True}, {"distance": -0.31, "is_within": False}

@@ -1,4 +1,4 @@
-"""The account of how long the parsers were fuzzed."""
+"""The record of fuzzing time."""
 
 import pathlib
 import tempfile

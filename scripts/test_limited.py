@@ -1,4 +1,4 @@
-"""Which workloads a kernel does not take the same way each time."""
+"""Workloads that a kernel does not repeat exactly."""
 
 import pathlib
 import sys

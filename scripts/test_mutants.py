@@ -1,4 +1,4 @@
-"""The mutants fit the code: found in the fast lane, run in the other."""
+"""The mutants match the code. The fast lane checks that; another lane runs them."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Packages of another architecture: with what they are built, and which programs QEMU runs."""
+"""Packages of another architecture: the tools that build them, and the programs that QEMU runs."""
 
 import contextlib
 import importlib.util
@@ -92,7 +92,7 @@ class Builds(unittest.TestCase):
 
 
 class Wheel(unittest.TestCase):
-    """The build backend, with a maturin that does nothing."""
+    """The build backend with a maturin that does nothing."""
 
     def setUp(self):
         path = package.ROOT / "python/build_backend/largefolio_build.py"

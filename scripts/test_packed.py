@@ -1,4 +1,4 @@
-"""What is packed: a program that needs more than its package asks for, and documents with dead links, are refused."""
+"""Refuses a program that needs more than its package declares, and documents with dead links."""
 
 import email.utils
 import pathlib

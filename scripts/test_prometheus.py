@@ -1,4 +1,4 @@
-"""The dashboard asks for metrics that `folio maps --openmetrics` has."""
+"""The dashboard queries only metrics of `folio maps --openmetrics`."""
 
 import itertools
 import json

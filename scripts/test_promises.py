@@ -1,4 +1,4 @@
-"""Which processes are drawn, what counts as a kept promise, and how a printed start is typed."""
+"""The drawn processes, the definition of a kept promise, and a printed start as typed."""
 
 import unittest
 

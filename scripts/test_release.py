@@ -1,4 +1,4 @@
-"""Releases: two builds are compared byte for byte, and the list of components is what is built in."""
+"""Releases: two builds are compared byte for byte, and the list of components is correct."""
 
 import json
 import pathlib

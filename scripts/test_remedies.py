@@ -1,4 +1,4 @@
-"""How a remedy becomes a command, what is counted as kept, and what is put back."""
+"""How a remedy becomes a command, when a promise is kept, and what is restored."""
 
 import signal
 import subprocess
@@ -149,7 +149,7 @@ class Scenes(unittest.TestCase):
 
 class Room(unittest.TestCase):
     def free(self, counts):
-        """Runs make_room(100) on a kernel with such counts of free blocks, and counts how often it gathers more."""
+        """Runs make_room(100) on a kernel with such counts of free blocks, and counts its attempts."""
         with tempfile.TemporaryDirectory() as name, mock.patch("promised.room.gather") as gather:
             buddyinfo = Path(name) / "buddyinfo"
             texts = [f"Node 0, zone Normal {'0 ' * 9}{count} 0" for count in counts]

@@ -1,4 +1,6 @@
-"""Licences of what is built in: every crate is named, every text stands once, nothing is of this machine."""
+"""Third-party licences: every crate is named, every text appears once, nothing is specific to this
+machine.
+"""
 
 import pathlib
 import tempfile

@@ -1,4 +1,4 @@
-"""What is compared of a recorded run."""
+"""The comparison of a recorded run."""
 
 import unittest
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes the licences of the software of others that is built into folio: THIRD-PARTY.txt of packages and wheels.
+"""Writes the licences of third-party software in folio: THIRD-PARTY.txt of packages and wheels.
 
     third_party.py FILE        or standard output
 
-The texts are those that the crates carry, also those of C code in them, and those that Rust's distribution
-carries for its standard library. A text that several share is printed once. The same crates give the same bytes.
+The texts are those in the crates, including their C code, and those in Rust's distribution for its
+standard library. A text shared by several crates is printed once. The same crates produce the same
+bytes.
 """
 
 import html.parser
@@ -21,7 +22,7 @@ import built_in  # noqa: E402
 from built_in import said  # noqa: E402
 
 NAMES = re.compile(r"(un)?licen[cs]e|copying|notice|copyright", re.IGNORECASE)
-# licence.rs and the like are about licences, and are none.
+# Source files such as licence.rs are not licences.
 CODE = {".rs", ".py", ".c", ".h", ".sh", ".toml", ".json"}
 LINE = "=" * 100
 HEAD = """Software of others in largefolio
@@ -35,14 +36,14 @@ WITHOUT = "no text of its own"
 
 
 class Component:
-    """A crate: how it is called here, its licence as an SPDX expression, and its texts by file name."""
+    """A crate: its name here, its licence as an SPDX expression, and its texts by file name."""
 
     def __init__(self, name, licence, texts):
         self.name, self.licence, self.texts = name, licence, texts
 
 
 def tidied(text):
-    """Without what differs where texts are the same: ends of lines, blanks behind them, empty lines around."""
+    """Normalizes texts for comparison: line ends, trailing blanks, surrounding empty lines."""
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").split("\n")).strip("\n")
 
 
@@ -61,7 +62,7 @@ def texts_of(folder, declared=None):
 
 
 def crates(packages):
-    """Components of what is not ours."""
+    """The third-party components."""
     for one in packages:
         if not built_in.is_own(one):
             folder = pathlib.Path(one["manifest_path"]).parent
@@ -102,7 +103,7 @@ class Notices(html.parser.HTMLParser):
 
 
 def standard_library(folder):
-    """Components of Rust's standard library; its distribution keeps their notices in `folder`."""
+    """Components of Rust's standard library; `folder` has their notices."""
     texts = {}
     for name in ("Apache-2.0.txt", "MIT.txt", "Unicode-3.0.txt"):
         path = folder / "licenses" / name
@@ -118,7 +119,7 @@ def standard_library(folder):
 
 
 def written(of_crates, of_library=()):
-    """The list of all, then each text with those whose it is."""
+    """The list of all components, then each text with its components."""
     whose = {}
     of_crates = list(of_crates)
     components = sorted([*of_crates, *of_library], key=lambda one: one.name)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Records the programs that the studies replay, with `folio record`, into traces/.
 
-What is small goes to git; larger recordings of the same kind (--large) go to traces/large/, which git
-ignores. A program runs in an empty directory under a name that says nothing of this machine, with
-an environment of its own and fixed seeds: a recording made again differs only where the program
-asks for the time, its process id or random numbers. Programs that are not installed are skipped
-with the command that installs them. Those for arm64 are Debian's, in a root that mmdebstrap makes.
+Small recordings are committed; larger ones (--large) go to traces/large/, which git ignores. A
+program runs in an empty directory with a neutral name, with its own environment and fixed seeds. A
+repeated recording differs only if the program uses the time, its process id or random numbers.
+Programs that are not installed are skipped, with the command to install them. The arm64 programs
+are Debian's, in a root made by mmdebstrap.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from recordings import sources
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = pathlib.Path("/tmp/largefolio-traces")
-# The committed recordings together; git keeps every version of them.
+# Total size of the committed recordings; git keeps every version.
 COMMITTED_BYTES_MAX = 24 << 20
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -40,7 +40,8 @@ static int total_{n}(const int *v, int len) {{
     return sum;
 }}
 """
-# A page's worth of work for an engine: objects, strings, closures, sorting, JSON, regular expressions.
+# A web page's work for a JavaScript engine: objects, strings, closures, sorting, JSON, regular
+# expressions.
 SCRIPT = """
 const rows = [];
 for (let i = 0; i < 400; i++) rows.push({ id: i, name: 'row ' + (i * 7919) % 400, tags: [i % 7, i % 11] });
@@ -54,7 +55,7 @@ if (byTag.size < 2) throw new Error('wrong');
 
 
 def c_source(nr_headers, nr_functions, compiler="gcc"):
-    """A preprocessed C file, most of its lines from headers."""
+    """A preprocessed C file, mostly lines from headers."""
     headers = "".join(f"#include <{name}.h>\n" for name in C_HEADERS[:nr_headers])
     functions = "".join(C_FUNCTION.format(n=n, m=n % 5 + 2, s=n % 9) for n in range(nr_functions))
     calls = " + ".join(f"total_{n}(v, argc)" for n in range(nr_functions)) or "0"
@@ -67,12 +68,12 @@ def c_source(nr_headers, nr_functions, compiler="gcc"):
 def cc1(nr_headers, nr_functions):
     c_source(nr_headers, nr_functions)
     found = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True)
-    # The compiler proper, without the driver, assembler and linker around it.
+    # The compiler proper, without the driver, assembler and linker.
     return [str(pathlib.Path(found.stdout.strip()).resolve()), "-quiet", "-O2", "unit.i", "-o", "/dev/null"]
 
 
 def make(compiler="gcc"):
-    """The build of one C file that needs no header: make, the driver, the compiler, assembler, linker."""
+    """The build of one C file without headers: make, the driver, the compiler, assembler, linker."""
     (WORK / "unit.c").write_text("int main(void) { return 0; }\n")
     rules = f"unit: unit.o\n\tld -o unit unit.o -e main\nunit.o: unit.c\n\t{compiler} -c unit.c\n"
     (WORK / "Makefile").write_text(rules)
@@ -80,20 +81,20 @@ def make(compiler="gcc"):
 
 
 def make_project(package, jobs=2):
-    """The whole build of a source package of the distribution, after its configure."""
+    """The whole build of a source package of the distribution, after configure."""
     tree = sources.unpacked(package, WORK)
     subprocess.run(["./configure"], cwd=tree, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
     return ["/usr/bin/make", "-C", tree.name, f"-j{jobs}"]
 
 
 def arm64_root():
-    """A Debian for arm64, unpacked and nothing of it run."""
+    """An unpacked Debian for arm64; nothing in it was run."""
     root = WORK / "root"
     if not root.exists():
         packages = "gcc,libc6-dev,make,python3"
         subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64",
                         f"--include={packages}", "bookworm", root], check=True)
-        # As an installation leaves it: what python3 imports is compiled.
+        # Compile the imported modules, as an installation does.
         subprocess.run(["/usr/bin/python3", "-m", "compileall", "-q", root / "usr/lib/python3.11/encodings"],
                        env=ENVIRONMENT, check=True)
     return root
@@ -107,7 +108,7 @@ def arm64_cc1():
 
 
 def arm64_make():
-    # gcc finds its parts beside itself.
+    # gcc finds its parts relative to itself.
     return make(compiler=arm64_root() / "usr/bin/gcc")
 
 
@@ -128,7 +129,7 @@ def node(script):
 PROGRAMS = {
     # name: (needs, Debian package, command)
     "cc1": ("/usr/bin/gcc", "gcc", lambda: cc1(1, 0)),
-    # An interpreter that loads OpenSSL: 20 files, several of them with text of megabytes.
+    # An interpreter that loads OpenSSL: 20 files, several with megabytes of text.
     "python3": ("/usr/bin/python3", "python3", lambda: python("_ssl")),
     # Hardly any code of its own, 27 shared objects.
     "perf": ("/usr/bin/perf", "linux-perf", lambda: ["/usr/bin/perf", "version"]),
@@ -142,7 +143,7 @@ LARGE = {
     "cc1": ("/usr/bin/gcc", "gcc", lambda: cc1(len(C_HEADERS), 300)),
     "python3": ("/usr/bin/python3", "python3", lambda: python("asyncio, decimal, email.message, sqlite3, ssl")),
     "node": ("/usr/bin/node", "nodejs", lambda: node(SCRIPT)),
-    # Some 170 processes, ten minutes and three gigabytes.
+    # About 170 processes, ten minutes and three gigabytes.
     "make": ("/usr/bin/make", "make", lambda: make_project("zlib")),
     "gdb": ("/usr/bin/gdb", "gdb", lambda: ["/usr/bin/gdb", "-nx", "-batch", "-ex", "print 6*7"]),
 }

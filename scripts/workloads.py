@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Workloads of several programs, recorded whole and predicted.
 
-Each runs plain and recorded, and must print and return the same both times. The trace must have the
-programs that ran, the prediction must give every reference and fault to one of them, and no page may be
-referenced that the trace does not say was mapped. Services (postgres, nginx, redis) run as a user of their own, under
-load, until they are told to stop.
+Each runs plain and recorded, and must have the same output and exit status both times. The trace
+must have the programs that ran. The prediction must assign every reference and fault to one of
+them, and every referenced page must be mapped in the trace. Services (postgres, nginx, redis) run
+as a separate user, under load, until they are stopped.
 
---smoke: those that need nothing but what building needs. Without it, a workload whose programs are not
-installed is said to be skipped.
+--smoke: only those that need no more than building does. Without it, a workload whose programs are
+not installed is reported as skipped.
 
-Exit status: 0 every workload that ran is as it should be, 1 one is not.
+Exit status: 0 every workload that ran is correct, 1 one is not.
 """
 
 import argparse
@@ -31,8 +31,8 @@ from pathlib import Path
 
 from bench import ROOT
 
-LIMIT = 600  # seconds that a workload may take recorded
-# What the recorder says of a machine that lets threads wait: no fault of it, and not judged here.
+LIMIT = 600  # seconds for a recorded workload
+# The recorder's warning about a machine that delays threads: not an error, and not judged here.
 BUSY = "folio: warning: A thread did not pause within "
 PYTHON = """
 import multiprocessing, subprocess, sys
@@ -86,20 +86,21 @@ SOURCES = {"a.c": "int other(void);\nint main(void) { return other() - 42; }\n",
 
 @dataclasses.dataclass
 class Workload:
-    """What runs, what it needs, and the programs (last part of the path) that its trace must have."""
+    """The command, its requirements, and the programs (last part of the path) that its trace must
+    have.
+    """
 
     name: str
     command: list
     programs: list
     files: dict = dataclasses.field(default_factory=dict)
     is_smoke: bool = False
-    # Puts load on a server that runs in a place.
     load: collections.abc.Callable | None = None
-    # The oldest QEMU that runs it, and why.
+    # The oldest QEMU that runs it, and the reason.
     qemu: tuple = (0, "")
 
     def missing(self):
-        """Why it cannot be tried here."""
+        """Why it cannot run here."""
         for word in [self.command[0], *self.programs]:
             if not shutil.which(word):
                 return f"{word} is not installed"
@@ -108,7 +109,7 @@ class Workload:
 
 
 def qemu_version():
-    """Its first number; 0 if there is none."""
+    """QEMU's major version; 0 without one."""
     def said_by(*words):
         return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
 
@@ -119,7 +120,7 @@ def qemu_version():
 
 
 def wait_for(server, is_there):
-    """Until a server does what was asked of it."""
+    """Waits until a server has responded."""
     deadline = time.monotonic() + LIMIT
     while not is_there():
         if server.poll() is not None:
@@ -134,7 +135,7 @@ def quietly(*words, **options):
 
 
 def postgres_tool(name):
-    """What Debian has in PATH is a wrapper that wants a server of its own making."""
+    """Finds the tool itself: Debian's wrapper in PATH expects a server created by its own tools."""
     return Path(shutil.which("postgres")).resolve().with_name(name)
 
 
@@ -220,11 +221,11 @@ def main():
 
 
 def tried(folio, workload):
-    """Runs it plain and recorded, and says what the trace has."""
+    """Runs it plain and recorded, and describes the trace."""
     with tempfile.TemporaryDirectory() as directory:
         top = Path(directory)
         trace = top / "trace.folio"
-        # A server does not run as root.
+        # Do not run a server as root.
         user = pwd.getpwnam("nobody") if workload.load and os.geteuid() == 0 else None
         identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
         if user:
@@ -245,7 +246,7 @@ def tried(folio, workload):
 
 
 def without_busy(said):
-    """What was said without the recorder's warning of a busy machine, and whether it was there."""
+    """The output without the recorder's warning of a busy machine, and whether there was one."""
     status, text = said
     lines = (text or "").splitlines(keepends=True)
     kept = [line for line in lines if not line.startswith(BUSY)]
@@ -264,7 +265,7 @@ def prepare(place, workload, user, identity):
 
 
 def run(command, place, workload, identity):
-    """Exit status and output. A server is loaded and told to stop; what it says depends on the time."""
+    """Exit status and output. A server is loaded and then stopped; its output depends on the time."""
     home = {**os.environ, "HOME": str(place), "LC_ALL": "C"}
     with (place / "said").open("w+") as said:
         process = subprocess.Popen(command, cwd=place, env=home, stdin=subprocess.DEVNULL, stdout=said,
@@ -272,7 +273,7 @@ def run(command, place, workload, identity):
         try:
             if workload.load:
                 workload.load(place, process)
-                # As Ctrl-C, which folio leaves to the program.
+                # Like Ctrl-C, which folio leaves to the program.
                 process.send_signal(signal.SIGINT)
             status = process.wait(LIMIT)
         except BaseException:

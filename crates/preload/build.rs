@@ -1,8 +1,8 @@
-//! Links the unwinder into the library instead of needing `libgcc_s.so.1`.
+//! Links the static unwinder, so the library does not need `libgcc_s.so.1`.
 //!
-//! The library never panics, but std, which rustc links into every cdylib that may unwind, refers to
-//! the unwinder. A library that every process loads must not bring a second one along: `-lgcc_s` is
-//! answered here by a linker script that names the static unwinder.
+//! The library never panics, but rustc links std into every cdylib that may unwind, and std refers
+//! to the unwinder. Every process loads this library, so it must not bring in a second one. A
+//! linker script named `-lgcc_s` redirects to the static unwinder.
 
 use std::env;
 use std::fs;
@@ -22,7 +22,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the C compiler that links knows `libgcc_eh.a`; it answers with a bare name when not.
+/// Returns whether the linking C compiler knows `libgcc_eh.a`. If not, it prints the bare name.
 fn has_static_unwinder() -> bool {
     let is_native = env::var_os("HOST") == env::var_os("TARGET");
     let asked = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();

@@ -1,9 +1,9 @@
-//! Every parser of a file that others made, and what replays a trace, as targets of libFuzzer.
+//! Every parser of outside files, and the replay of a trace, as libFuzzer targets.
 //!
-//! `FOLIO_FUZZ=NAME` chooses the target; one program has all of them, so that one build serves all. A
-//! target reads what libFuzzer gives it as `folio` reads such a file: through a path where the parser
-//! takes one. It must answer or refuse: a panic, an overflow, an endless loop (`-timeout`) or memory
-//! without bound (`-rss_limit_mb`) is a find.
+//! `FOLIO_FUZZ=NAME` selects the target; one program has all of them, so only one build is needed.
+//! A target reads its input as `folio` reads such a file: through a path if the parser takes one.
+//! It must return a result or an error. A panic, an overflow, an endless loop (`-timeout`) or
+//! unbounded memory (`-rss_limit_mb`) is a finding.
 
 #![no_main]
 
@@ -39,7 +39,7 @@ use largefolio_trace::{Batch, Info, Reader};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-/// What reads `data`; it may use a directory of its own.
+/// Processes `data`; it may use the directory `place`.
 type Target = fn(data: &[u8], place: &Path);
 
 const TARGETS: &[(&str, Target)] = &[
@@ -76,8 +76,8 @@ fn chosen() -> &'static Chosen {
             let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
             panic!("FOLIO_FUZZ={name}: choose one of {}", names.join(" "));
         };
-        // Panics that `folio` itself catches (of the Parquet decoder, for example) are no finds: those
-        // that come as far as libFuzzer are.
+        // Count only panics that reach libFuzzer. `folio` itself catches some, for example from the
+        // Parquet decoder.
         panic::set_hook(Box::new(|panic| {
             *LAST_PANIC.lock().expect("held for a moment") = panic.to_string()
         }));
@@ -86,7 +86,6 @@ fn chosen() -> &'static Chosen {
     })
 }
 
-/// What the last panic said.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 fuzz_target!(|data: &[u8]| {
@@ -97,19 +96,17 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// `data` as the file `name`.
 fn file(data: &[u8], place: &Path, name: &str) -> PathBuf {
     let path = place.join(name);
     fs::write(&path, data).expect("a file");
     path
 }
 
-/// What a verb does with a result.
 fn write(result: &impl Forms) {
     std::hint::black_box((result.text(), result.csv(), result.json()).0);
 }
 
-/// The checksum is passed over: whoever makes a hostile file can sum it.
+/// Skips the checksum, because the author of a hostile file can compute it.
 fn trace(data: &[u8], place: &Path) {
     let path = file(data, place, "trace.folio");
     let Ok(mut reader) = Reader::open_unverified(&path) else { return };
@@ -144,11 +141,11 @@ fn elf(data: &[u8], place: &Path) {
 
 fn kernel(data: &[u8], _: &Path) {
     let Ok(table) = String::from_utf8_lossy(data).parse() else { return };
-    // Another kernel file would be read from wherever it is.
+    // Not `from_path`: a base file would be read from anywhere.
     let _ = Kernel::from_table("fuzz", table);
 }
 
-/// What is accepted runs to its end, and says the same each time.
+/// An accepted policy runs to its end, with the same result each time.
 fn policy(data: &[u8], _: &Path) {
     let Ok(policy) = KernelPolicy::from_object("fuzz", data) else { return };
     let (Ok(mut one), Ok(mut other)) = (policy.0.start(), policy.0.start()) else { return };
@@ -176,7 +173,7 @@ fn tuning(data: &[u8], _: &Path) {
     let _ = Profile::parse("fuzz", &String::from_utf8_lossy(data));
 }
 
-/// `/proc/PID/maps` of a process that chose the names in it.
+/// `/proc/PID/maps` of a process with hostile file names.
 fn maps(data: &[u8], place: &Path) {
     let process = place.join("7");
     let _ = fs::create_dir(&process);
@@ -188,7 +185,7 @@ fn smaps(data: &[u8], _: &Path) {
     let _ = smaps::parse(data);
 }
 
-/// Two looks, with a zero between them, or one that is compared with itself.
+/// Two states separated by a zero byte, or one compared with itself.
 fn look(data: &[u8], place: &Path) {
     let between = data.iter().position(|&byte| byte == 0);
     let (old, new) = between.map_or((data, data), |at| (&data[..at], &data[at + 1..]));
@@ -212,7 +209,7 @@ fn manifest(data: &[u8], _: &Path) {
     let _ = serde_json::from_slice::<Manifest>(data);
 }
 
-/// Rows of a sweep, as a worker hands them in.
+/// Rows of a sweep, as a worker submits them.
 fn part(data: &[u8], place: &Path) {
     static SWEPT: OnceLock<Mutex<(Sweep, Task)>> = OnceLock::new();
     let swept = SWEPT.get_or_init(|| Mutex::new(swept(&place.join("sweep"))));
@@ -237,7 +234,7 @@ fn swept(dir: &Path) -> (Sweep, Task) {
     (sweep, task)
 }
 
-/// Whatever recorded programs send, the trace is whole and can be read.
+/// Whatever recorded programs send, the trace is complete and readable.
 fn messages(data: &[u8], place: &Path) {
     recorded_from(data, &place.join("recorded.folio")).expect("a whole trace");
 }

@@ -1,5 +1,5 @@
-//! Programs that nobody would write, as a trace has them: what libFuzzer gives becomes settings of a
-//! cell, files, mappings and events, all of them legal, so that it is the replay that is looked at.
+//! Absurd programs in a valid trace: libFuzzer's input becomes cell settings, files, mappings and
+//! events. All of them are valid, so the replay is tested, not the parser.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -18,15 +18,14 @@ use largefolio_trace::{
     Event, Execution, FileInfo, Image, LayoutEntry, LayoutKind, Meta, Op, Writer,
 };
 
-/// Where most of a program happens, so that its calls meet; the last is near the end of 64 bits.
+/// Where most of a program happens, so that its calls overlap; the last is near the end of 64 bits.
 const BASES: [u64; 5] =
     [0x40_0000, 0x5555_0000_0000, 0x7000_0000_0000, 0x7fff_ff00_0000, 0xffff_ffff_f000_0000];
-/// Programs are followed for so long.
 const NR_EVENTS_MAX: usize = 2_000;
 /// Small, so that an input takes milliseconds.
 const BUDGET: Budget =
     Budget { steps: 1 << 20, steps_per_row: 64, state_bytes: 128 << 20, factor: 1 };
-/// Kernels that between them have most variants of the rules, with a machine for each.
+/// Kernels that together have most variants of the rules, with a machine for each.
 const CELLS: [(&str, &str); 12] = [
     ("6.1", "cascadelake"),
     ("6.1+lru=generations", "altra"),
@@ -42,7 +41,7 @@ const CELLS: [(&str, &str); 12] = [
     ("7.3", "graviton4"),
 ];
 
-/// What libFuzzer gives, from its start to its end; zeros after it.
+/// libFuzzer's input, followed by zeros.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -64,7 +63,7 @@ impl Bytes<'_> {
         self.pick(&BASES) + (self.short() << 12)
     }
 
-    /// Pages, small numbers, and those at which something might overflow.
+    /// Pages, small numbers, and numbers that could overflow.
     fn number(&mut self) -> u64 {
         match self.byte() % 8 {
             0 => 0,
@@ -153,7 +152,7 @@ impl Bytes<'_> {
         let mut spec = CellSpec::new(kernel, machine);
         spec.budget = BUDGET;
         spec.cache = self.pick(&[CacheState::Cold, CacheState::Warm]);
-        // What a program does is looked at, not ageing, which looks at every page.
+        // The program is the subject, not ageing, which visits every page.
         spec.ram_bytes = self.pick(&[8 << 20, 16 << 20, 64 << 20]);
         spec.swap_bytes = self.pick(&[0, 1 << 20, 64 << 20]);
         spec.ns_per_reference = self.pick(&[0, 1, 1_000_000]);
@@ -171,7 +170,8 @@ fn parsed(kernel: &str, machine: &str) -> (Kernel, Machine) {
     (Kernel::parse(kernel).expect("a kernel"), Machine::named(machine).expect("a machine"))
 }
 
-/// A legal trace of an absurd program is answered, in any form, or refused, within its budget.
+/// A valid trace of an absurd program yields a result in every form, or an error, within its
+/// budget.
 pub fn predict(data: &[u8], path: &Path) {
     let Some(specs) = write(data, path) else { return };
     let (meta, rows) = match replay::replay(path, &specs, &mut |_| {}) {
@@ -195,8 +195,8 @@ pub fn predict(data: &[u8], path: &Path) {
     written.expect("memory takes everything");
 }
 
-/// Writes the trace that `data` stands for to `path`; returns what to replay it under, and nothing if
-/// its layout is not legal.
+/// Writes the trace of `data` to `path`. Returns the cells to replay, or nothing if its layout is
+/// invalid.
 fn write(data: &[u8], path: &Path) -> Option<[CellSpec; 2]> {
     let mut bytes = Bytes(data);
     let specs = bytes.specs();
@@ -205,7 +205,6 @@ fn write(data: &[u8], path: &Path) -> Option<[CellSpec; 2]> {
         if bytes.0.is_empty() {
             break;
         }
-        // One that is not legal is refused, and the rest goes on.
         let _ = writer.push(bytes.event());
     }
     writer.finish().ok()?;

@@ -1,6 +1,6 @@
-"""Builds the wheel: maturin makes the native module, cargo `folio` and its two libraries.
+"""Builds the wheel: maturin builds the native module, cargo builds `folio` and its two libraries.
 
-The programs go into the package, laid out like an installation, so that `folio` finds its
+The package contains the programs, laid out like an installation, so that `folio` finds its
 libraries and traces as it does in `/usr`:
 
     largefolio/_folio/bin/folio
@@ -10,12 +10,12 @@ libraries and traces as it does in `/usr`:
 
 `pip install --config-settings profile=dev ./python`, or LARGEFOLIO_PROFILE=dev, builds with that
 cargo profile instead of `release`. `pip wheel --config-settings target=aarch64-unknown-linux-gnu
-./python` builds for another architecture than this machine's; scripts/package.py does that.
-LARGEFOLIO_COMPATIBILITY=manylinux_2_36 checks that the module runs with that glibc, and says so in
-the name of the wheel.
+./python` builds for another architecture; scripts/package.py does that.
+LARGEFOLIO_COMPATIBILITY=manylinux_2_36 checks that the module runs with that glibc, and adds it to
+the wheel's name.
 
-A source distribution is this directory with the rest of the repository, as far as it is compiled, in
-`workspace`. Builds from the same commit have the same bytes, if SOURCE_DATE_EPOCH is set.
+A source distribution contains this directory and, in `workspace`, the repository's compiled parts.
+Builds from the same commit have the same bytes if SOURCE_DATE_EPOCH is set.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from typing import Any
 import maturin
 
 _PYTHON = Path(__file__).resolve().parent.parent
-# Where the crates are: in a source distribution below it.
+# The crates' folder; in a source distribution it is below this one.
 _ROOT = _PYTHON / "workspace" if (_PYTHON / "workspace").is_dir() else _PYTHON.parent
 _STAGE = _PYTHON / "largefolio" / "_folio"
-# What cargo builds beside the module, which maturin builds. The module is named with folio so that both
-# get the same features; the libraries share nothing with them.
+# Built by cargo, in addition to the module, which maturin builds. The module is built together with
+# folio so that both get the same features; the libraries share nothing with them.
 _BUILT = (
     ("--package=largefolio-cli", "--package=largefolio-python", "--bin=folio"),
     ("--package=largefolio-recorder", "--package=largefolio-preload"),
 )
 _FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
-# Gets a QEMU with plugins, where the distribution has none.
 _QEMU = "scripts/qemu.sh"
-# Licences of what is built in. A source distribution has it; in the repository it is there while a wheel is built.
+# Licences of the compiled crates. A source distribution contains it; in the repository it exists
+# only while a wheel is built.
 _THIRD_PARTY = _PYTHON / "THIRD-PARTY.txt"
 
 
 @dataclass(frozen=True)
 class Build:
-    """What cargo builds with: a profile, and a target if it is not this machine."""
+    """cargo's build options: a profile, and a target if it is not this machine."""
 
     profile: str
     target: str | None
@@ -73,7 +73,7 @@ class Build:
         return ["--profile", self.profile, "--locked", *target]
 
     def tool(self, name: str) -> str:
-        """A tool of binutils for the target: `aarch64-linux-gnu-strip`."""
+        """The target's binutils tool: `aarch64-linux-gnu-strip`."""
         return f"{self.target.partition('-')[0]}-linux-gnu-{name}" if self.target else name
 
 
@@ -102,7 +102,7 @@ def build_wheel(
     config_settings: Mapping[str, Any] | None = None,
     metadata_directory: str | None = None,
 ) -> str:
-    """Builds a wheel with the programs in it."""
+    """Builds a wheel that contains the programs."""
     build = Build.of(config_settings)
     with _staged(build), _licensed():
         return maturin.build_wheel(wheel_directory, _arguments(build), metadata_directory)
@@ -120,7 +120,7 @@ def build_editable(
         return maturin.build_editable(wheel_directory, _arguments(build), metadata_directory)
 
 
-# What of the repository a source distribution has beside python/; tests read more than that.
+# The source distribution's files outside python/; the tests need more.
 _SOURCES = (
     "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "LICENSE-*", "README.md", "crates", "kernels",
     "machines", "policies", "probe", "schemas", "studies", "traces", "tunings", _QEMU,
@@ -130,7 +130,7 @@ _SOURCES = (
 
 
 def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
-    """Packs what a wheel is built from: files that git knows, as they are."""
+    """Packs the sources of a wheel: files tracked by git, unchanged."""
     with tempfile.TemporaryDirectory() as folder, _licensed():
         info = Path(folder) / maturin.prepare_metadata_for_build_wheel(folder, {})
         metadata = (info / "METADATA").read_bytes()
@@ -138,7 +138,7 @@ def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None 
     version = next(line for line in metadata.decode().splitlines() if line.startswith("Version: "))
     name = f"largefolio-{version.removeprefix('Version: ')}"
     project = (_PYTHON / "pyproject.toml").read_text().replace('"../crates/', '"workspace/crates/')
-    # As `cargo package` writes it into a crate: `folio --version` names the commit.
+    # As `cargo package` writes it into a crate: `folio --version` prints the commit.
     commit = json.dumps({"git": {"sha1": _git("rev-parse", "HEAD").strip()}}).encode()
     members: dict[str, bytes | Path] = {
         "PKG-INFO": metadata,
@@ -158,7 +158,7 @@ def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None 
 
 
 def _check_links(members: Mapping[str, bytes | Path]) -> None:
-    """Crates link to data of the repository: all that they link to has to be there."""
+    """Checks that the repository data behind the crates' symbolic links exists."""
     for name, content in members.items():
         if not isinstance(content, Path) or not content.is_symlink():
             continue
@@ -168,7 +168,7 @@ def _check_links(members: Mapping[str, bytes | Path]) -> None:
 
 
 def _known(folder: Path, *paths: str) -> list[Path]:
-    """Files below `folder` that git knows."""
+    """Files below `folder` that git tracks."""
     names = _git("-C", str(folder), "ls-files", "-z", "--", *paths).split("\0")
     return [folder / name for name in names if name]
 
@@ -180,7 +180,7 @@ def _git(*words: str) -> str:
 
 
 def _pack(packed: Path, top: str, members: Mapping[str, bytes | Path]) -> None:
-    """Writes an archive that depends on names and contents alone."""
+    """Writes an archive that depends only on names and contents."""
     seconds = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
     with (
         packed.open("wb") as file,
@@ -218,7 +218,7 @@ def _staged(build: Build) -> Iterator[None]:
 
 @contextmanager
 def _licensed() -> Iterator[None]:
-    """Has THIRD-PARTY.txt where pyproject.toml names it."""
+    """Provides THIRD-PARTY.txt where pyproject.toml expects it."""
     if _ROOT.parent == _PYTHON:
         yield
         return
@@ -249,7 +249,7 @@ def _stage(build: Build) -> None:
 
 
 def _build(build: Build) -> list[Path]:
-    """Files that cargo made, wherever CARGO_TARGET_DIR or a configuration puts them."""
+    """Files built by cargo, wherever CARGO_TARGET_DIR or a configuration puts them."""
     paths = []
     for chosen in _BUILT:
         command = ["cargo", "build", *build.words(), *chosen, "--message-format=json"]
@@ -262,6 +262,6 @@ def _build(build: Build) -> list[Path]:
 
 
 def _strip(path: str | Path, tool: str) -> None:
-    """Removes debug information if the tool for it is installed."""
+    """Removes debug information if the target's tool is installed."""
     if strip := shutil.which(tool):
         subprocess.run([strip, "--strip-unneeded", path], check=True)

@@ -1,17 +1,17 @@
 """Large folios, predicted for real programs.
 
-Record a program once; replay its memory accesses in a model of any kernel's memory management
-on any machine; inspect what this kernel does.
+Record a program once. Replay its memory accesses in a model of any kernel's memory management on
+any machine. Inspect the running kernel.
 
     >>> import largefolio as lf
     >>> lf.kernels()[:2]
     ['6.1', '6.12']
 
-Prediction runs in this process (:func:`predict`, :func:`report`, :func:`why`, :class:`Trace`, :class:`Rules`),
-many predictions on all its CPUs or on a cluster (:func:`sweep`); so do :func:`maps`, :func:`study`
-and the replay of recordings. What runs a program, changes a setting or mounts (:func:`record`,
-``study(live=True)``, :func:`crosscheck` of this kernel) is done by the command ``folio`` that comes
-with the package.
+Predictions run in this process (:func:`predict`, :func:`report`, :func:`why`, :class:`Trace`,
+:class:`Rules`). Many predictions run on all its CPUs or on a cluster (:func:`sweep`). :func:`maps`,
+:func:`study` and the replay of recordings also run in this process. The package's command ``folio``
+runs programs, changes settings and mounts filesystems (:func:`record`, ``study(live=True)``,
+:func:`crosscheck` of the running kernel).
 """
 
 from largefolio import _command, _native

@@ -1,4 +1,4 @@
-"""Arguments of a prediction: one list of settings, and what the model takes."""
+"""Arguments of a prediction: one list of settings, converted to the model's form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IDLE_SEEDS = (
 
 
 class Settings(TypedDict, total=False):
-    """What all cells have in common, as keyword arguments; :func:`largefolio.predict` explains them."""
+    """The settings that all cells share, as keyword arguments; see :func:`largefolio.predict`."""
 
     policy: str | os.PathLike[str] | Policy | type[Policy] | Iterable[Any] | None
     memory: int | str | Iterable[int | str]
@@ -53,7 +53,7 @@ class Settings(TypedDict, total=False):
 def asked(
     kernels: Kernels, machines: Machines, seeds: Seeds, **settings: Unpack[Settings]
 ) -> dict[str, Any]:
-    """What decides the cells, as the native module takes it; names are looked up there.
+    """Converts the settings that determine the cells for the native module, which looks up names.
 
     Raises:
         TypeError, ValueError: an argument of the wrong type or value, with its name.
@@ -86,14 +86,14 @@ def asked(
 
 
 def _some(found: list[Any], what: str) -> list[Any]:
-    """What was given, if it is anything."""
+    """Returns the value unless it is empty."""
     if not found:
         raise ValueError(f"{what}: none is given; name at least one, or leave the argument out")
     return found
 
 
 def _no_such(name: str, known: list[str]) -> str:
-    """What to say of an argument that there is not: the name it is close to, or all names."""
+    """Returns the message for an unknown argument: a similar name, or all names."""
     if close := difflib.get_close_matches(name, known, n=1, cutoff=0.7):
         return f"{name}: no such argument; did you mean {close[0]}?"
     return f"{name}: no such argument; there are {', '.join(known)}"
@@ -118,7 +118,7 @@ def _kernels(value: Any) -> list[Any]:
 
 
 def _policies(value: Any) -> list[Any]:
-    """Names and object files as text, policies in Python as what makes one."""
+    """Converts names and object files to text, and Python policies to their factories."""
     if value is None:
         return []
     kinds = (str, os.PathLike, Policy, type)
@@ -161,8 +161,8 @@ def _linked(value: Any) -> list[str]:
         ]
     found = items(value, "linked", (Integral, str))
     plain = [one for one in found if not (isinstance(one, str) and "=" in one)]
-    # Sizes without a name are the choices of one option. It stands where the first of them does: of
-    # two that fit a file the last one counts.
+    # Sizes without a name are the choices of one option. Put it at the first one's position: if two
+    # match a file, the last one counts.
     given: list[str] = []
     for one in found:
         if isinstance(one, str) and "=" in one:

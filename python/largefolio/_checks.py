@@ -12,7 +12,7 @@ Path: TypeAlias = "str | os.PathLike[str]"
 Size: TypeAlias = "int | str"
 
 _U64_MAX = 2**64 - 1
-# What pathlib makes of `s3://bucket`.
+# pathlib's form of `s3://bucket`.
 _CUT_ADDRESS = re.compile(r"[a-z][a-z0-9+:-]*:/")
 
 

@@ -5,11 +5,10 @@
     driver     missing -> Task.json --> scheduler --> worker: work(task, path, content)
     data set <- Sweep.add <- part    <------------------------ ("done", (part, failed))
 
-Only the driver writes, so workers share no directory with it. Dask runs the tasks of a lost worker
-again elsewhere; a part is in the data set whole or not at all, and a cell that is there is not taken
-in twice. A trace is read where the driver names it if the worker has the same file there, or fetched
-from the address that names it; a worker that cannot says so, and the task is handed out again with
-the trace.
+Only the driver writes, so workers share no directory with it. Dask runs a lost worker's tasks
+elsewhere. The data set contains a part completely or not at all, and never adds an existing cell
+again. A worker reads a trace at the driver's path if it has the same file there, or fetches it from
+its address. Otherwise it says so, and the driver sends the task again with the trace.
 
 Invariant: a task is waiting or running, or its cells have a row or have failed; never two of these.
 """
@@ -37,24 +36,25 @@ from largefolio.errors import ClusterError, FolioError, FolioWarning, SweepError
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# Tasks in flight for each thread of the cluster: one runs, one waits, so that a worker is never
-# idle while its part travels, and the scheduler holds little.
+# Tasks in flight per thread of the cluster: one runs, one waits. A worker is then never idle while
+# its part travels, and the scheduler holds little.
 _TASKS_A_THREAD = 2
-# Tasks that each thread gets at least, where there are enough cells: so that all end at one time.
+# Minimal number of tasks per thread, if there are enough cells, so that all end at about the same
+# time.
 _TASKS_OF_A_THREAD = 4
-# Times that a task is handed out with its trace; each time a worker took the trace with it.
+# Limit for sending a task with its trace; each time, a lost worker took the trace with it.
 _SENT_MAX = 3
-# Times that a task is handed out anew after Dask gave it up because the workers that ran it were lost
-# (`distributed.scheduler.allowed-failures`, 3, and one more each time). Hosts that are taken away lose
-# workers whatever these do; a task that itself ends them must not do so for ever.
+# Limit for submitting a task again after Dask gave it up because its workers were lost
+# (`distributed.scheduler.allowed-failures`, 3, and one more each time). Lost hosts are not the
+# task's fault, but a task that kills its workers must not do so forever.
 _LOST_MAX = 4
-# Seconds after which the driver looks whether there is anybody to wait for.
+# Seconds between the driver's checks for workers.
 _LOOK_S = 5.0
 
 _OVER = ("finished", "error", "cancelled")
 
 
-# On a worker
+# On a worker.
 
 
 def version() -> str:
@@ -100,7 +100,7 @@ def _digest_of(path: str, _file: tuple[int, ...]) -> str:
 
 
 def _kept(digest: str, content: bytes) -> str:
-    """A trace that was sent, as a file that is removed with the worker's process."""
+    """Stores a received trace in a file that is removed with the worker's process."""
     path = os.path.join(_directory().name, f"{digest}.folio")
     if not os.path.exists(path):
         with tempfile.NamedTemporaryFile(dir=_directory().name, delete=False) as file:
@@ -110,7 +110,7 @@ def _kept(digest: str, content: bytes) -> str:
 
 
 def _fetched(digest: str, address: str, options: storage.Options) -> str | None:
-    """A trace from its storage, as a file that is removed with the worker's process."""
+    """Fetches a trace from its storage into a file that is removed with the worker's process."""
     path = os.path.join(_directory().name, f"{digest}.folio")
     if os.path.exists(path):
         return path
@@ -125,13 +125,13 @@ def _fetched(digest: str, address: str, options: storage.Options) -> str | None:
     return path
 
 
-# Threads of a worker that ask at one time would each make a directory, and all but the one that is
-# kept would be removed with the traces in them.
+# Otherwise, concurrent threads of a worker would each make a directory, and all but one would be
+# removed with their traces.
 _one_makes_it = threading.Lock()
 
 
 def _directory() -> tempfile.TemporaryDirectory[str]:
-    """The directory of this process, for all its threads."""
+    """Returns this process's directory, shared by all threads."""
     with _one_makes_it:
         return _made()
 
@@ -141,15 +141,15 @@ def _made() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="largefolio-")
 
 
-# At the driver
+# On the driver.
 
 
 def check(client: Client) -> None:
     """Checks that the workers have this version of the package.
 
     Raises:
-        TypeError: it is no client, or an asynchronous one.
-        ClusterError: one has another, or none; the client has no scheduler.
+        TypeError: not a client, or an asynchronous one.
+        ClusterError: a worker has another version or none; the client has no scheduler.
     """
     if not hasattr(client, "run"):
         raise TypeError(f"client: expected a distributed.Client, not {type(client).__name__}")
@@ -163,7 +163,7 @@ def check(client: Client) -> None:
         raise ClusterError(
             f"a worker cannot import largefolio ({error}); install {version()} on every worker"
         ) from error
-    except Exception as error:  # Whatever the connection ends with.
+    except Exception as error:  # Any error of the connection.
         raise ClusterError(f"the scheduler does not answer: {error}") from error
     for worker, has in found.items():
         if has != version():
@@ -174,22 +174,22 @@ def check(client: Client) -> None:
 
 @dataclass(frozen=True)
 class Traces:
-    """How workers and driver come to traces that are named by an address.
+    """Access of workers and driver to traces that are named by an address.
 
     Attributes:
-        copies: of this host, by address.
-        options: how addresses are reached.
+        copies: paths on this host, by address.
+        options: fsspec options for the addresses.
     """
 
     copies: Mapping[str, str]
     options: storage.Options = field(repr=False)
 
     def of_worker(self, task: _native.Task) -> str:
-        """Where a worker looks for the trace of a task."""
+        """Returns where a worker looks for a task's trace."""
         return task.trace if task.trace in self.copies else os.path.abspath(task.path)
 
     def here(self, task: _native.Task) -> str:
-        """Where it is on this host."""
+        """Returns its path on this host."""
         return self.copies.get(task.trace) or os.fspath(task.path)
 
 
@@ -199,14 +199,16 @@ def run(
     traces: Traces,
     hears: Callable[[int, int], object] | None,
 ) -> None:
-    """Lets the workers replay what is missing; ``hears`` gets the finished and requested cells."""
+    """Makes the workers replay the missing cells; calls ``hears`` with the finished and requested
+    cells.
+    """
     driver = _Driver(sweep, client, traces, hears)
     try:
         driver.run()
     except SweepError:
         raise
     except Exception as error:
-        # Whatever a client without a scheduler raises.
+        # A client without a scheduler can raise anything.
         driver.check_scheduler(error)
         raise
     finally:
@@ -214,7 +216,7 @@ def run(
 
 
 class _Driver:
-    """Which tasks wait, and which run."""
+    """The waiting and the running tasks."""
 
     def __init__(
         self,
@@ -226,7 +228,7 @@ class _Driver:
         self._sweep, self._client, self._named, self._hears = sweep, client, named, hears
         self._waiting = deque(sweep.missing(self._cells_of_a_task()))
         self._running: dict[Future[Any], _native.Task] = {}
-        # Traces on the cluster, by digest; how often a task was handed out with one.
+        # Traces on the cluster, by digest; number of times that a task was sent with one.
         self._traces: dict[str, Future[Any]] = {}
         self._nr_sent: Counter[int] = Counter()
         self._nr_lost: Counter[int] = Counter()
@@ -265,7 +267,7 @@ class _Driver:
             self._running[future] = task
 
     def _over(self) -> list[Future[Any]]:
-        """Finished tasks; waits until there are some."""
+        """Returns finished tasks; waits until there are some."""
         from distributed import TimeoutError, wait
 
         while True:
@@ -278,23 +280,23 @@ class _Driver:
             except TimeoutError:
                 self._look()
             except CancelledError:
-                pass  # Its status says so too.
+                pass  # The status reports it too.
 
     def _look(self) -> None:
-        """Checks that there is a worker to wait for, and lets who hears look around too."""
+        """Checks that there is a worker to wait for, and lets ``hears`` run."""
         self.check_scheduler()
         self._tell()
         if not self._client.nthreads():
             self._warn_of_nobody()
 
     def _warn_of_nobody(self) -> None:
-        """Says once that there is no worker."""
+        """Warns once that there is no worker."""
         if not self._has_warned:
             self._has_warned = True
             warnings.warn("the cluster has no worker; waiting for one", FolioWarning, stacklevel=8)
 
     def check_scheduler(self, cause: Exception | None = None) -> None:
-        """Whether there is one.
+        """Checks that there is a scheduler.
 
         Raises:
             ClusterError: there is none.
@@ -307,19 +309,19 @@ class _Driver:
             ) from cause
 
     def _take(self, future: Future[Any], task: _native.Task) -> None:
-        """What became of a task that is over."""
+        """Handles the result of a finished task."""
         from distributed import KilledWorker
 
         try:
             what, value = future.result()
         except CancelledError:
-            # A trace that was sent went with its worker, or the scheduler is gone.
+            # A sent trace was lost with its worker, or the scheduler is gone.
             self.check_scheduler()
             self._traces.pop(task.digest, None)
             self._send(task)
         except KilledWorker as error:
             self._hand_out_last(task, error)
-        except Exception as error:  # Whatever else a worker raises ends this task alone.
+        except Exception as error:  # Any other error of a worker ends only this task.
             self._sweep.fail(task, f"on a worker: {type(error).__name__}: {error}")
         else:
             if what == "done":
@@ -332,7 +334,7 @@ class _Driver:
             future.release()
 
     def _hand_out_last(self, task: _native.Task, error: Exception) -> None:
-        """Lets a task whose workers were lost wait behind all others, a few times."""
+        """Queues a task again whose workers were lost, after all others, up to a few times."""
         self._nr_lost[id(task)] += 1
         if self._nr_lost[id(task)] > _LOST_MAX:
             self._sweep.fail(task, f"every worker that replayed it ended: {error}")
@@ -340,7 +342,7 @@ class _Driver:
             self._waiting.append(task)
 
     def _send(self, task: _native.Task) -> None:
-        """Lets a task wait that goes with its trace."""
+        """Queues a task that is sent with its trace."""
         from distributed import TimeoutError
 
         self._nr_sent[id(task)] += 1
@@ -354,17 +356,18 @@ class _Driver:
             try:
                 self._traces[task.digest] = self._client.scatter(content, hash=False, broadcast=True)
             except TimeoutError as error:
-                # Nobody came for as long as the client waits, which says nothing about the task.
+                # No worker took the task before the client's timeout, which says nothing about the
+                # task.
                 self.check_scheduler(error)
                 self._nr_sent[id(task)] -= 1
                 self._warn_of_nobody()
             except OSError as error:
-                # A worker was lost meanwhile: the next one that has the task asks again.
+                # A worker was lost meanwhile: the next worker with this task asks again.
                 self.check_scheduler(error)
         self._waiting.appendleft(task)
 
     def _content(self, task: _native.Task) -> bytes | None:
-        """The trace of a task; without it the task fails."""
+        """Returns a task's trace; without it the task fails."""
         try:
             with open(self._named.here(task), "rb") as file:
                 return file.read()

@@ -1,7 +1,7 @@
-"""Finds and runs the command ``folio`` that comes with the package, and reads its output.
+"""Finds and runs the package's command ``folio``, and reads its output.
 
-What runs programs, watches signals, forks keepers of settings or mounts is done by a process of its
-own, never inside the interpreter.
+The command is a separate process. It runs programs, watches signals, forks keepers of settings and
+mounts filesystems; the interpreter never does.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ _FOLIO = Path(__file__).resolve().parent / "_folio" / "bin" / "folio"
 _VARIABLE = "LARGEFOLIO_FOLIO"
 _ERROR = "folio: error: "
 _WARNING = "folio: warning: "
-# Exit status of folio where it fails itself.
+# folio's exit status for its own errors.
 _FAILED = 2
-# Between two looks whether a program that says nothing has ended.
+# Interval between checks whether a silent program has ended.
 _LOOK_MS = 100
-# What it said before it ended is in the pipe then. Somebody who goes on writing is not read for longer.
+# Longest time to read the rest of the pipe after the program ended; another process may still write
+# to it.
 _REST_S = 1
-# How long a child may take to end of itself, having had the same Ctrl-C.
+# Time for a child to end by itself after the same Ctrl-C.
 _HEARD_S = 2
-# What is undone on the way out takes a moment; a second Ctrl-C does not wait for it.
+# Time to undo changes on exit; a second Ctrl-C does not wait for it.
 _PATIENCE_S = 30
 
 
 def place() -> str:
-    """Where the command should be: the variable LARGEFOLIO_FOLIO, else in this package."""
+    """Returns the command's expected path: the variable LARGEFOLIO_FOLIO, otherwise in this
+    package.
+    """
     return os.environ.get(_VARIABLE) or str(_FOLIO)
 
 
 def folio() -> str:
-    """Path of the command, which is there and can be run."""
+    """Returns the path of the command, after checking that it exists and is executable."""
     named = os.environ.get(_VARIABLE)
     path = Path(place())
     if not path.is_file():
@@ -64,10 +67,10 @@ def main() -> NoReturn:
 
 
 def run(arguments: Sequence[str], accepted: Iterable[int] = (0,)) -> str:
-    """Runs ``folio`` and returns what it wrote to stdout.
+    """Runs ``folio`` and returns its stdout.
 
-    Its warnings become :class:`FolioWarning`, its error becomes :class:`CommandError`. Ctrl-C goes to
-    it, and it is waited for while it puts everything back.
+    Its warnings become :class:`FolioWarning`, its error becomes :class:`CommandError`. Ctrl-C is
+    passed to it, and this process waits while it restores everything.
     """
     command = [folio(), *arguments]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=PIPE, stderr=PIPE) as process:
@@ -80,14 +83,14 @@ def run(arguments: Sequence[str], accepted: Iterable[int] = (0,)) -> str:
 
 
 def run_program(arguments: Sequence[str]) -> int:
-    """Runs ``folio`` with a program that has standard input, output and error of this process.
+    """Runs ``folio`` with a program that uses this process's standard input, output and error.
 
-    Returns the exit status, which is the program's; warnings are as in :func:`run`, and so is the
-    error that ``folio`` itself ends with. What the program leaves running is not waited for; its
+    Returns the program's exit status. Warnings and folio's own final error are handled as in
+    :func:`run`. The call does not wait for processes that the program leaves running; their
     standard error is closed.
     """
     warned: list[str] = []
-    # From a line on that may begin folio's own error, which is the last that it says.
+    # Lines from one that may begin folio's own error, which is its last output.
     held: list[str] = []
     with subprocess.Popen([folio(), *arguments], stderr=PIPE) as process:
         with _ending(process):
@@ -103,13 +106,14 @@ def run_program(arguments: Sequence[str]) -> int:
     code = process.returncode
     if code < 0 or (held and code == _FAILED):
         raise CommandError(_heard("".join(held).splitlines()) or _status(code), code)
-    # The program has said it.
     _show("".join(held))
     return code
 
 
 def _lines_until_it_ends(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """What it writes to stderr, until it ends: others that have the pipe may keep it open for long."""
+    """Yields the lines of its stderr until it ends; other processes may keep the pipe open for
+    long.
+    """
     assert process.stderr is not None
     pipe = process.stderr.fileno()
     poll = select.poll()
@@ -140,11 +144,11 @@ def _show(text: str) -> None:
 
 @contextmanager
 def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ends the process as Ctrl-C does when this one is interrupted."""
+    """Ends the process as Ctrl-C would if this one is interrupted."""
     try:
         yield
     except BaseException:
-        # Ctrl-C in a terminal reaches the child too; once is enough then.
+        # In a terminal, Ctrl-C reaches the child too, and one signal is enough.
         if not _waited(process, _HEARD_S):
             process.send_signal(signal.SIGINT)
             if not _waited(process, _PATIENCE_S):
@@ -153,7 +157,7 @@ def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether it ended within that time."""
+    """Returns whether it ended within that time."""
     try:
         process.communicate(timeout=seconds)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -162,7 +166,7 @@ def _waited(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def _heard(lines: Iterable[str]) -> str:
-    """Issues the warnings among ``lines``; returns the error, else the other lines."""
+    """Issues the warnings in ``lines``; returns the error, otherwise the other lines."""
     errors, others = [], []
     for line in lines:
         if line.startswith(_WARNING):

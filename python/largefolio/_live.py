@@ -1,9 +1,9 @@
-"""What the verbs of the command ``folio`` find.
+"""Results of the command ``folio``.
 
-:func:`maps`, :func:`study` and the replay of recordings run in this process, as the same code that
-the command runs. The command, a process of its own, is for what must be one: :func:`record` runs a
-program and hands it signals, ``study(live=True)`` forks a keeper that puts settings back whatever
-happens, and :func:`crosscheck` of this kernel mounts filesystems and traces.
+:func:`maps`, :func:`study` and the replay of recordings run in this process, with the command's own
+code. Other functions need the command as a separate process: :func:`record` runs a program and
+forwards signals to it, ``study(live=True)`` forks a keeper that always restores settings, and
+:func:`crosscheck` of the running kernel mounts filesystems and traces.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ def record(
     recorder: Recorder = "auto",
     quiet: bool = False,
 ) -> Trace:
-    """Records the memory references of a program, unmodified, with its threads and forks.
+    """Records the memory references of an unmodified program, with its threads and forks.
 
-    It runs under QEMU user emulation (or valgrind), ten to a hundred times slower than alone; its
-    streams are those of this process. Ctrl-C ends it, and the trace is complete up to that point.
-    How the program ended stands in ``trace.info["meta"]["ended"]``; that it failed is no error. What it
-    leaves running is not waited for; its standard error is closed.
+    The program runs under QEMU user emulation (or valgrind), ten to a hundred times slower than
+    natively, and uses this process's streams. Ctrl-C ends it, and the trace is complete up to that
+    point. ``trace.info["meta"]["ended"]`` says how the program ended; a failure of the program is
+    not an error. The call does not wait for processes that the program leaves running; their
+    standard error is closed.
 
     Args:
         command: program and arguments: ``["cc1", "-quiet", "big.i", "-o", "/dev/null"]``.
         output: trace to write; default: the program's name and ``.folio`` in this directory.
-        recorder: ``"qemu"``, ``"valgrind"``, or whichever is there.
+        recorder: ``"qemu"`` or ``"valgrind"``; default: the available one.
         quiet: no summary on stderr.
 
     Raises:
-        CommandError: no recorder on this machine, no such program: with the remedy.
+        CommandError: no recorder on this machine, or no such program; with the remedy.
     """
     if isinstance(command, (str, bytes)) or not isinstance(command, Sequence):
         raise TypeError('command: expected a list of words, such as ["ls", "-l"]')
@@ -67,7 +68,7 @@ def record(
     if switch(quiet, "quiet"):
         arguments.append("--quiet")
     before = _identity(target)
-    # The exit status is the program's; what folio itself fails at it says.
+    # The exit status is the program's; folio prints its own errors.
     code = _command.run_program([*arguments, "--", *words])
     if _identity(target) in (None, before):
         raise CommandError(f"folio record wrote no {target} (exit status {code}); its message above says why", code)
@@ -75,7 +76,7 @@ def record(
 
 
 def _identity(path: str) -> tuple[int, ...] | None:
-    """What another file of this name, or another content, would not have."""
+    """Identifies a file's name and content: another file has another identity."""
     try:
         found = os.stat(path)
     except OSError:
@@ -91,10 +92,11 @@ class Maps(dict[str, Any]):
     """The output of ``folio maps --json``, with :meth:`to_arrow`."""
 
     def to_arrow(self) -> pa.Table:
-        """One row per process, mapping, kind and folio size; for the page cache one per (file, folio
-        size): the columns of ``folio maps --csv``, addresses as integers. Sizes are in bytes.
+        """One row per process, mapping, kind and folio size; for the page cache, one per file and
+        folio size. The columns are those of ``folio maps --csv``, with addresses as integers.
+        Sizes are in bytes.
 
-        Of ``elf=``, one row a (file, segment, folio size).
+        With ``elf=``, one row per file, segment and folio size.
         """
         import pyarrow as pa
 
@@ -116,21 +118,21 @@ def maps(
     """Which folio sizes back processes and files now, and why they are not larger.
 
     Args:
-        pids: processes. Folio sizes of others' processes need root; without it there is what
-            smaps tells.
+        pids: processes. Folio sizes of other users' processes need root; without it, the result
+            has only the numbers in smaps.
         all: all processes instead.
-        cgroup: the processes of a control group and of the groups below.
+        cgroup: the processes of a cgroup and of its descendants.
         files: the page cache of files, mapped or not.
         page_cache: the page cache of all files below a directory.
         elf: programs and shared objects on disk: which sizes could map their segments at all.
-        kernel: of ``elf``: the kernel whose rules decide, with edits.
+        kernel: for ``elf``: the kernel whose rules apply, with edits.
 
-    ``"command_line"`` is the command that says the same.
+    ``"command_line"`` is the equivalent command.
 
     Raises:
-        MapsError: no such process, no permission (with the command that has it).
+        MapsError: no such process, or no permission (with the command that has it).
         KernelError: no such kernel.
-        ValueError: arguments that exclude each other.
+        ValueError: conflicting arguments.
     """
     command = ["folio", "maps", "--json"]
     if switch(all, "all"):
@@ -177,7 +179,7 @@ def maps(
 
 
 def _result(found: _native.Found) -> dict[str, Any]:
-    """What was found; warns, and refuses what lacks something that was named."""
+    """Returns the result and issues its warnings; raises if it lacks something that was named."""
     for warning in found.warnings:
         warnings.warn(warning, FolioWarning, stacklevel=3)
     if found.missing:
@@ -203,21 +205,21 @@ def study(
     rounds: int | None = None,
     traces: Path | None = None,
 ) -> Study:
-    """The published tables of the patch series beside our numbers.
+    """The published tables of the patch series, compared with our numbers.
 
     Args:
         names: studies; default: all.
-        files: studies of your own.
-        live: measure on this kernel what the model cannot time; needs root.
-        rounds: of each measurement.
-        traces: directory of the recorded traces; default: ``traces`` here, else those of the
-            package.
+        files: your own study files.
+        live: measure on this kernel the times that the model cannot determine; needs root.
+        rounds: rounds per measurement.
+        traces: directory of the recorded traces; default: ``traces`` here, otherwise the
+            package's.
 
-    ``"command"`` is the command that says the same.
+    ``"command"`` is the equivalent command.
 
     Raises:
-        StudyError: no such study, a file that is not one, a trace that cannot be replayed.
-        CommandError: what ``live`` cannot measure.
+        StudyError: no such study, an invalid study file, or a trace that cannot be replayed.
+        CommandError: ``live`` cannot measure something.
     """
     arguments = ["study", "--json"]
     if switch(live, "live"):
@@ -261,19 +263,19 @@ def crosscheck(
     """Runs small workloads on this kernel and in the model, and compares folio for folio.
 
     Needs root and 300 MiB of memory; changes no setting and leaves nothing behind. With
-    ``recordings``, which were made earlier or elsewhere, nothing runs on this kernel and no root is
-    needed: they are replayed in this process and compared.
+    ``recordings``, made earlier or elsewhere, nothing runs on this kernel and root is not needed:
+    the recordings are replayed in this process and compared.
 
     Args:
         recordings: recordings (``*.txt``), archives of them (``*.tar.xz``), or folders of either.
         filesystems: ``"ext4"``, ``"xfs"``, ``"ext4-encrypt"``; default: the first two.
         windows: readahead windows such as ``"128K"``; default: four.
-        only: workloads whose name contains this (``*`` stands for anything).
-        kernel: rules to replay under; default: those of the kernel that was recorded.
+        only: workloads whose name contains this (``*`` matches anything).
+        kernel: rules to replay under; default: the recorded kernel's.
 
     Raises:
-        RecordingError: what is not a recording, or cannot be replayed under these rules.
-        CommandError: what this kernel or this user cannot do, with the remedy.
+        RecordingError: an invalid recording, or one that cannot be replayed under these rules.
+        CommandError: something that this kernel or this user cannot do, with the remedy.
     """
     given = () if recordings is None else recordings
     replayed = [
@@ -323,7 +325,7 @@ def _maps_schema() -> pa.Schema:
     columns = ("pid", "process", "start", "end", "permissions", "offset", "path", "kind")
     sizes = ("folio", "mapped", "aligned", "unaligned", "partial", "contpte", "pmd")
     names = (*columns, *(f"{size}_bytes" for size in sizes))
-    # Addresses of the vsyscall page do not fit a signed number.
+    # Addresses of the vsyscall page do not fit into a signed number.
     wide = ("start", "end", "offset")
     return pa.schema(
         [
@@ -350,7 +352,7 @@ def _segments(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """Fields that are numbers or words."""
+    """Returns the fields that are numbers or words."""
     return {key: value for key, value in found.items() if not isinstance(value, (list, dict))}
 
 

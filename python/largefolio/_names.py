@@ -1,4 +1,4 @@
-"""What you can choose from."""
+"""Names to choose from."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Edit(NamedTuple):
 
 
 def kernels() -> list[str]:
-    """Names of the built-in kernels, oldest first; ``recorded/..`` are those of recordings.
+    """Names of the built-in kernels, oldest first; ``recorded/..`` are kernels of recordings.
 
-    Use one as it is, or with edits: ``"7.2+page=64K"``.
+    Use a name alone, or with edits: ``"7.2+page=64K"``.
     """
     return [name for name, _ in _native.kernels()]
 
@@ -29,13 +29,13 @@ def kernels() -> list[str]:
 def machines() -> list[str]:
     """Names of the built-in machines.
 
-    Besides there are machine files (paths) and ``"this"``, which ``folio calibrate`` writes.
+    Paths of machine files and ``"this"``, written by ``folio calibrate``, are also valid.
     """
     return [name for name, _ in _native.machines()]
 
 
 def edits() -> list[Edit]:
-    """Every edit of a kernel, with the form of its value and what it sets."""
+    """Every edit of a kernel, with its value's form and its effect."""
     return [Edit(*edit) for edit in _native.edits()]
 
 

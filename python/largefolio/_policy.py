@@ -1,4 +1,4 @@
-"""Policies in Python: where a kernel decides, a method answers."""
+"""Policies in Python: a method answers each decision of a kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from largefolio import _native
 
 
 class Window(NamedTuple):
-    """What :meth:`Policy.window` reads: pages of the file."""
+    """The file pages that :meth:`Policy.window` reads."""
 
     start: int
     """First page."""
@@ -24,35 +24,35 @@ class Window(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What makes a policy for each cell, as the native module takes it."""
+    """A policy factory for the native module, called once per cell."""
 
     name: str
     make: Callable[[], Any]
 
 
 class Policy:
-    """Answers where the modelled kernel decides. Define a method for each point that you answer:
+    """Answers decisions of the modelled kernel. Define a method for each point that you answer:
 
         >>> class Small(lf.Policy):
         ...     def anon_order(self, ctx):
         ...         return ctx.orders & 0b11111  # up to order 4
         >>> table = lf.predict(trace, kernels="7.2+thp=always", policy=Small)
 
-    The methods are the points of ``folio_policy.h``; ``ctx`` has the fields of ``struct
+    The methods are the points of ``folio_policy.h``. ``ctx`` has the fields of ``struct
     folio_context`` by their names (``dir(ctx)``), ``ctx.comm`` as text and ``ctx.free`` as a tuple.
 
     * ``anon_order``: orders to try, as bits (``1 << 4`` is order 4); 0: base pages
-    * ``window``: a :class:`Window`, or 0 to read no more than the page of the fault
+    * ``window``: a :class:`Window`, or 0 to read only the faulting page
     * ``around``: pages to map around a load, a power of two
     * ``collapse``: orders to collapse a block to, as bits; 0: none
     * ``write``: 1 keeps a folio that is stored to, 2 copies the page
     * ``victim``: 1 evicts a folio, 2 keeps it for another round, 3 splits it
 
-    A point that is set to ``None`` is not answered. ``None`` leaves the decision to the kernel.
-    What a kernel could not do is not done; the result counts it as refused. Each cell has an object
-    of its own: of a class a new one, of an object a deep copy. Answer by ``ctx`` and what you keep
-    in ``self`` alone, so that the same call gives the same result. An exception ends the
-    prediction.
+    A point that is set to ``None`` is not answered. Returning ``None`` leaves the decision to the
+    kernel. The model does not follow an answer that a kernel could not; the result counts it as
+    refused. Each cell has its own object: a new instance of a class, or a deep copy of an object.
+    Answers must depend only on ``ctx`` and on state in ``self``, so that the same call has the same
+    result. An exception ends the prediction.
     """
 
     name: str
@@ -60,10 +60,10 @@ class Policy:
 
 
 def factory(policy: Policy | type) -> Made:
-    """What makes a policy for each cell.
+    """Returns a function that creates a policy for each cell.
 
     Raises:
-        TypeError: a class that is no policy, an object that cannot be copied.
+        TypeError: a class that is not a policy, or an object that cannot be copied.
     """
     kind = policy if isinstance(policy, type) else type(policy)
     if not issubclass(kind, Policy):
@@ -72,7 +72,7 @@ def factory(policy: Policy | type) -> Made:
         if method.startswith("_") or not callable(getattr(kind, method, None)):
             continue
         near = difflib.get_close_matches(method, _native.POLICY_POINTS, 1, 0.8)
-        # Beside the point itself it is a helper of that name.
+        # If the class also has the right method, this one is a helper.
         if near and getattr(kind, near[0], None) is None:
             raise TypeError(f"policy: {kind.__name__}.{method} is no point; did you mean {near[0]}?")
     name = str(getattr(policy, "name", kind.__name__))

@@ -34,37 +34,37 @@ def predict(
 ) -> pa.Table:
     """Replays ``trace`` under every kernel on every machine; one row per cell.
 
-    Cells are kernels x machines x ways to link x memory sizes x seeds, each once, at most 256; the
-    trace is decoded once for all of them and they run on all CPUs (``RAYON_NUM_THREADS`` bounds that). Counts are
-    exact, columns that begin with ``estimate_`` are estimated (nanoseconds). The same call gives the
-    same table. Other threads run on meanwhile, and Ctrl-C ends the call.
+    Cells are kernels x machines x ways to link x memory sizes x seeds, each once, at most 256. The
+    trace is decoded once for all of them, and they run on all CPUs (``RAYON_NUM_THREADS`` limits
+    that). Counts are exact; columns that begin with ``estimate_`` are estimated (nanoseconds). The
+    same call returns the same table. Other threads continue to run, and Ctrl-C ends the call.
 
     Args:
         trace: path, or a :class:`Trace`.
         kernels: names with edits (``"7.2+page=64K"``), paths ending in ``.toml``, or :class:`Rules`.
         machines: names, paths of machine files, or ``"this"``.
         seeds: seeds of fragmentation and ageing.
-        policy: adds a cell for each kernel in which it asks this policy where it decides: the name of
-            one that comes with folio, an object file of BPF, a :class:`Policy`, or several of these.
-        progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
-            callable that hears the rows done and the rows there are.
+        policy: adds a cell per kernel in which this policy answers the kernel's decisions: the
+            name of a built-in policy, a BPF object file, a :class:`Policy`, or several of these.
+        progress: ``None``: a bar on stderr if that is a terminal; or ``True``, ``False``, or a
+            callable that gets the finished rows and all rows.
         memory: physical memory in bytes, or as ``"16G"``, the default; several make a cell each.
         swap: swap space in bytes; 0: private memory is never reclaimed.
-        cgroup: ``"24M"``: run everything in a control group with this memory.max, or
-            ``{"cc1": "24M"}`` a program and what it starts.
-        fragmentation: ``"64K:80%"``: at the start 80% of the free memory lies in blocks smaller than
+        cgroup: ``"24M"``: run everything in a cgroup with this memory.max, or
+            ``{"cc1": "24M"}`` a program and its children.
+        fragmentation: ``"64K:80%"``: at the start, 80% of the free memory is in blocks smaller than
             64K; a number: thousandths of it in which no PMD folio fits.
-        aged: rounds in which other programs wear memory down before the program starts.
+        aged: rounds in which other programs fragment memory before the program starts.
         filesystem: of all files, or ``"none"`` for one without large folios; default: as recorded.
-        warm: start with the page cache that an earlier run left.
-        annotate: folio sizes that the loader asks for: ``{"libc.so*": "64K"}``.
+        warm: start with an earlier run's page cache.
+        annotate: folio sizes that the loader requests: ``{"libc.so*": "64K"}``.
         linked: lay out programs and libraries as if they were linked for other pages: ``"2M"``,
             ``["4K", "2M"]`` (a cell each), ``{"libc.so*": "2M"}``; default: as recorded.
         nested: estimate for a virtual machine.
-        reference_ns: nanoseconds of a reference on khugepaged's clock; 0: it never runs.
-        cpus: CPUs that the trace's threads run on; default: as many as the machine has.
-        max_work: how many times the work and the memory that a trace may cause; the error of one
-            that causes more says what to give.
+        reference_ns: nanoseconds per reference on khugepaged's clock; 0: it never runs.
+        cpus: CPUs that the trace's threads run on; default: the machine's.
+        max_work: factor for the limit of work and memory per trace; the error for a larger trace
+            names the factor it needs.
 
     Raises:
         TraceError, KernelError, MachineError, RequestError, ReplayError: all :class:`FolioError`.
@@ -91,11 +91,12 @@ def report(
 ) -> dict[str, Any]:
     """Like :func:`predict`, but complete: the JSON of ``folio predict --json`` as a dictionary.
 
-    Each row has the terms of its estimate and the constants they rest on, with their sources.
-    ``"verdict"`` says which column is best for ``goal`` (``"time"``, ``"memory"`` or ``"faults"``), and
-    which rules make it so. ``"command_line"`` is empty. Changes are in per cent of one run of the
-    program: of ``runtime`` seconds, or else as measured with the trace, or estimated. With ``why`` and two kernels, ``"why"`` says which rules make the
-    difference (:func:`why` is the same as a table).
+    Each row has its estimate's terms and constants, with sources. ``"verdict"`` names the best
+    column for ``goal`` (``"time"``, ``"memory"`` or ``"faults"``) and the rules responsible.
+    ``"command_line"`` is empty. Changes are in percent of one run of the program: ``runtime`` in
+    seconds, otherwise as measured with the trace, otherwise estimated. With ``why`` and two
+    kernels, ``"why"`` names the rules that make the difference (:func:`why` returns the same as a
+    table).
     """
     asked = arguments.asked(kernels, machines, seeds, **settings)
     explains = checks.switch(why, "why")
@@ -118,17 +119,17 @@ def why(
 ) -> pa.Table:
     """Which rules make the difference between two kernels, for every result that differs.
 
-    One row per share of a result, as ``folio predict --why --csv`` has them: ``part`` is the
-    ``difference``, or ``in_order``, ``alone`` or ``left_out`` of the switch in ``rules``, or the
-    ``interaction`` of two switches, or what all others do ``together``. The rows ``in_order`` add up
-    to the difference, and so do ``alone``, ``interaction`` and ``together``.
+    One row per share of a result, as in ``folio predict --why --csv``. ``part`` is one of
+    ``difference``; ``in_order``, ``alone`` or ``left_out`` of the switch in ``rules``; the
+    ``interaction`` of two switches; or the effect of all others ``together``. The rows ``in_order``
+    add up to the difference, and so do ``alone``, ``interaction`` and ``together``.
 
     Args:
         trace: path, or a :class:`Trace`.
-        kernels: two of them. All else is as for :func:`predict`.
+        kernels: two of them. All other arguments are as for :func:`predict`.
 
     Raises:
-        RequestError: not two kernels, or twice the same one; else as :func:`predict`.
+        RequestError: not two kernels, or the same one twice; otherwise as :func:`predict`.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -155,16 +156,16 @@ def _nanoseconds(runtime: float | None) -> float | None:
 
 
 def _named(shares: pa.Table, prediction: _native.Prediction) -> pa.Table:
-    """Shares with the names that kernels and machines have.
+    """Adds kernel and machine names to the shares.
 
-    Those of the CSV are for terminals and spreadsheets: it has ``'=x`` for ``=x``.
+    The CSV has other names, for terminals and spreadsheets: ``'=x`` for ``=x``.
     """
     import pyarrow as pa
 
     results = _pairs(json.loads(prediction.json()))
     names: list[tuple[str, str, str]] = []
     for part in shares["part"].to_pylist():
-        # The first share of a result is its whole difference.
+        # A result's first share is its whole difference.
         names.append(next(results) if part == "difference" else names[-1])
     for name, column in zip(("kernel_before", "kernel_after", "machine"), zip(*names)):
         place = shares.column_names.index(name)
@@ -173,7 +174,7 @@ def _named(shares: pa.Table, prediction: _native.Prediction) -> pa.Table:
 
 
 def _pairs(report: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Both kernels and the machine, for each result that is explained."""
+    """Returns both kernels and the machine for each explained result."""
     for why in report["why"]:
         before, after = report["rows"][why["before"]], report["rows"][why["after"]]
         for _ in why["results"]:

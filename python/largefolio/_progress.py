@@ -21,7 +21,7 @@ _HIDDEN_S = 0.3
 def progressing(
     progress: Progress, what: str = "rows"
 ) -> Iterator[Callable[[int, int], object] | None]:
-    """The callable to tell."""
+    """Returns the progress callable."""
     if callable(progress):
         yield progress
         return

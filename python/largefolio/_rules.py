@@ -1,4 +1,4 @@
-"""Rules: everything in which kernels differ, as a value."""
+"""Rules: a kernel's behaviour as a value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEPARATOR = "."
 
 
 class Rules(Mapping[str, Any]):
-    """The rules of a kernel: a preset, a kernel file, or either with edits.
+    """A kernel's rules: a preset, a kernel file, or either with edits.
 
         >>> rules = Rules("7.2+page=64K")
         >>> rules["fault.exec_miss"]
@@ -26,12 +26,12 @@ class Rules(Mapping[str, Any]):
 
     A mapping from dotted names, as in the kernel files (``kernels/*.toml``), to values: words,
     integers (bytes, pages or milliseconds: ``_bytes``, ``_pages``, ``_ms`` in the name), booleans,
-    and words with a number (``{"block": {"bytes": 65536}}``). It never changes: :meth:`set` and :meth:`edit` give new rules, checked as the command
-    line checks them. Rules can be compared (name and values), hashed, pickled and sent to other
-    hosts.
+    and words with a number (``{"block": {"bytes": 65536}}``). It is immutable: :meth:`set` and
+    :meth:`edit` return new rules, checked as on the command line. Rules can be compared (name and
+    values), hashed, pickled and sent to other hosts.
 
     Raises:
-        KernelError: an unknown name, with the nearest ones; rules no kernel can have.
+        KernelError: an unknown name, with similar names; or impossible rules.
     """
 
     __slots__ = ("_flat", "_kernel")
@@ -51,12 +51,12 @@ class Rules(Mapping[str, Any]):
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Rules:
-        """The rules of a kernel file (TOML); it may be ``based-on`` a preset or another file."""
+        """Loads a kernel file (TOML); it may be ``based-on`` a preset or another file."""
         return cls._of(_native.Kernel.parse(file_path(path, "path")))
 
     @classmethod
     def from_toml(cls, name: str, toml: str) -> Rules:
-        """The rules in the kernel file ``toml``, under ``name``."""
+        """Parses the kernel file ``toml`` and names it ``name``."""
         return cls._of(_native.Kernel.from_toml(text(name, "name"), text(toml, "toml")))
 
     @classmethod
@@ -79,13 +79,13 @@ class Rules(Mapping[str, Any]):
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One line for the reader."""
         return self._kernel.description
 
     def edit(self, *edits: str, name: str | None = None) -> Rules:
-        """New rules with edits of the command line on top: ``rules.edit("exec-block=64K")``.
+        """New rules with command-line edits: ``rules.edit("exec-block=64K")``.
 
-        :func:`largefolio.edits` lists them. The name says what was edited unless it is given.
+        :func:`largefolio.edits` lists them. Unless a name is given, it contains the edits.
         """
         kernel = self._kernel
         for edit in edits:
@@ -95,8 +95,8 @@ class Rules(Mapping[str, Any]):
     def set(self, changes: Mapping[str, Any], *, name: str | None = None) -> Rules:
         """New rules with other values: ``rules.set({"fault.exec_miss": "counted"})``.
 
-        ``None`` takes a key away where a kernel file may leave it out (``"sizes.machine"``). The
-        name says what was set unless it is given.
+        ``None`` removes a key that a kernel file may omit (``"sizes.machine"``). Unless a name is
+        given, it contains the changes.
         """
         nested = self.to_dict()
         for key, value in changes.items():
@@ -115,16 +115,16 @@ class Rules(Mapping[str, Any]):
         return self.from_dict(name, nested)
 
     def to_dict(self) -> dict[str, Any]:
-        """The kernel file as a dictionary: :meth:`from_dict` of it gives the rules again."""
+        """The kernel file as a dictionary; :meth:`from_dict` restores the rules."""
         rules: dict[str, Any] = json.loads(self._kernel.to_json())
         return rules
 
     def to_toml(self) -> str:
-        """A complete kernel file that is not based on another one."""
+        """A complete kernel file without a base."""
         return self._kernel.to_toml()
 
     def diff(self, other: Rules) -> dict[str, tuple[Any, Any]]:
-        """What differs: name -> (value here, value there); ``None`` for a missing rule."""
+        """The differences: name -> (value here, value there); ``None`` for a missing rule."""
         keys = [*self, *(key for key in other if key not in self)]
         pairs = {key: (self.get(key), other.get(key)) for key in keys}
         return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
@@ -159,7 +159,7 @@ class Rules(Mapping[str, Any]):
 
 
 def _plain(value: object) -> Any:
-    """What JSON has for a value that is no ``int`` and no ``dict``, such as an integer of NumPy."""
+    """Converts a number that is not an ``int``, such as a NumPy integer, for JSON."""
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Mapping):
@@ -175,7 +175,9 @@ def _put(table: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _flatten(nested: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Tables of rules become dotted names; a table below them is one value (``{"block": ..}``)."""
+    """Flattens tables of rules to dotted names; a table below them is one value (``{"block":
+    ..}``).
+    """
     for key, value in nested.items():
         if isinstance(value, dict):
             yield from ((key + _SEPARATOR + name, rule) for name, rule in value.items())

@@ -1,13 +1,13 @@
-"""Traces and data sets on storage that fsspec reaches: ``s3://bucket/cc1.folio``, ``gs://..``.
+"""Traces and data sets on fsspec storage: ``s3://bucket/cc1.folio``, ``gs://..``.
 
 ::
 
-    trace     s3://..  --> a copy on this host, for the driver; a worker gets one of its own
+    trace     s3://..  --> a copy on this host, for the driver; each worker gets its own
     data set  s3://..  <-> a directory of this host, in which the sweep writes
 
-Storage has no rename of many files and no lock. What the sweep does to its directory is repeated there
-in the order that a sweep which is killed relies on: a part that takes the place of others is written
-under its hidden name, the others are removed, then it gets its name.
+Storage has no locks and cannot rename many files. The mirror repeats the sweep's changes to its
+directory in the order that makes a kill safe: it writes a replacement part under its hidden name,
+removes the old parts, then renames the new one.
 """
 
 # fsspec has no types of its own.
@@ -26,16 +26,17 @@ from largefolio.errors import SweepError
 
 Options = Mapping[str, Any]
 
-# Seconds between two looks at what the sweep has written.
+# Seconds between checks for new files of the sweep.
 _PUSH_S = 1.0
-# How the sweep names a part that takes the place of others (crates/report/src/sweep/merge.rs).
+# The sweep's name for a part that replaces others (crates/report/src/sweep/merge.rs).
 _MERGING = "_{}.merging"
 _PARQUET = ".parquet"
 
 
 def is_address(text: str) -> bool:
-    """Whether it names something on storage (``s3://..``, ``simplecache::s3://..``), not a path of
-    this host."""
+    """Whether it names something on storage (``s3://..``, ``simplecache::s3://..``), not a local
+    path.
+    """
     schemes, separator, _ = text.partition("://")
     return bool(separator) and all(
         scheme.replace("+", "").replace("-", "").isalnum() for scheme in schemes.split("::")
@@ -43,10 +44,10 @@ def is_address(text: str) -> bool:
 
 
 def opened(address: str, options: Options) -> tuple[Any, str]:
-    """The filesystem of an address, and the path in it.
+    """Returns the filesystem of an address, and the path in it.
 
     Raises:
-        SweepError: fsspec is missing, or what it needs for this kind of address.
+        SweepError: fsspec is missing, or a package that it needs for this kind of address.
     """
     try:
         import fsspec  # type: ignore[import-untyped]
@@ -56,13 +57,13 @@ def opened(address: str, options: Options) -> tuple[Any, str]:
         raise SweepError("an address with a login would be kept in results: use storage_options")
     try:
         filesystem, path = fsspec.core.url_to_fs(address, **options)
-    except Exception as error:  # Each storage has errors of its own.
+    except Exception as error:  # Storages raise different errors.
         raise SweepError(f"{address}: {_told(error)}") from error
     return filesystem, path
 
 
 def fetch(address: str, options: Options, folder: str) -> str:
-    """Copies a file of a storage into ``folder``; its path.
+    """Copies a file from storage into ``folder`` and returns its path.
 
     Raises:
         SweepError: it cannot be read.
@@ -83,7 +84,7 @@ def _told(error: Exception) -> str:
 
 
 class Mirror:
-    """A directory of this host with what an address has; goes with the process.
+    """A local directory with an address's contents; removed with the process.
 
     Attributes:
         directory: its path.
@@ -94,9 +95,9 @@ class Mirror:
         self._filesystem, self._root = opened(address, options)
         self._place = tempfile.TemporaryDirectory(prefix="largefolio-")
         self.directory = self._place.name
-        # Files that are the same on both sides: size and time of change here.
+        # Files that are equal on both sides: size and modification time here.
         self._same: dict[str, tuple[int, int]] = {}
-        # Parts that have their hidden names there.
+        # Parts that have hidden names in the storage.
         self._hidden: set[str] = set()
         self._pushed_at = time.monotonic()
         try:
@@ -106,20 +107,20 @@ class Mirror:
             raise SweepError(f"cannot read {address}: {_told(error)}") from error
 
     def close(self) -> None:
-        """Removes the directory of this host."""
+        """Removes the local directory."""
         self._place.cleanup()
 
     def push_now_and_then(self, is_quiet: bool) -> None:
-        """Repeats on the storage what was written, at most once a second.
+        """Copies new files to the storage, at most once a second.
 
-        Unless the sweep is quiet meanwhile, it may be merging: a look then sees neither all of the old
-        parts nor the new one for certain, so nothing is removed.
+        Unless the sweep is quiet meanwhile, it may be merging. The directory may then show neither
+        all of the old parts nor the new one, so nothing is removed.
         """
         if time.monotonic() - self._pushed_at >= _PUSH_S:
             self.push(is_quiet)
 
     def push(self, is_quiet: bool = True) -> None:
-        """Repeats on the storage what was written.
+        """Copies new files to the storage.
 
         Raises:
             SweepError: the storage cannot be written.
@@ -144,7 +145,7 @@ class Mirror:
                 self._same[name] = _state(path)
 
     def _here(self) -> dict[str, tuple[int, int]]:
-        """What is here; what is merged just now may be missing."""
+        """Lists the local files; parts being merged may be missing."""
         found = {}
         for name in os.listdir(self.directory):
             with contextlib.suppress(FileNotFoundError):
@@ -158,7 +159,7 @@ class Mirror:
         gone = [name for name in self._same if name not in here]
         if not self._same and new:
             self._filesystem.makedirs(self._root, exist_ok=True)
-        # The manifest last: it names what is there.
+        # The manifest goes last, because it names the files.
         for name in sorted(new, key=lambda name: not name.endswith(_PARQUET)):
             is_hidden = name.endswith(_PARQUET) and bool(gone or self._hidden)
             kept = _MERGING.format(name) if is_hidden else name
@@ -167,9 +168,9 @@ class Mirror:
             except FileNotFoundError:
                 if os.path.exists(os.path.join(self.directory, name)):
                     raise
-                continue  # Merged just now: the next look finds what took its place.
+                continue  # Just merged: the next check finds the new part.
             except Exception:
-                if name not in self._same:  # Half of it may be there: a reader must not find it.
+                if name not in self._same:  # It may be incomplete: hide it from readers.
                     with contextlib.suppress(Exception):
                         self._filesystem.rm_file(self._at(kept))
                 raise
@@ -180,12 +181,12 @@ class Mirror:
             self._remove(gone)
 
     def _remove(self, gone: list[str]) -> None:
-        """Removes what is gone here, and gives what takes its place its name."""
+        """Removes files that are gone locally, then renames their replacements."""
         for name in gone:
             kept = _MERGING.format(name) if name in self._hidden else name
             self._hidden.discard(name)
             if kept not in map(_MERGING.format, self._hidden):
-                with contextlib.suppress(FileNotFoundError):  # Somebody was faster.
+                with contextlib.suppress(FileNotFoundError):  # Another process removed it first.
                     self._filesystem.rm_file(self._at(kept))
             del self._same[name]
         for name in sorted(self._hidden):

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _PATHS = (str, os.PathLike)
-# Names of parts (crates/report/src/sweep/data_set.rs); whatever else is in the directory is no part.
+# Names of parts (crates/report/src/sweep/data_set.rs); all other files in the directory are not
+# parts.
 _PART = re.compile("part-[0-9a-fA-F]{32}[.]parquet")
 
 
@@ -36,12 +37,12 @@ class Swept:
 
     Attributes:
         directory: the data set, ``part-*.parquet``, and its manifest; as given, a path or an address.
-        nr_asked: cells asked for.
+        nr_asked: requested cells.
         nr_found: of these, done before.
         nr_done: of these, done now.
-        failed: the others of this call: ``"trace"``, ``"nr_cells"``, ``"error"`` and, where the trace could be
-            read, ``"cells"``.
-        manifest: all that the manifest says, of earlier sweeps too.
+        failed: all others of this call: ``"trace"``, ``"nr_cells"``, ``"error"`` and, if the trace was
+            readable, ``"cells"``.
+        manifest: the whole manifest, including earlier sweeps.
     """
 
     directory: str
@@ -50,13 +51,11 @@ class Swept:
     nr_done: int
     failed: list[dict[str, Any]]
     manifest: dict[str, Any]
-    # How its storage is reached; may hold secrets.
+    # Options for its storage; may hold secrets.
     _options: storage.Options = field(default_factory=dict, repr=False, compare=False)
 
     def table(self) -> pa.Table:
-        """All rows of the data set, those of earlier versions too: a column that these do not have is
-        null there.
-        """
+        """All rows of the data set, including earlier versions'; columns that those lack are null."""
         import pyarrow as pa
         import pyarrow.dataset as ds
 
@@ -65,12 +64,13 @@ class Swept:
             return pa.table({})
         found = ds.dataset(parts, format="parquet", filesystem=filesystem).get_fragments()
         schemas = (part.physical_schema for part in found)
-        # The most columns first, so that their order does not depend on the names of the parts.
+        # Schemas with the most columns first, so that the column order does not depend on the
+        # parts' names.
         schema = pa.unify_schemas(sorted(schemas, key=len, reverse=True))
         return ds.dataset(parts, schema, "parquet", filesystem).to_table()
 
     def _parts(self) -> tuple[Any, list[str]]:
-        """The filesystem of the data set, and the paths of its parts."""
+        """Returns the data set's filesystem, and its parts' paths."""
         if storage.is_address(self.directory):
             filesystem, path = storage.opened(self.directory, self._options)
             filesystem.invalidate_cache()
@@ -93,39 +93,39 @@ def sweep(
     storage_options: storage.Options | None = None,
     **settings: Unpack[arguments.Settings],
 ) -> Swept:
-    """Replays every trace in every cell and keeps one row for each in the data set ``directory``.
+    """Replays every trace in every cell and keeps one row per cell in the data set ``directory``.
 
-    What the directory has already is not done again: the same call goes on after Ctrl-C, after
-    SIGKILL and after a full disk, a larger one adds what is new. ``folio predict --sweep`` writes
-    the same data set. Without ``client`` all CPUs of this host replay; with one, the workers of a
-    Dask cluster do, and this process alone writes: a worker needs the package and nothing else. A
-    trace is read where it is named if the worker has it there, and is sent along if not. A worker
-    that is lost costs the tasks it had under way, nothing else.
+    Existing rows are not computed again: the same call resumes after Ctrl-C, SIGKILL or a full
+    disk, and a larger one adds the new cells. ``folio predict --sweep`` writes the same data set.
+    Without ``client``, all CPUs of this host replay. With one, a Dask cluster's workers replay and
+    only this process writes; a worker needs only the package. A worker reads a trace at its path if
+    it has it there; otherwise the trace is sent. A lost worker costs only its running tasks.
 
-    Traces and data set may be on storage that fsspec reaches (``s3://bucket/cc1.folio``); workers then
-    fetch traces from there, and this host keeps copies of both while the sweep runs. What is written
-    arrives within seconds; without ``client``, rows that come after parts were first merged get their
-    names there at the end. Storage has no locks: two sweeps must not write to one address at a time.
-    An address that cannot be read ends the sweep before it begins.
+    Traces and data set may be on fsspec storage (``s3://bucket/cc1.folio``). Workers then fetch
+    traces from there, and this host keeps copies of both during the sweep. New rows arrive within
+    seconds. Without ``client``, rows written after the first merge of parts get their final names
+    at the end. Storage has no locks: only one sweep may write to an address at a time. An
+    unreadable address ends the sweep before it begins.
 
     Args:
         traces: paths or addresses, or :class:`Trace`.
         client: a ``distributed.Client``.
-        directory: where the data set is: a path of this host, or an address.
+        directory: the data set: a local path, or an address.
         kernels, machines, seeds, memory, swap, fragmentation, aged, filesystem, warm, annotate, linked,
-            nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at most a million cells a trace, and four million in all.
-        progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
-            callable that hears the cells that are over and the cells asked for.
-        storage_options: how addresses are reached, for fsspec: ``{"endpoint_url": "http://.."}``; sent to
+            nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at
+            most a million cells per trace, and four million in all.
+        progress: ``None``: a bar on stderr if that is a terminal; or ``True``, ``False``, or a
+            callable that gets the finished and the requested cells.
+        storage_options: fsspec options for addresses: ``{"endpoint_url": "http://.."}``; sent to
             the workers with each task.
 
     Returns:
-        How it went. Cells that failed, those of a trace that cannot be read among them, are in
-        :attr:`Swept.failed`, and a warning says so.
+        The outcome. :attr:`Swept.failed` lists failed cells, including those of an unreadable
+        trace, and a warning reports them.
 
     Raises:
-        SweepError: another sweep has the directory, the disk is full, an address cannot be read, ..
-        ClusterError: the cluster has no scheduler any more, or workers without this package.
+        SweepError: another sweep uses the directory, the disk is full, an address cannot be read, ..
+        ClusterError: the cluster lost its scheduler, or has workers without this package.
         KernelError, MachineError, RequestError: as :func:`predict`.
     """
     paths = [checks.file_path(trace, "traces") for trace in checks.items(traces, "traces", _PATHS)]
@@ -167,7 +167,7 @@ def sweep(
 def _here(
     place: str, paths: list[str], options: storage.Options
 ) -> Iterator[tuple[storage.Mirror | None, dict[str, str]]]:
-    """What is on storage, on this host: the data set, and copies of traces by their address."""
+    """Local copies of storage: the data set, and traces by address."""
     with tempfile.TemporaryDirectory(prefix="largefolio-") as folder:
         addresses = {path for path in paths if storage.is_address(path)}
         copies = {path: storage.fetch(path, options, folder) for path in sorted(addresses)}
@@ -193,7 +193,7 @@ def _warn(opened: _native.Sweep, place: str) -> None:
 
 @dataclass(frozen=True)
 class _Work:
-    """A sweep that is open."""
+    """An open sweep."""
 
     opened: _native.Sweep
     client: Client | None
@@ -203,7 +203,7 @@ class _Work:
 
     @contextmanager
     def closed_on_errors(self) -> Iterator[None]:
-        """Releases the directory whatever is raised, a warning that was made an error among it."""
+        """Releases the directory on any exception, including a warning turned into an error."""
         try:
             yield
         except KeyboardInterrupt:
@@ -214,7 +214,7 @@ class _Work:
             raise
 
     def run(self, progress: Progress) -> None:
-        """Replays what is missing."""
+        """Replays the missing cells."""
         with progressing(progress, "cells") as hears:
             hears = self._pushing(hears)
             if self.client is None:
@@ -224,14 +224,14 @@ class _Work:
                 cluster.run(self.opened, self.client, traces, hears)
 
     def finish(self, ended: str) -> dict[str, Any]:
-        """Writes how the sweep ended and releases the directory; what the manifest says."""
+        """Records how the sweep ended, releases the directory, and returns the manifest."""
         manifest: dict[str, Any] = json.loads(self.opened.finish(ended))
         if self.mirror:
             self.mirror.push()
         return manifest
 
     def _pushing(self, hears: Callable[[int, int], object] | None) -> Callable[[int, int], object] | None:
-        """Who hears of the sweep, and writes to its storage what is new."""
+        """Returns the progress callable, which also copies new files to the storage."""
         mirror, is_quiet = self.mirror, self.client is not None
         if mirror is None:
             return hears
@@ -244,7 +244,7 @@ class _Work:
         return both
 
     def _close(self, ended: str) -> None:
-        """Writes to the manifest how the sweep ended; if that fails, it only warns."""
+        """Records in the manifest how the sweep ended; only warns if that fails."""
         try:
             self.finish(ended)
         except Exception as error:

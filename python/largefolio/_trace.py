@@ -1,4 +1,4 @@
-"""Traces: what a program touched, in program order."""
+"""Traces: the memory that a program touched, in program order."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Trace:
         'qemu'
 
     Raises:
-        TraceError: no such file, no trace, or a damaged one.
+        TraceError: no such file, not a trace, or damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = file_path(path, "path")
-        # The file is opened again for each reader; the directory may be another by then.
+        # Each reader opens the file again, possibly from another working directory.
         self._absolute = os.path.join(os.getcwd(), self._path)
         self._trace = _native.Trace(self._absolute)
 
     @property
     def path(self) -> str:
-        """The name of the file, as given."""
+        """The file's name, as given."""
         return self._path
 
     def __fspath__(self) -> str:
@@ -63,15 +63,15 @@ class Trace:
 
     def events(self, batch_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
         """The rows in program order, as record batches of ``batch_rows`` rows (the last may be
-        shorter); each row has been checked. Memory does not grow with the trace.
+        shorter). Each row has been checked. Memory does not grow with the trace.
 
         Columns: ``thread`` (dense number), ``op`` (a name, from a dictionary), ``addr`` (bytes;
-        references: the first byte of the 4 KiB page), ``len`` (references: how many; else bytes),
-        ``pos`` (position in the file in bytes, or the operation's second address), ``aux`` (its
-        further number), ``flags`` (of the Linux x86-64 ABI; a read or write: its link, how many
-        rows of references of its thread back the load is whose value named its page, 0 for none),
-        ``file`` (row of
-        ``info["meta"]["files"]``, -1 for none).
+        references: the first byte of the 4 KiB page), ``len`` (references: their number; otherwise
+        bytes), ``pos`` (position in the file in bytes, or the operation's second address), ``aux``
+        (an additional number), ``flags`` (of the Linux x86-64 ABI), ``file`` (row of
+        ``info["meta"]["files"]``, -1 for none). For a read or write, ``flags`` is its link: the
+        load whose value named its page is this many rows of references back in its thread; 0 for
+        none.
         """
         rows = whole(batch_rows, "batch_rows", _BATCH_ROWS_MAX)
         if rows == 0:

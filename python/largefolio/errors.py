@@ -30,15 +30,15 @@ class SweepError(FolioError):
 
 
 class MapsError(FolioError):
-    """Processes or files that this kernel does not show, or that are not there."""
+    """Processes or files that do not exist, or that this kernel does not show."""
 
 
 class StudyError(FolioError):
-    """A study that is not known, a file that is not a study, or a trace it cannot use."""
+    """An unknown study, an invalid study file, or a trace that it cannot use."""
 
 
 class RecordingError(FolioError):
-    """A recording of a kernel that cannot be read, or not be replayed under these rules."""
+    """A recording that cannot be read, or not be replayed under these rules."""
 
 
 class ClusterError(SweepError):
@@ -61,4 +61,4 @@ class CommandError(FolioError):
 
 
 class FolioWarning(UserWarning):
-    """Something that was done, but perhaps not as intended."""
+    """A call that succeeded, but perhaps not as intended."""

@@ -21,7 +21,7 @@ def traces() -> Path:
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace that is replayed in a moment, with executable code, files and private memory."""
+    """A trace that replays quickly, with executable code, files and private memory."""
     path = tmp_path_factory.mktemp("traces") / "mix.folio"
     words = ["trace", "gen", "zipf", "--runs", "100000", "--seed", "7", "-o", str(path)]
     _command.run(words)
@@ -30,7 +30,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def some(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Four traces, each replayed in a moment."""
+    """Four traces that replay quickly."""
     place = tmp_path_factory.mktemp("sweep")
     for seed in range(4):
         path = str(place / f"mix{seed}.folio")
@@ -40,7 +40,7 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def recordings(tmp_path: Path) -> tuple[Path, Path]:
-    """Two touches of a file of eight pages: as 6.18 answers them, and as no kernel does."""
+    """Two touches of an eight-page file: with 6.18's responses, and with impossible ones."""
     text = (
         "# kernel=6.18.44-test arch=x86-64 variant=small fs=ext4 read_ahead_kb=128 "
         "max_sectors_kb=512 fault_around_bytes=65536 prot=r map=shared advice=plain pattern=seq "
@@ -68,7 +68,7 @@ def folio() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def complaint(folio: Callable[..., subprocess.CompletedProcess[str]]) -> Callable[..., str]:
-    """The text of the error that ``folio`` ends with."""
+    """The error text that ``folio`` ends with."""
 
     def said(*words: str) -> str:
         done = folio(*words)

@@ -1,4 +1,4 @@
-"""Stubs and types are right, and every public name says what it is."""
+"""Stubs and types are correct, and every public name has a docstring."""
 
 from __future__ import annotations
 

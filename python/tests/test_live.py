@@ -1,4 +1,4 @@
-"""What verbs find: in this process, and through the command of the package."""
+"""Results of commands: in this process, and through the package's command."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Folio = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def qemu_with_plugins() -> str:
-    """Where it is; empty if there is none."""
+    """Returns its path, or an empty string."""
     script = Path(__file__).parents[2] / "scripts" / "qemu.sh"
     return subprocess.run([script, "find"], capture_output=True, text=True).stdout.strip()
 
 
 qemu = qemu_with_plugins()
-# A folio in an environment of Python does not find a QEMU that was built in the checkout.
+# A folio in a Python environment does not find a QEMU built in the checkout.
 os.environ |= {"LARGEFOLIO_QEMU": qemu} if qemu else {}
 needs_qemu = pytest.mark.skipif(not qemu, reason="SKIPPED: no QEMU with plugins (make qemu)")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: needs root")
@@ -96,7 +96,7 @@ def test_what_a_program_leaves_running_is_not_waited_for(tmp_path: Path) -> None
 
 
 def _end_what_stayed(tmp_path: Path) -> None:
-    """Ends the process whose number stands there, which still has stderr."""
+    """Ends the process whose PID is in the file; it still has stderr open."""
     pid = int((tmp_path / "pid").read_text())
     assert os.readlink(f"/proc/{pid}/fd/2").startswith("pipe:")
     os.kill(pid, signal.SIGKILL)
@@ -119,7 +119,7 @@ def test_whoever_still_has_stderr_is_not_waited_for(
     _fake(tmp_path, monkeypatch, script)
     assert _command.run_program([]) == 3
     assert capsys.readouterr().err.startswith("told")
-    # Where nobody reads it any more, `yes` ends.
+    # `yes` ends once its pipe has no reader.
     if stays != "yes":
         _end_what_stayed(tmp_path)
 
@@ -149,7 +149,7 @@ def test_what_is_no_command_is_refused(command: Any) -> None:
 
 
 def test_an_interrupted_command_puts_everything_back(tmp_path: Path) -> None:
-    """Ctrl-C reaches the child, which ends; Python goes on."""
+    """Ctrl-C reaches the child, which ends; Python continues."""
     fake = tmp_path / "folio"
     done = tmp_path / "done"
     fake.write_text(
@@ -181,7 +181,7 @@ def test_maps_of_this_process() -> None:
     table = found.to_arrow()
     assert table.num_rows > 10
     assert set(table["pid"].to_pylist()) == {os.getpid()}
-    # A page that two mappings share counts in both here, and once in the totals.
+    # A page shared by two mappings counts in both rows, and once in the totals.
     total = sum(row["mapped_bytes"] for row in found["totals"])
     assert sum(table["mapped_bytes"].to_pylist()) >= total > 1 << 20
     mappings = found["processes"][0]["mappings"]
@@ -229,11 +229,10 @@ _TIMES = ("taken_unix_s",)
 
 
 def _same_as(folio: Folio, found: dict[str, Any], code: int = 0) -> None:
-    """The command that stands in a result prints the same result."""
+    """The command line in a result prints the same result."""
     words = found["command_line"]
     done = folio(*words[1:])
     assert done.returncode == code, done
-    # Each look has a time of its own.
     again = {**json.loads(done.stdout), **{key: found[key] for key in _TIMES if key in found}}
     assert again == found
 
@@ -247,11 +246,11 @@ def test_results_are_those_of_the_command(
     _same_as(folio, lf.crosscheck(recordings, kernel="6.18"), code=1)
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         try:
-            # Until the program has begun to sleep, its memory changes.
+            # The program's memory changes until it sleeps.
             while not _sleeps(sleeping.pid):
                 time.sleep(0.01)
             with warnings.catch_warnings():
-                # Without root, folio sizes are not all known.
+                # Without root, not all folio sizes are known.
                 warnings.simplefilter("ignore", lf.FolioWarning)
                 _same_as(folio, lf.maps(sleeping.pid))
         finally:
@@ -259,7 +258,7 @@ def test_results_are_those_of_the_command(
 
 
 def _sleeps(pid: int) -> bool:
-    """Whether it is asleep, as `sleep` and not as the process that starts it."""
+    """Whether it sleeps, as `sleep` and not as the process that starts it."""
     words = Path(f"/proc/{pid}/stat").read_text().split()
     return words[1] == "(sleep)" and words[2] == "S"
 
@@ -291,7 +290,7 @@ def test_a_newer_kernel_is_warned_of(recordings: tuple[Path, Path]) -> None:
 
 
 def test_ctrl_c_stops_a_study_and_leaves_python_alive(traces: Path) -> None:
-    """The signal comes while cells are replayed; the interpreter and the module go on."""
+    """The signal arrives during a replay; the interpreter and the module keep working."""
     code = (
         "import os, signal, threading, largefolio as lf\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -306,7 +305,7 @@ def test_ctrl_c_stops_a_study_and_leaves_python_alive(traces: Path) -> None:
 
 
 def test_a_forked_child_can_look(recordings: tuple[Path, Path]) -> None:
-    """No pool of threads is lost in a fork."""
+    """A fork loses no thread pool."""
     lf.crosscheck(recordings[0])
     lf.maps(os.getpid())
     child = os.fork()
@@ -319,7 +318,7 @@ def test_a_forked_child_can_look(recordings: tuple[Path, Path]) -> None:
 @needs_root
 def test_kernel_and_model_agree() -> None:
     with warnings.catch_warnings():
-        # A kernel that does not show all its settings is warned of.
+        # A kernel that hides some settings causes a warning.
         warnings.simplefilter("ignore", lf.FolioWarning)
         try:
             found = lf.crosscheck(filesystems="ext4", windows="128K", only="*seq_s0")

@@ -1,4 +1,4 @@
-"""Policies in Python give what the same policy in C gives, and end as Python does."""
+"""Policies in Python have the same results as their C versions, and end as Python does."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ExecOrder(lf.Policy):
 
 
 class PerProgram(lf.Policy):
-    """policies/per-program.c: it keeps something."""
+    """policies/per-program.c, which keeps state."""
 
     name = "per-program"
 
@@ -117,7 +117,6 @@ def test_a_policy_sees_what_the_header_names(small: Path) -> None:
     assert sum(free) > 0
     assert group_max == _NO_LIMIT
     assert {"area_flags", "orders", "nr_free"} < set(names)
-    # Those that the types know.
     stub = Path(lf.__file__).with_name("_native.pyi").read_text()
     numbers = stub.partition("class _Numbers:\n")[2].partition("\n\n")[0]
     known = [line.split(":")[0].strip() for line in numbers.splitlines()]

@@ -1,4 +1,4 @@
-"""Predictions equal those of the command, number for number, and leave Python alive."""
+"""Predictions equal the command's, number for number, and leave Python alive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import largefolio as lf
 Complaint = Callable[..., str]
 Folio = Callable[..., "subprocess.CompletedProcess[str]"]
 
-# What the table leaves out, or says in other columns; the JSON has it.
+# Fields of the JSON that the table omits or has in other columns.
 _LEFT_OUT = ("/detail", "/estimate/constants", "/estimate/not_known", "/estimate/difference_ns")
 
 _ONE = ("--kernel", "6.12", "--machine", "altra")
@@ -112,7 +112,7 @@ def test_shares_have_the_names_that_kernels_have(folio: Folio, small: Path) -> N
     assert set(shares["machine"].to_pylist()) == {"altra", "milan"}
     assert shares["seed"].to_pylist()[0] == 2**64 - 1
     assert shares["seed"].type == lf.predict(small, "7.2")["seed"].type
-    # Only the names are others than those of the CSV.
+    # Only the names differ from the CSV's.
     plain = lf.why(small, ["7.1", "7.2+fault-around=4K"], ["altra", "milan"], **settings)
     for name in set(plain.column_names) - {"kernel_before", "kernel_after"}:
         assert shares[name].equals(plain[name]), name
@@ -142,7 +142,7 @@ def test_the_defaults_are_three_kernels_on_an_altra(folio: Folio, small: Path) -
 
 
 def _numbers(prefix: str, value: Any) -> list[tuple[str, Any]]:
-    """Pointers of a row that are columns of the table."""
+    """JSON pointers of a row that are columns of the table."""
     if prefix.startswith(_LEFT_OUT) or prefix.endswith(("/terms", "/difference_ns")):
         return []
     if isinstance(value, dict):
@@ -419,11 +419,12 @@ def test_other_threads_run_during_a_replay(traces: Path) -> None:
     lf.predict(traces / "cc1.folio", ["6.12", "7.2"], ["altra", "zen4"], progress=hear)
     stop.set()
     other.join()
-    # With the lock held all the time it could tick once a call of `hear`, which lets it go.
+    # If the lock were held all the time, it could tick only once per call of `hear`, which releases
+    # it.
     assert starts[-1] - starts[0] > 3 * len(starts)
 
 
-# A gate that runs in the background has SIGINT ignored, and its children inherit that.
+# A gate in the background ignores SIGINT, and its children inherit that.
 _LONG = """
 import signal, sys, largefolio as lf
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -454,7 +455,7 @@ def test_ctrl_c_stops_a_long_replay_and_leaves_python_alive(traces: Path, small:
 
 
 def test_ctrl_c_comes_as_it_does_from_a_thread(traces: Path) -> None:
-    """64 cells take a minute; the signal ends them after the batch that is in work."""
+    """64 cells take a minute; the signal ends them after the current batch."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     main = threading.main_thread().ident
     assert main is not None
@@ -473,7 +474,7 @@ def test_ctrl_c_comes_as_it_does_from_a_thread(traces: Path) -> None:
 
 
 def test_a_forked_child_can_predict(small: Path) -> None:
-    """Threads of the parent do not exist in a child: each call starts its own."""
+    """The parent's threads do not exist in a child: each call starts its own."""
     code = (
         "import os, sys, largefolio as lf\n"
         "lf.predict(sys.argv[1], '7.2')\n"

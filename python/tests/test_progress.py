@@ -1,4 +1,4 @@
-"""The bar on stderr: only on a terminal unless asked for, not for short calls, gone at the end."""
+"""The bar on stderr: only on a terminal unless requested, not for short calls, removed at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules: read, changed, written and compared; an edit is that of the command line."""
+"""Rules: read, changed, written and compared; edits work as on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces and data sets on a storage that fsspec knows: what it refuses, and what a kill leaves on it."""
+"""Traces and data sets on fsspec storage: refusals, and the state after a kill."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_a_storage_refuses_ends_the_sweep(
 
     monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
     with warnings.catch_warnings():
-        # If it was refused before the end, the manifest is said to be old as well.
+        # If the upload was refused before the end, a second warning says that the manifest is old.
         warnings.simplefilter("ignore", lf.FolioWarning)
         with pytest.raises(lf.SweepError, match="cannot write memory://refused: no such bucket"):
             lf.sweep(some, "7.2", "altra", directory="memory://refused", memory="1G")
@@ -105,7 +105,7 @@ def test_a_merged_part_is_never_seen_beside_those_it_has(monkeypatch: pytest.Mon
     mirror.push()
     assert parts() == {"part-3.parquet"} and len(seen) > 3
     assert all("part-3.parquet" not in some or len(some) == 1 for some in seen)
-    # While the sweep may be merging nothing is removed, and what is new waits under its hidden name.
+    # While the sweep may be merging, nothing is removed, and new parts have hidden names.
     (place / "part-4.parquet").write_text("more")
     (place / "part-3.parquet").unlink()
     mirror.push(is_quiet=False)
@@ -122,8 +122,8 @@ def test_a_merged_part_is_never_seen_beside_those_it_has(monkeypatch: pytest.Mon
 def test_pushes_that_are_killed_lose_no_row(
     some: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Killed at any operation of a storage: what was there is found, and nothing is called damaged."""
-    nr_cells = 520  # Two merges of 256 parts; the second is of parts that are hidden.
+    """Killed at any storage operation: earlier rows are found, and nothing is reported as damaged."""
+    nr_cells = 520  # Two merges of 256 parts; the second merges hidden parts.
     tiny = str(tmp_path / "tiny.folio")
     words = ["trace", "gen", "zipf", "--runs", "50", "--files", "1", "--file-size", "1M"]
     _command.run([*words, "--anon-size", "1M", "-o", tiny])
@@ -153,7 +153,9 @@ def test_pushes_that_are_killed_lose_no_row(
         monkeypatch.setattr(storage, does, counted)
 
     def fill(nr: int) -> int:
-        """Sweeps until the storage has done so many operations; the cells that it must have."""
+        """Sweeps until the storage has done this many operations; returns the cells that it must
+        have.
+        """
         left[0] = nr
         nr_pushed = 0
         mirror = _storage.Mirror(f"memory://killed/{nr}", {})
@@ -172,7 +174,7 @@ def test_pushes_that_are_killed_lose_no_row(
     many = 1 << 20
     assert fill(many) == nr_cells
     nr_operations = many - left[0]
-    # The last push removes the 512 parts that were merged, then gives the others their names.
+    # The last push removes the 512 merged parts, then renames the others.
     for nr in (nr_operations - at for at in (700, 500, 250, 100, 8, 7, 1)):
         nr_pushed = fill(nr)
         left[0] = 0

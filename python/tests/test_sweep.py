@@ -1,4 +1,4 @@
-"""Sweeps: the same rows wherever they are replayed, none lost and none twice whatever ends it."""
+"""Sweeps: the same rows wherever they are replayed; no interruption loses or doubles a row."""
 
 # mypy: allow-untyped-calls
 
@@ -46,14 +46,13 @@ def here(some: list[Path], tmp_path_factory: pytest.TempPathFactory) -> lf.Swept
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    """Two workers of one thread, started again when they are killed."""
+    """Two workers of one thread, restarted when they are killed."""
     with LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
     ) as cluster, Client(cluster) as client:
         yield client
 
 
-# What only a sweep knows of a row.
 _OF_SWEEPS = ("cell", "kernel_text", "machine_text")
 
 
@@ -126,12 +125,12 @@ def test_a_killed_worker_costs_nothing_but_time(
     assert _rows(swept) == _rows(here)
 
 
-# Two workers that are started anew at one time are none for a moment.
+# If two workers restart at the same time, the cluster has none for a moment.
 @pytest.mark.filterwarnings("ignore:the cluster has no worker")
 def test_three_lost_workers_in_a_row_cost_nothing_but_time(
     some: list[Path], here: lf.Swept, tmp_path: Path
 ) -> None:
-    # Each loss is one too many for Dask, which gives up the tasks of that worker.
+    # Dask allows no loss, so it gives up the lost worker's tasks each time.
     places = [40, 80, 120]
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
@@ -156,7 +155,6 @@ def test_traces_and_data_set_are_on_storage(
     some: list[Path], here: lf.Swept, client: Client, tmp_path: Path
 ) -> None:
     addresses = [f"file://{path}" for path in some]
-    # Some of it on this host, the rest by workers that fetch the traces themselves.
     first = lf.sweep(
         addresses[:2], KERNELS, MACHINES, directory=f"file://{tmp_path}/set", memory="1G"
     )
@@ -183,7 +181,6 @@ def test_a_data_set_of_an_earlier_version_is_one_table_with_the_new_parts(
     directory = tmp_path / "sweep"
     shutil.copytree(fixtures / "sweep", directory)
     with warnings.catch_warnings():
-        # A kernel that no recording judges is warned of.
         warnings.simplefilter("ignore", lf.FolioWarning)
         swept = lf.sweep(fixtures / "v1.folio", "6.18", directory=directory, memory="1G")
     (new,) = (part for part in directory.glob("part-*") if part.name != old.name)
@@ -195,7 +192,6 @@ def test_a_data_set_of_an_earlier_version_is_one_table_with_the_new_parts(
         place.mkdir()
         for digit, part in enumerate(parts):
             shutil.copy(part, place / f"part-{digit:032x}.parquet")
-        # Nothing of this is a part.
         (place / "notes.txt").write_text("mine")
         (place / "mine.parquet").write_text("no Parquet")
         shutil.copytree(fixtures / "sweep", place / "kept")
@@ -239,7 +235,7 @@ def test_an_ended_driver_loses_nothing(
     with subprocess.Popen(
         [sys.executable, str(script), *words],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        # A background job of a shell ignores the signal, and so would what it starts.
+        # A background job of a shell ignores the signal, and its children would too.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
     ) as driver:
         assert driver.stdout is not None
@@ -264,7 +260,7 @@ def test_a_worker_without_the_file_is_sent_the_trace(
     some: list[Path], here: lf.Swept, client: Client, tmp_path: Path
 ) -> None:
     with open(some[0], "rb") as file:
-        # Names this trace in this process alone.
+        # This path names the trace only in this process.
         path = f"/proc/self/fd/{file.fileno()}"
         swept = lf.sweep(
             path, KERNELS[:4], MACHINES[:2], client=client, directory=tmp_path, memory="1G"
@@ -383,7 +379,7 @@ def test_a_warning_that_is_an_error_leaves_the_directory_free(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", lf.FolioWarning)
-        # As in a notebook, the traceback has all that the call had.
+        # As in a notebook, the traceback keeps the call's objects.
         with pytest.raises(lf.FolioWarning, match="seeds have no effect") as kept:
             lf.sweep(some[0], "7.2", seeds=[1, 2], directory=tmp_path)
     swept = lf.sweep(some[0], "7.2", directory=tmp_path)

@@ -1,4 +1,4 @@
-"""Traces: information and events are those of the file."""
+"""Traces: information and events equal the file's."""
 
 from __future__ import annotations
 

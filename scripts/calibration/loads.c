@@ -1,5 +1,5 @@
-// Loads over fresh memory. argv: "list" (addresses are computed) or "chain" (each load gives the
-// next address), MiB, millions of loads.
+// Loads from fresh memory. argv: "list" (computed addresses) or "chain" (each load returns the next
+// address), MiB, millions of loads.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ int main(int argc, char **argv) {
     const size_t lines = bytes / 64;
     uint64_t state = 88172645463325252u, sum = 0;
     if (!strcmp(argv[1], "chain")) {
-        // A circle over all lines: a step that has no factor in common with their number.
+        // A cycle through all lines: the step is coprime to their number.
         const size_t step = (lines / 2 - 12345) | 1;
         size_t at = 0;
         for (size_t i = 0; i < lines; i++) {

@@ -1,11 +1,11 @@
-"""Holds the estimates of this machine against what it does; writes the tables of a document.
+"""Compares this machine's estimates with measurements; writes the tables of a document.
 
     python3 -m scripts.calibration.run [--checks N] [--rounds N] [--only WORD] [--write]
 
-Each of N checks is a `folio calibrate` and a `folio calibrate --check`. Then programs that nobody
-calibrated with are recorded, predicted and verified under settings of the system, which needs root.
-With --write the tables go into docs/design/calibration.md; without, to the terminal. Everything that
-failed is in the tables.
+Each of N checks is a `folio calibrate` and a `folio calibrate --check`. Then programs that were not
+used for calibration are recorded, predicted and verified under settings of the system, which needs
+root. With --write the tables go into docs/design/tables/calibration.txt; without, to the terminal.
+The tables include every failure.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-DOCUMENT = ROOT / "docs/design/calibration.md"
+DOCUMENT = ROOT / "docs/design/tables/calibration.txt"
 BEGIN, END = "<!-- made by scripts/calibration/run.py: {} -->", "<!-- end of {} -->"
 SETTINGS = ["thp.enabled=always", "thp.64K=always", "thp.16K=always"]
-# What they are held against, so that a default of always or madvise hides nothing.
+# The baseline settings, so that a default of always or madvise hides nothing.
 BASELINE = ["thp.enabled=never", "thp.64K=never", "thp.16K=never"]
 
 
@@ -39,7 +39,7 @@ class Case:
 
 
 def programs(work: Path) -> list[Case]:
-    """The programs, compiled and with their input made."""
+    """The programs, compiled, with their input."""
     build = [
         ["g++", "-O2", "-std=c++17", str(HERE / "tree.cc"), "-o", str(work / "tree")],
         ["gcc", "-O2", str(HERE / "loads.c"), "-o", str(work / "loads")],
@@ -64,7 +64,7 @@ def programs(work: Path) -> list[Case]:
 
 
 def folio(*arguments: str, statuses: tuple[int, ...] = (0,)) -> str:
-    """What folio prints; its errors end the script."""
+    """Returns folio's output; its errors end the script."""
     binary = os.environ.get("FOLIO", str(ROOT / "target/release/folio"))
     done = subprocess.run([binary, *arguments], capture_output=True, text=True, check=False)
     if done.returncode not in statuses:
@@ -118,7 +118,7 @@ def overlap(bounds: list[float] | None, measured: list[float]) -> bool:
 
 
 def table_of_programs(rows: list[dict]) -> str:
-    """The rows in Markdown, and what they come to."""
+    """The rows in Markdown, and a summary."""
     lines = [
         "| program | setting | plain run | n | measured [95%] | predicted [bounds] | within the bounds | ratio off by |",
         "|---|---|---|---|---|---|---|---|",
@@ -148,7 +148,7 @@ def table_of_programs(rows: list[dict]) -> str:
 
 
 def table_of_checks(checks: list[dict]) -> str:
-    """What `calibrate --check` said, a column a run."""
+    """The results of `calibrate --check`, one column per run."""
     lines = ["| operation | " + " | ".join(f"run {nr + 1}" for nr in range(len(checks))) + " |"]
     lines.append("|---|" + "---|" * len(checks))
     names = [(row["operation"], row["size"]) for row in checks[0]["rows"]]

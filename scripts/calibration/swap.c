@@ -1,9 +1,10 @@
-/* What a page costs to be written to swap space and to come back, beyond what unmapping and a fault cost.
+/* Measures the cost of writing a page to swap space and reading it back, beyond unmapping and a
+ * fault.
  *
  *     swap FILE ROUNDS MIB
  *
- * A region of base pages holds what FILE holds, over and over; `-` is noise, which does not compress.
- * A line for each round: nanoseconds a page of this thread's CPU time, out and in. */
+ * A region of base pages contains FILE repeatedly; `-` is noise, which does not compress. Prints a
+ * line per round: nanoseconds of this thread's CPU time per page, out and in. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>

@@ -3,9 +3,9 @@
 
     sudo python3 -m scripts.calibration.swap [--rounds N] [--mib N]
 
-Needs root, gcc, and a zram device that nobody uses. Swap space is on it for as long as this runs; then
-the device is as it was. Contents of three kinds take turns: a program's text, prose, and noise. The
-kernel must have nothing else to swap to.
+Needs root, gcc, and an unused zram device. Swap space is on it during the run; then the device is
+restored. Three kinds of content alternate: a program's text, prose, and noise. The kernel must have
+no other swap space.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEVICE = Path("/sys/block/zram0")
-# Waits for this process to end, however it does, and puts the device back.
+# Waits for this process to end in any way, and resets the device.
 KEEPER = "cat >/dev/null; swapoff /dev/zram0 2>/dev/null; echo 1 >/sys/block/zram0/reset"
 CONTENTS = {"text of python": sys.executable, "prose": str(ROOT / "docs/behaviour/reclaim.md"), "noise": "-"}
 
@@ -39,7 +39,7 @@ def is_free() -> bool:
 
 
 def measure(program: Path, rounds: int, mib: int) -> dict[str, list[tuple[float, float]]]:
-    """Nanoseconds a page, out and in, by content; one round of each at a time."""
+    """Nanoseconds per page, out and in, by content; one round of each at a time."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in CONTENTS}
     for number in range(rounds):
         for name, path in CONTENTS.items():

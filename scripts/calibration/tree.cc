@@ -1,4 +1,4 @@
-// A map of words to counts and a vector that is sorted: nodes all over the heap.
+// A map of words to counts and a sorted vector: nodes all over the heap.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

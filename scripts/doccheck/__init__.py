@@ -1,1 +1,1 @@
-"""Parts of scripts/docs.py: documents are read, their commands run, what they print is compared."""
+"""Parts of scripts/docs.py: reads documents, runs their commands, compares the output."""

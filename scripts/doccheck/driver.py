@@ -1,7 +1,7 @@
-"""Runs the Python blocks of one document in one namespace: a block a line (JSON) in, a result out.
+"""Runs one document's Python blocks in one namespace: one block per line (JSON) in, one result out.
 
-A block with `>>> ` prompts is run example by example and compared as doctest does it: to the letter,
-but for the amount of blanks and `...`.
+A block with `>>> ` prompts runs example by example and is compared as in doctest: exactly, except
+for blanks and `...`.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 def run(code, mode, names):
-    """Whether the code ran, and what it printed."""
+    """Whether the code ran, and its output."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             exec(compile(code, "<document>", mode), names)
             return True, output.getvalue()
-        except BaseException:  # SystemExit too: the next block still wants an answer
+        except BaseException:  # SystemExit too: the next block must still run
             traceback.print_exc(file=output)
             return False, output.getvalue()
 

@@ -1,4 +1,4 @@
-"""Checks prose for phrases that nobody would say; `english.toml` lists them."""
+"""Checks prose for unidiomatic phrases, listed in `english.toml`."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ CODE = re.compile(r"`[^`\n]*`|\]\([^)]*\)")
 
 
 def phrases(text=None):
-    """[(pattern, what to say)] of the list, or of `text` in its place."""
+    """[(pattern, replacement)] of the list, or of `text` instead."""
     listed = tomllib.loads(LIST.read_text() if text is None else text)["phrase"]
     found = []
     for phrase in listed:
@@ -21,7 +21,7 @@ def phrases(text=None):
 
 
 def prose(text):
-    """A document without its code: as many lines, but blank where there was code."""
+    """A document without its code, which becomes blank lines."""
     lines = text.splitlines()
     for block in blocks(text):
         for number in range(block.line, block.line + len(block.lines)):

@@ -1,4 +1,4 @@
-"""docs/commands.toml: what documents suppose, and the commands that do not run as they stand."""
+"""docs/commands.toml: the documents' requirements, and the commands that cannot run unchanged."""
 
 import dataclasses
 import fnmatch
@@ -14,12 +14,12 @@ except ImportError:  # Python 3.10
 
 
 class Stale(Exception):
-    """An exception or substitution that concerns nothing any more, or is not understood."""
+    """An exception or substitution that applies to nothing, or is not understood."""
 
 
 @dataclasses.dataclass
 class Rule:
-    """One `[[command]]`: which commands it is about, and what is different with them."""
+    """One `[[command]]`: the commands it applies to, and their differences."""
 
     document: str
     match: str
@@ -37,13 +37,13 @@ class Rule:
         return fnmatch.fnmatch(command.document, self.document) and self.match in command.text + "$"
 
     def apply(self, text):
-        """The text to run in place of a command's."""
+        """The text to run instead of a command's."""
         for old, new in self.replace.items():
             text = text.replace(old, new)
         return text
 
     def complaint(self, commands):
-        """Why this rule is stale where documents have these commands, or None."""
+        """Why this rule is stale for documents with these commands, or None."""
         name = f"docs/commands.toml: {self.document}: {self.match!r}"
         concerned = [command for command in commands if self.concerns(command)]
         if not concerned:
@@ -56,7 +56,7 @@ class Rule:
 
 @dataclasses.dataclass
 class Varying:
-    """One `[[varying]]`: commands that print other numbers on another machine or at another time."""
+    """One `[[varying]]`: commands whose numbers depend on the machine or the time."""
 
     match: str
     why: str
@@ -67,7 +67,7 @@ class Varying:
 
 
 class Exceptions:
-    """The file, read. `files`, `pids`, `tools` and `options` are described in it."""
+    """The parsed file, which describes `files`, `pids`, `tools` and `options`."""
 
     def __init__(self, path):
         data = tomllib.loads(pathlib.Path(path).read_text())
@@ -81,18 +81,18 @@ class Exceptions:
             raise Stale(f"{path}: not understood: {', '.join(data)}")
 
     def rule(self, command):
-        """The rule about a command. One at most: two would hide each other."""
+        """The rule for a command; two would hide each other, so there is at most one."""
         found = [rule for rule in self.rules if rule.concerns(command)]
         if len(found) > 1:
             raise Stale(f"{command.document}:{command.line}: more than one rule: {[r.match for r in found]}")
         return found[0] if found else Rule(command.document, command.text, "")
 
     def is_varying(self, command):
-        """Whether only the shape of its output is the same everywhere."""
+        """Whether only its output's shape is constant."""
         return any(each.concerns(command) for each in self.varying)
 
     def missing(self, text, rule, path):
-        """What this machine lacks for a command, with the remedy; None if nothing."""
+        """A requirement of a command that this machine lacks, with the remedy; None if nothing."""
         for tool, remedy in self.tools.items():
             if re.search(rf"(^|[\s|(;])(sudo )?{re.escape(tool)}(?=[\s)]|$)", text) and not shutil.which(tool, path=path):
                 return f"no {tool}. Run: {remedy}"
@@ -103,13 +103,13 @@ class Exceptions:
         return None
 
     def named(self, table, text):
-        """What of `files` or `pids` the text names as a word."""
+        """The names in `files` or `pids` that the text contains as a word."""
         for name, value in table.items():
             if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text):
                 yield name, value
 
     def complaints(self, commands):
-        """What of the file is stale where documents have these commands."""
+        """The file's stale parts for documents with these commands."""
         typed = "\n".join(command.text for command in commands)
         tables = {**self.files, **self.pids}
         unused = tables.keys() - dict(self.named(tables, typed))

@@ -1,4 +1,6 @@
-"""The machine a document's commands run on: its settings, processes that stay, turns between documents."""
+"""The machine that runs a document's commands: its settings, lingering processes, and turns between
+documents.
+"""
 
 import contextlib
 import glob
@@ -9,15 +11,15 @@ import threading
 import time
 
 SETTINGS = ["/sys/kernel/mm/transparent_hugepage/**", "/sys/block/*/queue/read_ahead_kb"]
-# Counters and triggers below these directories are no settings.
+# Counters and triggers in these directories are not settings.
 NO_SETTING = {"pages_collapsed", "full_scans"}
-# Seconds that keepers of a setting and children of a command have to end by themselves.
+# Seconds for keepers of a setting and children of a command to exit.
 GRACE = 5
 MARK = "FOLIO_DOCS_COMMAND"
 
 
 def settings():
-    """Every setting as {path: text}; of `always [madvise] never` the chosen word."""
+    """Every setting as {path: text}; of `always [madvise] never` the selected word."""
     found = {}
     for pattern in SETTINGS:
         for path in glob.glob(pattern, recursive=True):
@@ -30,7 +32,7 @@ def settings():
 
 
 def changed_settings(before):
-    """Settings that differ from `before` and stay so; each is put back. Returns lines about them."""
+    """Restores settings that differ from `before`. Returns lines about them."""
     deadline = time.monotonic() + GRACE
     while True:
         now = settings()
@@ -49,7 +51,7 @@ def changed_settings(before):
 
 
 def marked(mark):
-    """Processes whose environment carries `mark`, but those that have ended."""
+    """Running processes whose environment has `mark`."""
     found = []
     wanted = f"{MARK}={mark}".encode()
     for entry in os.scandir("/proc"):
@@ -61,10 +63,10 @@ def marked(mark):
 
 
 def environment(process):
-    """The environment of a process. Within execve it shows none for a moment, so it is asked again."""
+    """A process's environment. During execve it is briefly empty, so it is read again."""
     for _ in range(20):
         shown = pathlib.Path(process, "environ").read_bytes()
-        # A process that has ended, or is of the kernel, has no program.
+        # Exited processes and kernel threads have no executable.
         if shown or not os.path.exists(f"{process}/exe"):
             break
         time.sleep(0.002)
@@ -72,7 +74,7 @@ def environment(process):
 
 
 def left_behind(mark):
-    """Processes of a command that outlived it by more than the grace; they are killed."""
+    """Kills processes of a command that outlive the grace period, and returns them."""
     deadline = time.monotonic() + GRACE
     while (found := marked(mark)) and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -86,7 +88,7 @@ def left_behind(mark):
 
 
 class Turns:
-    """Commands that change settings or measure run alone, the others side by side."""
+    """Commands that change settings or measure run alone, all others in parallel."""
 
     def __init__(self):
         self.condition = threading.Condition()

@@ -1,6 +1,6 @@
-"""Finds the commands of a Markdown document: code blocks, fenced or indented, and code in prose.
+"""Finds a Markdown document's commands: code blocks, fenced or indented, and code in prose.
 
-Owns: what counts as a command and which lines are its output. Does not run or judge anything.
+Decides what counts as a command and which lines are its output. Does not run or judge anything.
 """
 
 import dataclasses
@@ -8,8 +8,8 @@ import re
 import shlex
 
 SHELL_FENCES = {"", "console", "sh", "bash", "shell"}
-# A line of a block without prompts is a command if it begins so. Two blanks after the word are a
-# drawing: `folio      process`.
+# In a block without prompts, a line with this beginning is a command. Two blanks after the word
+# make it a drawing: `folio      process`.
 COMMAND = re.compile(
     r"(sudo )?([A-Za-z_]+=\S* )*"
     r"(for \w+ in |folio (?=[a-z-])|(make|gcc|cc|python3?|pip|perf|duckdb|jq|cargo|mdbook|git|curl|tar"
@@ -21,7 +21,7 @@ ELISION = re.compile(r"^\s*\.\.\.?\s*$")
 
 @dataclasses.dataclass
 class Command:
-    """One command: its text, what the document shows below it, and whether Python runs it."""
+    """One command: its text, its output in the document, and whether Python runs it."""
 
     document: str
     line: int
@@ -31,7 +31,7 @@ class Command:
 
     @property
     def title(self):
-        """The text on one line, cut where it is long."""
+        """The text on one line, shortened if it is long."""
         flat = re.sub(r"\s*\\?\n\s*", " ", self.text.strip())
         return flat if len(flat) <= 100 else flat[:97] + "..."
 
@@ -76,7 +76,9 @@ def blocks(text):
 
 
 def is_open(text):
-    """Whether a command goes on in the next line: a backslash, a quote, a loop or a here-document."""
+    """Whether a command continues in the next line: a backslash, a quote, a loop or a
+    here-document.
+    """
     if text.endswith("\\"):
         return True
     here = re.search(r"<<-?\s*['\"]?(\w+)", text)
@@ -105,7 +107,7 @@ def from_prompts(document, block):
 
 
 def from_script(document, block):
-    """Commands of a block without prompts: every line that is no comment."""
+    """Commands of a block without prompts: every line that is not a comment."""
     found = []
     for offset, line in enumerate(block.lines):
         if found and is_open(found[-1].text):
@@ -133,7 +135,7 @@ def commands(document, text):
 
 
 def renew(text, command, lines):
-    """The document with `lines` below a command in place of those it shows."""
+    """The document with `lines` in place of a command's output."""
     all_lines = text.split("\n")
     first = command.line + command.text.count("\n")
     for at, (old, new) in enumerate(zip(command.shown, lines), first):
@@ -143,7 +145,7 @@ def renew(text, command, lines):
 
 
 def doubtful(text):
-    """Lines that look like commands of folio in blocks that do not begin as commands."""
+    """Lines that look like folio commands in blocks without a command at the start."""
     for block in blocks(text):
         first = next((line for line in block.lines if line.strip() and line[0] != "#"), "")
         if block.language or COMMAND.match(first) or any(line.startswith("$ ") for line in block.lines):
@@ -154,7 +156,7 @@ def doubtful(text):
 
 
 def spans(text):
-    """Code in prose as (line, code): what stands between back-ticks outside of code blocks."""
+    """Code in prose as (line, code): text in back-ticks outside code blocks."""
     lines = text.splitlines()
     for block in blocks(text):
         first = block.line - 1 - block.is_fenced

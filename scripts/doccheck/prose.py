@@ -1,4 +1,4 @@
-"""Checks what prose names: verbs and options against `--help`, targets against the Makefile."""
+"""Checks names in prose: commands and options against `--help`, targets against the Makefile."""
 
 import functools
 import re
@@ -10,7 +10,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 class Words:
-    """What `folio` and the Makefile offer; every help text is asked for once."""
+    """The words of `folio` and the Makefile; each help text is read once."""
 
     def __init__(self, folio, root, foreign):
         self.folio, self.root, self.foreign = folio, root, foreign
@@ -20,7 +20,7 @@ class Words:
 
     @functools.cache
     def help(self, *verbs):
-        """The help text of a verb, None where there is no such verb."""
+        """A command's help text, or None if there is no such command."""
         shown = subprocess.run([self.folio, *verbs, "--help"], capture_output=True, text=True, check=False)
         return shown.stdout if shown.returncode == 0 else None
 
@@ -46,7 +46,7 @@ class Words:
         return {option for text in self.all_help().values() for option in OPTION.findall(text)}
 
     def folio_complaint(self, words):
-        """What is wrong with `folio WORDS`, or None."""
+        """Describes the error in `folio WORDS`, or None."""
         parents = ()
         while len(words) > len(parents) and words[len(parents)] in self.verbs(*parents):
             parents += (words[len(parents)],)
@@ -58,7 +58,7 @@ class Words:
         return f"folio {' '.join(parents)} has no {', '.join(unknown)}" if unknown else None
 
     def complaint(self, code):
-        """What is wrong with a piece of code in prose, or None."""
+        """Describes the error in a piece of code in prose, or None."""
         words = code.removeprefix("sudo ").split()
         if words[:1] == ["folio"]:
             return self.folio_complaint(words[1:])

@@ -1,4 +1,4 @@
-"""One document: a fresh directory with what the commands suppose, and the commands, one by one."""
+"""One document: a fresh directory with the commands' requirements, and the commands, one by one."""
 
 import contextlib
 import json
@@ -16,33 +16,33 @@ import uuid
 
 from . import machine, shape
 
-# Assignments and changes of directory hold for the commands after them.
+# Assignments and directory changes apply to later commands.
 LASTING = re.compile(r"(export )?[A-Za-z_]\w*=\S*$|(cd|source|\.) \S+$")
-# Settings change, times are measured, or files must not be mapped by others: nothing else runs.
+# These change settings, measure times, or need unmapped files: run them alone.
 ALONE = re.compile(r"folio (verify|tune|bench|calibrate|crosscheck|run|warm|collapse)|--live")
 PACKAGES = re.compile(r"import (largefolio|pandas|polars|duckdb|pyarrow)|python3? -m (venv|dask)")
 PYTHON_DRIVER = pathlib.Path(__file__).with_name("driver.py")
 
 
-# After Ctrl-C nothing more is begun, and what runs is asked to end.
+# After Ctrl-C, start nothing new and stop running commands.
 INTERRUPTED = threading.Event()
 RUNNING = set()
 
 
 def interrupt():
-    """Ends the commands that run; the sessions end by themselves."""
+    """Ends the running commands; the sessions then end by themselves."""
     INTERRUPTED.set()
     for pid in list(RUNNING):
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGTERM)
 
 
-# How far long work is: what a slow machine says, and a fast one does not.
+# Progress messages, which only a slow machine prints.
 PROGRESS = re.compile(r"^folio: (replaying|searching|explaining|rounds): .*(in all|so far|after .*)\n", re.MULTILINE)
 
 
 class Failure(Exception):
-    """A command did something else than its document says."""
+    """A command's result differs from its document."""
 
 
 class NotRun(Exception):
@@ -82,7 +82,7 @@ class Session:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def prepare(self, commands):
-        """Makes the files and processes that are named in the commands."""
+        """Makes the files and processes named in the commands."""
         text = "\n".join(command.text for command in commands)
         exceptions = self.house.exceptions
         for name, script in exceptions.named(exceptions.files, text):
@@ -99,7 +99,9 @@ class Session:
             raise Failure(f"docs/commands.toml: cannot make {name}: {done.stderr}")
 
     def start(self, code):
-        """A Python process that runs `code` and stays until this session ends; returns its PID."""
+        """Starts a Python process that runs `code` and stays until this session ends; returns its
+        PID.
+        """
         code = f"import sys\n{code}\nprint('ready', flush=True)\nsys.stdin.read()\n"
         process = subprocess.Popen(
             [os.path.realpath("/usr/bin/python3"), "-c", code], env=self.environment, text=True,
@@ -111,7 +113,7 @@ class Session:
         return str(process.pid)
 
     def run(self, command):
-        """Runs a command as its document and its rule say; raises `Failure` or `NotRun`."""
+        """Runs a command according to its document and its rule; raises `Failure` or `NotRun`."""
         rule = self.house.exceptions.rule(command)
         text = rule.apply(command.text)
         if rule.skip:
@@ -141,7 +143,7 @@ class Session:
             self.lasting.append(command.text)
 
     def compare(self, command, printed, rule):
-        """Raises `Failure` if the document shows something else; notes what would renew it."""
+        """Raises `Failure` if the document differs; records how to update it."""
         compare = shape.missing if rule.is_any_order else shape.difference
         form = shape.shape if self.house.exceptions.is_varying(command) else shape.exact
         differs = compare(command.shown, printed, rule.optional, form)
@@ -152,7 +154,7 @@ class Session:
             raise Failure(differs)
 
     def lacks(self, command, text):
-        """What this run was not given for a command."""
+        """An option of this run that a command needs and that was not given."""
         if not self.house.python and (command.is_python or PACKAGES.search(text)):
             return "no --python was given"
         if "sudo " in text and os.geteuid():
@@ -185,7 +187,7 @@ class Session:
         return process.returncode, PROGRESS.sub("", output.decode(errors="replace")), machine.left_behind(mark)
 
     def python(self, text):
-        """The same of a Python block. The blocks of a document share their names, as in a notebook."""
+        """Runs a Python block. A document's blocks share their names, as in a notebook."""
         if self.driver is None:
             self.driver = subprocess.Popen(
                 [self.house.python, PYTHON_DRIVER], cwd=self.work, env=self.environment, text=True,

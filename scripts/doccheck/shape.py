@@ -1,9 +1,9 @@
-"""Compares what a document shows with what a command printed: exactly, or the shape alone.
+"""Compares a document's output with a command's: exactly, or only the shape.
 
-Blanks and rules count once. `...` alone on a line is any lines, `..` in a line any text. Warnings
-that the document does not show are the machine's. In shape, numbers and their units become `#`, so
-do cells that stand for a number (`.`, `-`, `=`, `?`), and neighbouring ones become one: a renamed
-column, a changed message or a new line in between still is a difference.
+Blanks and rules are collapsed. `...` alone on a line matches any lines, `..` in a line any text.
+Warnings that the document does not show are ignored as machine-specific. For the shape, numbers
+with their units become `#`, as do cells in place of a number (`.`, `-`, `=`, `?`), and neighbouring
+ones merge. A renamed column, a changed message or a new line in between still is a difference.
 """
 
 import re
@@ -11,7 +11,7 @@ import re
 from .markdown import ELISION
 
 UNIT = r"(?:%|pp|[KMGT]i?B|kB|[BKMGT]|ns|us|ms|s|min|h|GB/s)"
-# What a distribution appends to a version: 6.1.0-18-amd64.
+# A distribution's suffix of a version: 6.1.0-18-amd64.
 RELEASE = re.compile(r"\b(\d+\.\d+\.\d+)-[\w.+-]+")
 NUMBER = re.compile(rf"(?:0x[0-9a-f]+|[+-]?x?\d[\d,]*(?:\.\d+)*(?:\s?{UNIT}(?![\w]))?)")
 IDENTIFIER = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b")
@@ -20,12 +20,12 @@ CELL = re.compile(r"(?<=\s)[.=?-](?=\s|$)")
 
 
 def exact(line):
-    """The line with rules and blanks made equal."""
+    """The line with rules and blanks normalized."""
     return re.sub(r"\s+", " ", RULE.sub("---", line)).strip()
 
 
 def shape(line):
-    """The line with numbers and blanks made equal."""
+    """The line with numbers and blanks normalized."""
     line = RULE.sub("---", line)
     line = RELEASE.sub(r"\1", line)
     line = IDENTIFIER.sub("#", line)
@@ -36,7 +36,7 @@ def shape(line):
 
 
 def pattern(line, form=shape):
-    """A regular expression for a shown line; None for a line that stands for any lines."""
+    """A regular expression for a document's line; None for a line that matches any lines."""
     if ELISION.match(line):
         return None
     parts = re.split(r"(?<![.\w/])\.\.\.?(?![.\w/])", line)
@@ -44,13 +44,13 @@ def pattern(line, form=shape):
 
 
 def told(shown, printed):
-    """The printed lines that matter: no blank ones, and warnings only where some are shown."""
+    """The relevant printed lines: no blank ones, and warnings only if the document shows some."""
     with_warnings = any("warning:" in line for line in shown)
     return [line for line in printed if line.strip() and (with_warnings or "folio: warning:" not in line)]
 
 
 def difference(shown, printed, optional=(), form=shape):
-    """What of `shown` the lines of `printed` do not have; None if they match.
+    """The lines of `shown` that `printed` lacks; None if they match.
 
     A shown line that contains one of `optional` may be missing.
     """
@@ -76,7 +76,7 @@ def difference(shown, printed, optional=(), form=shape):
 
 
 def missing(shown, printed, optional=(), form=shape):
-    """The first shown line that was printed nowhere, for output whose rows and order are the machine's."""
+    """The first shown line that was not printed, for output with machine-specific rows and order."""
     shapes = [form(line) for line in told(shown, printed)]
     for line in shown:
         regex = pattern(line, form)
@@ -87,7 +87,7 @@ def missing(shown, printed, optional=(), form=shape):
 
 
 def renewed(shown, printed):
-    """The shown lines with the numbers of `printed`, if they have the same shape; None if not."""
+    """The shown lines with the numbers of `printed`, if they have the same shape; otherwise None."""
     if difference(shown, printed):
         return None
     actual, at, new = told(shown, printed), 0, []

@@ -1,4 +1,4 @@
-"""Tests of scripts/docs.py: what it takes for a command, what it lets pass, and what it must not."""
+"""Tests of scripts/docs.py: what counts as a command, what it accepts, and what it must refuse."""
 
 import contextlib
 import io
@@ -168,7 +168,7 @@ class English(unittest.TestCase):
 
 
 class Commands(unittest.TestCase):
-    """Commands are run for real, with `true` in the place of folio."""
+    """The commands really run, with `true` in place of folio."""
 
     def results(self, text, rules=""):
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:

@@ -23,9 +23,8 @@ sys.dont_write_bytecode = True
 
 import verbs  # noqa: E402
 
-# Crates whose unit tests need no compiler, no network and no settings of the machine.
+# Crates whose unit tests need no compiler, network or machine settings.
 TESTED = ["mm", "trace", "linux"]
-# What runs on the machine that is checked.
 CHECKS = [f"{name}.py" for name in ("checks", "check", "killed", "model", "pagemap", "recording",
                                     "sizes", "units", "verbs")]
 TRACE = ROOT / "traces" / "demo.folio"
@@ -44,7 +43,7 @@ def cargo(words, target, capture=False):
 
 
 def programs(target):
-    """Where folio and its libraries are built."""
+    """The build folder of folio and its libraries."""
     built = built_in() / (target or "")
     packages = [f"--package=largefolio-{name}" for name in ("cli", "preload", "recorder")]
     cargo(["build", "--profile=lab", *packages], target)
@@ -52,7 +51,7 @@ def programs(target):
 
 
 def packaged(target):
-    """The Debian package for the architecture, if `make deb` made it."""
+    """The architecture's Debian package, if `make deb` built it."""
     machine = target.partition("-")[0] if target else platform.machine()
     arch = {"aarch64": "arm64", "x86_64": "amd64"}.get(machine, machine)
     found = list(built_in().joinpath("debian").glob(f"largefolio_*_{arch}.deb"))
@@ -64,7 +63,7 @@ def built_in():
 
 
 def compiled(folder, target):
-    """Builds the programs that are recorded. Static: they run wherever the bundle does."""
+    """Builds the programs to record. They are static, so they run wherever the bundle does."""
     for source in sorted((HERE / "programs").glob("*.c")):
         compiler = compiler_for(target)
         subprocess.run([compiler, "-O1", "-static", "-pthread", "-o", folder / source.stem, source],
@@ -76,7 +75,7 @@ def compiler_for(target):
 
 
 def unit_tests(target):
-    """Programs of the unit tests by crate."""
+    """The unit-test programs by crate."""
     packages = [f"--package=largefolio-{name}" for name in TESTED]
     said = cargo(["test", "--profile=lab", *packages, "--lib", "--no-run",
                   "--message-format=json"], target,
@@ -89,7 +88,7 @@ def unit_tests(target):
 
 
 def make(folder, target=None, judge=None):
-    """Makes the folder anew. `judge` is a folio whose prediction is right."""
+    """Makes the folder again. `judge` is a folio with correct predictions."""
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("bin", "lib/largefolio", "tests", "traces", "expected", "repository"):
         (folder / name).mkdir(parents=True)
@@ -115,7 +114,7 @@ def make(folder, target=None, judge=None):
 
 
 def opened(archive, folder):
-    """Unpacks the results of a machine; the folder that holds them."""
+    """Unpacks a machine's results; returns their folder."""
     with tarfile.open(archive) as files:
         files.extractall(folder, filter="data")
     found = sorted(folder.glob("*/summary.json"))
@@ -125,7 +124,7 @@ def opened(archive, folder):
 
 
 def report(folder, name, judge=None):
-    """Prints what was found on a machine; whether no check failed."""
+    """Prints a machine's results; returns whether no check failed."""
     found = json.loads((folder / "summary.json").read_text())
     rows = found["checks"]
     done = {row["name"] for row in rows}
@@ -142,13 +141,13 @@ def report(folder, name, judge=None):
 
 
 def judged_here(folder, judge):
-    """Whether a machine predicted what this one predicts."""
+    """Whether a machine's prediction equals this one's."""
     said = folder / "predict.json"
     return not said.exists() or said.read_bytes() == predicted(judge)
 
 
 def predicted(judge):
-    """What a folio of this machine predicts of the trace."""
+    """The prediction for the trace by this machine's folio."""
     return subprocess.run([judge.resolve(), *verbs.PREDICT], cwd=TRACE.parent, check=True,
                           stdout=subprocess.PIPE).stdout
 

@@ -1,7 +1,8 @@
-"""What a check of the laboratory is: a function of `Run` that says what it saw, or raises why not.
+"""A check of the laboratory: a function of `Run` that returns its figures, or raises the reason for
+a failure.
 
-Owns the list of checks and what several of them use: commands that end in time, settings that come
-back, a process that stands still.
+Owns the list of checks and their shared parts: commands with a time limit, settings that are
+restored, a process that stands still.
 """
 
 import contextlib
@@ -15,11 +16,10 @@ import subprocess
 import sys
 import time
 
-SECONDS = 300                   # a command that takes longer is stuck
-TOLD = 300                      # characters of a failure that its line shows
+SECONDS = 300                   # a longer command is stuck
+TOLD = 300                      # characters of a failure on its line
 THP = pathlib.Path("/sys/kernel/mm/transparent_hugepage")
-# A process with 16 MiB of its own and 4 MiB that it could share, which stays as it is until it is
-# killed.
+# A process with 16 MiB of private and 4 MiB of shared memory, unchanged until it is killed.
 IDLE = """import mmap, signal
 own = mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 shared = mmap.mmap(-1, 4 << 20)
@@ -35,27 +35,27 @@ CHECKS = {}
 
 
 class Failed(Exception):
-    """What is wrong, in a line."""
+    """The failure, in one line."""
 
 
 class Skipped(Exception):
-    """Why a check says nothing here."""
+    """Why a check is not meaningful here."""
 
 
 def check(function):
-    """Makes a function of `Run` a check; what it returns is the figure on its line."""
+    """Makes a function of `Run` a check; its result is the figure on its line."""
     CHECKS[function.__name__.replace("_", "-")] = function
     return function
 
 
 class Run:
-    """One check on its way: the bundle, an empty folder, and a log of its commands."""
+    """A running check: the bundle, an empty folder, and a log of its commands."""
 
     def __init__(self, bundle, folder, log):
         self.bundle, self.folder, self.log = bundle, folder, log
 
     def command(self, *words, seconds=SECONDS, where=None, wanted=(0,), **environment):
-        """Standard output of a command, which must end in time with a status that is wanted."""
+        """Standard output of a command, which must end in time with an accepted status."""
         words = [str(word) for word in words]
         self.log.write(f"$ {' '.join(words)}\n")
         self.log.flush()
@@ -86,15 +86,17 @@ class Run:
         return self.command(self.folio_path, *words, **how)
 
     def folio_json(self, *words, **how):
-        """A result: with status 1 its answer is no."""
-        # What follows -- is another program's.
+        """A result; status 1 means "no"."""
+        # Words after -- belong to another program.
         end = words.index("--") if "--" in words else len(words)
         words = [*words[:end], "--json", *words[end:]]
         return json.loads(self.folio(*words, wanted=(0, 1), **how))
 
 
 def end(child):
-    """What a child printed, ended with all that it started. On SIGTERM folio puts settings back."""
+    """Ends a child with all its processes and returns its output. On SIGTERM folio restores
+    settings.
+    """
     printed = ()
     for number, seconds in ((signal.SIGTERM, 30), (signal.SIGKILL, 5)):
         with contextlib.suppress(ProcessLookupError):
@@ -116,7 +118,7 @@ def expect(is_so, why):
 
 @contextlib.contextmanager
 def idle():
-    """The process id of one that runs IDLE."""
+    """The process id of a process that runs IDLE."""
     with subprocess.Popen([sys.executable, "-c", IDLE], stdout=subprocess.PIPE) as child:
         try:
             child.stdout.readline()
@@ -127,7 +129,7 @@ def idle():
 
 
 def asleep(pid):
-    """Waits until a process stands still: it touches memory after its last line, too."""
+    """Waits until a process sleeps: it still touches memory after its last line."""
     while ") S " not in pathlib.Path(f"/proc/{pid}/stat").read_text():
         time.sleep(0.05)
     time.sleep(0.1)
@@ -135,7 +137,7 @@ def asleep(pid):
 
 @contextlib.contextmanager
 def standing(words):
-    """The process id of a python that waits, and the child that may be another."""
+    """The process ids of a waiting python and of its child, which may differ."""
     words = [*map(str, words), "-c", WAITS]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True,
                           env={**os.environ, "PYTHONHOME": "/usr"}) as child:
@@ -150,7 +152,7 @@ def standing(words):
 
 @contextlib.contextmanager
 def settings(run, values):
-    """Has folio change settings, with a record of its own, and put them back."""
+    """Changes settings through folio, with a separate record, and restores them."""
     state = {"XDG_STATE_HOME": str(run.folder / "state")}
     pairs = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     try:
@@ -170,7 +172,7 @@ def size_name(folder):
 
 
 def copied(run):
-    """A fresh copy of folio on the disk, in the folios that a copy gets."""
+    """A fresh copy of folio on disk, in the folios of a new copy."""
     copy = pathlib.Path(shutil.copy(run.bundle / "bin" / "folio", run.folder / "program"))
     os.sync()
     return copy

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
-"""What is checked on an arm64 kernel, emulated or real: the verbs of folio, and its unit tests.
+"""Checks on an arm64 kernel, emulated or real: folio's commands and unit tests.
 
     checks.py --bundle DIR --out DIR [--only NAME,..]
     checks.py --list
 
-DIR of --bundle is made by bundle.py. Each check prints one line, `ok NAME: ..`, `FAILED NAME: why`
+bundle.py makes the DIR of --bundle. Each check prints one line, `ok NAME: ..`, `FAILED NAME: why`
 or `skipped NAME: why`. DIR of --out gets summary.json and, for each check, NAME.txt: every command
-with its output. Needs root, which it uses only through folio. Settings that folio changes are put
-back.
+with its output. Needs root, which it uses only through folio. Changed settings are restored.
 """
 
 import argparse
@@ -35,7 +34,7 @@ from check import CHECKS, THP, Failed, Run, Skipped  # noqa: E402
 
 
 def performed(name, bundle, out):
-    """Runs one check: its line, and what the summary says of it."""
+    """Runs one check; returns its line and its entry in the summary."""
     began = time.monotonic()
     with (out / f"{name}.txt").open("w") as log, \
             tempfile.TemporaryDirectory(dir="/var/tmp", prefix="largefolio-check-") as folder:
@@ -56,7 +55,7 @@ def performed(name, bundle, out):
 
 
 def machine():
-    """What a reader of the results asks first."""
+    """The facts that a reader of the results needs first."""
     def text(path):
         with contextlib.suppress(OSError):
             return pathlib.Path(path).read_text(errors="replace")
@@ -89,7 +88,7 @@ def main():
         parser.error("--bundle and --out are needed")
     if os.geteuid() != 0:
         parser.error("folio sizes need root")
-    # What is open then puts its settings back.
+    # Exit normally, so that open contexts restore their settings.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args.out.mkdir(parents=True, exist_ok=True)
     summary = {"schema_version": 1, "machine": machine(), "names": names, "checks": []}

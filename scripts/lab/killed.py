@@ -1,8 +1,8 @@
-"""What is left when folio is killed: nothing, or nothing after the next run.
+"""Leftovers of a killed folio: there must be none, or none after the next run.
 
-Each check runs a verb to its end once, and then kills it at moments spread over that time. Settings
-come back by themselves within `BACK` seconds, through the helper that holds them. What the kernel
-keeps by name - an instance of tracefs, a probe - goes with the next run.
+Each check runs a command completely once, and then kills it at moments spread over that time.
+Settings are restored within `BACK` seconds by the helper that holds them. Named kernel objects (an
+instance of tracefs, a probe) are removed by the next run.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from check import CHECKS, THP, Skipped, check, expect, settings, size_name, stan
 
 MOMENTS, MOMENTS_OF_SHORT = 6, 20
 SHORT = 2                       # seconds
-BACK = 60                       # seconds that an emulated machine may need
+BACK = 60                       # seconds; an emulated machine is slow
 TRACING = pathlib.Path("/sys/kernel/tracing")
 
 
 def state():
-    """What a killed folio could leave, by name."""
+    """All possible leftovers of a killed folio, by name."""
     files = [*THP.rglob("*"), *pathlib.Path("/sys/block").glob("*/queue/read_ahead_kb")]
-    # Without counters, and without what counts how often khugepaged ran.
+    # Exclude counters, including khugepaged's.
     files = [path for path in files if path.parent.name != "stats"
              and not path.name.endswith(("scans", "collapsed"))]
     found = {str(path): text(path) for path in files if path.is_file()}
@@ -40,7 +40,7 @@ def text(path):
 
 
 def named():
-    """Instances of tracefs and probes that are folio's."""
+    """folio's instances of tracefs and probes."""
     if not (TRACING / "instances").is_dir():
         raise Skipped(f"tracefs is not mounted at {TRACING}")
     instances = [path.name for path in (TRACING / "instances").glob("folio*")]
@@ -67,7 +67,7 @@ def start(run, words, **environment):
 
 
 def killed(run, words, afterwards=lambda: None, **environment):
-    """Kills folio at moments of its run; how many it was alive at, and the seconds of a run."""
+    """Kills folio at moments of its run; returns how often it was alive, and the seconds of a run."""
     temporary = run.folder / "temporary"
     temporary.mkdir(exist_ok=True)
     environment = {"TMPDIR": str(temporary), **environment}
@@ -98,7 +98,7 @@ def killed(run, words, afterwards=lambda: None, **environment):
 
 @check
 def killed_tune(run):
-    """`--undo` finds what it needs, whenever tune was killed."""
+    """`--undo` works, whenever tune was killed."""
     own = {"XDG_STATE_HOME": str(run.folder / "state")}
     words = ["tune", "--set", f"thp.enabled={other(THP / 'enabled')}", "--yes"]
 
@@ -114,7 +114,7 @@ def other(path):
 
 @check
 def killed_run(run):
-    """The settings of `run --heap` come back, and the program goes with them."""
+    """The settings of `run --heap` are restored, and the program ends too."""
     sizes = sorted(THP.glob("hugepages-*kB/enabled"), key=lambda path: int(path.parent.name[10:-2]))
     before = state()
     words = [run.folio_path, "run", "--text", "off", "--heap", size_name(sizes[0].parent), "--",
@@ -136,7 +136,7 @@ def is_alive(pid):
 
 
 def job(name, words, **values):
-    """Makes a check of a verb that is killed while settings have these values."""
+    """Makes a check of a command that is killed while settings have these values."""
     def perform(run):
         with settings(run, values) if values else contextlib.nullcontext():
             return killed(run, words)
@@ -145,7 +145,6 @@ def job(name, words, **values):
 
 job("crosscheck", ["crosscheck", "--only", "*seq*", "--fs", "ext4"])
 job("program", ["crosscheck", "program", "--", "/bin/true"])
-# The programs advise their memory.
 ADVISED = {"thp.enabled": "madvise"}
 job("cow", ["crosscheck", "cow", "--programs", "5"], **ADVISED)
 job("collapse", ["crosscheck", "collapse", "--programs", "5"], **ADVISED)
@@ -153,7 +152,7 @@ job("collapse", ["crosscheck", "collapse", "--programs", "5"], **ADVISED)
 
 @check
 def killed_files(run):
-    """A file that is warmed stays what it was; a copy that `align` writes is whole or not there."""
+    """A warmed file is unchanged; a copy written by `align` is complete or absent."""
     folder = run.folder / "files"
     folder.mkdir()
     program, copy = folder / "program", folder / "copy"

@@ -4,10 +4,11 @@
     scripts/lab/lab.py --folio target/release/folio
     scripts/lab/lab.py --page 16K --only maps,warm
 
-Makes a Debian arm64 root, builds folio and its unit tests for arm64, boots a packaged kernel for 4K
-and one for 16K and a kernel built here for 64K under QEMU, and brings results to target/arm64/PAGE.
-Needs root; installs mmdebstrap, qemu-system-arm, a cross compiler, and what builds a kernel. What
-cannot be had is skipped with a line that begins with SKIPPED. docs/guide/arm64.md describes it.
+Makes a Debian arm64 root and builds folio and its unit tests for arm64. Under QEMU, boots a
+packaged kernel for 4K and one for 16K and a self-built kernel for 64K, and copies the results to
+target/arm64/PAGE. Needs root; installs mmdebstrap, qemu-system-arm, a cross compiler, and the tools
+to build a kernel. A missing requirement skips its part with a line that begins with SKIPPED.
+docs/guide/arm64.md describes it.
 """
 
 import argparse
@@ -33,20 +34,21 @@ import packages  # noqa: E402
 
 WORK = ROOT / "target" / "arm64"
 KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
-# By base page: the newest packaged kernel whose source is packaged too, which 64K is built from.
+# Per base page size, the newest packaged kernel that also has packaged source, from which 64K is
+# built.
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
-# The suite whose qemu-user loads plugins, which `folio record` needs.
+# The suite whose qemu-user loads plugins, for `folio record`.
 SUITE = "bookworm"
 PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2fsprogs",
             "findutils",
             "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
             "sed", "tar", "util-linux", "xfsprogs"]
-EMULATORS = {"qemu-aarch64"}    # of qemu-user, which has one for each architecture
-# xfs, loop and zram are what `folio crosscheck` asks for.
+EMULATORS = {"qemu-aarch64"}    # the only one needed from qemu-user
+# `folio crosscheck` needs xfs, loop and zram.
 MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop", "zram"]
 ROOT_BYTES = 2 << 30
 RESULT_BYTES = 256 << 20
-SECONDS = 2700      # one guest; 1600 on a busy machine, and one that takes longer is stuck
+SECONDS = 2700      # one guest: 1600 on a busy machine; a longer one is stuck
 TOOLS = {"mmdebstrap": "mmdebstrap", "qemu-system-aarch64": "qemu-system-arm",
          "mke2fs": "e2fsprogs", arm64.LINKER: "gcc-aarch64-linux-gnu", "flex": "flex",
          "bison": "bison", "bc": "bc"}
@@ -57,8 +59,8 @@ class LabGuest(guest.Guest):
     """A machine with the Debian root, the bundle of checks and a disk for the results."""
 
     memory_mb = 6144     # the model of `crosscheck cow` has 4 GiB
-    options = "init_on_alloc=0"     # what is copied over need not be cleared first
-    # Emulated, each of these costs time; no check needs them.
+    options = "init_on_alloc=0"     # no zeroing before a copy
+    # Emulating these costs time, and no check needs them.
     without = "pauth=off,sve=off,sme=off"
 
     def __init__(self, work, tree, variant, root, checks):
@@ -94,14 +96,13 @@ def root_image():
     print(f"lab: making a root of {SUITE}", flush=True)
     folder = WORK / "root"
     shutil.rmtree(folder, ignore_errors=True)
-    # Unpacked only: maintainer scripts would need an emulator registered on this machine.
+    # Only unpack: maintainer scripts would need an emulator registered on this machine.
     subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--architectures=arm64",
                     "--variant=extract", f"--include={','.join(PACKAGES)}", SUITE, folder,
                     packages.mirror()], check=True)
     for path in (folder / "usr/bin").glob("qemu-*"):
         if path.name not in EMULATORS:
             path.unlink()
-    # What maintainer scripts would have written.
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
     (folder / "etc/group").write_text("root:x:0:\n")
     disk(folder, image, ROOT_BYTES)
@@ -111,7 +112,7 @@ def root_image():
 
 
 def disk(folder, image, size):
-    """An ext4 image with the content of a folder."""
+    """An ext4 image with a folder's contents."""
     image.unlink(missing_ok=True)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", folder, image,
                     f"{size >> 10}k"], check=True)
@@ -126,7 +127,7 @@ def bundle_image(folder):
 
 
 def checked(page, root, checks, words):
-    """Boots one machine; whether all its checks agreed."""
+    """Boots one machine; returns whether all its checks agreed."""
     version, variant = MACHINES[page]
     work = WORK / page
     shutil.rmtree(work, ignore_errors=True)
@@ -153,7 +154,7 @@ def checked(page, root, checks, words):
 
 
 def has_kernel(page):
-    """Whether the kernel of a machine could be fetched or built."""
+    """Whether a machine's kernel could be fetched or built."""
     try:
         built.tree_of(KERNELS, *MACHINES[page])
         return True
@@ -163,7 +164,7 @@ def has_kernel(page):
 
 
 def lacking():
-    """What this machine would need, as a sentence, or None; packages are installed."""
+    """This machine's missing requirements, as a sentence, or None; packages are installed."""
     if os.geteuid() != 0:
         return "a Debian root is made by root. Run: sudo make lab"
     if missing := installed():
@@ -177,7 +178,7 @@ def missing_packages():
 
 
 def installed():
-    """Installs the packages that are missing; those that still are."""
+    """Installs missing packages; returns those that are still missing."""
     missing = missing_packages()
     if not missing or not shutil.which("apt-get"):
         return missing
@@ -206,12 +207,10 @@ def main():
     subprocess.run(probe, check=True)
     words = [f"--only={args.only}"] if args.only else []
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        # The kernel, the bundle and the root are made side by side.
         kernels = pool.submit(lambda: [page for page in pages if has_kernel(page)])
         image = pool.submit(root_image)
         disk_of_checks = bundle_image(bundle.make(WORK / "bundle", arm64.TARGET, args.folio))
         root, pages = image.result(), kernels.result()
-        # All machines at once: they are alike in length.
         agreed = list(pool.map(lambda page: checked(page, root, disk_of_checks, words), pages))
     return 0 if all(agreed) else 1
 

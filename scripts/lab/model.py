@@ -1,13 +1,13 @@
-"""The model against the kernel of the machine."""
+"""Compares the model with the machine's kernel."""
 
 import os
 import sys
 
 from check import check, expect, settings
 
-PROGRAMS = 200                  # random ones of a kind
-# Steps of a program about collapse with 16K and 64K pages (else 40): many clear or copy 32 MiB or
-# 512 MiB.
+PROGRAMS = 200                  # random programs per kind
+# Steps per program about collapse with 16K and 64K pages (otherwise 40): many clear or copy 32 MiB
+# or 512 MiB.
 STEPS_OF_LARGE = 20
 
 
@@ -26,8 +26,7 @@ def crosscheck(run):
 
 
 def programs(run, kind, *words):
-    """Random programs of a kind, all of which the model must agree with."""
-    # The programs advise their memory.
+    """Runs random programs of a kind; the model must agree with all."""
     with settings(run, {"thp.enabled": "madvise"}):
         found = run.folio_json("crosscheck", kind, "--programs", PROGRAMS, *words, "--keep",
                                run.log_folder / kind, seconds=1500)

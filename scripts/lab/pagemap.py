@@ -1,6 +1,6 @@
-"""What the kernel says of each page of a process, read without folio: pagemap and kpageflags.
+"""The kernel's view of each page of a process, read without folio: pagemap and kpageflags.
 
-Owns a second reading of folio sizes, simple and slow, that `folio maps` is held against.
+A second, simple and slow implementation of folio sizes, to compare with `folio maps`.
 """
 
 import os
@@ -10,13 +10,13 @@ import struct
 from collections import namedtuple
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# Base pages of a contpte block by base page (docs/behaviour C.1).
+# Base pages per contpte block, by base page size (docs/behaviour C.1).
 CONTPTE_PAGES = {4 << 10: 16, 16 << 10: 128, 64 << 10: 32}[PAGE]
-PRESENT = 1 << 63                # of an entry of pagemap
+PRESENT = 1 << 63                # bit of a pagemap entry
 PFN = (1 << 55) - 1
-HEAD, TAIL = 1 << 15, 1 << 16    # of kpageflags
+HEAD, TAIL = 1 << 15, 1 << 16    # bits of kpageflags
 ZERO = 1 << 24
-ORDER_MAX = 14                   # folios of 64K pages have 2^13 at most
+ORDER_MAX = 14                   # folios have at most 2^13 pages of 64K
 
 Area = namedtuple("Area", "start end permissions path")
 
@@ -46,7 +46,7 @@ class Flags:
         return struct.unpack("=Q", data)[0] if len(data) == 8 else 0
 
     def folio(self, pfn):
-        """First PFN and number of pages of the folio that a page is of."""
+        """First PFN and number of pages of a page's folio."""
         head = pfn
         while self.at(head) & TAIL and pfn - head < 1 << ORDER_MAX:
             head -= 1
@@ -85,7 +85,7 @@ def sizes(pid, area):
 
 
 def zero_bytes(pid, area):
-    """Of an area: bytes that map the page of zeroes, which is in no Rss."""
+    """Bytes of an area that map the zero page, which no Rss includes."""
     with Flags() as flags:
         return sum(PAGE for pfn in mapped(pid, area).values() if flags.at(pfn) & ZERO)
 

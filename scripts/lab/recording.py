@@ -1,4 +1,4 @@
-"""Recordings of a program whose stores are known: with QEMU, and as it runs."""
+"""Recordings of a program with known stores: under QEMU, and at full speed."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def recorded(run, name, *words):
 
 
 def stores(rows, base):
-    """Stores to each of the pages from a base on."""
+    """Stores to each page from a base."""
     counts = dict.fromkeys(range(base, base + PAGES * STEP, STEP), 0)
     for row in rows:
         if row["op"] == "write" and row["addr"] in counts:
@@ -29,7 +29,7 @@ def stores(rows, base):
 
 @check
 def record(run):
-    """Every store of two processes with two threads each is counted, under QEMU."""
+    """Under QEMU, every store of two processes with two threads each is counted."""
     if not shutil.which("qemu-aarch64"):
         raise Skipped("there is no qemu-aarch64; Debian 12's qemu-user has one with plugins")
     bases, rows = recorded(run, "qemu")
@@ -44,7 +44,7 @@ def record(run):
 
 @check
 def record_live(run):
-    """One fault for each page of the program, at its own speed."""
+    """At full speed, there is one fault for each of the program's pages."""
     sizes = {f"thp.{size_name(path.parent)}": "never" for path in THP.glob("hugepages-*/enabled")}
     with settings(run, {**sizes, "thp.enabled": "never"}):
         bases, rows = recorded(run, "live", "--live")

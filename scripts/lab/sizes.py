@@ -1,4 +1,4 @@
-"""What `folio maps` says of folio sizes, against smaps and against /proc/kpageflags."""
+"""Compares the folio sizes of `folio maps` with smaps and with /proc/kpageflags."""
 
 import os
 import pathlib
@@ -9,14 +9,14 @@ import sys
 import pagemap
 from check import THP, Skipped, check, expect, idle, settings, size_name, standing
 
-MTHP_KB_MAX = 2 << 10           # larger folios are PMD-sized, and memory may have none
-MTHP_LEAST = 8 << 20            # bytes of the 16 MiB that must be in the size asked for
-LINKED_FOR = 64 << 10           # what Debian links arm64 programs for
+MTHP_KB_MAX = 2 << 10           # larger folios are PMD-sized and may be unavailable
+MTHP_LEAST = 8 << 20            # bytes of the 16 MiB that must have the requested size
+LINKED_FOR = 64 << 10           # page size that Debian links arm64 programs for
 
 
 @check
 def maps(run):
-    """Sizes of a process that stands still add up to what smaps says."""
+    """For a process that stands still, the sizes add up to the numbers in smaps."""
     with idle() as pid:
         found = run.folio_json("maps", pid)
         smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
@@ -38,14 +38,14 @@ def maps(run):
 
 
 def rss_of(smaps):
-    """Resident bytes by start of the mapping."""
+    """Resident bytes by the mapping's start."""
     found = re.findall(r"^([0-9a-f]+)-[0-9a-f]+ .*?^Rss: +(\d+) kB", smaps, re.M | re.S)
     return {int(start, 16): int(kb) << 10 for start, kb in found if int(kb)}
 
 
 @check
 def maps_text(run):
-    """What people read, and the ELF side."""
+    """The text output, and the ELF output."""
     with idle() as pid:
         said = run.folio("maps", pid)
     page = os.sysconf("SC_PAGE_SIZE") >> 10
@@ -55,7 +55,7 @@ def maps_text(run):
 
 @check
 def maps_mthp(run):
-    """Private memory in folios of each size that the kernel has, page by page."""
+    """Private memory in folios of each of the kernel's sizes, page by page."""
     names = sorted(THP.glob("hugepages-*kB/enabled"), key=kb_of)
     if not names:
         raise Skipped("this kernel has no sizes to set: 6.8 is the first")
@@ -77,7 +77,9 @@ def kb_of(path):
 
 
 def compared(run, pid, is_meant):
-    """Holds `folio maps` against kpageflags; mapped bytes by folio size of the areas meant."""
+    """Compares `folio maps` with kpageflags; returns mapped bytes by folio size of the selected
+    areas.
+    """
     found = run.folio_json("maps", pid)
     mappings = {each["start"]: each for each in found["processes"][0]["mappings"]}
     total = {}
@@ -100,7 +102,7 @@ def compared(run, pid, is_meant):
 
 @check
 def maps_text_blocks(run):
-    """A program whose text is in contpte blocks, after `warm` and under `folio run`."""
+    """A program with text in contpte blocks, after `warm` and under `folio run`."""
     block = pagemap.CONTPTE_PAGES * pagemap.PAGE
     told = []
     for how in ("cold", "run", "warm"):
@@ -116,10 +118,12 @@ def maps_text_blocks(run):
 
 
 def large_python(run, name, block):
-    """A fresh copy of python, in the folios that a copy gets, where blocks can map its text."""
+    """A fresh copy of python, in the folios of a new copy, at an address where blocks can map its
+    text.
+    """
     python, program = os.path.realpath(sys.executable), run.folder / name / "python3"
     program.parent.mkdir()
-    # A program at fixed addresses is aligned as it is, which `align` answers with an error.
+    # A program at fixed addresses keeps its alignment, so `align` returns an error.
     if block > LINKED_FOR:
         run.folio("align", python, "-o", program, wanted=(0, 2))
     if not program.exists():

@@ -1,4 +1,4 @@
-"""Verbs of folio: each does what it says, and leaves nothing."""
+"""folio's commands: each has its effect, and leaves nothing behind."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def version(run):
 
 @check
 def predict(run):
-    """The same bytes as on the machine that made the bundle."""
+    """The output equals that of the machine that made the bundle."""
     said = run.folio(*PREDICT, where=run.bundle / "traces")
     (run.log_folder / "predict.json").write_text(said)
     expected = run.bundle / "expected" / "predict.json"
@@ -35,7 +35,7 @@ def predict(run):
 
 @check
 def tune(run):
-    """Settings change, are recorded, and come back."""
+    """Settings are changed, recorded, and restored."""
     # Anonymous memory has fewer sizes than shared memory.
     sizes = sorted((path.parent for path in THP.glob("hugepages-*kB/enabled")),
                    key=lambda path: int(path.name[10:-2]))
@@ -54,7 +54,7 @@ def tune(run):
 
 @check
 def warm(run):
-    """A file of base pages comes back in large folios."""
+    """A file in base pages comes back in large folios."""
     copy = copied(run)
     [row] = run.folio_json("warm", copy)["rows"]
     expect(row["after_bytes"] > 0, f"nothing is large: {row['reason']}")
@@ -68,7 +68,7 @@ def warm(run):
 
 @check
 def run(run):
-    """A program behaves under `folio run` as alone."""
+    """A program behaves the same with and without `folio run`."""
     copy = copied(run)
     alone = run.command(copy, "--version")
     for text in ("off", "large", "remap"):
@@ -79,7 +79,7 @@ def run(run):
 
 @check
 def package(run):
-    """The Debian package: unpacked by dpkg into a folder of its own, used there, and removed."""
+    """The Debian package: unpacked by dpkg into a separate folder, used there, and removed."""
     deb = run.bundle / "largefolio.deb"
     if not deb.exists():
         raise Skipped("the bundle has no package (make deb, before it is made)")
@@ -90,7 +90,7 @@ def package(run):
     state.mkdir(parents=True)
     for name in ("status", "available"):
         (state / name).touch()
-    # The libraries it depends on are those of this system, which this dpkg does not know.
+    # Its libraries belong to the system, which this dpkg does not know.
     dpkg = ["dpkg", f"--instdir={root}", f"--admindir={state}", "--force-depends",
             "--force-script-chrootless", "--log=/dev/null"]
     run.command(*dpkg, "--install", deb)

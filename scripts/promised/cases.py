@@ -1,13 +1,13 @@
-"""Random situations: what memory a program has, how it was started, and under which settings.
+"""Random situations: a program's memory, how it was started, and the settings.
 
-A case is drawn from a seed and a number, so one case can be tried again alone.
+A case is drawn from a seed and a number, so one case can be repeated alone.
 """
 
 import random
 from dataclasses import dataclass, field
 
 THP = "/sys/kernel/mm/transparent_hugepage"
-# Kind of memory: how often, and its parameter. A step of n is every n-th page.
+# Per kind of memory: its frequency and parameter. A step of n means every n-th page.
 KINDS = {
     "private": (4, lambda r: r.choice([1, 1, 1, 2, 7, 33, 200, 511, 700])),
     "head": (2, lambda r: r.randint(5, 95)),
@@ -36,19 +36,19 @@ STARTS = {
     "plain": 8, "tunables": 2, "hugetlb=1": 2, "loader": 2, "unlimited stack": 2, "script": 2, "disabled": 2,
     "except advised": 2, "deleted": 1, "named (deleted)": 1, "own malloc": 2,
 }
-# With their values on most machines first.
+# The first value is the most common default.
 SETTINGS = {
     f"{THP}/enabled": ["madvise", "madvise", "madvise", "always", "never"],
     f"{THP}/shmem_enabled": ["never", "never", "advise", "always", "within_size"],
     f"{THP}/hugepages-64kB/enabled": ["never", "never", "never", "madvise", "always", "inherit"],
 }
-# Such memory is slow to make, or each piece is an area of its own.
+# This memory is slow to make, or each piece is a separate area.
 SMALL_KINDS = {"threads": (2048, 12288), "pieces": (1024, 16384), "hugetlb": (4096, 8192), "merged": (4096, 24576)}
 
 
 @dataclass
 class Case:
-    """One process to be judged."""
+    """One process to judge."""
 
     seed: int
     number: int
@@ -57,7 +57,7 @@ class Case:
     settings: dict[str, str] = field(default_factory=dict)
 
     def words(self):
-        """The areas as memory.c takes them: kind, KiB, parameter."""
+        """The areas as arguments of memory.c: kind, KiB, parameter."""
         return [f"{kind}:{kib}:{parameter}" for kind, kib, parameter in self.areas]
 
     def is_advised_late(self):
@@ -74,14 +74,14 @@ def drawn(random_of, weights):
 
 
 def case(seed, number):
-    """The case of this number; cases of other numbers do not change it."""
+    """The case with this number, independent of all others."""
     r = random.Random(f"{seed}:{number}")
     areas = []
     for _ in range(r.choice([1, 1, 1, 2, 3])):
         kind = drawn(r, {name: weight for name, (weight, _) in KINDS.items()})
         low, high = SMALL_KINDS.get(kind, (4096, 49152))
         kib = r.randint(low // 4, high // 4) * 4
-        # Programs like round sizes too.
+        # Some sizes are round, as in real programs.
         if kind == "hugetlb" or r.random() < 0.5:
             kib = max(low, kib // 2048 * 2048)
         areas.append((kind, kib, KINDS[kind][1](r)))

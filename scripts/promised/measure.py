@@ -1,6 +1,6 @@
-"""What the kernel says about processes: memory in large folios, and how much memory there is.
+"""The kernel's numbers about processes: memory in large folios, and total memory.
 
-Reads smaps, pagemap and kpageflags alone, so that folio is not judged by folio.
+Reads only smaps, pagemap and kpageflags, so folio does not judge itself.
 """
 
 import os
@@ -20,7 +20,7 @@ PMD_MAPPED = ("AnonHugePages", "ShmemPmdMapped", "FilePmdMapped")
 
 @dataclass
 class Area:
-    """A mapping as smaps has it."""
+    """A mapping in smaps."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class Area:
 
     @property
     def is_shared_memory(self):
-        # Files of disks are judged by remedies.py.
+        # remedies.py judges files on disk.
         return self.path.startswith(("/memfd:", "/dev/zero", "/SYSV", "/dev/shm/")) or "/tmpfs-" in self.path
 
     @property
@@ -56,7 +56,9 @@ def areas(pid):
 
 
 def memory_of(pids):
-    """Bytes of private and shared memory that processes have, each page once; swapped pages do not count."""
+    """Bytes of the processes' private and shared memory, each page once; swapped pages do not
+    count.
+    """
     private, shared = 0, {}
     for pid in pids:
         for area in areas(pid):
@@ -70,7 +72,7 @@ def memory_of(pids):
 
 
 def whole_blocks(pid, area, size, flags):
-    """Physical blocks of `size` that the mapping has whole, aligned and from one folio."""
+    """Physical blocks of `size` that the mapping contains completely, aligned and from one folio."""
     first = -(-area.start // size) * size
     nr_pages = size // PAGE
     blocks = set()
@@ -91,8 +93,9 @@ def whole_blocks(pid, area, size, flags):
 
 
 def large_of(pid, size):
-    """Bytes of judged memory of one process in folios of at least `size`; each page once. Of a PMD entry's size
-    only what such entries map."""
+    """Bytes of one process's judged memory in folios of at least `size`, each page once. For the
+    PMD size, only memory mapped by PMD entries.
+    """
     blocks, most = set(), 0
     flags = os.open("/proc/kpageflags", os.O_RDONLY)
     try:
@@ -108,7 +111,7 @@ def large_of(pid, size):
 
 
 def family(pid):
-    """A process and all that it started."""
+    """A process and all its descendants."""
     found, left = [], [pid]
     while left:
         one = left.pop()

@@ -2,9 +2,9 @@
  *
  *   memory --disable full|advised COMMAND ..   starts COMMAND with THP disabled
  *
- * SIGUSR1: collapses what madvise(MADV_COLLAPSE) can, and prints "collapsed". Without a reader of its
- * output it kills its process group. -DOWN_MALLOC: malloc is not glibc's. Each kind is one function below; scripts/promised/cases.py says what the parameters mean.
- */
+ * SIGUSR1: collapses all that madvise(MADV_COLLAPSE) can, and prints "collapsed". If its output has
+ * no reader, it kills its process group. -DOWN_MALLOC: uses a malloc other than glibc's. Each kind
+ * is one function below; scripts/promised/cases.py documents the parameters. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -68,7 +68,7 @@ static char *map(size_t n, int protection, int flags, int fd) {
 
 static char *private(size_t n) { return map(n, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1); }
 
-/* Every `step`-th page, each with content of its own. */
+/* Touches every `step`-th page, each with distinct content. */
 static void touch(char *p, size_t n, size_t step) {
   for (size_t at = 0; at < n; at += step * PAGE) {
     *(uint64_t *)(p + at) = at + 1;
@@ -121,7 +121,7 @@ static void swapped(size_t n, long percent) {
   size_t out = n * percent / 100 / PAGE * PAGE;
   for (int i = 0; i < 3; i++) need(madvise(p, out, PAGEOUT) == 0, "MADV_PAGEOUT");
 }
-/* Of `same` pages in a row, all but one have the same content. */
+/* All but one of `same` consecutive pages have equal content. */
 static void merged(size_t n, long same) {
   char *p = private(n);
   need(madvise(p, n, MADV_MERGEABLE) == 0, "MADV_MERGEABLE");
@@ -205,7 +205,7 @@ static void threads(size_t n, long nr) {
   }
   usleep(200000);
 }
-/* `nr` views of one memfd; from 11 on, (nr - 10) views, of which only the first is touched. */
+/* `nr` views of one memfd; from 11, (nr - 10) views, of which only the first is touched. */
 static void views(size_t n, long nr) {
   int fd = memfd_create("views", 0), is_first_only = nr > 10;
   need(fd >= 0 && ftruncate(fd, n) == 0, "memfd");
@@ -238,7 +238,7 @@ static void hugetlb(size_t n, long percent) {
   char *p = map(n, RW, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1);
   touch(p, n * percent / 100 / BLOCK * BLOCK, 1);
 }
-/* At a place that no block of the memory is aligned to. */
+/* At an address that is not aligned to any of the memory's blocks. */
 static void odd(size_t n, long pages) {
   char *p = map(n + 2 * BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
   char *at = (char *)(((uintptr_t)p + BLOCK) & ~(BLOCK - 1)) + pages * PAGE;
@@ -253,7 +253,7 @@ static const struct { const char *name; void (*make)(size_t, long); } KINDS[] = 
   {"sparse_shared", sparse_shared}, {"forked", forked}, {"tmpfs", on_tmpfs}, {"hugetlb", hugetlb}, {"odd", odd},
 };
 
-/* Of the 512 pages at `at`, how many have content. */
+/* Returns how many of the 512 pages at `at` have content. */
 static int nr_with_content(int pagemap, uintptr_t at) {
   uint64_t entries[BLOCK / PAGE];
   int nr = 0;

@@ -1,13 +1,14 @@
-"""A printed start as it is typed: which words and variables a program gets."""
+"""A printed start as it is typed: the program's words and variables."""
 
 import shlex
 from pathlib import Path
 
 
 def as_printed(start, typed, environment):
-    """The words and variables of a printed start; `typed` is the process's own command line, whose first words name
-    the program and perhaps its loader. Raises ValueError if the print names another program, or drops options that a
-    variable has already."""
+    """The words and variables of a printed start. `typed` is the process's own command line, which
+    begins with the program and perhaps its loader. Raises ValueError if the print names another
+    program, or drops options that a variable already has.
+    """
     words = shlex.split(start)
     environment, prefix = dict(environment), []
     if "--" in words:
@@ -28,9 +29,9 @@ def as_printed(start, typed, environment):
         nr += 1
     if not nr:
         raise ValueError(f"it names {words[0]!r}, not {typed[0]!r}")
-    # Starting without the loader is starting the program all the same.
+    # Starting it without the loader is equivalent.
     program = typed[:2] if nr == 2 else [one for one in typed[:2] if Path(one).name == Path(words[0]).name]
     rest = typed[typed.index(program[-1]) + 1:]
-    # The arguments that it has stand where `..` is.
+    # Its existing arguments replace `..`.
     at = words.index("..") if ".." in words else len(words)
     return prefix + program + words[nr:at] + rest + words[at + 1:], environment

@@ -1,6 +1,6 @@
-"""Room for large folios: free blocks of a PMD entry's size.
+"""Room for large folios: free PMD-sized blocks.
 
-A promise cannot know that the next start finds none, so each start that is judged finds some.
+A promise cannot know whether the next start finds any, so each judged start finds some.
 """
 
 import mmap
@@ -11,10 +11,10 @@ from promised.measure import PMD
 
 BUDDYINFO = Path("/proc/buddyinfo")
 ENABLED = Path(THP) / "enabled"
-# The kernel gathers pages that can be moved when memory that was advised asks for a block. It takes the blocks that
-# are free first, and others split some meanwhile: so many times the room is asked for.
+# The kernel compacts movable pages when advised memory needs a block. It takes free blocks first,
+# and other allocations split some meanwhile. So request this multiple of the room.
 ASKED = 4
-# The kernel gives up for a while when it finds none at once.
+# The kernel pauses compaction after a failure.
 NR_ROUNDS = 5
 
 
@@ -23,7 +23,7 @@ class Fragmented(RuntimeError):
 
 
 def nr_free_blocks(buddyinfo, order=9):
-    """Free blocks of an order, with the larger ones in units of it."""
+    """Free blocks of an order; larger ones count in units of it."""
     counts = [[int(word) for word in line.split()[4:]] for line in buddyinfo.splitlines()]
     return sum(nr << at - order for zone in counts for at, nr in enumerate(zone) if at >= order)
 
@@ -44,7 +44,7 @@ def make_room(nr):
 
 
 def gather(nr):
-    """Takes `nr` blocks and gives them back whole."""
+    """Allocates `nr` blocks and frees them whole."""
     old = ENABLED.read_text().split("[")[1].split("]")[0]
     ENABLED.write_text("madvise")
     try:

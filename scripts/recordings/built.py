@@ -1,7 +1,7 @@
-"""Kernels that nobody packages: configured and built from a packaged source.
+"""Kernels that no distribution packages: configured and built from a packaged source.
 
-`built/kernels.toml` lists them. A kernel is `allnoconfig` with what `built/*.config` and its own
-options switch on, so it builds in minutes and has no modules.
+`built/kernels.toml` lists them. A kernel is `allnoconfig` plus the options of `built/*.config` and
+its own, so it builds in minutes and has no modules.
 """
 
 import lzma
@@ -15,7 +15,7 @@ import packages
 
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
 KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
-# What `make` calls the architecture, which image it makes, and what compiles it.
+# `make`'s architecture name, image and compiler.
 ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
     "arm64": ("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),
@@ -24,7 +24,7 @@ PAGE_OPTIONS = {"amd64": [], "arm64": ["ARM64_4K_PAGES"], "arm64_64k": ["ARM64_6
 
 
 def fragment(name, variant):
-    """The configuration that a kernel starts from."""
+    """The initial configuration of a kernel."""
     arch = "amd64" if variant == "amd64" else "arm64"
     options = KERNELS[name]["options"] + PAGE_OPTIONS[variant]
     without = {f"CONFIG_{option}=y\n" for option in KERNELS[name].get("without", [])}
@@ -35,7 +35,7 @@ def fragment(name, variant):
 
 
 def lacking(wanted, config):
-    """Options that were asked for and that the kernel does not have (or has, if `=n`)."""
+    """Requested options that the kernel lacks (or has, if `=n`)."""
     has = set(config.splitlines())
     lines = [line for line in wanted.splitlines() if line.startswith("CONFIG_")]
     return [line for line in lines
@@ -43,7 +43,7 @@ def lacking(wanted, config):
 
 
 def source(work, version):
-    """The unpacked source of a version."""
+    """A version's unpacked source."""
     tree = work / "sources" / f"linux-source-{version}"
     if (tree / "complete").exists():
         return tree
@@ -69,8 +69,9 @@ def make(tree, out, arch, *words):
 
 
 def build(work, name, variant):
-    """Builds one kernel if it is not there with these options; the folder with its image below
-    `boot`."""
+    """Builds one kernel unless it exists with these options; returns the folder with its image
+    below `boot`.
+    """
     tree = work / "kernels" / f"{name}_{variant}"
     wanted = fragment(name, variant)
     complete = tree / "complete"

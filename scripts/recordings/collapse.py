@@ -38,13 +38,13 @@ class CollapseGuest(cow.CowGuest):
 
 
 def commands(files, name, words=""):
-    """The init's list: the programs with a tmpfs, those about files once a filesystem."""
+    """The init's list: the programs with a tmpfs, those about files once per filesystem."""
     on_disk = [path for path in files if path.stem.startswith("disk")]
     lines = cow.commands([path for path in files if path not in on_disk], PAGE, name)
     lines = [f"{line} dir=/own{words}" if line.startswith("run ") else line for line in lines]
     mounts = ["mount none tmpfs /own", "mount /dev/@2 ext4 /ext4", "mount /dev/@3 xfs /xfs"]
     if on_disk:
-        # A dirty page stays dirty until the program writes it back.
+        # Keep pages dirty until the program writes them back.
         lines.append("set /proc/sys/vm/dirty_writeback_centisecs 0")
         lines.append(f"set {cow.THP}/hugepages-2048kB/enabled madvise")
     own = f" variant={name}" if name.startswith("built_") else ""
@@ -60,7 +60,7 @@ def file_commands(name):
 
 
 def record(work, version, variant, programs, out):
-    """Boots one kernel; its recordings as an archive."""
+    """Boots one kernel; returns its recordings as an archive."""
     name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
     machine = CollapseGuest(work, tree, variant)

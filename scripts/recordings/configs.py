@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reads what the packaged kernels were built with into the kernel files.
+"""Copies the packaged kernels' build options into the kernel files.
 
     scripts/recordings/configs.py --all
     scripts/recordings/configs.py 7.2 7.3 --show
 
-The end of `kernels/VERSION.toml`, from the line MARK on, is written anew: for each package, which
-of the options below are built in and which are known and off. Needs an apt that reaches a Debian mirror.
+Rewrites the end of `kernels/VERSION.toml`, from the line MARK: for each package, which of the
+options below are built in and which are known and off. Needs an apt that reaches a Debian mirror.
 """
 
 import argparse
@@ -19,9 +19,9 @@ import tarfile
 import packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-MARK = "# What the packages were built with: written by scripts/recordings/configs.py."
-# What decides a rule, or what a reader of a prediction wants to know. Of a choice, the member that
-# is built in tells all; of the others it counts whether they are off or not there at all.
+MARK = "# The packages' build options, written by scripts/recordings/configs.py."
+# Options that decide a rule or interest a reader of a prediction. For CHOICES, the built-in member
+# is enough; for OTHERS, off and absent differ.
 CHOICES = ["ARM64_*K_PAGES", "PREEMPT", "PREEMPT_LAZY",
            "TRANSPARENT_HUGEPAGE_ALWAYS", "TRANSPARENT_HUGEPAGE_MADVISE",
            "TRANSPARENT_HUGEPAGE_NEVER", "TRANSPARENT_HUGEPAGE_SHMEM_HUGE_*"]
@@ -32,7 +32,7 @@ WIDTH = 96
 
 
 def config_of(deb):
-    """Text of the configuration in a package."""
+    """A package's configuration as text."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as unpack:
         with tarfile.open(fileobj=unpack.stdout, mode="r|") as files:
             for entry in files:
@@ -44,7 +44,7 @@ def config_of(deb):
 
 
 def options_of(text):
-    """Names of options in a configuration: built in, and known but off."""
+    """A configuration's options: built in, and known but off."""
     def wanted(names, options):
         return sorted(name for name in names
                       if any(fnmatch.fnmatchcase(name, option) for option in options))
@@ -89,7 +89,7 @@ def tables(work, version):
 
 
 def write(path, text):
-    """Puts the tables at the end of a kernel file, over those that stand there."""
+    """Replaces the tables at the end of a kernel file."""
     kept = path.read_text().partition(MARK)[0].rstrip("\n")
     path.write_text(f"{kept}\n\n{MARK}\n{text}")
 

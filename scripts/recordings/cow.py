@@ -4,8 +4,8 @@
     scripts/recordings/cow.py --programs DIR 6.12 6.16 7.2 --variant amd64
 
 DIR holds files `NAME.txt` made by `folio crosscheck cow --programs N --seed S --sizes .. --print`;
-NAME becomes the name of the recording. `--statistics` adds what smaps, kpagecount and meminfo say.
-Needs what record.py needs.
+NAME becomes the recording's name. `--statistics` adds the numbers of smaps, kpagecount and meminfo.
+Has the same requirements as record.py.
 """
 
 import argparse
@@ -23,7 +23,7 @@ THP = guest.THP
 
 
 def sizes_of(path):
-    """Sizes in KiB that the programs of a file want."""
+    """The folio sizes in KiB that a file's programs use."""
     first = path.read_text().partition("\n")[0]
     sizes = first.rpartition("sizes=")[2].split()[0]
     return [] if sizes == "-" else sizes.split(",")
@@ -58,7 +58,7 @@ def commands(files, page, name, words=""):
 
 
 def save(work, name, results, out):
-    """Writes what a kernel recorded as an archive; a program that failed is an error."""
+    """Writes a kernel's recordings as an archive; a failed program is an error."""
     failed = [f"{name} {each}: {text.strip()[-200:]}"
               for each, (status, text) in results.items() if status]
     if failed:
@@ -76,7 +76,7 @@ def save(work, name, results, out):
 
 
 def arguments(description, kind):
-    """What every recorder of programs is asked; `kind` is the folder of its archives."""
+    """The options shared by all recorders of programs; `kind` is the folder of their archives."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("versions", nargs="+", help=" ".join(packages.VERSIONS))
     parser.add_argument("--programs", type=pathlib.Path, required=True)
@@ -86,7 +86,7 @@ def arguments(description, kind):
 
 
 def record_all(args, variants, record_one):
-    """Builds the probe and records each version; one that fails does not end the others."""
+    """Builds the probe and records each version; a failure does not end the others."""
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def record_all(args, variants, record_one):
 
 
 def record(work, version, variant, programs, out, words=""):
-    """Boots one kernel; its recordings as an archive. `words` are for the probe."""
+    """Boots one kernel; returns its recordings as an archive. `words` are for the probe."""
     name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)

@@ -1,4 +1,4 @@
-"""A recording machine: initramfs, disks, one QEMU run, and what it hands back."""
+"""A recording machine: initramfs, disks, one QEMU run, and its results."""
 
 import lzma
 import os
@@ -12,21 +12,21 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULT_BYTES = 512 << 20
 DISK_BYTES = 640 << 20
 SLOW_DISK_BYTES = 128 << 20
-SLOW_REQUESTS = 80                           # a second: one request takes 12.5 ms
+SLOW_REQUESTS = 80                           # per second: one request takes 12.5 ms
 THP = "/sys/kernel/mm/transparent_hugepage"
-# khugepaged would collapse pages behind a program's back; from 7.2 on also those of files.
+# khugepaged would collapse a program's pages at random; since 7.2 also file pages.
 KHUGEPAGED_ASLEEP = [f"set {THP}/khugepaged/{name}_sleep_millisecs 4000000"
                      for name in ("scan", "alloc")]
-WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built in
+WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # unless built in
 
 
 def folio():
-    """The program that knows workloads and programs."""
+    """The program that lists workloads and programs."""
     return os.environ.get("FOLIO", ROOT / "target" / "release" / "folio")
 
 
 def page_of(variant):
-    """Bytes of a base page."""
+    """Base page size in bytes."""
     return {"arm64_16k": 16384, "arm64_64k": 65536}.get(variant, 4096)
 
 
@@ -43,7 +43,7 @@ def cpio_entry(name, data, mode):
 
 
 class Modules:
-    """The modules of an unpacked kernel, by name, with what each depends on."""
+    """The modules of an unpacked kernel, by name, with their dependencies."""
 
     def __init__(self, tree):
         paths = [path for path in tree.rglob("*.ko*")]
@@ -77,7 +77,7 @@ class Guest:
     """One kernel with the probe and its disks."""
 
     memory_mb = 1536
-    result_disk = 2          # which of `disks` the results come on
+    result_disk = 2          # index of the result disk in `disks`
     options = ""             # for the kernel's command line
 
     def __init__(self, work, tree, variant):
@@ -86,11 +86,11 @@ class Guest:
         self.name = tree.name
         self.image = packages.image_of(tree)
         self.modules = Modules(tree).closure(WANTED_MODULES)
-        # A kernel that was built here has no modules: all it needs is built in.
+        # A kernel built here has no modules: everything it needs is built in.
         if Modules(tree).paths and "xfs" not in self.modules:
             raise packages.Missing(f"{tree.name} has no XFS")
-        self.files = {}      # beyond the init and the probe: path to bytes, None for a folder
-        self.probe = None    # what `run` starts, when not the probe of the folder
+        self.files = {}      # additional files: path to bytes, None for a folder
+        self.probe = None    # the program that `run` starts; default: the folder's probe
 
     def initramfs(self, probe, commands):
         parts = [cpio_entry("dev", b"", 0o040755), cpio_entry("proc", b"", 0o040755),
@@ -136,7 +136,7 @@ class Guest:
 
     def command(self, initramfs, disks):
         if self.variant == "amd64":
-            # Without cx16: with the emulated cmpxchg16b 6.12 crashes in its slab allocator.
+            # No cx16: with the emulated cmpxchg16b, 6.12 crashes in its slab allocator.
             machine = ["qemu-system-x86_64", "-machine", "q35", "-cpu", "qemu64,-cx16"]
             console = "ttyS0"
         else:
@@ -160,7 +160,7 @@ class Guest:
         return f",throttling.iops-total={SLOW_REQUESTS}" if "slow" in path.name else ""
 
     def console(self):
-        """Where the console's text goes."""
+        """The file for the console's text."""
         return self.work / f"console_{self.name}.log"
 
     def boot(self, probe, commands, disks, seconds):

@@ -20,7 +20,7 @@ def commands(files, name):
 
 
 def record(work, version, variant, programs, out):
-    """Boots one kernel; its recordings as an archive."""
+    """Boots one kernel; returns its recordings as an archive."""
     name = built.archive_name(version, variant)
     machine = collapse.CollapseGuest(work, built.tree_of(work, version, variant), variant)
     files = sorted(programs.glob("*.txt"))

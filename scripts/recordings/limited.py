@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Records what reclaim takes from a memory cgroup with a limit (recordings/README.md, "Limits").
+"""Records reclaim in a memory cgroup with a limit (recordings/README.md, "Limits").
 
     scripts/recordings/limited.py 6.12 7.2
     scripts/recordings/limited.py 7.2 --lists generations --only '*_hot_*' --detail
-    scripts/recordings/limited.py 7.2 --repeat 3    says in varying.toml which workloads a kernel does not
-                                                    take the same way each time
+    scripts/recordings/limited.py 7.2 --repeat 3    lists in varying.toml the workloads that a kernel does
+                                                    not repeat exactly
 
-A kernel is booted once for each kind of lists: the classic ones and generations. Needs what
-record.py needs but for btrfs-progs. The set is the one of `folio crosscheck workloads --limited`.
+A kernel is booted once per LRU kind: classic lists and generations. Has the same requirements as
+record.py, except btrfs-progs. The set is that of `folio crosscheck workloads --limited`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ import record
 ROOT = guest.ROOT
 LISTS = {"lists": 0, "generations": 7}
 GROUPS = "/groups"
-# More than the kernel lets wait on one processor (MEMCG_CHARGE_BATCH): see probe/pressure.h.
+# Above the kernel's per-CPU batch (MEMCG_CHARGE_BATCH); see probe/pressure.h.
 REFRESH = 130
 
 
@@ -38,13 +38,13 @@ VARYING = """# Workloads that a kernel does not take the same way each time, wit
 
 
 class LimitedGuest(guest.Guest):
-    """A machine whose groups pay for pages of files and processes, not for the kernel's own."""
+    """A machine whose cgroups pay for file and process pages, but not for kernel memory."""
 
-    # A busy machine may not deliver the ticks that the kernel looks for when it starts.
+    # On a busy host, the kernel's timer check at boot can miss ticks.
     options = "cgroup.memory=nokmem no_timer_check"
 
     def kinds(self):
-        """As far as the fourth disk: no slow one, no btrfs."""
+        """The first four disks: no slow one, no btrfs."""
         return super().kinds()[:4]
 
 
@@ -57,7 +57,7 @@ def workloads(only):
 
 
 def commands(rows, name, kind, is_detailed):
-    """The init's list: mounts, files, and before each workload its window and its group."""
+    """The init's list: mounts, files, and before each workload its window and its cgroup."""
     lines = [f"mkdir {record.INSTANCE}", "result /dev/@3",
              f"set {guest.THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
              f"set {guest.THP}/khugepaged/max_ptes_none 0",
@@ -89,7 +89,7 @@ def commands(rows, name, kind, is_detailed):
 
 
 def steps_of(text):
-    """What entered and left the page cache, step by step."""
+    """The pages that entered and left the page cache, step by step."""
     steps = []
     for line in text.splitlines():
         word = line.partition(" ")[0]
@@ -101,7 +101,7 @@ def steps_of(text):
 
 
 def first_other_step(text, other):
-    """Number of the first step at which two recordings differ; None if they do not."""
+    """Number of the first step at which two recordings differ, or None."""
     both = itertools.zip_longest(steps_of(text), steps_of(other))
     return next((nr for nr, (one, two) in enumerate(both) if one != two), None)
 
@@ -114,7 +114,7 @@ def archived(path):
 
 
 def varying(texts, repeats):
-    """{workload: first step at which a repetition differs}, of those where one does."""
+    """{workload: first step at which a repetition differs}, for those that differ."""
     found = {}
     for repeat in repeats:
         for workload, text in repeat.items():
@@ -125,9 +125,9 @@ def varying(texts, repeats):
 
 
 def note_varying(path, name, nr_repeats, found):
-    """Puts the section of one kernel with one kind of lists into the file."""
+    """Writes the section of one kernel with one LRU kind to the file."""
     known = tomllib.loads(path.read_text()) if path.exists() else {}
-    # What varied once varies.
+    # Once a workload has varied, it stays listed.
     before = known.get(name, {"n": 0})
     earliest = {workload: min(nr, before.get(workload, nr)) for workload, nr in found.items()}
     known[name] = {**before, **earliest, "n": before["n"] + nr_repeats}
@@ -137,7 +137,7 @@ def note_varying(path, name, nr_repeats, found):
 
 
 def recorded(machine, work, lines):
-    """Texts by workload, and what failed."""
+    """Texts by workload, and the failures."""
     results = machine.run(work / "probe" / "amd64", lines, 3000)
     texts = {workload: text for workload, (status, text) in results.items() if status == 0}
     failed = [f"{workload}: {text.strip()}"
@@ -146,7 +146,7 @@ def recorded(machine, work, lines):
 
 
 def record_one(work, version, kind, out, args):
-    """Boots one kernel with one kind of lists; failures."""
+    """Boots one kernel with one LRU kind; returns the failures."""
     name = f"deb_{version}_amd64_{kind}"
     own = work / f"limited-{version}-{kind}"
     own.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""Packaged kernels: which version, which packages, fetched and unpacked.
+"""Packaged kernels: finds, fetches and unpacks them.
 
-The mirror is whatever this machine's own apt sources use; nothing of the machine's apt is changed
-(private lists, private cache).
+Uses the mirror of this machine's apt sources, with private lists and a private cache; the machine's
+apt is unchanged.
 """
 
 import pathlib
@@ -16,7 +16,7 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 class Missing(Exception):
-    """A kernel or a part of it that no suite of the mirror holds."""
+    """A kernel or a part of it that no suite of the mirror has."""
 
 
 def mirror():
@@ -68,12 +68,12 @@ class Apt:
         return self.run("apt-cache", "pkgnames", "linux-").split()
 
     def version(self, package):
-        """Version of a package that the index lists."""
+        """The version of a package in the index."""
         shown = self.run("apt-cache", "show", package)
         return re.search(r"^Version: (\S+)$", shown, re.M)[1]
 
     def download_unlisted(self, package, version, folder):
-        """A package built from `linux` that has left the index but not the mirror."""
+        """A package built from `linux` that has left the index but is still on the mirror."""
         deb = folder / f"{package}_{version}_{self.arch}.deb"
         if not deb.exists():
             address = f"{mirror()}pool/main/l/linux/{deb.name}"
@@ -86,7 +86,7 @@ class Apt:
 
 
 def newest(names, prefix, version, flavour):
-    """The package of this prefix with the highest number of this version, or None."""
+    """The package with this prefix and the highest number of this version, or None."""
     number = rf"{re.escape(version)}(?:\.\d+)+(?:-\d+)?"
     shape = re.compile(rf"linux-{prefix}-({number})(?:\+\w+)?-{flavour}$")
     found = [(numbers(match[1]), name) for name in names if (match := shape.match(name))]
@@ -98,10 +98,10 @@ def numbers(text):
 
 
 def fetch(apt, version, flavour, debs):
-    """The packages of one kernel: its image, and its modules where they are packaged apart.
+    """The packages of one kernel: its image, and its modules if packaged separately.
 
-    The index lists the modules of 6.19, 7.0 and 7.1 no longer, so nothing vouches for those
-    packages but the kernel itself: the guest loads only modules that its build has signed.
+    The index no longer lists the modules of 6.19, 7.0 and 7.1, so only the kernel itself verifies
+    those packages: the guest loads only modules signed by its build.
     """
     names = apt.names()
     binary = newest(names, "binary", version, flavour)
@@ -119,8 +119,9 @@ def fetch(apt, version, flavour, debs):
 
 
 def fetch_config(apt, version, flavour, debs):
-    """The package of one kernel that holds its configuration: its image's, or that of its base
-    files, which leave the index with the modules."""
+    """The package with one kernel's configuration: its image's, or that of its base files, which
+    leave the index with the modules.
+    """
     names = apt.names()
     binary = newest(names, "binary", version, flavour)
     if not binary:
@@ -136,7 +137,7 @@ def cached(apt, package, debs):
 
 
 def unpack(work, version, variant):
-    """Fetches one kernel; the folder with its image and (where packaged) modules."""
+    """Fetches one kernel; returns the folder with its image and (if packaged) modules."""
     flavour = FLAVOURS[variant]
     tree = work / "kernels" / f"{version}_{variant}"
     if (tree / "complete").exists():

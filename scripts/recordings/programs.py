@@ -4,8 +4,8 @@
     scripts/recordings/programs.py 7.2-no-page-mapcount
     scripts/recordings/programs.py 7.2 --kind cow --variant amd64 --out DIR
 
-`folio` (FOLIO=, or target/release/folio) writes the programs of SETS; cow.py and collapse.py boot the
-kernels. Needs what record.py needs.
+`folio` (FOLIO=, or target/release/folio) writes the programs of SETS; cow.py and collapse.py boot
+the kernels. Has the same requirements as record.py.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import cow
 import guest
 import packages
 
-# By base page in KiB: name, folio sizes, number of programs, first seed.
+# Per base page in KiB: name, folio sizes, number of programs, first seed.
 SETS = {
     4: [("base", "none", 100, 40000), ("s64", "64K", 140, 40200),
         ("s16-128", "16K,32K,64K,128K", 100, 40400), ("s2048", "2M", 100, 40600),
@@ -36,7 +36,7 @@ COLLAPSE = [("none", "none", 60, 43000), ("pmd", "2M", 60, 43200), ("k64", "64K"
 
 
 def write_programs(folder, verb, page_kb, sets):
-    """One file of programs for each of `sets`."""
+    """Writes one file of programs for each of `sets`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, sizes, number, seed in sets:
         page = ["--page", f"{page_kb}K"] if verb == "cow" else []
@@ -63,7 +63,7 @@ def main():
             if kind == "cow":
                 for page_kb, sets in SETS.items():
                     write_programs(programs / f"{page_kb}K", kind, page_kb, sets)
-                # Nothing else runs in a guest, so the counts of the machine are the programs'.
+                # Nothing else runs in a guest, so the machine's counts are the programs'.
                 recorder, wanted = functools.partial(cow.record, words=" machine"), variants
             else:
                 write_programs(programs, kind, 4, COLLAPSE)

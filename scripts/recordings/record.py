@@ -30,16 +30,16 @@ DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4", "ext4-slow": "@5",
 THP = guest.THP
 AROUND = "/sys/kernel/debug/fault_around_bytes"
 INSTANCE = "/sys/kernel/tracing/instances/largefolio"
-SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a request
-BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use the window of its device
-BTRFS_KB = 128                       # nor the device's largest request
+SECTORS_KB = 512     # request limit of the emulated NVMe controller
+BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use its device's window
+BTRFS_KB = 128                       # nor the device's request limit
 
 
 @functools.cache
 def workload_set(page):
     """By filesystem: its files, and its workloads as (name, read_ahead_kb, words).
 
-    The set is the one of `folio crosscheck`; FOLIO= names the program.
+    The set is that of `folio crosscheck`; FOLIO= names the program.
     """
     command = [guest.folio(), "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
     listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
@@ -53,11 +53,11 @@ def commands(missing, page, variant):
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
              f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
-             # The first advice since boot wakes khugepaged once, however long it is to sleep; it
-             # then reads no block of a file that lacks a page.
+             # The first advice since boot wakes khugepaged once, whatever its sleep time. With this
+             # setting it skips file ranges with a missing page.
              f"set {THP}/khugepaged/max_ptes_none 0",
-             # Where pages have generations, several accesses put a page into the working set
-             # (docs/differences.md, "working set"); on the classic lists only a refault does.
+             # With MGLRU, several accesses put a page into the working set (docs/differences.md,
+             # "working set"); on the classic lists only a refault does.
              "set /sys/kernel/mm/lru_gen/enabled 0"]
     for filesystem, device in DEVICES.items():
         files, rows = workload_set(page)[filesystem]
@@ -85,16 +85,17 @@ def commands(missing, page, variant):
 
 
 def cgroup_for(folder):
-    """Puts the init, and so every probe after it, into a cgroup that can be told to reclaim."""
+    """Moves the init, and with it every later probe, into a cgroup that supports reclaim requests."""
     root = pathlib.PurePosixPath(folder).parent
     return [f"mount none cgroup2 {root}", f"set {root}/cgroup.subtree_control +memory",
             f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
 def missing_from(archive, page, again, is_built):
-    """Names of the workloads that an archive does not hold, or that the pattern `again` names.
+    """Names of the workloads that an archive lacks, or that match the pattern `again`.
 
-    Kernels that are built here have neither btrfs nor cgroups."""
+    Kernels that are built here have neither btrfs nor cgroups.
+    """
     rows = [row for filesystem in DEVICES for row in workload_set(page)[filesystem][1]
             if not is_built or (filesystem != "btrfs" and "cgroup" not in row[2])]
     names = {row[0] for row in rows}
@@ -106,7 +107,7 @@ def missing_from(archive, page, again, is_built):
 
 
 def extend(work, archive, name, texts):
-    """Adds recordings to an archive, which is made where there is none."""
+    """Adds recordings to an archive, creating it if needed."""
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = pathlib.Path(scratch) / name
         folder.mkdir()
@@ -122,7 +123,8 @@ def extend(work, archive, name, texts):
 def record(work, version, variant, out, again):
     """Boots one kernel for the workloads that its archive lacks, or that are recorded again.
 
-    Failures; they are not added."""
+    Returns the failures, which are not added.
+    """
     name = built.archive_name(version, variant)
     archive = out / f"{name}.tar.xz"
     page = guest.page_of(variant)
@@ -141,7 +143,7 @@ def record(work, version, variant, out, again):
 
 
 def variants_of(version):
-    """Variants that a kernel is packaged or built in."""
+    """A kernel's packaged or built variants."""
     if built.is_built(version):
         return built.variants(version)
     return [each for each in packages.FLAVOURS if (version, each) not in packages.NOT_PACKAGED]

@@ -1,4 +1,4 @@
-"""Source packages of the distribution, fetched and unpacked without a change to this machine's apt."""
+"""The distribution's source packages, fetched and unpacked without changes to this machine's apt."""
 
 import pathlib
 import subprocess

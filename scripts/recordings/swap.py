@@ -5,8 +5,8 @@
     scripts/recordings/swap.py --programs DIR 7.2 --lists generations --plain OUT
 
 DIR holds files `NAME.txt` made by `folio crosscheck cow --swap .. --print`. A kernel is booted once
-for each kind of lists: the classic ones and generations. Swap space is a zram disk. Needs what
-record.py needs but for filesystems.
+per LRU kind: classic lists and generations. Swap space is a zram disk. Has the same requirements as
+record.py, except filesystems.
 """
 
 import pathlib
@@ -22,13 +22,13 @@ SWAP_BYTES = 256 << 20
 
 
 class SwapGuest(cow.CowGuest):
-    """A machine whose groups pay for pages of processes, not for the kernel's own."""
+    """A machine whose cgroups pay for process pages, but not for kernel memory."""
 
     options = "cgroup.memory=nokmem no_timer_check"
 
 
 def record(work, version, variant, kind, args):
-    """Boots one kernel with one kind of lists; its recordings as an archive or as files."""
+    """Boots one kernel with one LRU kind; returns its recordings as an archive or as files."""
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)
     page = guest.page_of(variant)

@@ -1,10 +1,7 @@
-//! The choice of primitives measured on this machine.
+//! Chooses primitives by measuring them on this machine.
 //!
-//! Owns the measurement ([`measure`]) and the pure step from samples to [`Choices`]
-//! ([`choices`]). Wall time is read here and in [`gaps`](crate::gaps) alone.
-//!
-//! Rounds are outermost and primitives interleaved within a round, so that a machine that drifts
-//! drifts for all; the median round counts.
+//! Only this file and [`gaps`](crate::gaps) read wall time. Each round measures all primitives,
+//! interleaved, so drift affects them equally. The median round counts.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -14,31 +11,27 @@ use thiserror::Error;
 use crate::primitive::{Clearer, Copier, Primitive};
 use crate::tuning::{Choices, Rung, Tuning};
 
-/// Smallest extent measured: a base page.
 const LEN_BYTES_MIN: usize = 4 << 10;
-/// Largest extent measured: the merged unit, and above the last cache of most machines.
 const LEN_BYTES_MAX: usize = 32 << 20;
-/// Bytes a sample of hot memory moves at least: long against the clock, short against a time slice.
+/// Minimum bytes per hot sample: long compared with the clock, short compared with a time slice.
 const HOT_BYTES: usize = 4 << 20;
-/// Bytes a sample of cold memory moves at least: more than the cache holds, so that a primitive
-/// pays for writing back its own lines and not for its forerunner's.
+/// Minimum bytes per cold sample: more than the cache, so each primitive writes back its own lines.
 const COLD_BYTES: usize = 64 << 20;
-/// Least memory: both halves hold the largest extent and some more, so that what is cold stays so.
+/// Both halves hold more than the largest extent, so cold memory stays cold.
 const MEMORY_BYTES_MIN: usize = 4 * LEN_BYTES_MAX + 2 * LEN_BYTES_MIN;
-/// A primitive is kept on the next rung while it is within this of the best: noise must not make
-/// rungs.
+/// Keep a primitive on the next rung if it is within this of the best: noise must not add rungs.
 const NEAR_BEST_PERCENT: u64 = 4;
 
-/// What is done to an extent.
+/// Operation on an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Zero it.
     Clear,
-    /// Copy another one over it.
+    /// Copy another extent over it.
     Copy,
 }
 
-/// Where the extent is when the operation begins.
+/// State of the extent when the operation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cache {
     /// As near as its size allows: it was just written.
@@ -50,55 +43,54 @@ pub enum Cache {
 /// The median speed of one primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// What was done.
+    /// Operation measured.
     pub operation: Operation,
-    /// By what.
+    /// Primitive measured.
     pub primitive: Primitive,
-    /// To memory in which state.
+    /// Cache state before the operation.
     pub cache: Cache,
-    /// Extent.
+    /// Length of the extent.
     pub len_bytes: usize,
     /// Speed in bytes per microsecond (MB/s).
     pub bytes_per_us: u64,
 }
 
-/// Why nothing was measured or chosen.
+/// Why a measurement or choice failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CalibrateError {
-    /// Too little memory to have cold extents.
+    /// Too little memory for cold extents.
     #[error("{len_bytes} bytes to measure in: pass at least {MEMORY_BYTES_MIN}")]
     Memory {
         /// Bytes passed.
         len_bytes: usize,
     },
-    /// No round to be the best.
+    /// `nr_rounds` is 0.
     #[error("0 rounds: pass at least 1")]
     NoRounds,
-    /// Samples without a cacheable primitive both hot and cold at some size.
+    /// No size has a cacheable primitive measured both hot and cold.
     #[error("no sample of a cacheable primitive for {operation:?}: measure hot and cold")]
     NoSamples {
-        /// What was to be chosen for.
+        /// Operation without a choice.
         operation: Operation,
     },
 }
 
-/// What this machine does best.
+/// Measures the best choices for clearing and copying, in about five seconds with 9 rounds.
 ///
-/// Takes about five seconds with 9 rounds. `memory` is overwritten; it should lie on huge pages, as the kernel's
-/// own view of memory does.
+/// Overwrites `memory`, which should be on huge pages, like the kernel's own mapping of memory.
 ///
 /// # Errors
-/// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
+/// Fails with less memory than 128 MiB plus two pages, or without rounds.
 pub fn calibrate(memory: &mut [u8], nr_rounds: u32) -> Result<(Choices, Choices), CalibrateError> {
     let samples = measure(memory, nr_rounds)?;
     Ok((choices(&samples, Operation::Clear)?, choices(&samples, Operation::Copy)?))
 }
 
 impl Tuning {
-    /// A tuning measured on this machine: see [`calibrate`].
+    /// Creates a tuning measured on this machine: see [`calibrate`].
     ///
     /// # Errors
-    /// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
+    /// Fails with less memory than 128 MiB plus two pages, or without rounds.
     pub fn calibrated(memory: &mut [u8], nr_rounds: u32) -> Result<Self, CalibrateError> {
         let (clear, copy) = calibrate(memory, nr_rounds)?;
         let Ok(tuning) = Self::new(&clear, &copy) else {
@@ -108,10 +100,10 @@ impl Tuning {
     }
 }
 
-/// Every primitive of this CPU at every size, hot and cold.
+/// Measures every primitive of this CPU at every size, hot and cold.
 ///
 /// # Errors
-/// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
+/// Fails with less memory than 128 MiB plus two pages, or without rounds.
 pub fn measure(memory: &mut [u8], nr_rounds: u32) -> Result<Vec<Sample>, CalibrateError> {
     if memory.len() < MEMORY_BYTES_MIN {
         return Err(CalibrateError::Memory { len_bytes: memory.len() });
@@ -138,10 +130,8 @@ pub fn measure(memory: &mut [u8], nr_rounds: u32) -> Result<Vec<Sample>, Calibra
     Ok(samples)
 }
 
-/// Units of memory, each visited once before any is visited again, in an order that a prefetcher
-/// cannot guess.
+/// Visits every unit of memory before repeating one, in an order that a prefetcher cannot guess.
 struct Walk {
-    /// A power of two.
     nr_units: usize,
     at: usize,
 }
@@ -160,7 +150,6 @@ impl Walk {
     }
 }
 
-/// One size in one state.
 struct Cell {
     len_bytes: usize,
     cache: Cache,
@@ -188,7 +177,6 @@ impl Cell {
         self.samples(Operation::Copy, primitives, &medians_ns)
     }
 
-    /// Median nanoseconds a sample takes with each of `nr` variants.
     fn medians_of(
         &mut self,
         nr: usize,
@@ -198,7 +186,7 @@ impl Cell {
         let mut taken = vec![Vec::new(); nr];
         for round in 0..nr_rounds {
             for turn in 0..nr {
-                // Each follows one neighbour in one round and the other in the next.
+                // Each variant follows one neighbour in one round and the other in the next.
                 let which = if round % 2 == 0 { turn } else { nr - 1 - turn };
                 if self.cache == Cache::Hot {
                     run(0, 0..self.len_bytes);
@@ -244,15 +232,14 @@ impl Cell {
     }
 }
 
-/// What the samples say is best for `operation`.
+/// Chooses the best primitives for `operation` from the samples.
 ///
-/// Cacheable stores serve what stays in the cache, the fastest of all what is cold. An extent is
-/// kept in the cache up to the largest size at which that is faster when it is hot. With no hint
-/// it goes where the wrong guess costs less: through the cache while the loss by streaming what
-/// was hot is larger than the loss by caching what was cold.
+/// An extent is kept in the cache up to the largest size at which that is faster when it is hot.
+/// Without a hint, it goes through the cache while streaming a hot extent would lose more than
+/// caching a cold one.
 ///
 /// # Errors
-/// [`CalibrateError::NoSamples`] where no size has a cacheable primitive hot and cold.
+/// [`CalibrateError::NoSamples`] if no size has a cacheable primitive measured hot and cold.
 pub fn choices(samples: &[Sample], operation: Operation) -> Result<Choices, CalibrateError> {
     let samples = Table(samples.iter().filter(|s| s.operation == operation).copied().collect());
     let mut chosen =
@@ -269,7 +256,6 @@ pub fn choices(samples: &[Sample], operation: Operation) -> Result<Choices, Cali
         let (near_hot, far_hot) = (speed(Cache::Hot, near), speed(Cache::Hot, far));
         let (near_cold, far_cold) = (speed(Cache::Cold, near), speed(Cache::Cold, far));
         is_kept &= near_hot >= far_hot;
-        // near_hot / far_hot >= far_cold / near_cold, without division.
         is_guessed &= near_hot * near_cold >= far_cold * far_hot;
         if is_kept {
             chosen.keep_bytes_max = len_bytes;
@@ -284,7 +270,6 @@ pub fn choices(samples: &[Sample], operation: Operation) -> Result<Choices, Cali
     Ok(chosen)
 }
 
-/// Adds a rung where the primitive changes; the first rung serves all smaller extents as well.
 fn step(rungs: &mut Vec<Rung>, len_bytes: usize, primitive: Primitive) {
     match rungs.last() {
         None => rungs.push(Rung { from_bytes: 0, primitive }),
@@ -295,7 +280,6 @@ fn step(rungs: &mut Vec<Rung>, len_bytes: usize, primitive: Primitive) {
     }
 }
 
-/// The samples of one operation.
 struct Table(Vec<Sample>);
 
 impl Table {
@@ -312,8 +296,6 @@ impl Table {
         self.0.iter().find(is_it).map_or(0, |sample| u128::from(sample.bytes_per_us))
     }
 
-    /// The fastest primitive of those that `may` be taken, or the `last` one where it is about as
-    /// fast.
     fn best(
         &self,
         len_bytes: usize,
@@ -338,7 +320,6 @@ mod tests {
         Sample { operation, primitive, cache, len_bytes, bytes_per_us: speed }
     }
 
-    /// Zen 4 in MB/s: the table of `Tuning::host` at four sizes.
     fn zen4() -> Vec<Sample> {
         let rows = [
             (4 << 10, [115, 24], [10, 22]),

@@ -1,11 +1,11 @@
-//! What is wrong with a range of memory.
+//! Errors in a range of memory.
 
 use thiserror::Error;
 
 /// Why a range is not cleared or copied. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RangeError {
-    /// The range passes the end of the address space.
+    /// The range extends past the end of the address space.
     #[error("{len_bytes} bytes at {start:#x} pass the end of the address space")]
     Wraps {
         /// First address.

@@ -1,9 +1,10 @@
-//! [`clear_extent`] and [`copy_extent`]: the choice made and carried out, with this CPU's defaults.
+//! [`clear_extent`] and [`copy_extent`]: choose a primitive and run it, with this CPU's defaults.
 
 use crate::error::RangeError;
 use crate::tuning::{Residency, Tuning};
 
-/// Zeroes `extent` by what suits its size and the hint on this CPU; an empty one is left alone.
+/// Zeroes `extent` with the best primitive for its size and the hint on this CPU. Does nothing for
+/// an empty one.
 ///
 /// ```
 /// # use largefolio_bulk::{Residency, clear_extent};
@@ -16,10 +17,10 @@ pub fn clear_extent(extent: &mut [u8], residency: Residency) {
     Tuning::host().clear_extent(extent, residency);
 }
 
-/// Zeroes `len_bytes` of mapped memory at `start`; with no bytes any address does.
+/// Zeroes `len_bytes` of mapped memory at `start`; with no bytes, any address works.
 ///
 /// # Errors
-/// [`RangeError::Wraps`] where the range passes the end of the address space.
+/// [`RangeError::Wraps`] if the range extends past the end of the address space.
 ///
 /// # Safety
 /// The range is mapped for writing and nothing else reads or writes it meanwhile.
@@ -34,21 +35,20 @@ pub unsafe fn clear_extent_raw(
     unsafe { clearer.clear_raw(start, len_bytes) }
 }
 
-/// Copies `from` over `to` by what suits the size and the hint, which is about `to`; empty ones
-/// are left alone.
+/// Copies `from` over `to` with the best primitive for the size and the hint, which describes `to`.
 ///
 /// # Errors
-/// [`RangeError::Lengths`] where they differ in length; nothing is written then.
+/// [`RangeError::Lengths`] if their lengths differ. Nothing is written.
 #[inline]
 pub fn copy_extent(to: &mut [u8], from: &[u8], residency: Residency) -> Result<(), RangeError> {
     Tuning::host().copy_extent(to, from, residency)
 }
 
-/// Copies `len_bytes` of mapped memory from `from` to `to`; with no bytes any addresses do.
+/// Copies `len_bytes` of mapped memory from `from` to `to`; with no bytes, any addresses work.
 ///
 /// # Errors
-/// [`RangeError::Overlap`] where the ranges share a byte, [`RangeError::Wraps`] where one passes
-/// the end of the address space; nothing is written then.
+/// [`RangeError::Overlap`] if the ranges share a byte, [`RangeError::Wraps`] if one extends past
+/// the end of the address space. Nothing is written.
 ///
 /// # Safety
 /// `from` is mapped for reading and `to` for writing, and nothing else writes either or reads `to`

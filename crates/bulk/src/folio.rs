@@ -1,8 +1,7 @@
-//! [`clear_folio`] and [`copy_folio`]: a plan carried out on bytes.
+//! [`clear_folio`] and [`copy_folio`]: run a plan on bytes.
 //!
-//! The near region goes through the cache, because the fault touches it next; the rest of the
-//! folio may go past it. Copying follows the same order: the counterpart that series 001 announced
-//! and that no kernel has (docs/behaviour D.4.5, K.2.5).
+//! The near region goes through the cache, because the fault touches it next; the rest may bypass
+//! it. Copies use the same order, which no kernel has (docs/behaviour D.4.5, K.2.5).
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use crate::tuning::{Residency, Tuning};
 /// Why a folio is not cleared or copied. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FolioError {
-    /// The bytes are not those the plan was made for.
+    /// The plan is for another number of bytes.
     #[error("{len_bytes} bytes for a plan of {plan_bytes}: pass the whole folio")]
     Length {
         /// Bytes passed.
@@ -23,19 +22,19 @@ pub enum FolioError {
         /// Bytes of the plan's pages.
         plan_bytes: u64,
     },
-    /// Source and destination do not fit each other.
+    /// Source and destination do not match.
     #[error(transparent)]
     Range(#[from] RangeError),
 }
 
 impl Region {
-    /// What follows for a unit of this region.
+    /// Expected use of a unit of this region.
     #[must_use]
     pub const fn residency(self) -> Residency {
         match self {
             Self::Near => Residency::TouchedNow,
             Self::Right | Self::Left => Residency::NotTouched,
-            // Has the page of the fault somewhere in it.
+            // The faulting page is somewhere in it.
             Self::Whole => Residency::Unknown,
         }
     }
@@ -45,7 +44,7 @@ impl Tuning {
     /// Zeroes `folio` in the order of `plan`, calling `reschedule` at its points.
     ///
     /// # Errors
-    /// [`FolioError::Length`] where the plan is for a folio of another size.
+    /// [`FolioError::Length`] if the plan is for a folio of another size.
     pub fn clear_folio(
         &self,
         folio: &mut [u8],
@@ -64,12 +63,11 @@ impl Tuning {
         Ok(())
     }
 
-    /// Copies the folio `from` over `to` in the order of `plan`, calling `reschedule` at its
-    /// points.
+    /// Copies the folio `from` over `to` like [`Tuning::clear_folio`].
     ///
     /// # Errors
-    /// [`FolioError::Length`] where the plan is for a folio of another size,
-    /// [`FolioError::Range`] where the two differ in length.
+    /// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if
+    /// the two differ in length.
     pub fn copy_folio(
         &self,
         to: &mut [u8],
@@ -93,11 +91,10 @@ impl Tuning {
     }
 }
 
-/// Zeroes `folio` in the order of `plan` with this CPU's defaults, calling `reschedule` at the
-/// plan's points.
+/// Zeroes `folio` in the order of `plan` with this CPU's defaults; see [`Tuning::clear_folio`].
 ///
 /// # Errors
-/// [`FolioError::Length`] where the plan is for a folio of another size.
+/// [`FolioError::Length`] if the plan is for a folio of another size.
 pub fn clear_folio(
     folio: &mut [u8],
     plan: &Plan,
@@ -106,12 +103,11 @@ pub fn clear_folio(
     Tuning::host().clear_folio(folio, plan, reschedule)
 }
 
-/// Copies the folio `from` over `to` in the order of `plan` with this CPU's defaults, calling
-/// `reschedule` at the plan's points.
+/// Copies the folio `from` over `to` with this CPU's defaults; see [`Tuning::copy_folio`].
 ///
 /// # Errors
-/// [`FolioError::Length`] where the plan is for a folio of another size, [`FolioError::Range`]
-/// where the two differ in length.
+/// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if the
+/// two differ in length.
 pub fn copy_folio(
     to: &mut [u8],
     from: &[u8],

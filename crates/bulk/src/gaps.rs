@@ -1,9 +1,7 @@
-//! How long other tasks wait between two reschedule points, and the unit that keeps it short.
+//! The time that other tasks wait between two reschedule points, and the unit that keeps it short.
 //!
-//! Under a cooperative model the unit bounds the wait: series 001 promised 1 ms at 8 MiB and
-//! 10 GB/s (docs/behaviour J.2.1). Here it is measured as a distribution: in wall time, which is
-//! what a waiting task feels, or by another clock of the caller's, such as the CPU time of the
-//! thread where other programs would be measured along.
+//! Series 001 promised 1 ms at 8 MiB and 10 GB/s (docs/behaviour J.2.1). This file measures the
+//! gaps in wall time, or with the caller's clock.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -15,20 +13,16 @@ use crate::folio::FolioError;
 use crate::plan::{Plan, PlanError, Preemption, Rule, Shape};
 use crate::tuning::Tuning;
 
-/// Longest gap told apart from longer ones: a minute.
 const GAP_NS_MAX: u64 = 60_000_000_000;
-/// Units tried for a latency target as log2 of bytes, from the last, the merged unit
-/// (docs/behaviour D.4.3), down.
+/// log2 of the units tried for a latency target, from the merged unit (docs/behaviour D.4.3) down.
 const UNIT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=25;
-/// Gaps examined for each unit: enough for a 99th percentile.
 const NR_GAPS_MIN: u64 = 200;
-/// The base page of the measured folio; the unit, not the page, decides the gap.
 const PAGE_BYTES: usize = 4096;
 
-/// Nanoseconds since some fixed moment; never less than before.
+/// Nanoseconds since a fixed moment; never decreases.
 pub type Clock = fn() -> u64;
 
-/// Wall time, since it was first asked.
+/// Wall time since the first call.
 #[must_use]
 pub fn wall_ns() -> u64 {
     static FIRST: OnceLock<Instant> = OnceLock::new();
@@ -36,7 +30,7 @@ pub fn wall_ns() -> u64 {
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A stop-watch that is told of every reschedule point.
+/// A stopwatch called at every reschedule point.
 ///
 /// ```
 /// # use largefolio_bulk::gaps::{Gaps, wall_ns};
@@ -53,20 +47,20 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// Begins the first gap.
+    /// Starts the first gap.
     #[must_use]
     pub fn start(clock: Clock) -> Self {
         Self { distribution: nothing(), clock, last_ns: clock() }
     }
 
-    /// Ends a gap and begins the next.
+    /// Ends a gap and starts the next.
     pub fn point(&mut self) {
         let now_ns = (self.clock)();
         self.distribution.saturating_record(now_ns.saturating_sub(self.last_ns).max(1));
         self.last_ns = now_ns;
     }
 
-    /// Ends the last gap; the gaps in nanoseconds.
+    /// Ends the last gap and returns the gaps in nanoseconds.
     #[must_use]
     pub fn finish(mut self) -> Histogram<u64> {
         self.point();
@@ -74,7 +68,6 @@ impl Gaps {
     }
 }
 
-/// An empty distribution, from a nanosecond to a minute with three digits.
 fn nothing() -> Histogram<u64> {
     let Ok(nothing) = Histogram::new_with_bounds(1, GAP_NS_MAX, 3) else {
         unreachable!("the bounds are constants")
@@ -82,7 +75,7 @@ fn nothing() -> Histogram<u64> {
     nothing
 }
 
-/// A unit and how long it lets others wait.
+/// A unit and its gaps.
 #[derive(Debug)]
 pub struct UnitLatency {
     /// Bytes of the unit.
@@ -91,31 +84,30 @@ pub struct UnitLatency {
     pub gaps_ns: Histogram<u64>,
 }
 
-/// Why no gap was measured.
+/// Why gaps were not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GapsError {
-    /// The memory is no folio.
+    /// The memory is not a folio.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The memory is not whole pages.
     #[error(transparent)]
     Folio(#[from] FolioError),
-    /// Even the smallest unit keeps others waiting longer.
+    /// Even the smallest unit exceeds the target.
     #[error("units of {unit_bytes} bytes take {gap_ns} ns (99th percentile): allow longer")]
     TooSlow {
         /// Smallest unit tried.
         unit_bytes: u64,
-        /// What it takes.
+        /// Its gap.
         gap_ns: u64,
     },
 }
 
 impl Tuning {
-    /// The gaps of clearing `folio` under cooperative preemption in units of `unit_bytes`, over as
-    /// many clears as 200 gaps take.
+    /// Measures at least 200 gaps of clearing `folio` cooperatively in units of `unit_bytes`.
     ///
     /// # Errors
-    /// [`GapsError`] where `folio` is not one or more whole pages of 4 KiB.
+    /// [`GapsError`] unless `folio` is one or more whole pages of 4 KiB.
     pub fn gaps(
         &self,
         folio: &mut [u8],
@@ -135,14 +127,13 @@ impl Tuning {
         Ok(all)
     }
 
-    /// The largest unit, of 64 KiB to 32 MiB, whose gaps are within `target` 99 times in 100.
+    /// Finds the largest unit, from 64 KiB to 32 MiB, with 99% of its gaps within `target`.
     ///
-    /// `folio` should be larger than 32 MiB and than the cache, or it is the latency of cached
-    /// memory that is measured.
+    /// `folio` should be larger than 32 MiB and than the cache, or cached memory is measured.
     ///
     /// # Errors
-    /// [`GapsError`] where `folio` is not one or more whole pages of 4 KiB, or where the smallest
-    /// unit takes longer.
+    /// [`GapsError`] unless `folio` is one or more whole pages of 4 KiB, or if the smallest unit
+    /// takes longer.
     pub fn unit_within(
         &self,
         folio: &mut [u8],
@@ -172,8 +163,7 @@ mod tests {
     fn every_point_ends_a_gap() {
         let tuning = Tuning::host();
         let mut folio = vec![1; 64 * PAGE_BYTES];
-        // Units of 16 pages: right 30 pages, left 30, near 5, so 2 + 2 + 1 units, a point before
-        // each, and the gap behind the last.
+        // Units of 16 pages: right 30 pages, left 30, near 5, so 2 + 2 + 1 units.
         let gaps = tuning.gaps(&mut folio, 16 * PAGE_BYTES as u64, wall_ns).unwrap();
         assert_eq!(gaps.len() % 6, 0);
         assert!(gaps.len() >= NR_GAPS_MIN);
@@ -193,7 +183,7 @@ mod tests {
 
     #[test]
     fn gaps_are_what_the_clock_says() {
-        // Goes on by 1, 2, 3, .. us: each thread of tests has its own.
+        // Advances by 1, 2, 3, .. us per call: each test thread has its own.
         fn slowing() -> u64 {
             thread_local!(static TURN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
             let turn = TURN.replace(TURN.get() + 1);

@@ -1,13 +1,11 @@
-//! Clearing and copying memory in extents: the fastest safe way for the size, the CPU and what
-//! happens to the memory next, and the kernel's orders of going through a folio.
+#![warn(missing_docs)]
+//! Clears and copies memory in extents: the fastest safe way for the size, the CPU and the memory's
+//! next use, in the kernel's orders for a folio.
 //!
-//! Reading order: [`primitive`](Primitive) (what the CPU can do), [`tuning`](Tuning) (which of it
-//! is best), [`calibrate`] (measured), [`clear_extent`] and [`copy_extent`] (the choice carried
-//! out), [`plan`] (the kernel's orders, without bytes), [`clear_folio`] and [`copy_folio`] (a plan
-//! carried out), [`gaps`] (how long others wait).
+//! Reading order: [`primitive`](Primitive), [`tuning`](Tuning), [`calibrate`], [`clear_extent`] and
+//! [`copy_extent`], [`plan`], [`clear_folio`] and [`copy_folio`], [`gaps`].
 //!
-//! The floor below the memory manager. Unsafe code is in `primitive`, where instructions meet
-//! memory, and in the raw forms for mapped memory; everything else is built on slices.
+//! Unsafe code is limited to `primitive` and the raw forms for mapped memory.
 
 pub mod calibrate;
 mod error;

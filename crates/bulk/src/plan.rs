@@ -1,15 +1,11 @@
-//! In which order and in which units the pages of a folio are cleared or copied, without bytes.
+//! The order and units in which a folio's pages are cleared or copied, without bytes.
 //!
-//! Owns the orders by kernel version (docs/behaviour D.4) as a pure function from a rule, a shape
-//! and a preemption model to steps. Does not own the memory: [`clear_folio`](crate::clear_folio)
-//! and [`copy_folio`](crate::copy_folio) carry a plan out, a memory manager without bytes counts
-//! it.
+//! A plan is a pure function of a rule, a shape and a preemption model (docs/behaviour D.4).
+//! [`clear_folio`](crate::clear_folio) and [`copy_folio`](crate::copy_folio) run it.
 //!
 //! - I1: the units of a plan cover every page of the folio once.
-//! - I2: where the folio has a near region, its unit is the last; in converging order the page of
-//!   the fault is.
-//! - I3: without reschedule points no extent is divided, except into the pages of the converging
-//!   order.
+//! - I2: the last unit is the near region, or in converging order the faulting page.
+//! - I3: without reschedule points, only the converging order divides an extent.
 //!
 //! Three extents around the fault page `n`, in the order in which they are done:
 //!
@@ -19,8 +15,8 @@
 //!       2nd         3rd         1st
 //! ```
 //!
-//! The posted series computes the address of the remainder of an extent with the page *shift* in
-//! place of the page *size* (docs/behaviour D.4.2): wrong for an extent longer than 8 MiB that is
+//! The posted series computes the address of an extent's remainder with the page *shift* instead of
+//! the page *size* (docs/behaviour D.4.2), which is wrong for an extent longer than 8 MiB that is
 //! not a multiple of it. Differs: the remainder here begins where the last whole unit ended.
 
 mod rule;
@@ -35,51 +31,51 @@ use steps::{Pace, Piece, Points};
 /// Pages on each side of the fault page that are cleared last (docs/behaviour D.4.2, D.4.3).
 pub const NEAR_RADIUS_PAGES: u64 = 2;
 
-/// The folio and the page of it that the fault wants.
+/// A folio and its faulting page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Base pages; at least 1.
     pub nr_pages: u64,
-    /// The page that will be touched as soon as the folio is mapped; below `nr_pages`.
+    /// The page that is touched right after the folio is mapped; below `nr_pages`.
     pub fault_page: u64,
     /// Bytes of a base page; a power of two.
     pub page_bytes: u64,
 }
 
-/// Whether the kernel may be preempted while it clears.
+/// Whether the kernel can be preempted while it clears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Preemption {
     /// Models `none` and `voluntary`: other tasks wait for a reschedule point.
     Cooperative,
-    /// Models `full` and `lazy`: an extent goes in one piece and no point is needed.
+    /// Models `full` and `lazy`: an extent is one piece and needs no reschedule points.
     Preemptible,
 }
 
 /// The part of the folio a unit belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Region {
-    /// Behind the near region; done first.
+    /// After the near region; done first.
     Right,
     /// Before the near region; done second.
     Left,
-    /// The fault page and its neighbours; done last, so that they stay in the cache.
+    /// The fault page and its neighbours; done last, so they stay in the cache.
     Near,
-    /// All of a folio that is gone through in one ascending pass.
+    /// A whole folio in one ascending pass.
     Whole,
 }
 
-/// Consecutive pages done in one go, in ascending order (docs/behaviour D.4.4).
+/// Consecutive pages done in one call, in ascending order (docs/behaviour D.4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// First page, counted from the head of the folio.
+    /// First page, counted from the folio's head.
     pub first: u64,
     /// Pages; at least 1.
     pub nr: u64,
-    /// Where they lie.
+    /// Region of its pages.
     pub region: Region,
 }
 
-/// What happens next.
+/// Next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Clear or copy these pages.
@@ -88,13 +84,13 @@ pub enum Step {
     Reschedule,
 }
 
-/// Why there is no plan for a shape.
+/// Why a shape has no plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// No pages.
+    /// The folio has no pages.
     #[error("a folio of 0 pages: pass at least 1")]
     NoPages,
-    /// The fault is outside of the folio.
+    /// The fault page is outside the folio.
     #[error("fault page {fault_page} of a folio of {nr_pages}: pass one of 0..{nr_pages}")]
     FaultPageOutside {
         /// The requested page.
@@ -102,18 +98,18 @@ pub enum PlanError {
         /// Pages of the folio.
         nr_pages: u64,
     },
-    /// No page has this size.
+    /// Not a valid page size.
     #[error("base pages of {page_bytes} bytes: pass a power of two")]
     PageBytes {
         /// The requested size.
         page_bytes: u64,
     },
-    /// The folio's bytes do not fit 64 bits.
+    /// The folio's length in bytes does not fit in 64 bits.
     #[error("{nr_pages} pages of {page_bytes} bytes are more than 64 bits count")]
     TooLong {
         /// Requested pages.
         nr_pages: u64,
-        /// Bytes of each.
+        /// Bytes per page.
         page_bytes: u64,
     },
 }
@@ -131,24 +127,21 @@ pub enum PlanError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     shape: Shape,
-    /// Pages that one call of the primitive clears at most.
     at_once_pages: u64,
-    /// In order; empty ones have no steps.
     pieces: [Piece; 3],
 }
 
 impl Plan {
-    /// The order in which `rule` goes through `shape` under `preemption`.
+    /// Plans the order of `rule` for `shape` under `preemption`.
     ///
     /// # Errors
-    /// [`PlanError`] where the shape is no folio.
+    /// [`PlanError`] if the shape is not a valid folio.
     pub fn new(rule: Rule, shape: Shape, preemption: Preemption) -> Result<Self, PlanError> {
         shape.validate()?;
         let whole = |unit_bytes, points| one_piece(shape, unit_bytes, preemption, points);
         let extents = |unit_bytes, points| three_extents(shape, unit_bytes, preemption, points);
         let pieces = match rule {
             Rule::Converging { straight_over_pages } if shape.nr_pages > straight_over_pages => {
-                // Page at a time even where no reschedule point asks for it.
                 let points = preemption.points(Points::Before);
                 [
                     Piece::extent(0, shape.nr_pages, Region::Whole, Pace { unit_pages: 1, points }),
@@ -170,8 +163,7 @@ impl Plan {
         };
         let at_once_pages = match rule {
             Rule::Converging { .. } => 1,
-            // A unit of less than a page: page by page (D.4.4), in an extent that nobody interrupts
-            // too.
+            // A unit smaller than a page: page by page (D.4.4).
             Rule::Merged { unit_bytes } | Rule::OnePass { unit_bytes }
                 if unit_bytes < shape.page_bytes =>
             {
@@ -182,7 +174,7 @@ impl Plan {
         Ok(Self { shape, at_once_pages, pieces })
     }
 
-    /// What the plan is for.
+    /// Returns the plan's shape.
     #[must_use]
     pub const fn shape(&self) -> Shape {
         self.shape
@@ -194,25 +186,25 @@ impl Plan {
         Steps::new(self.pieces)
     }
 
-    /// How many units there are, without going through them.
+    /// Counts the units in constant time.
     #[must_use]
     pub fn nr_units(&self) -> u64 {
         self.pieces.iter().map(Piece::nr_units).sum()
     }
 
-    /// How many reschedule points there are, without going through them.
+    /// Counts the reschedule points in constant time.
     #[must_use]
     pub fn nr_points(&self) -> u64 {
         self.pieces.iter().map(Piece::nr_points).sum()
     }
 
-    /// Pages of `unit` that the kernel's primitive clears in one go.
+    /// Pages of `unit` that the kernel's primitive clears per call.
     #[must_use]
     pub fn at_once(&self, unit: Unit) -> u64 {
         unit.nr.min(self.at_once_pages)
     }
 
-    /// The units alone, in order.
+    /// The units in order, without reschedule points.
     pub fn units(&self) -> impl Iterator<Item = Unit> + use<> {
         self.steps().filter_map(|step| match step {
             Step::Unit(unit) => Some(unit),
@@ -231,10 +223,10 @@ impl Shape {
         self.nr_pages * self.page_bytes // Checked by `validate`.
     }
 
-    /// Whether this is a folio.
+    /// Checks the shape.
     ///
     /// # Errors
-    /// The first rule it breaks.
+    /// Returns the first broken rule.
     pub fn validate(self) -> Result<(), PlanError> {
         let Self { nr_pages, fault_page, page_bytes } = self;
         if nr_pages == 0 {
@@ -252,7 +244,6 @@ impl Shape {
         Ok(())
     }
 
-    /// The region of a page: near within [`NEAR_RADIUS_PAGES`] of the fault.
     fn region(self, page: u64) -> Region {
         if page.abs_diff(self.fault_page) <= NEAR_RADIUS_PAGES {
             Region::Near
@@ -265,7 +256,6 @@ impl Shape {
 }
 
 impl Preemption {
-    /// Where an order that has its reschedule points at `points` really has them.
     const fn points(self, points: Points) -> Points {
         match self {
             Self::Cooperative => points,
@@ -273,7 +263,6 @@ impl Preemption {
         }
     }
 
-    /// Units of `unit_bytes`, at least a page, where others wait; else everything at once.
     fn pace(self, unit_bytes: u64, page_bytes: u64, points: Points) -> Pace {
         let unit_pages = match self {
             Self::Cooperative => (unit_bytes / page_bytes).max(1),

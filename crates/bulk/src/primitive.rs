@@ -1,12 +1,11 @@
-//! The instructions that zero or copy memory, each as a routine that this CPU is known to have.
+//! The instructions that zero or copy memory, each as a routine that this CPU supports.
 //!
-//! Owns the list of primitives and the proof that one may run: a [`Clearer`] or [`Copier`] exists
-//! only for a primitive whose instructions were detected. Does not own which of them is best: that
-//! is [`Tuning`](crate::Tuning).
+//! A [`Clearer`] or [`Copier`] exists only for a primitive whose instructions were detected.
+//! [`Tuning`](crate::Tuning) chooses among them.
 //!
 //! - I1: a routine writes every byte of its range and no other, whatever the length and alignment.
-//! - I2: a routine whose stores x86-64 does not order has ordered them when it returns (`sfence`):
-//!   code that publishes the memory afterwards needs no fence of its own.
+//! - I2: a routine with weakly ordered stores ends with `sfence`: code that publishes the memory
+//!   afterwards needs no fence of its own.
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod arm64;
@@ -20,37 +19,34 @@ use std::fmt;
 
 use crate::error::RangeError;
 
-/// Zeroes `len` bytes at the address. Safe to call where the CPU has the instructions and the
-/// range is valid for writes.
+/// Zeroes `len` bytes. Safe if the CPU has the instructions and the range is valid for writes.
 type ClearFn = unsafe fn(*mut u8, usize);
-/// Copies `len` bytes from the second address to the first. Safe to call where the CPU has the
-/// instructions, both ranges are valid and they do not overlap.
+/// Copies `len` bytes to the first address. Safe if the CPU has the instructions, and both ranges
+/// are valid and do not overlap.
 type CopyFn = unsafe fn(*mut u8, *const u8, usize);
 
 /// One way to zero or copy memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Primitive {
-    /// The platform's `memset` and `memcpy`; everywhere.
+    /// The platform's `memset` and `memcpy`, available everywhere.
     Portable,
-    /// x86-64 `rep stosb` and `rep movsb`: what the kernel's multi-page clear uses with ERMS
-    /// (docs/behaviour D.4.4).
+    /// x86-64 `rep stosb`, as in the kernel's multi-page clear with ERMS (D.4.4), and `rep movsb`.
     RepString,
     /// 32-byte AVX2 stores through the cache.
     Avx2,
-    /// 32-byte AVX2 stores past the cache.
+    /// 32-byte AVX2 stores bypassing the cache.
     Avx2Stream,
     /// 64-byte AVX-512 stores through the cache.
     Avx512,
-    /// 64-byte AVX-512 stores past the cache.
+    /// 64-byte AVX-512 stores bypassing the cache.
     Avx512Stream,
-    /// AMD `clzero`, a cache line at a time, past the cache; clears only.
+    /// AMD `clzero`: one cache line per instruction, bypassing the cache; clears only.
     ClZero,
     /// arm64 `stp` of two 16-byte registers.
     StorePair,
-    /// arm64 `stnp`: the same with the hint that the data will not be used again.
+    /// arm64 `stnp`: `stp` with the hint that the data will not be used again.
     StorePairStream,
-    /// arm64 `dc zva`, the CPU's zeroing block at a time; clears only, absent where the system
-    /// prohibits it.
+    /// arm64 `dc zva`: clears only; unavailable if the system prohibits it.
     DcZva,
     /// arm64 `set*` and `cpyf*` (`FEAT_MOPS`, v8.8).
     Mops,
@@ -72,7 +68,7 @@ impl Primitive {
         Self::Mops,
     ];
 
-    /// The name in reports and machine files.
+    /// Name in reports and machine files.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,10 +86,10 @@ impl Primitive {
         }
     }
 
-    /// Whether its stores go past the cache.
+    /// Whether its stores bypass the cache.
     ///
-    /// `stnp` counts as such although it is only a hint; `rep stosb` does not, although some CPUs
-    /// turn it into one above the size of their last cache (docs/behaviour J.2.1).
+    /// `stnp` counts although it is only a hint. `rep stosb` does not count, although some CPUs
+    /// bypass the cache above the size of their last-level cache (docs/behaviour J.2.1).
     #[must_use]
     pub const fn is_streaming(self) -> bool {
         matches!(self, Self::Avx2Stream | Self::Avx512Stream | Self::ClZero | Self::StorePairStream)
@@ -142,41 +138,40 @@ impl fmt::Display for Primitive {
 #[derive(Clone, Copy, Debug)]
 pub struct Clearer {
     primitive: Primitive,
-    /// Belongs to `primitive`, whose instructions were detected.
+    /// Matches `primitive`, whose instructions were detected.
     run: ClearFn,
 }
 
 impl Clearer {
-    /// The routine of `primitive`, or `None` where this CPU has no such instruction or the
-    /// primitive cannot clear.
+    /// Returns the routine of `primitive`, or `None` if this CPU cannot clear with it.
     #[must_use]
     pub fn new(primitive: Primitive) -> Option<Self> {
         Some(Self { primitive, run: primitive.clear_fn()? })
     }
 
-    /// Every primitive that can clear on this CPU; the portable one first.
+    /// Returns every primitive that can clear on this CPU, the portable one first.
     #[must_use]
     pub fn available() -> Vec<Self> {
         Primitive::ALL.into_iter().filter_map(Self::new).collect()
     }
 
-    /// Which primitive this is.
+    /// Returns the primitive.
     #[must_use]
     pub const fn primitive(&self) -> Primitive {
         self.primitive
     }
 
-    /// Zeroes `extent`; an empty one is left alone.
+    /// Zeroes `extent`. Does nothing for an empty one.
     #[inline]
     pub fn clear(&self, extent: &mut [u8]) {
         // SAFETY: the slice is valid for writes of its length; `new` proved the instructions.
         unsafe { (self.run)(extent.as_mut_ptr(), extent.len()) };
     }
 
-    /// Zeroes `len_bytes` at `start`; with no bytes any address does.
+    /// Zeroes `len_bytes` at `start`; with no bytes, any address works.
     ///
     /// # Errors
-    /// [`RangeError::Wraps`] where the range passes the end of the address space.
+    /// [`RangeError::Wraps`] if the range extends past the end of the address space.
     ///
     /// # Safety
     /// The range is mapped for writing and nothing else reads or writes it meanwhile.
@@ -193,48 +188,47 @@ impl Clearer {
 #[derive(Clone, Copy, Debug)]
 pub struct Copier {
     primitive: Primitive,
-    /// Belongs to `primitive`, whose instructions were detected.
+    /// Matches `primitive`, whose instructions were detected.
     run: CopyFn,
 }
 
 impl Copier {
-    /// The routine of `primitive`, or `None` where this CPU has no such instruction or the
-    /// primitive cannot copy.
+    /// Returns the routine of `primitive`, or `None` if this CPU cannot copy with it.
     #[must_use]
     pub fn new(primitive: Primitive) -> Option<Self> {
         Some(Self { primitive, run: primitive.copy_fn()? })
     }
 
-    /// Every primitive that can copy on this CPU; the portable one first.
+    /// Returns every primitive that can copy on this CPU, the portable one first.
     #[must_use]
     pub fn available() -> Vec<Self> {
         Primitive::ALL.into_iter().filter_map(Self::new).collect()
     }
 
-    /// Which primitive this is.
+    /// Returns the primitive.
     #[must_use]
     pub const fn primitive(&self) -> Primitive {
         self.primitive
     }
 
-    /// Copies `from` over `to`; empty ones are left alone.
+    /// Copies `from` over `to`. Does nothing for empty ones.
     ///
     /// # Errors
-    /// [`RangeError::Lengths`] where they differ in length; nothing is written then.
+    /// [`RangeError::Lengths`] if their lengths differ. Nothing is written.
     #[inline]
     pub fn copy(&self, to: &mut [u8], from: &[u8]) -> Result<(), RangeError> {
         RangeError::check_lengths(to.len(), from.len())?;
-        // SAFETY: both slices are valid for the length, and an exclusive one overlaps no other;
+        // SAFETY: both slices are valid for the length, and an exclusive slice overlaps no other;
         // `new` proved the instructions.
         unsafe { (self.run)(to.as_mut_ptr(), from.as_ptr(), to.len()) };
         Ok(())
     }
 
-    /// Copies `len_bytes` from `from` to `to`; with no bytes any addresses do.
+    /// Copies `len_bytes` from `from` to `to`; with no bytes, any addresses work.
     ///
     /// # Errors
-    /// [`RangeError::Overlap`] where the ranges share a byte, [`RangeError::Wraps`] where one
-    /// passes the end of the address space; nothing is written then.
+    /// [`RangeError::Overlap`] if the ranges share a byte, [`RangeError::Wraps`] if one extends
+    /// past the end of the address space. Nothing is written.
     ///
     /// # Safety
     /// `from` is mapped for reading and `to` for writing, and nothing else writes either or reads
@@ -247,7 +241,7 @@ impl Copier {
         len_bytes: usize,
     ) -> Result<(), RangeError> {
         RangeError::check_apart(to, from, len_bytes)?;
-        // SAFETY: the caller vouches for the ranges, which were found apart; `new` proved the
+        // SAFETY: the caller vouches for the ranges, which do not overlap; `new` proved the
         // instructions.
         unsafe { (self.run)(to, from, len_bytes) };
         Ok(())

@@ -1,12 +1,10 @@
-//! Which primitive zeroes or copies an extent: by its size and by what happens to it next.
+//! Chooses the primitive for an extent, by its size and its next use.
 //!
-//! Streaming stores are 1.3 to 3 times as fast on memory that is not in the cache and 5 to 25 times
-//! as slow on a page that is (docs/design/bulk.md), so the hint decides as much as the size.
-//!
-//! Owns the decision. Does not own the measurement it rests on: [`calibrate`](crate::calibrate).
+//! Streaming stores are 1.3 to 3 times as fast on uncached memory, and 5 to 25 times as slow on a
+//! cached page (docs/design/bulk.md), so the hint matters as much as the size.
 //!
 //! - I1: every routine of a tuning was detected on this CPU.
-//! - I2: a ladder starts at 0 bytes and its steps ascend; steps stand at powers of two.
+//! - I2: a ladder starts at 0 bytes and its rungs ascend at powers of two.
 
 mod host;
 
@@ -17,33 +15,33 @@ use thiserror::Error;
 use crate::error::RangeError;
 use crate::primitive::{Clearer, Copier, Primitive};
 
-/// What the caller knows about the extent once it is cleared or copied.
+/// The caller's knowledge of the extent's next use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Residency {
-    /// It will be read or written at once: keep it in the cache, if it fits.
+    /// Read or written immediately: keep it in the cache, if it fits.
     TouchedNow,
-    /// It will not be touched for long: leave the cache to others.
+    /// Not touched for a long time: leave the cache to others.
     NotTouched,
-    /// Nobody knows.
+    /// No information.
     #[default]
     Unknown,
 }
 
-/// From which size on a primitive is used.
+/// A primitive and the size from which it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rung {
     /// Smallest extent: 0, or a power of two.
     pub from_bytes: usize,
-    /// What clears or copies it.
+    /// Primitive for these sizes.
     pub primitive: Primitive,
 }
 
-/// The choice for one operation, as data: what calibration measures and a machine file holds.
+/// The choices for one operation, as data for calibration and machine files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// For extents that shall stay in the cache.
+    /// For extents that should stay in the cache.
     pub cached: Vec<Rung>,
-    /// For extents that shall not, and those too large to.
+    /// For extents that should not, or are too large to.
     pub away: Vec<Rung>,
     /// Largest extent that [`Residency::TouchedNow`] keeps in the cache.
     pub keep_bytes_max: usize,
@@ -51,31 +49,29 @@ pub struct Choices {
     pub unknown_bytes_max: usize,
 }
 
-/// Why choices are refused.
+/// Why choices are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TuningError {
     /// I2: no rung begins at 0 bytes.
     #[error("I2: a ladder must begin with a rung from 0 bytes")]
     NoFirst,
-    /// I2: sizes do not ascend, or are no powers of two.
+    /// I2: sizes do not ascend, or are not powers of two.
     #[error("I2: a rung from {from_bytes} bytes: pass ascending powers of two")]
     Rungs {
-        /// The size at fault.
+        /// The invalid size.
         from_bytes: usize,
     },
-    /// I1: this CPU lacks the instruction, or it does not do this.
+    /// I1: this CPU lacks the instruction, or the primitive cannot do the operation.
     #[error("I1: this CPU cannot do this by {primitive}: calibrate on it")]
     Unavailable {
-        /// The primitive named.
+        /// The rejected primitive.
         primitive: Primitive,
     },
 }
 
-/// Routines by the number of bits of the length, so that choosing costs one look-up.
 #[derive(Clone, Copy, Debug)]
 struct Ladder<R>([R; LENGTHS]);
 
-/// Lengths of 0, 1, .. 64 bits.
 const LENGTHS: usize = usize::BITS as usize + 1;
 
 impl<R: Copy> Ladder<R> {
@@ -107,13 +103,11 @@ impl<R: Copy> Ladder<R> {
     }
 }
 
-/// Bits of a number: 0 for 0, 13 for 4096.
 #[inline]
 const fn nr_bits(number: usize) -> usize {
     (usize::BITS - number.leading_zeros()) as usize
 }
 
-/// The ladders of one operation.
 #[derive(Clone, Debug)]
 struct Table<R> {
     cached: Ladder<R>,
@@ -146,7 +140,7 @@ impl<R: Copy> Table<R> {
     }
 }
 
-/// The choice of primitives on this CPU.
+/// The primitives chosen for this CPU.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     clear: Table<Clearer>,
@@ -154,11 +148,10 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// The defaults for this CPU, detected once.
+    /// Returns the defaults for this CPU, detected once.
     ///
-    /// They rest on two machines (GB/s, medians of interleaved rounds): Zen 4 with 32 MiB of last
-    /// cache, and Cascade Lake; `docs/design/bulk.md` has the tables. Both agree on the kinds of stores;
-    /// where they differ by more than 5%, only [`calibrate`](crate::calibrate) is right.
+    /// They are based on two machines, Zen 4 and Cascade Lake (`docs/design/bulk.md`). On other
+    /// machines, only [`calibrate`](crate::calibrate) is right.
     #[must_use]
     pub fn host() -> &'static Self {
         static HOST: OnceLock<Tuning> = OnceLock::new();
@@ -171,38 +164,38 @@ impl Tuning {
         })
     }
 
-    /// A choice given as data.
+    /// Creates a tuning from data.
     ///
     /// # Errors
-    /// [`TuningError`] where a ladder is malformed or names what this CPU lacks.
+    /// [`TuningError`] if a ladder is malformed or names a primitive that this CPU lacks.
     pub fn new(clear: &Choices, copy: &Choices) -> Result<Self, TuningError> {
         Ok(Self { clear: Table::new(clear, Clearer::new)?, copy: Table::new(copy, Copier::new)? })
     }
 
-    /// What clears an extent of this size.
+    /// Returns the routine that clears an extent of this size.
     #[inline]
     #[must_use]
     pub fn clearer(&self, len_bytes: usize, residency: Residency) -> Clearer {
         self.clear.pick(len_bytes, residency)
     }
 
-    /// What copies an extent of this size.
+    /// Returns the routine that copies an extent of this size.
     #[inline]
     #[must_use]
     pub fn copier(&self, len_bytes: usize, residency: Residency) -> Copier {
         self.copy.pick(len_bytes, residency)
     }
 
-    /// Zeroes `extent`; an empty one is left alone.
+    /// Zeroes `extent`. Does nothing for an empty one.
     #[inline]
     pub fn clear_extent(&self, extent: &mut [u8], residency: Residency) {
         self.clearer(extent.len(), residency).clear(extent);
     }
 
-    /// Copies `from` over `to`; the hint is about `to`. Empty ones are left alone.
+    /// Copies `from` over `to`; the hint describes `to`. Does nothing for empty ones.
     ///
     /// # Errors
-    /// [`RangeError::Lengths`] where they differ in length; nothing is written then.
+    /// [`RangeError::Lengths`] if their lengths differ. Nothing is written.
     #[inline]
     pub fn copy_extent(
         &self,
@@ -242,7 +235,6 @@ mod tests {
         let good = choices(&[(0, Primitive::Portable)]);
         let refused = Tuning::new(&choices(&[(0, missing)]), &good).unwrap_err();
         assert_eq!(refused, TuningError::Unavailable { primitive: missing });
-        // No instruction copies by zeroing.
         let zeroing = choices(&[(0, Primitive::ClZero)]);
         assert!(Tuning::new(&good, &zeroing).is_err());
     }

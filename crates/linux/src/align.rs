@@ -1,9 +1,8 @@
-//! `folio align`: a copy of a program whose segments PMD entries can map wherever it is loaded.
+//! `folio align`: copies a program so that PMD entries can map its segments at any load address.
 //!
 //! A loader places a position-independent file at a multiple of its largest `p_align` (kernel 5.10
-//! for programs, glibc 2.35 for libraries). The copy asks for 2 MiB, and each segment's place in the
-//! file is moved so that it agrees with its address mod 2 MiB. No address changes: code, relocations,
-//! symbols and debug information stay as they are; only places in the file do.
+//! for programs, glibc 2.35 for libraries). The copy sets it to 2 MiB and moves each segment in the
+//! file until its offset agrees with its address mod 2 MiB. Addresses and code do not change.
 //!
 //! ```text
 //!   file    |hdr|ro |text ......|ro  |data|sections, debug|      addresses 0, 1000, 4004000, 4005dd0
@@ -11,14 +10,11 @@
 //!                                      padding: a hole, no storage
 //! ```
 //!
-//! Owns the new layout ([`Layout`]) and the copy. Refuses files whose copy might behave
-//! differently.
-//!
 //! Invariants:
-//! - A1: bytes of segments and of sections are those of the file; checked by reading the copy back.
-//! - A2: offset and address of a segment agree mod the alignment; a page of the copy belongs to at
+//! - A1: segments and sections have the file's bytes, checked by reading the copy back.
+//! - A2: a segment's offset and address agree mod the alignment. A page of the copy belongs to at
 //!   most one segment and its gap.
-//! - A3: a damaged file is an error, and never a copy.
+//! - A3: a damaged file is an error and never produces a copy.
 
 mod copy;
 mod error;

@@ -1,12 +1,12 @@
-//! The costs of the running machine: measurements for a machine file.
+//! Measures the running machine's costs for a machine file.
 //!
-//! Owns the measurements and the arithmetic that turns them into costs. Does not own the machine
-//! file or the model. Reading order: [`cpu`](Cpu) (what the CPU says), `curve` (translation),
-//! `step` (where a curve has its steps), `loads` (lines, and walks that overlap), `rounds` (which
-//! rounds count), [`work`](Work) (one operation), `operations` (many of them), `kernel` (faults, fork, unmapping), `storage`, [`Calibration`].
+//! Reading order: [`cpu`](Cpu) (the CPU's own data), `curve` (translation), `step` (the steps of a
+//! curve), `loads` (cache lines and overlapping walks), `rounds` (which rounds count),
+//! [`work`](Work) (one operation), `operations` (many of them), `kernel` (faults, fork, unmapping),
+//! `storage`, [`Calibration`].
 //!
-//! Everything is measured in interleaved rounds; a [`Figure`] is the median of rounds with its
-//! spread. `docs/design/calibration.md` says what each one means and how good it is.
+//! Everything is measured in interleaved rounds. A [`Figure`] is the median of rounds with its
+//! spread. `docs/design/calibration.md` explains each figure and its accuracy.
 
 mod cached;
 mod cpu;
@@ -45,29 +45,23 @@ use crate::bench::clear::{self, Arena, Cell, PAGEWISE};
 use crate::bench::stubs::StubsError;
 use crate::measure::Spread;
 
-/// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// Files and mappings.
     #[error(transparent)]
     Stubs(#[from] StubsError),
-    /// Operations of the kernel.
     #[error(transparent)]
     Bench(#[from] BenchError),
 }
 
-/// A measured cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Nanoseconds.
     pub ns: Spread,
-    /// What was measured.
     pub how: String,
 }
 
 impl Figure {
-    /// Of rounds that took `rounds_ns` for `nr` of it each; `None` unless the median is a cost:
-    /// finite and above 0.
+    /// Computes the cost per unit from rounds that took `rounds_ns` for `nr` units each. Returns
+    /// `None` unless the median is finite and above 0.
     #[must_use]
     pub fn of(rounds_ns: &[f64], nr: usize, how: &str) -> Option<Self> {
         let each: Vec<f64> = rounds_ns.iter().map(|ns| ns / count(nr.max(1))).collect();
@@ -76,7 +70,6 @@ impl Figure {
     }
 }
 
-/// A number of things in a quotient.
 #[expect(clippy::cast_precision_loss, reason = "counts of this module are below 2^40")]
 pub(crate) const fn count(nr: usize) -> f64 {
     nr as f64
@@ -85,17 +78,16 @@ pub(crate) const fn count(nr: usize) -> f64 {
 /// Largest working set of a curve in bytes: 98,304 pages of 4K.
 const CURVE_BYTES_MAX: usize = 384 << 20;
 
-/// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Some seconds: wide brackets, few rounds.
+    /// A few seconds: wide brackets, few rounds.
     Quick,
-    /// Some minutes.
+    /// A few minutes.
     Full,
 }
 
 impl Effort {
-    /// Rounds of everything that is not a difference of times.
+    /// Returns the rounds of all measurements that are not a difference of times.
     #[must_use]
     pub const fn nr_rounds(self) -> usize {
         match self {
@@ -104,7 +96,7 @@ impl Effort {
         }
     }
 
-    /// Of faults, fork and unmapping, whose costs are differences of times.
+    /// Returns the rounds of faults, fork and unmapping: their costs are differences of times.
     const fn kernel_rounds(self) -> Until {
         match self {
             Self::Quick => Until::Counted(3),
@@ -112,7 +104,6 @@ impl Effort {
         }
     }
 
-    /// Regions are divided by this.
     const fn part(self) -> usize {
         match self {
             Self::Quick => 8,
@@ -120,9 +111,9 @@ impl Effort {
         }
     }
 
-    /// Working sets of the curves, in pages; with larger base pages only those up to as many bytes.
-    /// The last gives the cost of a walk: random references over 384 MiB, where the page table
-    /// itself is larger than a level-2 cache; the check's region is 512 MiB.
+    /// Returns the working sets of the curves in pages, limited to the same bytes with larger base
+    /// pages. The last one measures the cost of a walk: random references over 384 MiB, whose page
+    /// table exceeds a level-2 cache. The check's region is 512 MiB.
     fn working_sets(self) -> Vec<usize> {
         const QUICK: [usize; 12] = [8, 32, 48, 64, 80, 128, 512, 1024, 2048, 3072, 4096, 16384];
         const FULL: [usize; 42] = [
@@ -137,58 +128,43 @@ impl Effort {
     }
 }
 
-/// A rate of moving memory that is not in the cache, in one go.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
-    /// Bytes in one go.
     pub unit_bytes: usize,
-    /// Nanoseconds of a unit.
     pub figure: Figure,
 }
 
-/// What an update of a map count costs, in user space.
 #[derive(Clone, Debug, Default)]
 pub struct MapcountCosts {
-    /// An atomic addition to the count of a page.
     pub page: Option<Figure>,
     /// A call that changes an owner word.
     pub owner_word: Option<Figure>,
 }
 
-/// Everything that was measured.
 #[derive(Clone, Debug, Default)]
 pub struct Calibration {
-    /// What the CPU says of itself.
     pub cpu: Cpu,
-    /// Cycles in a nanosecond.
     pub clock_ghz: Option<Spread>,
-    /// Curves of both sides.
     pub curves: Vec<Curve>,
-    /// Sizes of the caches.
     pub caches: Caches,
-    /// Latency of a line by where it is.
     pub lines: LineCosts,
-    /// Shares of a walk that are waited for.
+    /// Shares of a walk that delay the program.
     pub walk_shares: WalkShares,
-    /// Faults, fork, unmapping.
     pub kernel: KernelCosts,
-    /// Map counts and owner words; none until somebody measures them, which needs the model's.
+    /// Map counts and owner words. Empty here, because measuring them needs the model's code.
     pub mapcounts: MapcountCosts,
-    /// Clearing in user space by what the kernel uses.
     pub clear: Vec<Rate>,
-    /// Copying in user space by what the kernel uses.
     pub copy: Vec<Rate>,
-    /// Reads.
     pub storage: Storage,
-    /// What could not be measured, and why.
     pub missing: Vec<String>,
 }
 
 impl Calibration {
-    /// Measures; files on disk are made in `dir`. `progress` hears what is next.
+    /// Measures everything. Files on disk are made in `dir`. `progress` receives the name of each
+    /// next step.
     ///
     /// # Errors
-    /// When not even base pages can be measured. What else fails is in `missing`.
+    /// If not even base pages can be measured. Other failures are in `missing`.
     pub fn run(
         effort: Effort,
         dir: &Path,
@@ -237,14 +213,12 @@ impl Calibration {
         }
     }
 
-    /// The curve of a side on a kind of page.
     #[must_use]
     pub fn curve(&self, side: Side, pages: Pages) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.side == side && curve.pages == pages)
     }
 }
 
-/// Rates of clearing and of copying in user space, on memory that is not in the cache.
 fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
     let units: &[usize] = match effort {
         Effort::Quick => &[4 << 10],

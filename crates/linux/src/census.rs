@@ -1,26 +1,27 @@
-//! Folio sizes of processes, files and the page cache of the running system, and why they are not
-//! larger.
+//! The folio sizes of processes, files and the page cache on the running system, and the reasons
+//! they are not larger.
 //!
 //! ```text
-//!   whom     which processes                whom.rs, cgroup.rs
-//!   maps     which mappings                 proc/maps.rs       every process, one thread each
-//!   pagemap  which pages, which PFNs        pagemap.rs         spans of 256 MiB, all threads
-//!   flags    which folio is at a PFN        kpageflags.rs      each wanted page once, all threads
+//!   whom     choose the processes           whom.rs, cgroup.rs
+//!   maps     list the mappings              proc/maps.rs       every process, one thread each
+//!   pagemap  find present pages and PFNs    pagemap.rs         spans of 256 MiB, all threads
+//!   flags    find the folio at each PFN     kpageflags.rs      each wanted page once, all threads
 //!   walk     folios along the mappings      process.rs         aligned, unaligned, partial, contpte
 //!   totals   each page once                 folios.rs
-//!   why      reasons and remedies           why.rs, remedy.rs  of the mappings that are shown
-//!   layout   where the folios lie           layout.rs          a second look, for pictures
+//!   why      reasons and remedies           why.rs, remedy.rs  for the mappings that are shown
+//!   layout   folio positions for pictures   layout.rs          a second pass
 //! ```
 //!
-//! Owns the reading and the counting. Does not judge a kernel's rules: the caller, who knows the
-//! model, tells which folios a filesystem may have.
+//! Owns reading and counting. Does not judge the kernel's rules: the caller knows the model and
+//! passes in the folio sizes each filesystem supports.
 //!
-//! A census is not a snapshot: processes run on while they are read. What changed between two steps
-//! is counted as [`folios::Kind::Other`], a process that ended is skipped and counted.
+//! A census is not a snapshot, because processes keep running while they are read. Memory that
+//! changed between two steps counts as [`folios::Kind::Other`]; a process that exited is skipped
+//! and counted.
 //!
 //! Invariants:
-//! - C1: nothing of the system is changed, but the mappings of this process for
-//!   [`file::cached`]; a file that is judged is held by a read lease for some microseconds.
+//! - C1: the system is not changed. Only [`file::cached`] maps files into this process, and holds a
+//!   read lease on a file for a few microseconds while it is judged.
 //! - C2: memory is bounded by the page tables that are read and by the machine's memory (P2, K1).
 
 pub mod block;
@@ -58,59 +59,51 @@ use crate::proc::smaps::Smap;
 use crate::proc::{self, Task};
 use crate::system::{Entries, System};
 
-/// Why there is no census.
 #[derive(Debug, thiserror::Error)]
 pub enum CensusError {
-    /// The list of processes.
     #[error("cannot list the processes in /proc: {0}")]
     Processes(io::Error),
-    /// The flags of pages.
     #[error("cannot read /proc/kpageflags: {0}")]
     Flags(io::Error),
 }
 
-/// How much the kernel tells this process.
+/// How much the kernel shows to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// PFNs and flags: all folio sizes.
     Full,
-    /// No PFNs: of smaps only what is mapped by PMD entries.
+    /// No PFNs: smaps shows only which memory is PMD-mapped.
     Smaps,
 }
 
-/// Processes that are not in the census.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
-    /// They ended, or never were.
+    /// They exited or never existed.
     pub gone: Vec<u32>,
-    /// The kernel refuses to show them to this user.
+    /// The kernel does not show them to this user.
     pub refused: Vec<u32>,
-    /// They have no memory of their own: kernel threads and zombies.
+    /// Kernel threads and zombies, which have no memory of their own.
     pub empty: Vec<u32>,
 }
 
-/// What was found.
 #[derive(Clone, Debug)]
 pub struct Census {
-    /// Sizes of the machine.
     pub geometry: Geometry,
-    /// What could be read.
     pub access: Access,
-    /// All memory of the processes, each page once; with [`Access::Smaps`] a plain sum.
+    /// All memory of the processes, each page counted once; a plain sum for [`Access::Smaps`].
     pub totals: Tally,
-    /// The processes, ascending by id.
     pub processes: Vec<Process>,
-    /// The others.
     pub skipped: Skipped,
-    /// Pages whose PFN lies past the end of kpageflags: not counted by size.
+    /// Pages with a PFN past the end of kpageflags. They are not counted by size.
     pub nr_beyond: u64,
 }
 
-/// Takes the census of some processes.
+/// Takes a census of the given processes.
 ///
 /// # Errors
-/// Only what concerns all of them; a process that cannot be read is in [`Census::skipped`].
+/// If the process list or the page flags cannot be read. A process that cannot be read is in
+/// [`Census::skipped`].
 pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
     let geometry = Geometry::of(system.page_bytes());
     let (subjects, skipped) = open(system, pids);
@@ -128,21 +121,20 @@ pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
     }
 }
 
-/// All processes of the system.
+/// Lists all processes on the system.
 ///
 /// # Errors
-/// When they cannot be listed.
+/// If `/proc` cannot be listed.
 pub fn all(system: &dyn System) -> Result<Vec<u32>, CensusError> {
     proc::pids(system).map_err(CensusError::Processes)
 }
 
-/// Which boot the processes belong to: their numbers mean nothing in another.
+/// Returns the id of the current boot: pids mean nothing in another one.
 #[must_use]
 pub fn boot_id(system: &dyn System) -> Option<String> {
     proc::host::boot_id(system)
 }
 
-/// A process that could be opened.
 struct Subject {
     pid: u32,
     name: String,
@@ -171,7 +163,6 @@ fn smaps_of(system: &dyn System, pid: u32) -> Vec<Smap> {
     Task::of(system, pid).smaps().unwrap_or_default()
 }
 
-/// Reads the maps of each process.
 fn open(system: &dyn System, pids: &[u32]) -> (Vec<Subject>, Skipped) {
     let opened: Vec<_> = pids.par_iter().map(|&pid| (pid, subject(system, pid))).collect();
     let (mut subjects, mut skipped) = (Vec::new(), Skipped::default());
@@ -206,7 +197,6 @@ impl Skipped {
     }
 }
 
-/// A census in the making.
 struct Taking<'a> {
     system: &'a dyn System,
     geometry: Geometry,
@@ -244,7 +234,7 @@ impl Taking<'_> {
         Ok(Census { geometry, access: Access::Full, totals, processes, skipped, nr_beyond })
     }
 
-    /// Present pages by process, and which processes are skipped.
+    /// Reads each process's present pages; returns the skipped processes too.
     fn pagemaps(&self) -> (Vec<Option<Extents>>, Skipped) {
         let pmd_pages = 1 << self.geometry.pmd_order;
         let page_bytes = self.geometry.page_bytes;
@@ -285,7 +275,7 @@ impl Taking<'_> {
         (all, skipped)
     }
 
-    /// What smaps says; of the pages only which there are.
+    /// Builds the census from smaps. The pages only say how much is present.
     fn of_smaps(mut self, pages: &[Option<Extents>]) -> Census {
         let read = self.subjects.par_iter().zip(pages.par_iter()).map(|(subject, pages)| {
             let smaps = subject.smaps(self.system);
@@ -314,7 +304,6 @@ impl Taking<'_> {
     }
 }
 
-/// Memory of all processes, each page once.
 fn totals(book: &FlagBook, geometry: Geometry) -> Tally {
     let mut totals = Tally::default();
     book.each_seen(&mut |page, bits, nr| {

@@ -4,17 +4,16 @@
 //!   smaps, pagemap -> areas of a kind -> blocks that the kernel takes -> process_madvise(MADV_COLLAPSE)
 //! ```
 //!
-//! Owns the results. Which blocks are tried is judged by [`crate::census::block`], as `folio maps` does.
-//! The kernel copies the pages of a block into one folio; content and addresses stay. It returns an
-//! error number for each block that it leaves alone (`docs/behaviour` H.5.1); the numbers are counted.
-//! Text of ext4 and XFS is refused up to 7.1: what helps there is to start the program anew, with
-//! [`crate::run`].
+//! [`crate::census::block`] chooses the blocks, as for `folio maps`. The kernel copies a block's
+//! pages into one folio; contents and addresses do not change. It returns an error number for each
+//! block that it leaves alone (`docs/behaviour` H.5.1). Linux up to 7.1 refuses text of ext4 and
+//! XFS. The remedy is to restart the program with [`crate::run`].
 //!
 //! Invariants:
-//! - P1: blocks without a resident page are left alone: collapse would only give them memory, or bring
-//!   back all that was swapped out.
-//! - P2: the process is held by a pidfd: a reused process number is not mistaken for it.
-//! - P3: collapse takes at most the memory that the machine and the process's groups have left (`room`).
+//! - P1: blocks without a resident page are not collapsed: that would only allocate memory, or swap
+//!   in everything.
+//! - P2: a pidfd refers to the process, so a reused PID cannot be mistaken for it.
+//! - P3: collapse uses at most the memory that the machine and the process's cgroups have left.
 
 mod block;
 mod plan;
@@ -42,51 +41,38 @@ use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::system::{Entries, Live};
 
-/// Blocks that are collapsed between two looks at the memory that is available.
 const NR_BLOCKS_BLIND: usize = 64;
 
-/// What is to be collapsed.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The process.
     pub pid: u32,
-    /// Kinds of memory.
     pub kinds: Vec<CollapseKind>,
-    /// Whether they were asked for by name: then what the kernel cannot do of them is a refusal.
+    /// Whether the user named the kinds. A kind that the kernel cannot collapse is then a refusal.
     pub is_named: bool,
-    /// Areas with fewer bytes are left alone.
     pub min_bytes: u64,
 }
 
-/// What became of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collapsed {
-    /// Areas with at least one block and one resident page.
     pub nr_areas: u64,
-    /// Blocks of them.
     pub nr_blocks: u64,
-    /// Bytes mapped by PMD entries before.
     pub before_bytes: u64,
-    /// Bytes mapped by PMD entries afterwards.
     pub after_bytes: u64,
-    /// Blocks that the kernel left alone, by error number.
     pub refused: BTreeMap<i32, u64>,
-    /// Bytes in memory or in swap space that were not tried, by reason.
+    /// Resident or swapped bytes that were not tried, by reason.
     pub left: BTreeMap<Left, u64>,
-    /// Whether one of these areas was wanted all the same.
+    /// Whether some of these bytes were requested.
     pub is_some_missed: bool,
 }
 
 impl Collapsed {
-    /// Whether every block that was wanted is in a PMD folio.
     #[must_use]
     pub fn is_whole(&self, kind: CollapseKind) -> bool {
-        // EINVAL of memory is a block without a page: there was nothing to collapse.
+        // For memory, EINVAL means a block without a page: there was nothing to collapse.
         let is_empty = |errno: &i32| kind != CollapseKind::File && *errno == libc::EINVAL;
         self.refused.keys().all(is_empty) && !self.is_some_missed
     }
 
-    /// Adds what will be done with an area.
     fn add(&mut self, area: &AreaPlan, block_bytes: u64) {
         let nr = area.tried.len() as u64 + area.nr_large;
         self.nr_areas += u64::from(nr > 0);
@@ -102,68 +88,46 @@ impl Collapsed {
     }
 }
 
-/// What became of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// By kind.
     pub kinds: BTreeMap<CollapseKind, Collapsed>,
-    /// Resident bytes of the process before and after: holes become memory.
+    /// Resident bytes of the process before and after. Collapse fills holes with memory.
     pub resident_bytes: (u64, u64),
-    /// The same by share: a page with N mappings counts 1/N in each (Pss), so a file that a process maps
+    /// The same as Pss: a page with N mappings counts 1/N in each, so a file that a process maps
     /// three times counts once.
     pub shared_out_bytes: (u64, u64),
-    /// In PMD folios, each block once, however often the process maps it.
+    /// Bytes in PMD folios, each block once, however often the process maps it.
     pub once_bytes: (u64, u64),
-    /// Bytes that the process has pinned, which stay as they are.
+    /// Bytes that the process has pinned, which stay unchanged.
     pub pinned_bytes: u64,
-    /// Private memory that other processes had too, and that was copied.
+    /// Private memory that was shared with other processes and was copied.
     pub unshared_bytes: u64,
-    /// What it took.
     pub elapsed: Duration,
-    /// Bytes of a block.
     pub block_bytes: u64,
-    /// How much it was going to take.
+    /// The memory estimate from before the work.
     pub forecast: Forecast,
 }
 
-/// Why nothing could be done.
 #[derive(Debug, thiserror::Error)]
 pub enum CollapseError {
-    /// No such process.
     #[error("there is no process {0}; ps -e lists processes")]
     NoProcess(u32),
-    /// Neither ours, nor are we root.
     #[error("process {pid} cannot be {what}: {}", not_allowed(command))]
-    NotAllowed {
-        /// The process.
-        pid: u32,
-        /// What was tried.
-        what: &'static str,
-        /// The command line.
-        command: String,
-    },
-    /// `process_madvise` without `MADV_COLLAPSE`.
+    NotAllowed { pid: u32, what: &'static str, command: String },
     #[error(
         "this kernel cannot collapse the memory of another process: that needs Linux 6.1 or \
              later"
     )]
     OldKernel,
-    /// A system call failed.
     #[error("process {pid}: cannot {action}: {source}")]
-    Call {
-        /// The process.
-        pid: u32,
-        /// What was tried.
-        action: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    Call { pid: u32, action: &'static str, source: io::Error },
 }
 
-/// Collapses what `request` names. `begin` first gets how much memory that takes. `as_root` is the command line that would work for another's process.
+/// Collapses the memory that `request` names. `begin` receives the memory estimate first. `as_root`
+/// is the command line that would work for another user's process.
 ///
 /// # Errors
-/// Before anything is collapsed; what the kernel refuses block by block is in the outcome.
+/// Failures before anything is collapsed. The kernel's refusals per block are in the outcome.
 pub fn run(
     request: &Request,
     as_root: &str,
@@ -235,7 +199,6 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Fills in the areas before and after.
 fn compare(
     outcome: &mut Outcome,
     pid: u32,
@@ -256,7 +219,6 @@ fn compare(
     }
 }
 
-/// How much each of the blocks takes that are tried of an area that the census did not see.
 fn seen(entries: &dyn Entries, smap: &Smap, tried: Vec<Block>) -> io::Result<Vec<Block>> {
     let Some(&Block { address: first_address, kind, .. }) = tried.first() else {
         return Ok(tried);
@@ -270,7 +232,8 @@ fn seen(entries: &dyn Entries, smap: &Smap, tried: Vec<Block>) -> io::Result<Vec
     room::seen(entries, &area, tried, sizes)
 }
 
-/// Collapses `blocks` as long as memory is available; returns the rest, or the error that ended it.
+/// Collapses `blocks` as long as memory is available. Returns the remaining blocks, or the error
+/// that ended the work.
 fn collapse_all<'b>(
     process: &OwnedFd,
     blocks: &'b [Block],
@@ -278,7 +241,7 @@ fn collapse_all<'b>(
     outcome: &mut Outcome,
 ) -> Result<&'b [Block], i32> {
     for (nr, block) in blocks.iter().enumerate() {
-        // Other processes take memory meanwhile.
+        // Other processes allocate memory meanwhile.
         if nr > 0 && nr % NR_BLOCKS_BLIND == 0 {
             let next = blocks[nr..].iter().take(NR_BLOCKS_BLIND);
             if available().bytes < next.map(|block| block.takes_bytes).sum() {
@@ -297,18 +260,19 @@ fn collapse_all<'b>(
     Ok(&[])
 }
 
-/// The process with its pages; `None` if this user cannot see them: then each block is tried.
+/// Reads the process with its pages. Returns `None` if this user cannot see them; then each block
+/// is tried.
 fn pages(pid: u32) -> Option<Process> {
     let Census { mut processes, .. } = census::take(&Live, &[pid]).ok()?;
     processes.pop()
 }
 
-/// Shared pages count by share.
 fn proportional(areas: &[Smap]) -> u64 {
     areas.iter().map(|smap| smap.pss_bytes).sum()
 }
 
-/// What PMD entries map, each block of a file once; as smaps has it where the blocks are not known.
+/// Returns the bytes that PMD entries map, each block of a file once. Without the blocks it uses
+/// smaps.
 fn once(areas: &[Smap], pages: Option<&Process>, block_bytes: u64) -> u64 {
     let Some(process) = pages else { return areas.iter().map(Smap::pmd_bytes).sum() };
     let mut files = BTreeSet::new();
@@ -333,7 +297,6 @@ fn resident(areas: &[Smap]) -> u64 {
     areas.iter().map(|smap| smap.rss_bytes).sum()
 }
 
-/// Private memory that other processes have too.
 fn shared(areas: &[Smap]) -> u64 {
     areas.iter().filter(|smap| smap.vma.inode == 0).map(|smap| smap.shared_bytes).sum()
 }
@@ -347,7 +310,6 @@ fn huge(areas: &[Smap], kind: CollapseKind) -> u64 {
     areas.iter().map(of).sum()
 }
 
-/// What to do where the kernel says EPERM.
 fn not_allowed(command: &str) -> String {
     if rustix::process::geteuid().is_root() {
         "the kernel refuses even root, which needs CAP_SYS_PTRACE and CAP_SYS_NICE here; a \

@@ -1,13 +1,14 @@
-//! What a process may still touch once it reads files that others made: what it was given, no more.
+//! Sandboxes a process before it reads untrusted files.
 //!
-//! As root, a mistake in a parser would have the whole system in its hands. So a verb that only reads
-//! gives up, for good and before it opens such a file, the right to open anything else (Landlock),
-//! to execute, to connect, and to have more private memory than the machine has.
+//! As root, a mistake in a parser would expose the whole system. A verb that only reads therefore
+//! drops rights permanently before it opens such a file: to open other files (Landlock), to
+//! execute, to connect, and to use more private memory than the machine has.
 //!
 //! Invariants:
-//! - F1: rights are only given up. What the kernel does not know stays as it was ([`Confined`] says so).
-//! - F2: a rule is for the object that was found and judged ([`Found`]), whatever takes its name later.
-//! - F3: only the calling thread and its later children are confined: call it before there are others.
+//! - F1: rights are only dropped. [`Confined`] reports those that the kernel cannot restrict.
+//! - F2: a rule is for the object that was found and checked ([`Found`]), even if another takes its
+//!   name.
+//! - F3: only the calling thread and its later children are confined.
 
 use std::fs;
 use std::io;
@@ -23,50 +24,42 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::proc::OF_CPUS;
 
-/// The newest rights that are given up; an older kernel knows fewer of them.
+/// The newest restrictions. An older kernel supports fewer.
 const NEWEST: ABI = ABI::V6;
 
-/// What may still be touched.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    /// Files to read; of a directory everything below it.
+    /// Files to read. A directory includes everything below it.
     pub read: Vec<PathBuf>,
-    /// Files to write, whole: files may be read, made, written and removed in their directories, and
-    /// below them, because rights are those of a tree.
+    /// Files to write. Files can be read, created, written and removed in their directories and
+    /// below, because Landlock's rights cover trees.
     pub write: Vec<PathBuf>,
-    /// A directory to read and fill.
     pub fill: Option<PathBuf>,
-    /// A directory below which empty ones may be removed: that which is filled was made in it, and
-    /// goes again if nothing comes of it.
+    /// A directory below which empty ones may be removed. It is the parent of `fill`, which is
+    /// removed again if the work fails.
     pub empty: Option<PathBuf>,
 }
 
-/// How much was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confined {
-    /// Everything that is named here.
     Whole,
-    /// What this kernel knows of it.
     Partly,
-    /// Memory alone: the kernel has no Landlock, or it is switched off.
+    /// Only memory: the kernel has no Landlock, or it is disabled.
     MemoryOnly,
 }
 
-/// Why it could not be given up.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
-    /// A rule or the rule set was refused.
     #[error("Landlock: {0}")]
     Landlock(#[from] RulesetError),
-    /// The limit of memory was refused.
     #[error("limit of private memory: {0}")]
     Memory(#[from] io::Error),
 }
 
-/// Gives up all rights but those on `files`, for this thread and all that it starts.
+/// Drops all rights except those on `files`, for this thread and everything that it starts.
 ///
 /// # Errors
-/// What the kernel refuses though it knows it; nothing is given up then but memory.
+/// A refused restriction that the kernel supports. Only memory is restricted then.
 pub fn to(files: &Files) -> Result<Confined, ConfineError> {
     limit_memory()?;
     let rules = Ruleset::default()
@@ -96,13 +89,13 @@ fn reading() -> BitFlags<AccessFs> {
     AccessFs::ReadFile | AccessFs::ReadDir
 }
 
-/// Files come, are replaced and go; links, devices and sockets are not made. A file is opened to be
-/// read as well where it has a temporary name.
+/// Allows creating, replacing and removing files, but no links, devices or sockets. A file with a
+/// temporary name is opened for reading too.
 fn changing() -> BitFlags<AccessFs> {
     reading() | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile
 }
 
-/// What stands in the way in a data set is set aside, whatever it is but a device.
+/// Allows renaming anything except a device, because obstacles in a data set are moved away.
 fn renaming() -> BitFlags<AccessFs> {
     AccessFs::MakeDir
         | AccessFs::MakeFifo
@@ -111,7 +104,7 @@ fn renaming() -> BitFlags<AccessFs> {
         | AccessFs::RemoveDir
 }
 
-/// `rules` with `rights` on `path`. A missing file needs no rule: opening it fails anyway.
+/// Adds a rule with `rights` on `path`. A missing file needs no rule: opening it fails anyway.
 fn allowed(
     rules: RulesetCreated,
     path: &Path,
@@ -133,14 +126,14 @@ fn with(
     rules.add_rule(PathBeneath::new(found, rights))
 }
 
-/// `rules` with a result at `path`: written in its directory, or into what stands there already.
+/// Adds a rule for a result at `path`, written in its directory or into an existing object.
 fn written(rules: RulesetCreated, path: &Path) -> Result<RulesetCreated, RulesetError> {
     let Ok(place) = Place::of(path) else { return Ok(rules) };
     let found = place.written();
     if found.metadata().is_dir() {
         return with(rules, found, changing());
     }
-    // A pipe has no place in a filesystem, and may always be opened.
+    // A pipe has no place in a filesystem and can always be opened.
     let name = fs::read_link(found.handle()).unwrap_or_default();
     let name = name.as_os_str().as_bytes();
     if !name.starts_with(b"/") || name.starts_with(b"/memfd:") {
@@ -149,7 +142,8 @@ fn written(rules: RulesetCreated, path: &Path) -> Result<RulesetCreated, Ruleset
     with(rules, found, AccessFs::ReadFile | AccessFs::WriteFile)
 }
 
-/// No more private memory than the machine has, and no core file of what was read.
+/// Limits private memory to the machine's, and disables core files, which could hold the contents
+/// read.
 fn limit_memory() -> io::Result<()> {
     let memory = rustix::system::sysinfo();
     let bytes_max = memory.totalram.saturating_mul(memory.mem_unit.into());

@@ -1,11 +1,11 @@
-//! `folio crosscheck`: small workloads and real programs on the running kernel, recorded as text.
+//! `folio crosscheck`: records small workloads and real programs on the running kernel as text.
 //!
-//! Owns the choice of workloads ([`WorkloadPlan`]), a filesystem of its own to run them on, a
-//! tracefs instance of its own, and the run of the probe. Does not know the model: a recording is
-//! text in the format of `recordings/README.md`, which anybody can replay.
+//! Owns the choice of workloads ([`WorkloadPlan`]), a private filesystem to run them on, a private
+//! tracefs instance, and the probe's run. Does not know the model: a recording is text in the
+//! format of `recordings/README.md`, which any reader can replay.
 //!
 //! ```text
-//!   WorkloadPlan::new: facts of the host -- workloads -- what is skipped, and why
+//!   WorkloadPlan::new: facts of the host -- workloads -- the skipped ones, with reasons
 //!      |
 //!   Recorder::new      tracefs (detached mount) -> instances/folio-crosscheck-PID
 //!      |
@@ -18,16 +18,15 @@
 //! `place`, `probe`; [`ProgramRecorder`] (a real program with all its files) is in `program`.
 //!
 //! Invariants:
-//! - C1: nothing is left behind, whatever ends the run. Image, mount and probe have no name
-//!   anywhere: the last descriptor that closes removes them, SIGKILL included. What has a name -
-//!   the tracefs instance, a memory cgroup, two settings of a loop device - is put back by guards,
-//!   and after SIGKILL by keepers; the group of a process that was killed is removed by the next run.
-//! - C2: no setting of the system is changed but those of the loop device and of btrfs on it: not
-//!   the caches, not THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back; it
-//!   sends khugepaged to sleep, as [`Recorder::send_khugepaged_to_sleep`] and its like for programs do
-//!   where files concern khugepaged.
-//! - C3: a recording with a lost event, or of a file that was cached, is an error and not a
-//!   recording.
+//! - C1: nothing remains, however the run ends. Image, mount and probe have no name: closing the
+//!   last descriptor removes them, even after SIGKILL. Guards restore everything with a name: the
+//!   tracefs instance, a memory cgroup, and two settings of a loop device. After SIGKILL, keepers
+//!   do it; the next run removes the cgroup of a killed process.
+//! - C2: only settings of the loop device and of btrfs on it are changed, never the caches, THP or
+//!   fault-around. [`cow`] alone sets folio sizes, and restores them. It disables khugepaged, as
+//!   does [`Recorder::send_khugepaged_to_sleep`] and its equivalent for programs if khugepaged
+//!   handles files.
+//! - C3: a recording with a lost event, or of a file that was already cached, is an error.
 
 pub mod workloads;
 

@@ -1,11 +1,7 @@
-//! What an ELF file says about its mappings.
+//! The mappings described by an ELF file, of both classes and byte orders.
 //!
-//! Owns reading of segments, interpreter and build id from files of both classes and both byte
-//! orders. Does not judge the segments: where they go and what can map them is the model's.
-//!
-//! Invariants:
-//! - E1: whatever the file holds, reading it neither panics nor takes more memory than its headers
-//!   and one mebibyte for each part.
+//! Invariant E1: on any input, reading neither panics nor uses more memory than the headers plus 1
+//! MiB per part.
 
 pub mod constants;
 pub mod dynamic;
@@ -27,112 +23,79 @@ use object::elf::{
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use object::{Endian, Endianness, FileKind, ReadCache, ReadRef};
 
-/// Longest build id taken, in bytes; SHA-256 has 32.
+/// Longest build id in bytes. SHA-256 has 32.
 const BUILD_ID_BYTES_MAX: usize = 64;
-/// Longest note, dynamic section or interpreter name read: programs have a few kilobytes.
+/// Longest note, dynamic section or interpreter name. Programs have a few kilobytes.
 const PART_BYTES_MAX: u64 = 1 << 20;
-/// Owners of notes kept; programs have two or three.
+/// Maximum number of note owners. Programs have two or three.
 const NR_OWNERS_MAX: usize = 32;
 
-/// LOAD segments a file may have: a kernel reads 64 KiB of program headers.
+/// Maximum number of LOAD segments: the kernel reads 64 KiB of program headers.
 const NR_LOADS_MAX: usize = (64 << 10) / 32;
 
-/// Size of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// 32-bit addresses.
     Bits32,
-    /// 64-bit addresses.
     #[default]
     Bits64,
 }
 
-/// What a file is loaded as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ElfKind {
     /// A program at fixed addresses (`ET_EXEC`).
     Fixed,
-    /// A position-independent program, with a loader or static.
+    /// A position-independent program, static or with a loader.
     Program,
-    /// A shared object.
     #[default]
     Shared,
-    /// An object file, a core dump: not loaded.
+    /// An object file or a core dump, which cannot be loaded.
     Other,
 }
 
-/// A `PT_LOAD` segment as the file has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// `PROT_*` bits: 1 read, 2 write, 4 execute.
     pub prot: u32,
-    /// Position in the file.
     pub offset: u64,
     /// Address before the load bias.
     pub vaddr: u64,
-    /// Bytes from the file.
     pub file_bytes: u64,
-    /// Bytes in memory; what the file does not give is zeroes.
+    /// Bytes in memory. Those beyond `file_bytes` are zero.
     pub mem_bytes: u64,
-    /// `p_align`.
     pub align: u64,
 }
 
-/// The parts of an ELF file that say how it is mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElfFile {
-    /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// Address size.
     pub class: Class,
-    /// Whether numbers are stored low byte first.
     pub is_little_endian: bool,
-    /// `e_machine`.
     pub machine: u16,
-    /// What it is loaded as.
     pub kind: ElfKind,
-    /// In the file's order, which is that of addresses.
     pub loads: Vec<Load>,
     /// The dynamic loader, `None` for a static program.
     pub interpreter: Option<PathBuf>,
-    /// In hexadecimal, empty when there is none.
+    /// In hexadecimal, empty if there is none.
     pub build_id: String,
-    /// Owners of its notes, each once.
     pub notes: Vec<String>,
 }
 
-/// Why a file cannot be read as ELF.
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
-    /// The system refused.
     #[error("cannot read {}: {source}", shown(path))]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A directory, a device, a pipe.
+    Io { path: PathBuf, source: io::Error },
     #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
-    /// Another format.
     #[error("{} is not an ELF file", shown(.0))]
     NotElf(PathBuf),
-    /// A file that claims to be ELF and is not.
+    /// A file with the ELF magic and broken contents.
     #[error("{} is a damaged ELF file: {what}", shown(path))]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: String,
-    },
-    /// An object file or a core dump.
+    Damaged { path: PathBuf, what: String },
     #[error("{} is an object file or a core dump: nothing maps it; link it first", shown(.0))]
     NotLoadable(PathBuf),
 }
 
 impl ElfError {
-    /// Opens what is to be read as ELF.
     pub(crate) fn open(path: &Path) -> Result<File, Self> {
         disk::open_regular(path).map_err(|source| {
             let is_other = disk::other_kind(&source).is_some();
@@ -146,12 +109,12 @@ impl ElfFile {
     /// Reads the headers of `path`.
     ///
     /// # Errors
-    /// When it is no ELF file, or one whose headers cannot be read.
+    /// If it is not an ELF file or its headers cannot be read.
     pub fn read(path: &Path) -> Result<Self, ElfError> {
         Self::parse(path, &ReadCache::new(ElfError::open(path)?))
     }
 
-    /// Reads the headers in `data`, which errors call `path`.
+    /// Reads the headers in `data`. Errors name it `path`.
     ///
     /// # Errors
     /// As [`ElfFile::read`].
@@ -175,8 +138,8 @@ impl ElfFile {
     /// Checks that a kernel could map the segments.
     ///
     /// # Errors
-    /// Names the first segment that lies outside the file or the address space, or says that the
-    /// file has none.
+    /// Names the first segment outside of the file or the address space, or reports that there is
+    /// no segment.
     pub fn check(&self, path: &Path) -> Result<(), ElfError> {
         if self.kind == ElfKind::Other {
             return Err(ElfError::NotLoadable(path.to_owned()));
@@ -235,7 +198,6 @@ where
                 elf.interpreter = segment.interpreter(endian, data).ok().flatten().map(path_of);
             }
             PT_NOTE if is_small => {
-                // Notes up to a damaged one are taken.
                 let _ = add_notes::<H, R>(&mut elf, segment, endian, data);
             }
             PT_DYNAMIC if is_small => {
@@ -275,7 +237,7 @@ fn load<H: FileHeader>(segment: &H::ProgramHeader, endian: H::Endian) -> Load {
     }
 }
 
-/// The build id and the owners of the notes of a segment; `None` where it ends in a damaged one.
+/// Adds the build id and the note owners of a segment. Returns `None` at a damaged note.
 fn add_notes<'data, H: FileHeader, R: ReadRef<'data>>(
     elf: &mut ElfFile,
     segment: &H::ProgramHeader,

@@ -1,7 +1,7 @@
-//! What is asked of the machine before another program is started: variables, files, tools.
+//! Facts about the machine before another program starts: variables, files, tools.
 //!
-//! Owns the seam: [`Environment`] is asked, [`Host`] answers from the running machine; tests answer
-//! from a table, so that every refusal is tested without QEMU, valgrind or root.
+//! [`Environment`] is the interface and [`Host`] the running machine. Tests use a table instead, so
+//! every refusal is tested without QEMU, valgrind or root.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
@@ -19,49 +19,39 @@ const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o10;
 const CAPABILITIES: &str = "security.capability";
 
-/// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// A file with some execute bit.
     Executable,
-    /// A file without.
     Plain,
-    /// A directory.
     Directory,
-    /// Nothing.
     Missing,
 }
 
-/// What the checks ask.
 pub trait Environment {
-    /// A variable of the environment.
     fn variable(&self, name: &str) -> Option<OsString>;
 
-    /// What `path` names.
     fn node(&self, path: &Path) -> Node;
 
-    /// Whether a program runs with other rights than this process: of its owner, of its group, or with
-    /// capabilities of its own.
+    /// Returns whether a program runs with other privileges than this process: its owner's, its
+    /// group's or file capabilities.
     fn gives_rights(&self, path: &Path) -> bool;
 
-    /// The first bytes (at most 4096) of a file.
+    /// Returns the first bytes (at most 4096) of a file.
     ///
     /// # Errors
-    /// The system's refusal to open or read it.
+    /// The failure to open or read it.
     fn head(&self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// Path of the running executable.
     fn own_executable(&self) -> Option<PathBuf>;
 
-    /// Why others could have put the file there than root, this user and those who could also have put
-    /// this program where it is; `None` if nobody else could.
+    /// Returns the reason if a user other than root and this one could have placed the file there.
+    /// Users who could also have placed this program are trusted.
     fn distrust(&self, path: &Path) -> Option<String>;
 
-    /// Runs a tool for a moment and returns what it wrote to stderr; empty when it cannot run.
+    /// Runs a tool briefly and returns its stderr, empty if it cannot run.
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String;
 }
 
-/// The running machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
 
@@ -119,9 +109,9 @@ impl Environment for Host {
     }
 }
 
-/// The program `name` as a shell finds it: a name without `/` is looked up in `PATH`.
+/// Finds the program `name` as a shell does: a name without `/` is looked up in `PATH`.
 ///
-/// `None` when there is no such executable in `PATH`; a name with `/` is returned as it is.
+/// Returns `None` if `PATH` has no such executable. A name with `/` is returned unchanged.
 #[must_use]
 pub fn find_in_path(environment: &dyn Environment, name: &OsStr) -> Option<PathBuf> {
     if name.as_encoded_bytes().contains(&b'/') {
@@ -131,7 +121,6 @@ pub fn find_in_path(environment: &dyn Environment, name: &OsStr) -> Option<PathB
     find_on(environment, &path, name)
 }
 
-/// The executable `name` in one of the directories of `path`, which has `:` between them.
 pub(crate) fn find_on(
     environment: &dyn Environment,
     path: &OsStr,

@@ -1,10 +1,10 @@
-//! A probe of `handle_mm_fault`, for kernels without events of page faults that have addresses.
+//! A probe of `handle_mm_fault`, for kernels whose page fault events lack addresses.
 //!
-//! Owns one event of tracefs, named by this process, and the meaning of its flags. It is defined for all
-//! instances; only ours switches it on.
+//! Owns one tracefs event, named after this process, and the meaning of its flags. All tracing
+//! instances can see it, but only ours enables it.
 //!
-//! Invariant F1: the event ends with the value, or is removed by the next probe of any process if this
-//! one was killed.
+//! Invariant F1: dropping the value removes the event. If this process was killed, the next probe
+//! of any process removes it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,33 +14,30 @@ use crate::mount::Detached;
 use crate::proc::Task;
 use crate::system::Live;
 
-/// The function: the name of the event.
 pub(crate) const HANDLE_MM_FAULT: &str = "handle_mm_fault";
-/// Bits of the code of a fault, as events of x86-64 have them: a store, an instruction fetch.
+/// Bits of a fault's error code in x86-64 events: a store, an instruction fetch.
 pub(crate) const STORE: u64 = 2;
 pub(crate) const FETCH: u64 = 16;
-/// And one of the probe: the fault was tried under the lock of its mapping, and may come again.
+/// A bit of this probe: the fault was tried under the VMA lock and can be repeated.
 pub(crate) const LOCKED: u64 = 1 << 32;
 
-/// Begins the name of the group; the process id follows.
+/// Prefix of the group's name. The PID follows.
 const PREFIX: &str = "folio_";
-/// Registers of the second and third argument: the address and the flags of the fault.
+/// Registers of the second and third argument: the fault's address and flags.
 const ARGUMENTS: &str = if cfg!(target_arch = "x86_64") {
     "address=%si:x64 flags=%dx:x32"
 } else {
     "address=%x1:x64 flags=%x2:x32"
 };
 
-/// The event, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct FaultProbe {
-    /// Outlives the instance, which must be gone before the event can be.
+    /// Outlives the instance, which must be gone before the event can be removed.
     tracefs: Detached,
     event: String,
 }
 
 impl FaultProbe {
-    /// Defines it.
     pub(crate) fn new() -> io::Result<Self> {
         let tracefs = Detached::new("tracefs", None)?;
         let list = list(&tracefs);
@@ -50,7 +47,6 @@ impl FaultProbe {
         Ok(Self { tracefs, event })
     }
 
-    /// Its name in `events`.
     pub(crate) fn event(&self) -> String {
         self.event.clone()
     }
@@ -63,8 +59,8 @@ impl Drop for FaultProbe {
     }
 }
 
-/// The code of a call with these flags (`enum fault_flag`). `None` if it was not made for a fault
-/// (populating, `ptrace`), or made again because the first one waited for a page.
+/// Returns the error code for a call with these flags (`enum fault_flag`). Returns `None` if the
+/// call was not for a fault (populating, `ptrace`), or repeats one that waited for a page.
 pub(crate) fn code(flags: u64) -> Option<u64> {
     const WRITE: u64 = 1;
     const TRIED: u64 = 1 << 5;
@@ -76,17 +72,14 @@ pub(crate) fn code(flags: u64) -> Option<u64> {
     is_fault.then(|| has(WRITE, STORE) | has(INSTRUCTION, FETCH) | has(VMA_LOCK, LOCKED))
 }
 
-/// Where probes are defined.
 fn list(tracefs: &Detached) -> PathBuf {
     tracefs.path().join("kprobe_events")
 }
 
-/// Adds a line: a definition, or the removal of one.
 fn say(list: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(list)?.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Removes the events of processes that were killed.
 fn remove_stale(list: &Path) {
     let text = fs::read_to_string(list).unwrap_or_default();
     for event in text.lines().filter_map(of_ours) {
@@ -98,7 +91,6 @@ fn remove_stale(list: &Path) {
     }
 }
 
-/// The event that a line defines, if its name is one of ours.
 fn of_ours(line: &str) -> Option<&str> {
     let (event, _) = line.strip_prefix("p:")?.split_once(' ')?;
     let (group, name) = event.strip_prefix(PREFIX)?.split_once('/')?;

@@ -1,9 +1,9 @@
-//! Filesystems by the numbers that statfs(2) gives: names, and what they keep in the page cache.
+//! Filesystems by their statfs(2) magic: names, and whether the page cache holds their files.
 
 use std::io;
 use std::os::fd::AsFd;
 
-/// Magic numbers of statfs(2), from `linux/magic.h`.
+/// Magic numbers from `linux/magic.h`.
 const FILESYSTEMS: [(i64, &str); 16] = [
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -23,7 +23,7 @@ const FILESYSTEMS: [(i64, &str); 16] = [
     (0x4d44, "vfat"),
 ];
 
-/// Filesystems whose files are answers of the kernel and no cached content.
+/// Filesystems whose files the kernel generates, without cached contents.
 const WITHOUT_FILES: [i64; 9] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -36,10 +36,9 @@ const WITHOUT_FILES: [i64; 9] = [
     0xcafe_4a11, // bpf
 ];
 
-/// Filesystems whose page cache is the file itself: nothing can be evicted and read again.
+/// Filesystems that store files only in memory: nothing can be evicted and read again.
 const MEMORY: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
-/// Name of a magic number; the number where it has none.
 pub(crate) fn name(magic: i64) -> String {
     FILESYSTEMS
         .iter()
@@ -47,21 +46,16 @@ pub(crate) fn name(magic: i64) -> String {
         .map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned())
 }
 
-/// Whether its files are not in the page cache.
 pub(crate) fn is_without_files(magic: i64) -> bool {
     WITHOUT_FILES.contains(&magic)
 }
 
-/// What a file is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ground {
-    /// Name of the filesystem.
     pub(crate) name: String,
-    /// Whether the page cache is a copy of what is stored elsewhere.
     pub(crate) is_cache: bool,
 }
 
-/// The filesystem of an open file.
 pub(crate) fn of(file: impl AsFd) -> io::Result<Ground> {
     let magic = rustix::fs::fstatfs(file)?.f_type;
     let is_cache = !is_without_files(magic) && !MEMORY.contains(&magic);

@@ -1,4 +1,4 @@
-//! The sizes of a machine: its base page, what one TLB entry can cover, and which of those pays.
+//! The machine's sizes: its base page, the memory that one TLB entry covers, and the useful size.
 //!
 //! ```text
 //!                         x86-64   arm64 4K   arm64 16K   arm64 64K
@@ -8,46 +8,38 @@
 //!   text block                2M        64K          2M          2M     the smallest one entry covers
 //! ```
 //!
-//! Owns these sizes, for this machine and, in tests, for others. Why the block is the size to work
-//! towards stands in docs/design/machine-sizes.md.
+//! docs/design/machine-sizes.md explains why the block is the target size.
 
 use crate::system::{Live, System as _};
 
-/// The largest block that is worth its memory: what a larger one takes, sparse use wastes, and a
-/// buddy allocator of some hours rarely has.
+/// The largest useful block. Sparse use wastes a larger one, and a buddy allocator rarely has it
+/// after a few hours of uptime.
 const BLOCK_BYTES_MAX: u64 = 2 << 20;
 
-/// Base page of this machine, to count memory of this process with.
 pub(crate) fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// What a PMD entry maps on this machine.
 pub(crate) fn pmd_bytes() -> usize {
     usize::try_from(Geometry::running().pmd_bytes()).unwrap_or(usize::MAX)
 }
 
-/// Sizes of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Base page in bytes.
     pub page_bytes: u64,
-    /// Order of what a PMD entry maps.
     pub pmd_order: u32,
-    /// Order of a contpte block of arm64 with this base page; of other machines a yardstick.
+    /// Order of an arm64 contpte block with this base page. On other machines only a yardstick.
     pub contpte_order: u32,
-    /// Whether the machine has contpte entries.
     pub has_contpte: bool,
 }
 
 impl Geometry {
-    /// The running machine.
     #[must_use]
     pub fn running() -> Self {
         Self::of(Live.page_bytes())
     }
 
-    /// This architecture with base pages of `page_bytes`: 4K, 16K or 64K. Others than 4K make it
+    /// Returns the sizes for base pages of `page_bytes`: 4K, 16K or 64K. Any other than 4K means
     /// arm64.
     #[must_use]
     pub const fn of(page_bytes: u64) -> Self {
@@ -55,10 +47,9 @@ impl Geometry {
         Self { has_contpte, ..Self::arm64(page_bytes) }
     }
 
-    /// arm64 with base pages of `page_bytes`.
     #[must_use]
     pub const fn arm64(page_bytes: u64) -> Self {
-        // A page table holds page / 8 entries. docs/behaviour C.1: 16, 128 and 32 pages.
+        // A page table has page / 8 entries. docs/behaviour C.1: 16, 128 and 32 pages.
         let pmd_order = if page_bytes < 16 { 0 } else { page_bytes.ilog2() - 3 };
         let contpte_order = match page_bytes {
             16384 => 7,
@@ -68,32 +59,31 @@ impl Geometry {
         Self { page_bytes, pmd_order, contpte_order, has_contpte: true }
     }
 
-    /// Bytes that a PMD entry maps.
     #[must_use]
     pub const fn pmd_bytes(&self) -> u64 {
         self.page_bytes << self.pmd_order
     }
 
-    /// Bytes of a contpte block.
     #[must_use]
     pub const fn contpte_bytes(&self) -> u64 {
         self.page_bytes << self.contpte_order
     }
 
-    /// The size that pays: what the page cache is filled with and memory is judged by.
+    /// Returns the worthwhile size: the page cache is filled with it and memory is judged by it.
     #[must_use]
     pub const fn block_bytes(&self) -> u64 {
         let pmd_bytes = self.pmd_bytes();
         if pmd_bytes <= BLOCK_BYTES_MAX { pmd_bytes } else { self.contpte_bytes() }
     }
 
-    /// What suffices for text: the least that one entry of the TLB covers. Linkers place text for it.
+    /// Returns the size that suffices for text: the smallest that one TLB entry covers. Linkers
+    /// align text for it.
     #[must_use]
     pub const fn text_block_bytes(&self) -> u64 {
         if self.has_contpte { self.contpte_bytes() } else { self.pmd_bytes() }
     }
 
-    /// Whether PMD entries map blocks: what is large shows in smaps, without root.
+    /// Returns whether PMD entries map blocks, so smaps shows large memory without root.
     #[must_use]
     pub const fn is_block_pmd(&self) -> bool {
         self.block_bytes() == self.pmd_bytes()

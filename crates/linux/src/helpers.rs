@@ -1,12 +1,10 @@
-//! Children that this process starts itself, told apart from orphans that it adopts.
+//! Child processes that folio starts itself, as opposed to orphans that it adopts.
 //!
-//! Owns the set of the former. A keeper of a setting has a process group of its own, and so may an orphan
-//! of a command (timeout(1) and job control of shells make one): only the set tells which may be ended.
+//! A setting's keeper has its own process group, but so can a command's orphan (through timeout(1)
+//! or a shell's job control). Only this set tells which processes may be ended. Also makes a
+//! waiting child end with its parent: until its execve, it holds copies of the keepers' pipes.
 //!
-//! Also owns how a waiting child ends with its parent. Until its execve a child holds copies of all
-//! descriptors, among them the pipes of keepers.
-//!
-//! Invariant H1: nobody sees a child of [`spawn`] before it is in the set.
+//! Invariant H1: a child of [`spawn`] is visible only once it is in the set.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -21,7 +19,7 @@ use crate::system::Live;
 
 static OWN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// The number of a child in the set; dropped when the child was waited for.
+/// The PID of a child in the set. Dropped after the child was waited for.
 #[derive(Debug)]
 pub(crate) struct Own(u32);
 
@@ -37,7 +35,6 @@ impl Drop for Own {
     }
 }
 
-/// Starts `command`.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
     let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     let child = command.spawn()?;
@@ -46,21 +43,20 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
     Ok((child, pid))
 }
 
-/// In a child after fork: it is killed when the thread that made it ends. `false` if that has happened
-/// already. Two system calls, which are async-signal-safe.
+/// Called in a child after fork: kills it when its parent thread ends. Returns `false` if that has
+/// already happened. Makes two system calls, which are async-signal-safe.
 pub(crate) fn end_with(parent: Pid) -> bool {
     // It fails only for an invalid signal.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     getppid() == Some(parent)
 }
 
-/// Takes [`end_with`] back.
+/// Reverts [`end_with`].
 pub(crate) fn end_alone() {
-    // As above.
     let _ = set_parent_process_death_signal(None);
 }
 
-/// Children outside of this process's group that [`spawn`] did not start.
+/// Returns the children outside of this process's group that [`spawn`] did not start.
 pub(crate) fn adopted() -> Vec<(u32, Stat)> {
     let this = Task::own(&Live);
     let Some(group) = this.stat().map(|stat| stat.group) else { return Vec::new() };

@@ -1,15 +1,15 @@
-//! Processes that put something back, or end something, when this one ends, however it does.
+//! Keeper processes: they restore or end something when this process ends, even by SIGKILL.
 //!
 //! ```text
 //!   folio ---- pipe ----> keeper: reads until the pipe ends, then does its part
-//!     | drop, error, SIGKILL, also of the whole control group: the pipe ends in each case
+//!     | drop, error, SIGKILL even of the whole cgroup: the pipe always ends
 //! ```
 //!
-//! Owns such a process. It is a shell in a process group of its own, which signals of a terminal do not
-//! reach, and in the root control group, where this process may move it there. It waits by a command of
-//! the shell itself: nothing else need be installed.
+//! A keeper is a shell in its own process group, which terminal signals do not reach, and in the
+//! root cgroup if this process may move it there. It waits with a shell builtin.
 //!
-//! Invariant K1: a keeper that could be started waits already, and ignores what ends its parent.
+//! Invariant K1: once a keeper is started, it is waiting and ignores the signals that end its
+//! parent.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};
@@ -19,10 +19,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use crate::helpers::{self, Own};
 use crate::proc::cgroup;
 
-/// Says that it waits, and waits for the end of its input.
+/// Reports that it is ready, then waits for the end of its input.
 const WAIT: &str = "trap '' INT TERM HUP; echo; while read -r line; do :; done; ";
 
-/// The process; dropping this ends it after it did its part.
+/// The process. Dropping this ends it after its part.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,
@@ -31,12 +31,12 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts one that runs `part`, a script with the arguments `args`. It holds `held` until then, as
-    /// its descriptor 2.
+    /// Starts a keeper for `part`, a script with the arguments `args`. Until the script is done,
+    /// the keeper holds `held` as its descriptor 2.
     pub(crate) fn start(part: &str, args: &[&OsStr], held: impl Into<Stdio>) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command
-            // The name is none that somebody looks for who ends all of folio.
+            // A user who kills all folio processes by name must not match the keeper.
             .args(["-c", &[WAIT, part].concat(), "keeper"])
             .args(args)
             .stdin(Stdio::piped())
@@ -44,7 +44,7 @@ impl Keeper {
             .stderr(held)
             .process_group(0);
         let (mut child, own) = helpers::spawn(&mut command)?;
-        // What kills the whole group of this process leaves the keeper.
+        // Killing this process's whole cgroup must not kill the keeper.
         cgroup::leave(child.id());
         let pipe = child.stdin.take();
         let output = child.stdout.take();
@@ -58,19 +58,16 @@ impl Keeper {
         Err(io::Error::other("/bin/sh ended at once"))
     }
 
-    /// The process, which leads a group of this number.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it, so that it does not do its part.
     #[cfg(test)]
     pub(crate) fn kill(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 
-    /// Has it do its part now, and waits for that.
     pub(crate) fn end(&mut self) {
         drop(self.pipe.take());
         let _ = self.child.wait();

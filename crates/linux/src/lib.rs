@@ -1,14 +1,14 @@
-//! The running kernel: recording of real programs and of what the kernel does, benchmarks, settings
-//! changed for a while, and the programs on disk.
+//! The running kernel: recording of programs and kernel behaviour, benchmarks, temporary settings,
+//! and programs on disk.
 //!
 //! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model);
-//! [`mod@warm`], [`run`], [`mod@align`], [`mod@collapse`] and [`remap`] (large folios put into
-//! effect), [`setting`] (settings changed for a while) [`tune`] (until it is undone) and
-//! [`persist`] (also after a reboot); [`measure`],
-//! [`mod@bench`] (the series' micro-benchmarks), [`calibrate`] (what this machine costs), [`verify`] (a
-//! command with and without a change); [`system`] and [`census`] (folio sizes of the running system);
-//! [`signals`] (Ctrl-C), [`mod@shell`] (words to type), [`stack`] and [`confine`] (for folio itself).
+//! [`mod@warm`], [`run`], [`mod@align`], [`mod@collapse`] and [`remap`] (applying large folios),
+//! [`setting`] (temporary settings), [`tune`] (settings until they are undone) and [`persist`]
+//! (settings that survive a reboot); [`measure`], [`mod@bench`] (the series' micro-benchmarks),
+//! [`calibrate`] (this machine's costs), [`verify`] (a command with and without a change);
+//! [`system`] and [`census`] (folio sizes of the running system); [`signals`] (Ctrl-C),
+//! [`mod@shell`] (quoting), [`stack`] and [`confine`] (for folio itself).
 
 pub mod align;
 pub mod bench;

@@ -1,11 +1,11 @@
-//! Where the files that belong to `folio` are: its shared libraries, and the QEMU built for it.
+//! Finds the files that belong to `folio`: its shared libraries and its QEMU.
 //!
-//! Owns the search: named by a variable, beside `folio`, installed, or in the build directory.
+//! Searches a variable's path, next to `folio`, the installation and the build directory.
 //!
 //! Invariant:
-//! - L1: a file that no variable names is used only if everybody who could have put it there
-//!   could also have changed `folio` (`trust`), and never from a directory that is open to
-//!   everybody. The directory above `folio` is searched, and that of /tmp/x/folio is.
+//! - L1: without a variable, a file is used only if every user who could have placed it could also
+//!   have changed `folio` (`trust`), and never from a world-writable directory. The parent of
+//!   folio's directory is searched too, which is /tmp for /tmp/x/folio.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,40 +17,30 @@ use crate::environment::{Environment, Node};
 /// The plugin that QEMU loads.
 pub(crate) const RECORDER: Library =
     Library { name: "liblargefolio_recorder.so", variable: "LARGEFOLIO_RECORDER" };
-/// What moves a program's text, loaded into every process.
 pub(crate) const PRELOADED: Library =
     Library { name: "liblargefolio_preload.so", variable: "LARGEFOLIO_PRELOAD" };
 
-/// The QEMU for programs for x86-64, which `scripts/qemu.sh` builds where the distribution's has no
-/// plugins.
+/// The QEMU for x86-64 programs. `scripts/qemu.sh` builds it if the distribution's has no plugins.
 pub(crate) const QEMU_X86_64: Library =
     Library { name: "qemu-x86_64", variable: "LARGEFOLIO_QEMU" };
-/// The same for arm64.
 pub(crate) const QEMU_AARCH64: Library =
     Library { name: "qemu-aarch64", variable: "LARGEFOLIO_QEMU_AARCH64" };
 
-/// The script that gets both.
 const SCRIPT: &str = "qemu.sh";
 
-/// A shared library that other programs load, or a program that `folio` runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
     pub(crate) name: &'static str,
-    /// Variable that names the file.
     pub(crate) variable: &'static str,
 }
 
-/// Why there is no such file to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoLibrary {
-    /// Where it was looked for; of places that have it, why it is not used.
     pub(crate) places: String,
-    /// The first file that is there and not trusted, with the reason.
     pub(crate) distrusted: Option<String>,
 }
 
 impl Library {
-    /// The file.
     pub(crate) fn find(self, environment: &dyn Environment) -> Result<PathBuf, NoLibrary> {
         let is_file =
             |path: &PathBuf| matches!(environment.node(path), Node::Executable | Node::Plain);
@@ -75,16 +65,14 @@ impl Library {
         Err(NoLibrary { places: places.join(", "), distrusted })
     }
 
-    /// What the variable says, if it is set.
     pub(crate) fn named(self, environment: &dyn Environment) -> Option<OsString> {
         environment.variable(self.variable).filter(|named| !named.is_empty())
     }
 }
 
-/// The command that gets a QEMU with plugins.
 pub(crate) fn emulator_command(environment: &dyn Environment) -> String {
     let mut places = candidates(environment, SCRIPT);
-    // The build directory of a checkout is beside its scripts.
+    // In a checkout, the build directory is next to the scripts.
     let checkout = environment.own_executable();
     places.extend(
         checkout

@@ -1,10 +1,7 @@
-//! Interleaved measuring: rounds outermost, every subject once a round, ratios within a round.
+//! Interleaved measurements: every subject runs once per round, and ratios are within a round.
 //!
-//! Machines drift by tens of per cent over minutes. Two subjects are therefore only compared with
-//! each other's value of the same round, and a result is the median of such ratios with its spread.
-//!
-//! Owns the order of runs and the statistics ([`bootstrap`]: confidence in a median), and hardware
-//! [`counters`]. Does not own what is run.
+//! Machines drift by tens of percent over minutes. Two subjects are therefore compared only within
+//! a round, and a result is the median of such ratios with its spread.
 
 pub mod bootstrap;
 pub mod counters;
@@ -14,7 +11,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// CPU time of this thread so far: other programs' time slices are not in it.
+/// Returns this thread's CPU time so far, which excludes other programs' time slices.
 #[must_use]
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -22,28 +19,21 @@ pub fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Values of one subject, a round each, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// In the order of rounds.
     pub rounds_ns: Vec<f64>,
 }
 
-/// A median with its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// Middle value.
     pub median: f64,
-    /// Smallest.
     pub min: f64,
-    /// Largest.
     pub max: f64,
-    /// Values.
     pub n: usize,
 }
 
 impl Spread {
-    /// Of `values`; `None` without any.
+    /// Returns the spread of `values`, `None` if there are none.
     ///
     /// ```
     /// # use largefolio_linux::measure::Spread;
@@ -60,7 +50,6 @@ impl Spread {
     }
 }
 
-/// The middle of the values, which must not be empty; orders them.
 fn median_of(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -72,13 +61,12 @@ fn median_of(values: &mut [f64]) -> f64 {
 }
 
 impl Series {
-    /// Its values.
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
         Spread::of(&self.rounds_ns)
     }
 
-    /// This series over `reference`, round by round.
+    /// Returns this series divided by `reference`, round by round.
     #[must_use]
     pub fn ratio(&self, reference: &Self) -> Option<Spread> {
         let pairs = self.rounds_ns.iter().zip(&reference.rounds_ns);
@@ -88,14 +76,13 @@ impl Series {
     }
 }
 
-/// The order of `nr` subjects in a round: it reverses from round to round.
 pub(crate) fn turns(round: usize, nr: usize) -> impl Iterator<Item = usize> {
     (0..nr).map(move |turn| if round.is_multiple_of(2) { turn } else { nr - 1 - turn })
 }
 
-/// Runs every subject once a round, after one round that is not counted, in an order that reverses
-/// from round to round: each follows one neighbour in one round and the other in the next. Each call says how long
-/// its measured part took; set-up and tear-down stay outside.
+/// Runs every subject once per round, after one round that does not count. The order reverses from
+/// round to round, so each subject follows a different neighbour. Each call returns the time of its
+/// measured part, without set-up and tear-down.
 ///
 /// # Errors
 /// The first error of a subject.

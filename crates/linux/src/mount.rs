@@ -1,8 +1,7 @@
-//! Mounts without a place in any directory tree.
+//! Mounts that are not attached to any directory tree.
 //!
-//! Owns [`Detached`]: a mounted filesystem that only its descriptor holds. It is reached through
-//! `/proc/PID/fd/N`, does not appear in any list of mounts, and is unmounted when the descriptor
-//! closes, however the process ends.
+//! Only a descriptor holds a [`Detached`] filesystem. Its path is `/proc/PID/fd/N`, it is in no
+//! list of mounts, and the kernel unmounts it when the process ends, even by SIGKILL.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -15,14 +14,12 @@ use rustix::mount::{
 
 use crate::proc::fd;
 
-/// A filesystem that is mounted nowhere.
 #[derive(Debug)]
 pub(crate) struct Detached {
     root: OwnedFd,
 }
 
 impl Detached {
-    /// Mounts a filesystem of type `driver`, from `source` where it needs one.
     pub(crate) fn new(driver: &str, source: Option<&Path>) -> io::Result<Self> {
         let context = fsopen(driver, FsOpenFlags::FSOPEN_CLOEXEC)?;
         if let Some(source) = source {
@@ -33,7 +30,7 @@ impl Detached {
         Ok(Self { root })
     }
 
-    /// A path to it, for this process and for its children while this one lives.
+    /// Returns a path to it for this process and its children, valid while this process lives.
     pub(crate) fn path(&self) -> PathBuf {
         let pid = rustix::process::getpid().as_raw_nonzero();
         fd::link(pid, self.root.as_raw_fd())

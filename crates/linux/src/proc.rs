@@ -1,24 +1,23 @@
-//! What the kernel says in files: the one reader of `/proc` and `/sys`.
+//! The only reader of `/proc` and `/sys`.
 //!
 //! ```text
 //!   /proc/PID/  Task   maps -> Vma, smaps -> Smap, comm, status, children, pagemap   task maps smaps
 //!                      stat -> Stat, the tree of a process                           stat
-//!               fd     descriptors of a process, and where they lead                 fd
+//!               fd     descriptors of a process and their files                      fd
 //!               pinned   pinned pages, and their addresses                          pinned
 //!   /proc       host   release, processor, memory, this boot                        host
-//!   /sys        thp, block, cgroup: where settings and limits are                   thp block cgroup
+//!   /sys        thp, block, cgroup: paths of settings and limits                    thp block cgroup
 //!   a setting   Choice always [madvise] never                                       choice
 //! ```
 //!
-//! Owns names and formats. Does not own access: every text comes from a [`System`], so that what
-//! reads here is tested on a directory of text files. Does not write: a setting is changed by
-//! [`crate::setting`] and [`crate::tune`].
+//! Owns names and formats. Does not own access: every text comes from a [`System`], so tests use a
+//! directory of text files. Does not write: [`crate::setting`] and [`crate::tune`] change settings.
 //!
 //! Invariants:
-//! - F1: nothing in a text is trusted. Names of files, processes and memory are chosen by anyone. A
-//!   line that is not understood is passed over, a number that does not fit is none.
-//! - F2: what is read has a bound (S2 of [`crate::system`]), and what is parsed is not larger than
-//!   what was read times a constant.
+//! - F1: nothing in a text is trusted. Any user can choose names of files, processes and memory. A
+//!   line that is not understood is skipped, and a number that does not fit is ignored.
+//! - F2: reading is bounded (S2 of [`crate::system`]), and the parsed result is at most a constant
+//!   factor larger.
 
 pub(crate) mod block;
 pub(crate) mod cgroup;
@@ -43,20 +42,17 @@ pub(crate) use task::Task;
 use crate::system::{Entries, System, ids};
 
 pub(crate) const PROC: &str = "/proc";
-/// What says on how many CPUs this process may run: it, and its group.
+/// Where the allowed CPUs are shown: for this process and for its group.
 pub(crate) const OF_CPUS: [&str; 2] = ["/proc/self", "/sys/fs/cgroup"];
-/// Where files are the kernel's own inventions.
 const VIRTUAL: [&str; 3] = [PROC, "/sys", "/dev"];
 
-/// Processes, ascending.
 pub(crate) fn pids(system: &dyn System) -> io::Result<Vec<u32>> {
     Ok(ids(&system.names(Path::new(PROC))?))
 }
 
-/// CPU time of a process and of its threads, those that ended included; `None` for one that has ended.
+/// Returns the CPU time of a process, including threads that ended; `None` if it has ended.
 pub(crate) fn cpu_clock_ns(pid: u32) -> Option<u64> {
-    // The kernel's numbers for clocks of processes: the number inverted, and which of the clocks (2: CPU
-    // time) in the low bits.
+    // A process's clock id: the inverted pid, with the clock type (2: CPU time) in the low bits.
     let clock = (!libc::pid_t::try_from(pid).ok()?).checked_mul(8)? | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one `timespec`, which outlives the call.
@@ -65,17 +61,16 @@ pub(crate) fn cpu_clock_ns(pid: u32) -> Option<u64> {
     u64::try_from(ns).ok().filter(|_| result == 0)
 }
 
-/// The flags of all pages; without `CAP_SYS_ADMIN` a refusal.
+/// Opens the flags of all pages; refused without `CAP_SYS_ADMIN`.
 pub(crate) fn kpageflags(system: &dyn System) -> io::Result<Box<dyn Entries>> {
     system.entries(Path::new("/proc/kpageflags"))
 }
 
-/// Whether no disk has the file.
+/// Whether the kernel generates this file.
 pub(crate) fn is_virtual(path: &Path) -> bool {
     VIRTUAL.iter().any(|root| path.starts_with(root))
 }
 
-/// The value of the first line `KEY: value`.
 fn value<'t>(text: &'t [u8], key: &str) -> Option<&'t str> {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.find_map(|line| {
@@ -85,12 +80,11 @@ fn value<'t>(text: &'t [u8], key: &str) -> Option<&'t str> {
     })
 }
 
-/// Bytes of `8 kB`.
+/// Parses `8 kB` to bytes.
 fn bytes_of_kib(value: &str) -> Option<u64> {
     value.strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-/// The number a file holds.
 fn number(system: &dyn System, path: &Path) -> Option<u64> {
     let text = system.text(path).ok()?;
     std::str::from_utf8(&text).ok()?.trim().parse().ok()

@@ -1,27 +1,27 @@
-//! `folio record`: the memory references of an unmodified program, into a trace file.
+//! `folio record`: writes the memory references of an unmodified program into a trace file.
 //!
-//! Owns the checks before ([`Recording`]), the choice of recorder, the run, and what is told about it
-//! ([`Outcome`], [`Progress`]). Does not own the file format (`largefolio_trace`) or what happens
-//! inside the recorded process (`largefolio-recorder`, a QEMU plugin).
+//! Owns the checks ([`Recording`]), the choice of recorder, the run, and its report ([`Outcome`],
+//! [`Progress`]). Does not own the file format (`largefolio_trace`) or the code inside the recorded
+//! process (`largefolio-recorder`, a QEMU plugin).
 //!
 //! ```text
 //!   Recording::new: program -- tools -- output      checks everything, changes nothing
 //!        |
-//!   Recording::time: plain runs, if they are asked for
+//!   Recording::time: plain runs, on request
 //!        |
 //!   Recording::run
 //!        +-- qemu/      sockets -> packets -> book (threads, files, order) -> EventSink
 //!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
 //! ```
 //!
-//! Files in reading order: [`program`], `root`, [`tools`], `plan`, `plain`, `book/`,
-//! `layout`, `qemu/`, `valgrind/`.
+//! Files in reading order: [`program`], `root`, [`tools`], `plan`, `plain`, `book/`, `layout`,
+//! `qemu/`, `valgrind/`.
 //!
 //! Invariants:
 //! - R1: the program sees its own arguments, environment, standard streams and exit code.
 //! - R2: however the program ends, and on SIGINT, SIGTERM and SIGHUP, the trace is complete up to
 //!   that point.
-//! - R3: what could not be seen is a sentence in [`Outcome::warnings`] and in the trace.
+//! - R3: [`Outcome::warnings`] and the trace report everything the recorder missed.
 
 pub mod program;
 pub mod tools;

@@ -1,8 +1,7 @@
-//! Starting programs whose text is moved onto shared large folios (`folio run --text remap`).
+//! Starts programs with their text moved onto shared large folios (`folio run --text remap`).
 //!
-//! Owns the launcher's side: whether it can work here, the directory of shared copies and its
-//! cleaning, the environment of the programs, and what they reported. The moving itself is done in
-//! each process by the preloaded library (`crates/preload`); docs/design/remap.md has the protocol.
+//! This is the launcher's side. The preloaded library (`crates/preload`) moves the text in each
+//! process. docs/design/remap.md describes the protocol.
 //!
 //! ```text
 //!   Remap::prepare   library found? store private? a trial copy mapped large and executable?
@@ -12,9 +11,9 @@
 //! ```
 //!
 //! Invariants:
-//! - L1: a store is used only if it passes the checks the library makes (its D1).
-//! - L2: a copy outlives its launchers only by a kill; the next launcher removes it.
-//! - L3: a refusal leaves the command as it was.
+//! - L1: a store is used only if it passes the library's own checks (its D1).
+//! - L2: a copy outlives its launchers only if they are killed. The next launcher removes it.
+//! - L3: a refusal leaves the command unchanged.
 
 mod probe;
 mod program;
@@ -40,38 +39,31 @@ pub use records::{Summary, TextSum};
 use store::{ReportFile, Store};
 pub use wire::{How, Refusal};
 
-/// The loader's list of libraries to load first.
 const PRELOAD: &str = "LD_PRELOAD";
-/// A dynamic `AddressSanitizer` ends the program when another library precedes its own, unless told
-/// not to look. Ours replaces no function, so the order does not matter.
+/// A dynamic `AddressSanitizer` ends the program if another library is loaded before it, unless
+/// this option is set. Our library replaces no function, so the order does not matter.
 const SANITIZER: (&str, &str) = ("ASAN_OPTIONS", "verify_asan_link_order=0");
 
-/// How programs are started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Directory of shared copies, made if missing; `None`: below `/dev/shm`, else below
+    /// Directory of shared copies, created if missing. `None` means below `/dev/shm`, else below
     /// `XDG_RUNTIME_DIR`.
     pub store: Option<PathBuf>,
-    /// What the library says in each process.
     pub voice: Voice,
 }
 
-/// What the library says on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Voice {
-    /// Nothing: records only.
+    /// None, only records.
     #[default]
     Silent,
-    /// A line for each text of each process.
     Verbose,
 }
 
-/// Why programs run with the text they have.
 #[derive(Debug, thiserror::Error)]
 pub struct Refused {
-    /// The reason.
     pub refusal: Refusal,
-    /// The value it is about: a path, what the system said; may be empty.
+    /// The path or the system's message, may be empty.
     pub detail: String,
 }
 
@@ -89,7 +81,7 @@ impl Refused {
     }
 }
 
-/// Everything in place; dropping it ends the lease of the store.
+/// A prepared remap. Dropping it ends the lease of the store.
 #[derive(Debug)]
 pub struct Remap {
     library: PathBuf,
@@ -103,8 +95,8 @@ impl Remap {
     /// Checks that text can be moved here, and opens the store.
     ///
     /// # Errors
-    /// The first reason why not: no library, no trustworthy store, a kernel or a mount that does not
-    /// allow it. Nothing is left behind then.
+    /// The first obstacle: no library, no trustworthy store, or a kernel or mount that does not
+    /// allow it. Leaves nothing behind.
     pub fn prepare(options: &Options) -> Result<Self, Refused> {
         let library = find_library()?;
         if !wire::PAGES_BYTES.contains(&rustix::param::page_size()) {
@@ -118,20 +110,19 @@ impl Remap {
         Ok(Self { library, report, store, budget_bytes, voice: options.voice })
     }
 
-    /// Whether the library can help `program` (a path); what that starts is not asked.
+    /// Checks that the library can help `program` (a path). Does not check the programs it starts.
     ///
     /// # Errors
-    /// A static program, one of another architecture, or one that runs with other rights.
+    /// A static program, one of another architecture, or one that runs with other privileges.
     pub fn check(program: &Path) -> Result<(), Refused> {
         program::check(program)
     }
 
-    /// Sets the variables for `command` and everything it starts.
     pub fn apply(&self, command: &mut Command) {
         command.envs(self.environment());
     }
 
-    /// The variables that make a process and its children move their text.
+    /// Returns the variables that make a process and its children move their text.
     #[must_use]
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let own = |name: &CStr| OsStr::from_bytes(name.to_bytes()).to_owned();
@@ -151,15 +142,14 @@ impl Remap {
         variables
     }
 
-    /// What the processes reported so far.
+    /// Returns the processes' reports so far.
     ///
     /// # Errors
-    /// When the report cannot be read.
+    /// If the report cannot be read.
     pub fn summary(&self) -> io::Result<Summary> {
         self.report.read().map(|text| Summary::parse(&text))
     }
 
-    /// The directory of shared copies.
     #[must_use]
     pub fn store(&self) -> &Path {
         self.store.path()
@@ -173,16 +163,17 @@ impl Drop for Remap {
     }
 }
 
-/// Bytes one copy may take: it is charged to the group of the process that makes it, and past the
-/// limit the kernel kills. Half of the room stays free for the programs, which start in this group.
+/// Returns the size limit of one copy. The kernel charges it to the cgroup of the process that
+/// makes it, and kills a process beyond the limit. Half of the room stays free for the programs,
+/// which start in this cgroup.
 fn budget_bytes() -> u64 {
     cgroup::room_bytes(&Live, Room::Free).map_or(u64::MAX, |room| room / 2)
 }
 
-/// The library that programs preload.
+/// Finds the library that programs preload.
 ///
 /// # Errors
-/// The places it was looked for, who else could have put it there, or a path that the loader's list
+/// The places searched, the users who could have placed it there, or a path that `LD_PRELOAD`
 /// cannot hold.
 pub fn find_library() -> Result<PathBuf, Refused> {
     let found = PRELOADED.find(&Host).map_err(|missing| match missing.distrusted {
@@ -198,7 +189,7 @@ pub fn find_library() -> Result<PathBuf, Refused> {
     }
 }
 
-/// The first place that passes all checks; if none does, why the first did not.
+/// Opens the first place that passes all checks. If there is none, returns the first one's error.
 fn open_store(named: Option<&Path>) -> Result<Store, Refused> {
     let places = named.map_or_else(store::places, |named| vec![named.to_owned()]);
     let mut first = None;
@@ -214,7 +205,7 @@ fn open_store(named: Option<&Path>) -> Result<Store, Refused> {
     Err(first.unwrap_or_else(|| Refused::new(Refusal::StoreMissing, "")))
 }
 
-/// The library before what is preloaded already, once.
+/// Puts the library first in the list of preloaded libraries, without duplicates.
 fn preload_list(library: &Path, earlier: Option<OsString>) -> OsString {
     let mut list = library.as_os_str().to_owned();
     let earlier = earlier.unwrap_or_default();
@@ -227,7 +218,6 @@ fn preload_list(library: &Path, earlier: Option<OsString>) -> OsString {
     list
 }
 
-/// A list of options separated by colons with one more.
 fn with_option(earlier: Option<OsString>, option: &str) -> OsString {
     match earlier.filter(|earlier| !earlier.is_empty()) {
         Some(mut earlier) if !earlier.as_bytes().ends_with(option.as_bytes()) => {

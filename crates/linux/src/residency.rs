@@ -1,8 +1,8 @@
-//! Which blocks of a file the page cache holds in folios that one PMD entry can map.
+//! Finds the blocks of a file that the page cache holds in PMD folios.
 //!
-//! Owns mappings of a file in this process and what the kernel says about them. A block is one PMD
-//! range of the file, naturally aligned. It is mapped here at an address alike and one page of it is
-//! touched: the kernel maps a PMD folio whole, and says so in `smaps`. Needs no root.
+//! A block is a naturally aligned PMD range of the file. It is mapped here at an equally aligned
+//! address and one of its pages is touched. The kernel maps a PMD folio whole and shows it in
+//! `smaps`. Needs no root.
 //!
 //! ```text
 //!   file       | block 0 | block 1 | block 2 |
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Invariants:
-//! - R1: looking reads nothing from storage: only blocks wholly in the cache are touched.
-//! - R2: no mapping outlives its value, so that none of ours keeps pages from eviction.
+//! - R1: this reads nothing from storage: only blocks that are completely cached are touched.
+//! - R2: no mapping outlives its value, so ours never prevent eviction.
 
 use std::fs::File;
 use std::io;
@@ -27,37 +27,29 @@ use crate::geometry::Geometry;
 use crate::proc::Task;
 use crate::system::Live;
 
-/// Blocks examined in one go: a process may have 65,530 vmas, and gaps cost addresses only.
+/// Blocks examined per step. A process can have 65,530 vmas, and gaps cost only addresses.
 const NR_BLOCKS_AT_ONCE: u64 = 1024;
 
-/// How much of a block is in the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
-    /// No page.
     Absent,
-    /// Some pages, or all in smaller folios.
     Small,
-    /// One PMD folio.
     Huge,
-    /// The kernel does not tell: the file is neither ours nor ours to write.
+    /// The kernel does not report it: the file is neither ours nor writable for us.
     Unknown,
 }
 
-/// A file examined in blocks.
 #[derive(Debug)]
 pub(crate) struct Cached<'f> {
     file: &'f File,
     file_bytes: u64,
-    /// Bytes of a block.
     pub(crate) pmd_bytes: u64,
-    /// Whether the kernel tells us which pages are cached.
     pub(crate) is_told: bool,
-    /// Whether all of what is asked about was filled: to look reads nothing then, told or not.
+    /// Whether the whole range was filled. Examining it then reads nothing, reported or not.
     pub(crate) is_filled: bool,
 }
 
 impl<'f> Cached<'f> {
-    /// Of `file`, which `path` names.
     pub(crate) fn new(file: &'f File, path: &Path) -> io::Result<Self> {
         let found = file.metadata()?;
         let euid = rustix::process::geteuid();
@@ -72,12 +64,12 @@ impl<'f> Cached<'f> {
         })
     }
 
-    /// Blocks that lie wholly in the file: the last, shorter one is never a PMD folio's.
+    /// Returns the number of whole blocks in the file. The last, shorter one is never in a PMD
+    /// folio.
     pub(crate) fn nr_whole(&self) -> u64 {
         self.file_bytes / self.pmd_bytes
     }
 
-    /// The state of whole blocks.
     pub(crate) fn blocks(&self, wanted: Range<u64>) -> io::Result<Vec<BlockState>> {
         let mut states = Vec::new();
         let end = wanted.end.min(self.nr_whole());
@@ -118,7 +110,6 @@ impl<'f> Cached<'f> {
         Ok(states)
     }
 
-    /// Whether some page of the range is cached; `None` where the kernel does not tell.
     pub(crate) fn is_cached(&self, range: Range<u64>) -> io::Result<Option<bool>> {
         if !self.is_told || range.is_empty() {
             return Ok(None);
@@ -129,7 +120,7 @@ impl<'f> Cached<'f> {
         Ok(Some(area.resident(0, len)?.contains(&true)))
     }
 
-    /// Reads what is absent of a range that starts with a block, in the largest folios there are.
+    /// Reads the absent part of a range that starts at a block, in the largest folios possible.
     pub(crate) fn fill(&self, range: Range<u64>) -> io::Result<()> {
         let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;
         let pmd = usize::try_from(self.pmd_bytes).map_err(io::Error::other)?;
@@ -140,21 +131,18 @@ impl<'f> Cached<'f> {
     }
 }
 
-/// Addresses of this process, given back at the end.
 struct Area {
     mapped: *mut u8,
     mapped_bytes: usize,
-    /// First aligned byte.
     at: *mut u8,
     len_bytes: usize,
 }
 
 impl Area {
-    /// Addresses with nothing behind them, from a multiple of `align` on.
     fn reserve(len_bytes: usize, align: usize) -> io::Result<Self> {
         let mapped_bytes = len_bytes.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no memory in use.
         let mapped =
             unsafe { mmap_anonymous(ptr::null_mut(), mapped_bytes, ProtFlags::empty(), flags) }?;
         let mapped = mapped.cast::<u8>();
@@ -162,28 +150,25 @@ impl Area {
         Ok(Self { mapped, mapped_bytes, at, len_bytes })
     }
 
-    /// Maps `len` bytes of the file, to be read, `at` bytes into the area.
     fn map(&self, file: &File, at: usize, pos: u64, len: usize) -> io::Result<()> {
         self.check(at, len)?;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         let to = self.at.wrapping_add(at).cast();
-        // SAFETY: replaces a part of our own reservation, to which nothing refers.
+        // SAFETY: replaces a part of our own reservation; nothing refers to it.
         unsafe { mmap(to, len, ProtFlags::READ, flags, file, pos) }?;
         Ok(())
     }
 
     fn advise(&self, at: usize, len: usize, advice: Advice) -> io::Result<()> {
         self.check(at, len)?;
-        // SAFETY: this advice changes no content, and the range is inside our own mapping.
+        // SAFETY: this advice does not change contents, and the range is inside our own mapping.
         Ok(unsafe { madvise(self.at.wrapping_add(at).cast(), len, advice) }?)
     }
 
-    /// Faults a range in. What cannot be read is an error and no signal.
     fn populate(&self, at: usize, len: usize) -> io::Result<()> {
         self.advise(at, len, Advice::LinuxPopulateRead)
     }
 
-    /// For each page of the range whether it is cached.
     fn resident(&self, at: usize, len: usize) -> io::Result<Vec<bool>> {
         self.check(at, len)?;
         let mut cached = vec![0_u8; len.div_ceil(rustix::param::page_size())];
@@ -209,7 +194,7 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `reserve` mapped, to which nothing refers any more.
+        // SAFETY: unmaps the mapping made by `reserve`; nothing refers to it.
         let _ = unsafe { munmap(self.mapped.cast(), self.mapped_bytes) };
     }
 }

@@ -1,23 +1,22 @@
-//! `folio run`: a program started with its text, and its heap, on large folios.
+//! `folio run`: starts a program with its text and heap on large folios.
 //!
 //! ```text
-//!   Program        which ELF file runs, and with whose rights          (program)
-//!   Launch         for each of its files: can its text be mapped large (placement), is the cache
-//!                  filled so (crate::warm); the heap's size and the loader's variable (heap)
-//!   Launch::exec   the program takes this process's place: nothing of ours is left
-//!   Launch::watch  the program as a child: signals passed on, areas counted from time to time
+//!   Program        the ELF file that runs, and its privileges                       (program)
+//!   Launch         for each file: can its text be mapped large (placement), and is its cache
+//!                  filled (crate::warm); the heap's size and the loader's variable (heap)
+//!   Launch::exec   the program replaces this process, which leaves nothing
+//!   Launch::watch  the program as a child: passes signals on, samples its areas
 //! ```
 //!
-//! Owns the choice and the run. If something cannot be done, that is a [`Fallback`], and the
-//! program starts as it would have without folio.
+//! Any step that fails is a [`Fallback`], and the program starts as it would without folio.
 //!
 //! Invariants:
-//! - N1: the program's arguments, streams, directory, process group and terminal are those it would
-//!   have; its environment too, except for `GLIBC_TUNABLES` with `--heap`. It does
-//!   not inherit a disabled THP, and folio says so.
-//! - N2: it ends as it would: exit code, or death by the same signal.
-//! - N3: a setting of the system is held by a keeper ([`crate::setting`]) and put back whatever
-//!   ends this process; there are no temporary files.
+//! - N1: the program's arguments, streams, directory, process group and terminal are unchanged. So
+//!   is its environment, except for `GLIBC_TUNABLES` with `--heap`. It does not inherit a disabled
+//!   THP, and folio reports that.
+//! - N2: it ends as it would without folio: same exit code, or death by the same signal.
+//! - N3: a keeper ([`crate::setting`]) restores each system setting, even if this process is
+//!   killed.
 
 mod child;
 mod choice;

@@ -1,12 +1,11 @@
-//! Settings of the running system: changed temporarily, put back however the process ends.
+//! Temporary changes of system settings, restored even if the process is killed.
 //!
-//! Owns one changed file below `/sys` or `/proc`. The old value is held by a keeper (`keeper.rs`), so
-//! that it comes back also when this process is killed. Process and keeper hold a lock on the file
-//! (`flock`): otherwise another folio process would take our value for the system's and leave the
-//! system with it.
+//! A keeper (`keeper.rs`) holds the old value and restores it even if this process is killed.
+//! Process and keeper lock the file (`flock`). Otherwise another folio could take our value for the
+//! system's and restore that.
 //!
-//! Invariant S1: a value that did not come back, and one of somebody else that went, is in
-//! [`aftermath`].
+//! Invariant S1: [`aftermath`] reports every value that was not restored, and every value of
+//! another program that was overwritten.
 
 pub(crate) mod thp;
 
@@ -26,60 +25,32 @@ use crate::keeper::Keeper;
 use crate::proc::choice::Choice;
 use crate::shell::as_root;
 
-/// What the keeper runs: `$1` is the old value, `$2` the file.
+/// The keeper's script: `$1` is the old value, `$2` the file.
 const PUT_BACK: &str = "printf %s \"$1\" >\"$2\"";
 
-/// How long a change waits for another folio that has changed the setting: the longest benchmark of
-/// one size takes less.
+/// How long a change waits for another folio's change. The longest benchmark of one size takes
+/// less.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Pause between two tries for the lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Why a setting could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
-    /// It cannot be read.
     #[error("{}: {source}; does this kernel have the setting?", shown(path))]
-    Read {
-        /// File.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// It cannot be written.
+    Read { path: PathBuf, source: io::Error },
     #[error("cannot set {} to {value:?}: {source}{}", shown(path), remedy(source))]
-    Write {
-        /// File.
-        path: PathBuf,
-        /// Value.
-        value: String,
-        /// Cause.
-        source: io::Error,
-    },
-    /// Another process has changed it for a while.
+    Write { path: PathBuf, value: String, source: io::Error },
     #[error(
         "{}: another folio process has changed it temporarily; try again when that one has ended",
         shown(path)
     )]
-    Busy {
-        /// File.
-        path: PathBuf,
-    },
-    /// No process could be started that puts the old value back.
+    Busy { path: PathBuf },
     #[error("cannot start the process that restores {}: {source}", shown(path))]
-    Keeper {
-        /// File.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
+    Keeper { path: PathBuf, source: io::Error },
 }
 
-/// What those do who may not change a setting.
 pub(crate) const NEEDS_ROOT: &str = "; this needs root: run the same command as root";
 
-/// What to do about a setting that cannot be written.
 pub(crate) fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => NEEDS_ROOT,
@@ -90,37 +61,28 @@ pub(crate) fn remedy(cause: &io::Error) -> &'static str {
     }
 }
 
-/// A changed setting; dropping it restores the old value.
+/// A changed setting. Dropping it restores the old value.
 #[derive(Debug)]
 pub struct Setting {
     path: PathBuf,
     old: String,
-    /// What the kernel made of the value that was set last; `None` where none was.
+    /// The last value set, as the kernel stored it. `None` if none was set.
     given: Option<String>,
-    /// `None` when the value was right already.
     keeper: Option<Keeper>,
     lock: Locked,
 }
 
-/// What is to be said of a setting that was changed for a while.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aftermath {
-    /// It does not have its old value.
     NotBack {
-        /// File.
         path: PathBuf,
-        /// The value it had.
         old: String,
-        /// The value it has.
         now: String,
     },
-    /// It has its old value, and somebody had given it another one meanwhile.
+    /// It has its old value, but another program had changed it meanwhile.
     Overwritten {
-        /// File.
         path: PathBuf,
-        /// The value it has again.
         old: String,
-        /// The value that somebody gave it.
         theirs: String,
     },
 }
@@ -148,17 +110,15 @@ impl std::fmt::Display for Aftermath {
 
 static AFTERMATH: Mutex<Vec<Aftermath>> = Mutex::new(Vec::new());
 
-/// What there is to say of the settings that were put back since the last call.
 pub fn aftermath() -> Vec<Aftermath> {
     mem::take(&mut AFTERMATH.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A file whose lock is held until this is dropped. It is unlocked then, not just closed: a child
-/// that another thread has forked, and that has not executed yet, holds a copy of the file.
+/// A file with its lock, held until this is dropped. The drop unlocks it explicitly: a child that
+/// another thread has forked and that has not executed yet holds a copy of the file.
 #[derive(Debug)]
 pub(crate) struct Locked(File);
 
-/// What is done about a setting that another process has changed for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Busy {
     Wait,
@@ -166,27 +126,28 @@ enum Busy {
 }
 
 impl Setting {
-    /// The value of the setting `path`: of a choice (`always [madvise] never`) the chosen word.
+    /// Returns the value of the setting `path`, or the chosen word of a choice (`always [madvise]
+    /// never`).
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// If it cannot be read.
     pub fn read(path: &Path) -> Result<String, SettingError> {
         let text = fs::read_to_string(path)
             .map_err(|source| SettingError::Read { path: path.to_owned(), source })?;
         Ok(Choice::parse(&text).value)
     }
 
-    /// As [`Setting::read`], where no other folio process has changed it for a while.
+    /// As [`Setting::read`], if no other folio has changed it temporarily.
     ///
     /// # Errors
-    /// [`SettingError::Busy`] where one has.
+    /// [`SettingError::Busy`] if one has.
     pub fn read_at_rest(path: &Path) -> Result<String, SettingError> {
         let _lock = try_lock(path)?;
         Self::read(path)
     }
 
-    /// Sets `path` to `value` until the result is dropped or this process ends. Where another folio
-    /// process has changed it temporarily, waits for that to end, two minutes at most.
+    /// Sets `path` to `value` until the result is dropped or this process ends. Waits up to two
+    /// minutes for another folio's temporary change to end.
     ///
     /// # Errors
     /// Nothing is changed then.
@@ -194,11 +155,11 @@ impl Setting {
         Self::changed(path, value, Busy::Wait)
     }
 
-    /// Leaves `path` as it is, for now: whatever another process of ours sets it to until the result is
-    /// dropped or this process ends, its value comes back then.
+    /// Keeps the current value of `path`, and restores it when the result is dropped or this
+    /// process ends, in case another of our processes changes it.
     ///
     /// # Errors
-    /// When it cannot be read, or is changed by another folio for longer than this waits.
+    /// If it cannot be read, or another folio's change lasts longer than the wait.
     pub(crate) fn hold(path: &Path) -> Result<Self, SettingError> {
         let lock = lock(path, Busy::Wait)?;
         let old = Self::read(path)?;
@@ -207,10 +168,10 @@ impl Setting {
         Ok(setting)
     }
 
-    /// As [`Setting::change`], and waits for nobody.
+    /// As [`Setting::change`], without waiting.
     ///
     /// # Errors
-    /// [`SettingError::Busy`] where another folio has changed it; nothing is changed by any error.
+    /// [`SettingError::Busy`] if another folio has changed it. On any error nothing is changed.
     pub(crate) fn try_change(path: &Path, value: &str) -> Result<Self, SettingError> {
         Self::changed(path, value, Busy::Refuse)
     }
@@ -223,10 +184,10 @@ impl Setting {
         Ok(setting)
     }
 
-    /// Sets another value; what is put back stays the first one.
+    /// Sets another value. The drop still restores the first one.
     ///
     /// # Errors
-    /// The value stays as it was.
+    /// The value is then unchanged.
     pub fn set(&mut self, value: &str) -> Result<(), SettingError> {
         if self.keeper.is_none() {
             if self.old == value {
@@ -243,7 +204,6 @@ impl Setting {
         Ok(())
     }
 
-    /// The value it had, and will have again.
     #[must_use]
     pub fn old(&self) -> &str {
         &self.old
@@ -251,18 +211,16 @@ impl Setting {
 
     fn start_keeper(&self) -> Result<Keeper, SettingError> {
         let failed = |source| SettingError::Keeper { path: self.path.clone(), source };
-        // The keeper's copy holds the lock when this process is killed.
         let lock = self.lock.0.try_clone().map_err(failed)?;
         let args = [OsStr::new(&self.old), self.path.as_os_str()];
         Keeper::start(PUT_BACK, &args, lock).map_err(failed)
     }
 
-    /// What is to be said once the keeper has done its part.
     fn put_back(&self, before: Option<String>) -> Option<Aftermath> {
         let (path, old) = (self.path.clone(), self.old.clone());
         let is = |value: &str| Self::read(&self.path).ok().is_none_or(|now| now == value);
         if !is(&old) {
-            // The keeper was killed, or could not write.
+            // The keeper was killed or could not write.
             let _ = fs::write(&self.path, &old);
         }
         if !is(&old) {
@@ -275,10 +233,10 @@ impl Setting {
     }
 }
 
-/// A lock on the setting `path` for a change that stays.
+/// Locks the setting `path` for a permanent change.
 ///
 /// # Errors
-/// [`SettingError::Busy`] where another folio process has changed it temporarily.
+/// [`SettingError::Busy`] if another folio has changed it temporarily.
 pub(crate) fn try_lock(path: &Path) -> Result<Locked, SettingError> {
     lock(path, Busy::Refuse)
 }
@@ -300,7 +258,6 @@ fn lock(path: &Path, busy: Busy) -> Result<Locked, SettingError> {
 }
 
 impl Locked {
-    /// Locks `file`, which comes back where somebody else holds its lock.
     pub(crate) fn try_new(file: File) -> io::Result<Result<Self, File>> {
         match file.try_lock() {
             Ok(()) => Ok(Ok(Self(file))),

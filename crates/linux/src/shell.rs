@@ -1,4 +1,4 @@
-//! Words as a shell takes them: what folio tells people to type.
+//! Quoting for a shell: the commands that folio tells users to type.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,8 +12,8 @@ use largefolio_trace::shown::is_printable;
 
 use crate::environment::{Host, find_in_path, find_on};
 
-/// A word - a path, an argument - that can be pasted. What would drive the terminal, or is not UTF-8,
-/// becomes `$'\x1b'`, which bash, zsh and ksh read.
+/// Quotes a path or an argument for pasting. Bytes that would control the terminal or are not UTF-8
+/// become `$'\x1b'`, which bash, zsh and ksh read.
 ///
 /// ```
 /// use largefolio_linux::shell::quoted;
@@ -33,18 +33,16 @@ pub fn quoted<T: AsRef<OsStr> + ?Sized>(word: &T) -> String {
     }
 }
 
-/// What programs of this project are called.
 const FOLIO: &str = "folio";
-/// Where sudo looks for a command, whatever `PATH` says: the `secure_path` of distributions.
+/// sudo's search path, regardless of `PATH`: the `secure_path` of distributions.
 const SECURE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin";
 
-/// Whether the reader has to type `sudo`.
 static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
     !rustix::process::geteuid().is_root() || find_in_path(&Host, OsStr::new("sudo")).is_some()
 });
 
-/// `command` as the reader types it: with the whole path of folio where its name alone would find no
-/// program or another.
+/// Returns `command` as the user types it: with folio's full path if its name alone would not find
+/// this program.
 ///
 /// ```
 /// use largefolio_linux::shell::as_typed;
@@ -58,9 +56,9 @@ pub fn as_typed(command: &str) -> String {
     with_name(&TYPED, command)
 }
 
-/// `command` as the reader types it to run it as root: with `sudo`, unless folio itself runs as root
-/// where there is no sudo, as in most containers; and with the whole path of folio where sudo would
-/// find no program or another by its name, as after `cargo install` or in an environment of Python.
+/// Returns `command` as the user types it to run it as root. It has `sudo`, unless folio runs as
+/// root without sudo installed, as in most containers. It has folio's full path if sudo would not
+/// find this program by name, as after `cargo install` or in a Python environment.
 ///
 /// ```
 /// use largefolio_linux::shell::as_root;
@@ -74,7 +72,7 @@ pub fn as_root(command: &str) -> String {
     if *NEEDS_SUDO { format!("sudo {}", with_name(&TYPED, command)) } else { as_typed(command) }
 }
 
-/// A command line of folio, which begins with the program, as the reader types it to run it as root.
+/// Returns folio's own command line, program first, as the user types it to run it as root.
 ///
 /// ```
 /// use largefolio_linux::shell::{again_as_root, as_root};
@@ -87,24 +85,20 @@ pub fn again_as_root(command_line: &[String]) -> String {
     as_root(&iter::once(FOLIO.to_owned()).chain(words).collect::<String>())
 }
 
-/// The folio that [`set_program`] named.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says which folio the reader runs, where another program has loaded this as a library: before
-/// anything is to be typed. The first call counts.
+/// Sets the path of folio if another program loaded this library. Call it before any command is
+/// printed. Only the first call counts.
 pub fn set_program(path: PathBuf) {
-    // Who says it again says the same.
     let _ = PROGRAM.set(path);
 }
 
-/// Path of the folio that runs, or stands beside the library.
 fn own() -> Option<PathBuf> {
     let running = || env::current_exe().ok();
     let path = PROGRAM.get().cloned().or_else(running)?;
     (path.file_name() == Some(OsStr::new(FOLIO)) && path.is_file()).then_some(path)
 }
 
-/// `command` with `name` for folio, if it is one of folio.
 fn with_name(name: &str, command: &str) -> String {
     match command.strip_prefix(FOLIO) {
         Some(rest) if rest.starts_with(' ') => format!("{name}{rest}"),
@@ -112,13 +106,13 @@ fn with_name(name: &str, command: &str) -> String {
     }
 }
 
-/// How this folio is called where `found` is what its name finds.
+/// Returns the command for this folio, if its name in `PATH` resolves to `found`.
 fn name_where(found: Option<&Path>) -> String {
     let own = own().or_else(|| find_in_path(&Host, OsStr::new(FOLIO)));
     typed(own.as_deref(), found)
 }
 
-/// How the program `own` is typed: by its name, if that finds no other.
+/// Returns the command for the program `own`: its name, if that finds no other program.
 fn typed(own: Option<&Path>, found: Option<&Path>) -> String {
     let starts =
         |own: &Path| found.is_some_and(|found| same_file(found, own) || is_script(found, own));
@@ -129,7 +123,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// Whether `found` is the script by which a package of Python starts its folio, `own`.
+/// Returns whether `found` is the script by which a Python package starts its folio, `own`.
 fn is_script(found: &Path, own: &Path) -> bool {
     let Some(Ok(bin)) = found.parent().map(Path::canonicalize) else { return false };
     let is_below =
@@ -137,7 +131,6 @@ fn is_script(found: &Path, own: &Path) -> bool {
     own.ends_with("largefolio/_folio/bin/folio") && bin.parent().is_some_and(is_below)
 }
 
-/// The command that compacts memory, as the reader types it.
 #[must_use]
 pub fn compact_memory() -> String {
     format!("echo 1 | {}", as_root("tee /proc/sys/vm/compact_memory"))
@@ -149,7 +142,7 @@ fn escaped(bytes: &[u8]) -> String {
         if (b' '..=b'~').contains(&byte) && !b"'\\".contains(&byte) {
             text.push(char::from(byte));
         } else {
-            // A String takes everything.
+            // Writing to a String cannot fail.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }

@@ -1,11 +1,9 @@
-//! SIGINT, SIGTERM and SIGHUP while something is recorded; SIGXFSZ as long as folio runs; SIGPIPE for what
-//! folio starts.
+//! SIGINT, SIGTERM and SIGHUP during recording, SIGXFSZ in folio, and SIGPIPE in started programs.
 //!
-//! Owns the handlers, those of the first three for the time of a run. While a program is recorded, a signal from the terminal
-//! reaches it too (same process group), and one sent by `kill` to folio alone is forwarded by the
-//! caller. A program may ignore SIGINT: the second one is passed on as SIGTERM, each further one as
-//! SIGKILL. Where folio itself is to stop, `Signals::seen` tells.
-//! Invariant S1: the earlier dispositions are back when `Signals` is dropped.
+//! A signal from the terminal also reaches the recorded program (same process group). The caller
+//! forwards one sent by `kill` to folio alone. A program may ignore SIGINT: the second one is
+//! passed on as SIGTERM, each further one as SIGKILL. Invariant S1: dropping `Signals` restores the
+//! earlier dispositions.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -15,16 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// Last signal to forward and not yet taken, 0 for none.
 static SENT: AtomicI32 = AtomicI32::new(0);
 
 /// Last signal of any kind, 0 for none.
 static SEEN: AtomicI32 = AtomicI32::new(0);
 
-/// SIGINTs since [`Signals::watch`].
 static NR_INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
-/// Handlers in place.
 #[derive(Debug)]
 pub(crate) struct Signals {
     earlier: Vec<(i32, libc::sigaction)>,
@@ -47,7 +42,7 @@ extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc:
 }
 
 impl Signals {
-    /// Puts the handlers in place. A signal that is ignored (nohup) stays so.
+    /// Installs the handlers. A signal that is ignored (nohup) stays ignored.
     pub(crate) fn watch() -> io::Result<Self> {
         SENT.store(0, Relaxed);
         SEEN.store(0, Relaxed);
@@ -70,18 +65,16 @@ impl Signals {
         Ok(signals)
     }
 
-    /// A signal that must be forwarded, once.
     pub(crate) fn take(&self) -> Option<i32> {
         Some(self.sent.swap(0, Relaxed)).filter(|signal| *signal != 0)
     }
 
-    /// The last signal that came, if any did.
     pub(crate) fn seen(&self) -> Option<i32> {
         Some(self.seen.load(Relaxed)).filter(|signal| *signal != 0)
     }
 }
 
-/// Ctrl-C and its kin noted instead of obeyed, for work that ends at its next step and cleans up.
+/// Notes Ctrl-C and similar signals, for work that ends at its next step and cleans up.
 #[derive(Debug)]
 pub struct Stop(Signals);
 
@@ -89,24 +82,23 @@ impl Stop {
     /// Notes signals until this is dropped.
     ///
     /// # Errors
-    /// When a handler cannot be put in place.
+    /// If a handler cannot be installed.
     pub fn watch() -> io::Result<Self> {
         Signals::watch().map(Self)
     }
 
-    /// The signal that requested an end, if any.
     #[must_use]
     pub fn asked_by(&self) -> Option<i32> {
         self.0.seen()
     }
 }
 
-/// Lets a write past the limit on the size of files (`ulimit -f`) fail with `EFBIG`, where SIGXFSZ would
-/// end this process. A program that is started finds the signal as we did: execve(2) takes handlers
-/// away, and a signal that is ignored stays so.
+/// Makes a write beyond the file size limit (`ulimit -f`) fail with `EFBIG` instead of ending this
+/// process by SIGXFSZ. Started programs get our original disposition: execve(2) removes handlers,
+/// and an ignored signal stays ignored.
 ///
 /// # Errors
-/// When the handler cannot be put in place.
+/// If the handler cannot be installed.
 pub fn outlive_file_limit() -> io::Result<()> {
     // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -124,7 +116,8 @@ pub fn outlive_file_limit() -> io::Result<()> {
 /// Whether this process was started with SIGPIPE ignored, as services are.
 static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
 
-/// The loader calls it: by the time `main` begins, the runtime has ignored the signal itself.
+/// Called by the loader. By the time `main` begins, the Rust runtime has already ignored the
+/// signal.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = note_pipe;
@@ -132,12 +125,13 @@ static AT_START: extern "C" fn() = note_pipe;
 extern "C" fn note_pipe() {
     // SAFETY: an all-zero sigaction is valid.
     let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` is a whole sigaction, and nothing is changed.
+    // SAFETY: `found` is a whole sigaction, and the call changes nothing.
     let result = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut found) };
     IGNORES_PIPE.store(result == 0 && found.sa_sigaction == libc::SIG_IGN, Relaxed);
 }
 
-/// Has the program of `command` find SIGPIPE as this process did; the library gives it the default.
+/// Gives the program of `command` this process's original SIGPIPE disposition. std would reset it
+/// to the default.
 pub(crate) fn hand_on(command: &mut Command) {
     if !IGNORES_PIPE.load(Relaxed) {
         return;
@@ -151,7 +145,7 @@ pub(crate) fn hand_on(command: &mut Command) {
     unsafe { command.pre_exec(ignore) };
 }
 
-/// The call that was too much says so itself.
+/// Does nothing: the failed call returns the error.
 extern "C" fn pass(_signal: i32) {}
 
 fn set(signal: i32, action: &libc::sigaction, earlier: &mut libc::sigaction) -> io::Result<()> {
@@ -166,7 +160,6 @@ impl Drop for Signals {
         for (signal, earlier) in &self.earlier {
             // SAFETY: an all-zero sigaction is valid.
             let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
-            // sigaction fails only for signals that do not exist.
             let _ = set(*signal, earlier, &mut ours);
         }
     }

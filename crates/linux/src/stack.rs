@@ -1,11 +1,10 @@
-//! The work of folio on a stack of its own size, whatever `ulimit -s` says.
+//! Runs folio's work on a stack of its own size, regardless of `ulimit -s`.
 //!
-//! The limit is the program's that is run, and the main thread obeys it: it can only be raised up to the
-//! hard limit, and would have to be put back before each program. A thread is asked for its stack.
+//! Raising the limit would also affect the programs that folio runs, so a separate thread gets the
+//! stack. If no thread can be created (a seccomp filter, a limit), the work runs without one.
 //!
-//! Owns the signals of that time. A signal for the process goes to any thread that does not block it;
-//! the work blocks some and takes them one by one (`run/child`). So the thread that only waits blocks all.
-//! Where no thread can be made (a seccomp filter, a limit), the work is done without.
+//! A signal for the process goes to any thread that does not block it. The work blocks some signals
+//! and takes them one by one (`run/child`), so the waiting thread blocks all.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,12 +13,11 @@ use std::thread;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Stack from which on no thread is needed: reading a command line takes 240 to 300 KiB in a debug build.
+/// With this much stack no thread is needed: parsing a command line takes 240 to 300 KiB in a debug
+/// build.
 const ENOUGH_BYTES: u64 = 1 << 20;
-/// Stack of the thread, as systems give it to programs.
 const STACK_BYTES: usize = 8 << 20;
 
-/// What `work` returns, done on a stack that is large enough for it.
 pub fn with_enough<T: Send + 'static>(work: fn() -> T) -> T {
     let limit = getrlimit(Resource::Stack).current;
     if limit.is_none_or(|bytes| bytes >= ENOUGH_BYTES) {
@@ -31,7 +29,7 @@ pub fn with_enough<T: Send + 'static>(work: fn() -> T) -> T {
     unsafe { libc::sigfillset(&raw mut all) };
     let Ok(earlier) = set_mask(&all) else { return work() };
     let in_thread = move || {
-        // A set that the kernel gave is one it takes.
+        // The kernel accepts a set that it returned.
         let _ = set_mask(&earlier);
         work()
     };
@@ -45,7 +43,7 @@ pub fn with_enough<T: Send + 'static>(work: fn() -> T) -> T {
     }
 }
 
-/// Sets the signals this thread blocks; those it blocked before.
+/// Sets this thread's signal mask and returns the previous one.
 fn set_mask(mask: &libc::sigset_t) -> io::Result<libc::sigset_t> {
     let mut earlier = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: both point to whole sets.

@@ -1,11 +1,10 @@
-//! A tracefs instance of our own.
+//! Our own tracefs instance.
 //!
-//! Owns the instance's life, and its files as far as every user of it needs them. What is switched on
-//! in it is the caller's. It does not touch other instances or the global buffer, and goes through a
-//! mount that nobody else sees: whether tracefs is mounted anywhere does not matter.
+//! The caller owns the enabled events. Does not touch other instances or the global buffer, and
+//! uses a private mount, so tracefs need not be mounted anywhere.
 //!
-//! Invariant T1: an instance ends with the value, or with this process if that is killed. One whose
-//! [keeper](crate::keeper) was killed too is removed by the next instance of any process.
+//! Invariant T1: dropping the value or killing this process removes the instance. If its
+//! [keeper](crate::keeper) was killed too, the next instance of any process removes it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -17,38 +16,30 @@ use crate::mount::Detached;
 use crate::proc::{Task, host};
 use crate::system::Live;
 
-/// Begins the names of our instances; the purpose and the process id follow.
 const PREFIX: &str = "folio-";
 
-/// What the keeper runs: `$1` is an instance in the directory that it holds. It cannot be removed while
-/// a file in it is open: what a killed process started may end a little later.
+/// The keeper's script: `$1` is an instance in the directory that it holds. It cannot be removed
+/// while a file in it is open, and a killed process's children can end a little later.
 const REMOVE: &str = "cd /proc/self/fd/2 && [ -d \"$1\" ] || exit; echo 0 >\"$1\"/tracing_on; i=0; \
     until rmdir \"$1\" || [ $i -eq 100 ]; do i=$((i+1)); sleep 0.05; done";
 
-/// Why there is no instance.
 #[derive(Debug)]
 pub(crate) enum TracefsError {
-    /// Without the capability to mount.
     NotPermitted,
-    /// The kernel has no tracefs.
     Missing,
-    /// Processes have other numbers here than events have.
     PidNamespace,
-    /// The instance could not be made.
     Instance(io::Error),
 }
 
-/// An instance, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
     path: PathBuf,
     _keeper: Keeper,
-    /// Holds the mount that `path` goes through.
     _tracefs: Detached,
 }
 
 impl Instance {
-    /// Makes one, after removing those of processes that are gone.
+    /// Makes an instance, after removing those of processes that are gone.
     pub(crate) fn new(purpose: &str) -> Result<Self, TracefsError> {
         if !host::has_pids_of_machine() {
             return Err(TracefsError::PidNamespace);
@@ -69,17 +60,14 @@ impl Instance {
         &self.path
     }
 
-    /// Whether the kernel has `event`, named as `sched/sched_switch`.
     pub(crate) fn has(&self, event: &str) -> bool {
         self.path.join("events").join(event).is_dir()
     }
 
-    /// Writes a file of the instance.
     pub(crate) fn set(&self, name: &str, value: &str) -> io::Result<()> {
         fs::write(self.path.join(name), value)
     }
 
-    /// Events that did not fit the buffers.
     pub(crate) fn nr_lost(&self) -> u64 {
         let Ok(cpus) = fs::read_dir(self.path.join("per_cpu")) else { return 0 };
         let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
@@ -88,7 +76,6 @@ impl Instance {
     }
 }
 
-/// Events lost according to one line of `per_cpu/cpuN/stats`.
 fn lost_of(line: &str) -> Option<u64> {
     let (key, value) = line.split_once(": ")?;
     let is_loss = matches!(key, "overrun" | "commit overrun" | "dropped events");
@@ -103,7 +90,7 @@ fn refused(error: &io::Error) -> TracefsError {
     }
 }
 
-/// Removes the instances of processes that were killed. One that cannot be removed is in use.
+/// Removes the instances of killed processes. One that cannot be removed is in use.
 fn remove_stale(instances: &Path) {
     let Ok(entries) = fs::read_dir(instances) else { return };
     for entry in entries.flatten() {

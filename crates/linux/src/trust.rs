@@ -1,31 +1,29 @@
-//! Who else could have put a file where it is, and with whose rights it runs.
-//!
-//! Owns the check of a file that is going to be loaded into programs: of its own owner and mode, and
-//! of every directory on the way to it.
+//! Checks which users could have put a file in its place, and whether it runs with other
+//! privileges.
 //!
 //! ```text
-//!   /  opt  x  lib  largefolio  file          the way as it is named, and the way with links followed
-//!   `--------------'     |       `-- nobody else owns it, not everybody may write it
-//!          |             `-- nobody else owns it, not everybody may write to it, sticky or not
-//!          `-- the same, or sticky: there everybody may add names, but not take those of others
+//!   /  opt  x  lib  largefolio  file          the path as given, and the path with links resolved
+//!   `--------------'     |       `-- owned by a trusted user, not world-writable
+//!          |             `-- owned by a trusted user, not world-writable even if sticky
+//!          `-- the same, or sticky: any user can add names there, but not replace others
 //! ```
 //!
 //! Invariant:
-//! - T1: a file passes only if no one except its `owners`, and members of its groups, could have
-//!   put it, or a link to it, in its place. In a sticky directory anybody can: a link to some file
-//!   of root's.
+//! - T1: a file passes only if no user except its `owners`, and members of its groups, could have
+//!   put it, or a link to it, in its place. In a sticky directory any user can: with a link to some
+//!   file of root.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Write permission for everybody.
+/// World-writable.
 const OPEN: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 /// `S_ISUID | S_ISGID`.
 const SET_ID: u32 = 0o6000;
 
-/// Why somebody who is not one of `owners` could have put `path` where it is; `None` if nobody could.
+/// Returns the reason if a user outside of `owners` could have placed `path`.
 pub(crate) fn distrust(path: &Path, owners: &[u32]) -> Option<String> {
     let Ok(real) = path.canonicalize() else { return Some("it does not exist".to_owned()) };
     let is_open = |found: &Metadata| found.mode() & OPEN != 0;
@@ -52,17 +50,15 @@ fn look(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Opt
     }
 }
 
-/// Whether who runs a file gets the rights of its owner or group.
 pub(crate) fn is_set_id(found: &Metadata) -> bool {
     found.mode() & SET_ID != 0
 }
 
-/// Whether who runs a file gets capabilities.
 pub(crate) fn has_capabilities(path: &Path) -> bool {
     rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }
 
-/// Owners of `path` and of the directories above it: who could have put another file in its place.
+/// Returns the owners of `path` and of the directories above it, who could have replaced the file.
 pub(crate) fn owners(path: &Path) -> Vec<u32> {
     path.ancestors().filter_map(|above| Some(above.metadata().ok()?.uid())).collect()
 }

@@ -1,4 +1,4 @@
-//! Settings of the running system that decide about large folios: a plan, its application, its undoing.
+//! Settings of the running system that affect large folios: planning, applying and undoing changes.
 //!
 //! ```text
 //!   tunings/NAME.toml --+
@@ -7,17 +7,15 @@
 //!                                       undo: in reverse <----+---------------------+
 //! ```
 //!
-//! Owns the names of settings ([`catalog`]), profiles ([`profile`]), plans, and the record of old
-//! values and of files ([`record`], [`files`]). Does not own changes for the time of one run: that is
-//! [`crate::setting`]; nor what is in files: that is [`crate::persist`].
+//! [`crate::setting`] owns changes for one run, [`crate::persist`] the contents of files.
 //!
 //! Invariants:
-//! - T1: a setting is written only after a record that has its old value is on disk; a file only after
-//!   a record that has its text.
-//! - T2: the old value in a record is the one before the first plan, however many followed.
-//! - T3: only names of the catalogue are written, with a word the setting offers or a bounded
-//!   number: a record that somebody else wrote can do no more than a plan. Of files it has places, not
-//!   paths (P1 of [`crate::persist`]).
+//! - T1: a setting is written only after a record with its old value is on disk. A file is written
+//!   only after a record with its text.
+//! - T2: a record's old value is the one before the first plan, no matter how many plans followed.
+//! - T3: only settings in the catalog are written, with a word the setting offers or a bounded
+//!   number, so a forged record can do no harm beyond a plan. Records hold places of files, not
+//!   paths.
 
 pub mod catalog;
 pub mod entry;
@@ -32,99 +30,28 @@ use std::path::PathBuf;
 
 use largefolio_trace::shown;
 
-/// Why a plan could not be made, applied or undone.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// No such setting.
     #[error("no setting {name:?}; {expected}")]
-    Name {
-        /// The request.
-        name: String,
-        /// What there is.
-        expected: &'static str,
-    },
-    /// The kernel does not have it, or it cannot be read.
+    Name { name: String, expected: &'static str },
     #[error("{name}: cannot read {}: {source}; does this kernel have the setting?", shown(path))]
-    Read {
-        /// Setting.
-        name: String,
-        /// Its file.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// Not a value of this setting.
+    Read { name: String, path: PathBuf, source: io::Error },
     #[error("{name}: cannot be {value:?}; expected {expected}")]
-    Value {
-        /// Setting.
-        name: String,
-        /// The request.
-        value: String,
-        /// What it takes.
-        expected: String,
-    },
-    /// The kernel refused the value.
+    Value { name: String, value: String, expected: String },
     #[error("cannot set {name} to {value:?} ({}): {source}{remedy}", shown(path))]
-    Write {
-        /// Setting.
-        name: String,
-        /// Value.
-        value: String,
-        /// Its file.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-        /// What to do about it.
-        remedy: &'static str,
-    },
-    /// The system cannot be looked at.
+    Write { name: String, value: String, path: PathBuf, source: io::Error, remedy: &'static str },
     #[error("{}: {source}; folio tune needs /proc and /sys, or those below --root", shown(path))]
-    Root {
-        /// What is not there.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// Somebody else is changing it.
+    Root { path: PathBuf, source: io::Error },
     #[error("{name}: {message}")]
-    Busy {
-        /// Setting.
-        name: String,
-        /// Who, or what came between.
-        message: String,
-    },
-    /// An invalid profile.
+    Busy { name: String, message: String },
     #[error("{}: {message}", shown(file))]
-    Profile {
-        /// File, or name of a profile of our own.
-        file: String,
-        /// What is wrong, with the line.
-        message: String,
-    },
-    /// A name or a value that cannot be written to a file of the system.
+    Profile { file: String, message: String },
     #[error("{what}: {message}")]
-    Given {
-        /// What was asked for.
-        what: String,
-        /// Why not.
-        message: String,
-    },
-    /// A file of the system cannot be written or taken back.
+    Given { what: String, message: String },
     #[error("{}: {message}", shown(path))]
-    File {
-        /// The file, or a directory on the way to it.
-        path: PathBuf,
-        /// What is wrong and what to do.
-        message: String,
-    },
-    /// The record of old values cannot be used.
+    File { path: PathBuf, message: String },
     #[error("{}: {message}", shown(path))]
-    Record {
-        /// The record.
-        path: PathBuf,
-        /// What is wrong and what to do.
-        message: String,
-    },
+    Record { path: PathBuf, message: String },
 }
 
 #[cfg(test)]

@@ -1,17 +1,16 @@
 //! Repeats an output until Ctrl-C.
 //!
-//! Owns the waiting. While [`Rounds`] lives, SIGINT, SIGTERM and SIGHUP end the next wait instead of
-//! the process, so that what is printed is whole.
+//! Owns the waiting. While [`Rounds`] exists, SIGINT, SIGTERM and SIGHUP end the next wait instead
+//! of the process, so the output is complete.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::signals::Signals;
 
-/// A signal that comes just before a sleep is noticed this much later.
+/// A signal just before a sleep is noticed after this delay.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Rounds in progress.
 #[derive(Debug)]
 pub struct Rounds {
     signals: Signals,
@@ -20,18 +19,18 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// The first round begins now.
+    /// Starts the first round immediately.
     ///
     /// # Errors
-    /// When the signals cannot be watched.
+    /// If the signals cannot be watched.
     pub fn new(every: Duration) -> io::Result<Self> {
         Ok(Self { signals: Signals::watch()?, every, next: Instant::now() })
     }
 
-    /// Waits for the next round; whether there is one.
+    /// Waits for the next round. Returns false if a signal ended the wait.
     #[must_use]
     pub fn wait(&mut self) -> bool {
-        // Rounds that took longer than their time are left out, not made up for.
+        // Skips rounds after one that took too long.
         self.next = (self.next + self.every).max(Instant::now());
         loop {
             if self.signals.seen().is_some() {

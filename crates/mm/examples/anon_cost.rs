@@ -1,7 +1,7 @@
-//! What fork, first touches and munmap of 1 GiB of anonymous memory cost in the model.
+//! Measures the model's cost of fork, first touches and munmap of 1 GiB of anonymous memory.
 //!
-//! `cargo run --release -p largefolio-mm --example anon_cost`; rounds are outermost, the variants
-//! of a round interleave, medians are printed. docs/design/anon.md has the kernel's figures.
+//! `cargo run --release -p largefolio-mm --example anon_cost`. Each round runs all variants, and
+//! the medians are printed. docs/design/anon.md has the kernel's figures.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "an example")]
 #![expect(clippy::cast_precision_loss, reason = "times for people")]
@@ -20,7 +20,7 @@ const BASE: u64 = 0x4000_0000_0000;
 const BYTES: u64 = 1 << 30;
 const ROUNDS: usize = 9;
 
-/// Seconds of one run: first touch of every page, fork, a store with the child alive, munmap.
+/// Seconds of one run: first touch of every page, fork, a store while the child is alive, munmap.
 struct Run {
     touch: Duration,
     fork: Duration,

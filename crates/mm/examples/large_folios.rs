@@ -1,4 +1,4 @@
-//! The large folios that reading a file through a mapping makes, window by window.
+//! Prints the large folios from reading a file through a mapping, window by window.
 //!
 //! `cargo run -p largefolio-mm --example large_folios`
 
@@ -13,7 +13,6 @@ use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
-/// Bytes of the file.
 const BYTES: u64 = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,11 +1,11 @@
-//! What an operation costs in the model when memory is short, by how much there is of everything.
+//! Measures the model's cost of an operation under memory pressure, for growing numbers of folios.
 //!
-//! `cargo run --release -p largefolio-mm --example pressure_cost [FOLIOS [ROUNDS]]`: up to FOLIOS folios
-//! (10,000,000), ROUNDS times (5); rounds are outermost, the variants of a round take
-//! turns, medians are printed with their smallest and largest. docs/design/reclaim.md has figures.
+//! `cargo run --release -p largefolio-mm --example pressure_cost [FOLIOS [ROUNDS]]`: up to FOLIOS
+//! folios (10,000,000), ROUNDS times (5). Each round runs all variants; medians are printed with
+//! minimum and maximum. docs/design/reclaim.md has figures.
 //!
-//! Each row fills a limit and then goes on, so that each operation evicts something: pages of a file
-//! that are read in random order, or private pages that are stored to with swap space.
+//! Each row first fills memory up to a limit, so each timed operation evicts a folio. The
+//! operations read file pages in random order, or store to private pages with swap space.
 
 #![expect(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "an example")]
 #![expect(clippy::cast_precision_loss, reason = "times for people")]
@@ -25,7 +25,6 @@ use largefolio_mm::vma::{OpenId, Prot};
 const PAGE: u64 = 4096;
 const TIB: u64 = 1 << 40;
 const BASE: u64 = 0x4000_0000_0000;
-/// Operations that are timed.
 const NR_OPS: u64 = 100_000;
 
 #[derive(Clone, Copy)]
@@ -34,18 +33,15 @@ enum What {
     Stores,
 }
 
-/// A row of the table.
 #[derive(Clone, Copy)]
 struct Case {
     what: What,
     lru: LruRule,
     ram_bytes: u64,
-    /// Folios that stay, of all groups together.
     nr_folios: u64,
     nr_groups: u64,
 }
 
-/// Numbers that look random and are the same each time.
 struct Numbers(u64);
 
 impl Numbers {
@@ -111,7 +107,6 @@ impl World {
     }
 }
 
-/// Nanoseconds of an operation.
 fn run(case: Case) -> f64 {
     let mut world = World::new(case);
     for _ in 0..3 * case.nr_folios {

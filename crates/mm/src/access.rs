@@ -1,7 +1,6 @@
 //! Loads and stores of real bytes, by processes and by file calls.
 //!
-//! Owns the split of a byte range into pages. A touch comes first, as a processor faults first; the
-//! bytes are those of the frame that is mapped then.
+//! Each page is touched before its bytes move, so it faults as on a processor.
 
 use crate::fault::{Access, FaultError};
 use crate::io::OutOfMemory;
@@ -14,7 +13,7 @@ impl Memory {
     /// Loads bytes from a process's memory.
     ///
     /// # Errors
-    /// When a page cannot be touched; `into` is filled up to there.
+    /// Fails at the first page that cannot be touched. `into` is filled up to it.
     pub fn load(&mut self, mm: MmId, addr: Vaddr, into: &mut [u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, into.len()) {
             let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Read)?;
@@ -27,7 +26,7 @@ impl Memory {
     /// Stores bytes to a process's memory.
     ///
     /// # Errors
-    /// When a page cannot be touched; the bytes before it are stored.
+    /// Fails at the first page that cannot be touched. The bytes before it are stored.
     pub fn store(&mut self, mm: MmId, addr: Vaddr, bytes: &[u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, bytes.len()) {
             let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Write)?;
@@ -37,10 +36,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Reads bytes of a file as `pread` does; how many there are.
+    /// Reads bytes of a file as `pread` does. Returns how many it read.
     ///
     /// # Errors
-    /// When no page is free.
+    /// Fails if no page is free.
     pub fn read_file(
         &mut self,
         open: OpenId,
@@ -65,7 +64,7 @@ impl Memory {
     /// Writes bytes to a file as `pwrite` does.
     ///
     /// # Errors
-    /// When no page is free; the bytes before are written.
+    /// Fails if no page is free. The bytes before that point are written.
     pub fn write_file(&mut self, open: OpenId, pos: u64, bytes: &[u8]) -> Result<(), OutOfMemory> {
         let page_bytes = self.rules.page.bytes();
         self.write_with(
@@ -81,7 +80,7 @@ impl Memory {
         )
     }
 
-    /// The bytes of a frame, as a device stores to them: no entry and no folio hears of it.
+    /// Returns a frame's bytes, for a store by a device. No entry and no folio notices it.
     pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
         self.core.ram.frame_mut(pfn)
     }
@@ -92,12 +91,9 @@ impl Memory {
     }
 }
 
-/// Part of a byte range that lies in one page.
 struct Piece {
-    /// Positions in the buffer.
     from: usize,
     to: usize,
-    /// Position of `from` in its page.
     at: usize,
 }
 

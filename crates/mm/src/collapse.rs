@@ -12,14 +12,12 @@
 //!      one PMD entry, or PTEs                tables of all areas retracted
 //! ```
 //!
-//! Owns what may be collapsed, the order of the checks and the name of each failure. Reading order:
-//! `eligible`, `scan`, `anon`, `sizes`, `file`, `retract`, `advise`, `any_size`, `khugepaged`. The
-//! refusals are in [`crate::counters::collapse`], a file's writers against its huge folios in
-//! [`crate::mapping::gate`].
+//! Reading order: `eligible`, `scan`, `anon`, `sizes`, `file`, `retract`, `advise`, `any_size`,
+//! `khugepaged`. The refusals are in [`crate::counters::collapse`].
 //!
 //! Invariants:
-//! - I1: a refused collapse changes no content and no folio; pages of files may have lost their
-//!   entries and fault again, pages in swap space may be back.
+//! - I1: a refused collapse changes no content and no folio. Pages of files may have lost their
+//!   entries and fault again; swapped-out pages may have been swapped in.
 //! - I2: every refusal is counted once, by name
 //!   ([`crate::counters::collapse::CollapseCounters::refused`]).
 
@@ -42,16 +40,13 @@ use crate::rules::anon::Effort;
 use crate::units::{MmId, Order, Vpn};
 use crate::vma::Vma;
 
-/// Who asks for a collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// khugepaged: obeys settings and limits.
     Khugepaged,
-    /// A process for itself: no limits, and reclaim if needed (D.5.1).
+    /// `MADV_COLLAPSE`: no limits, and reclaims if needed (D.5.1).
     Advice,
 }
 
-/// A block of an area to collapse: `2^order` pages, aligned, inside the area.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CollapseTarget {
     pub(crate) mm: MmId,
@@ -68,23 +63,21 @@ impl CollapseTarget {
 }
 
 impl Memory {
-    /// Makes a step of later collapses fail, for tests of what is left then.
+    /// Makes a step of later collapses fail, to test how the collapse cleans up.
     pub fn fail_collapse(&mut self, fail: FailAfter) {
         self.fail_collapse = fail;
     }
 
-    /// Steps that collapses took since [`Memory::fail_collapse`]; each of them can fail.
+    /// Steps that collapses took since [`Memory::fail_collapse`]; each of them can be made to fail.
     #[must_use]
     pub const fn nr_collapse_steps(&self) -> u64 {
         self.fail_collapse.nr_steps()
     }
 
-    /// One step that fails with `refusal`, if it is the one that was chosen to.
     pub(crate) fn step(&mut self, refusal: CollapseRefusal) -> Result<(), CollapseRefusal> {
         self.fail_collapse.step(refusal)
     }
 
-    /// Counts the outcome of one range (I2).
     pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, CollapseRefusal>) {
         self.core.work.add(1);
         let counters = &mut self.core.counters.collapse;
@@ -96,12 +89,10 @@ impl Memory {
         }
     }
 
-    /// Counts ranges that were refused alike.
     pub(crate) fn count_refused(&mut self, refusal: CollapseRefusal, nr: u64) {
         self.core.counters.collapse.refused[refusal as usize] += nr;
     }
 
-    /// Counts an allocation; vmstat knows those of the PMD size.
     pub(crate) fn count_alloc(&mut self, order: Order, outcome: Result<(), CollapseRefusal>) {
         let counters = &mut self.core.counters.collapse;
         match outcome {
@@ -111,7 +102,6 @@ impl Memory {
         }
     }
 
-    /// How hard an allocation tries (D.5.1).
     pub(crate) fn collapse_effort(&self, who: Who) -> Effort {
         match who {
             Who::Advice => Effort::Direct,

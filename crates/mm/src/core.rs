@@ -1,16 +1,21 @@
-//! What is kept, all of it together: free memory, folios, files, swap space, counts.
+//! The memory manager's core state: free memory, folios, files, swap space and counters.
 //!
 //! Answers to: `filemap_add_folio`, `filemap_remove_folio`.
 //!
 //! Owns which folios exist and where they are cached: insertion allocates, removal frees. Does not
-//! know processes' areas, and decides neither what to read nor what to map or evict.
+//! know processes' areas, and does not decide what to read, map or evict.
 //!
-//! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
-//! that comes or goes changes in its folio, and nowhere else), `owner_ids` (processes in owner words), [`space`] and [`open_file`] (one
-//! process, one open of a file), [`groups`] (limits), `dirty` (what is to be written), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
-//! keeps), `soft` (a smallest folio that is a preference), [`hugetlb`] (pools of huge pages),
-//! [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
-//! [`observed`], [`work`].
+//! Its parts, each with the operations that keep it consistent:
+//! - `mapped`: the only code that changes mapcounts;
+//! - `owner_ids`: processes in owner words;
+//! - [`space`], [`open_file`]: one process, one open file;
+//! - [`groups`]: memory limits;
+//! - `dirty`: folios to write back;
+//! - `swap`, `workingset`, `pressure`, [`watermarks`]: reclaim's state;
+//! - `soft`: a preferred smallest folio;
+//! - [`hugetlb`]: pools of huge pages;
+//! - [`in_flight`]: a fault's reads;
+//! - `khugepaged`, [`inject`], [`observed`], [`work`].
 //!
 //! Invariants:
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
@@ -62,7 +67,7 @@ use pressure::Pressure;
 /// Why a folio could not be inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertRefusal {
-    /// One of the pages is cached already.
+    /// One of its pages is already cached.
     Occupied,
     /// No free block of that order.
     NoMemory,
@@ -73,66 +78,54 @@ pub enum InsertRefusal {
 /// A folio to read into the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewFolio {
-    /// File whose page cache it enters.
+    /// The file.
     pub file: MappingId,
     /// First page, a multiple of the folio's number of pages.
     pub index: PageIndex,
-    /// log2 of its pages, among those that the file allows.
+    /// The folio's order, within the file's limits.
     pub order: Order,
-    /// Whether it bears the readahead marker.
+    /// Whether it carries the readahead marker.
     pub is_marked: bool,
 }
 
 impl NewFolio {
-    /// A folio that does not bear the readahead marker.
+    /// A folio without the readahead marker.
     #[must_use]
     pub const fn new(file: MappingId, index: PageIndex, order: Order) -> Self {
         Self { file, index, order, is_marked: false }
     }
 }
 
-/// Everything that is kept but processes and open files, which [`crate::memory::Memory`] adds.
+/// All state except processes and open files, which [`crate::memory::Memory`] adds.
 #[derive(Debug)]
 pub struct Core {
-    /// Frames that nobody has.
+    /// Free memory.
     pub buddy: Buddy,
-    /// Folios of files and processes that exist.
+    /// The existing folios of files and processes.
     pub folios: FolioTable,
-    /// Bytes, or the count of them.
+    /// Memory contents, or only their statistics.
     pub ram: Ram,
-    /// Exact counts of what happened.
+    /// Event counters.
     pub counters: Counters,
-    /// What was cleared and copied without a reschedule point.
     pub(crate) stretches: Stretches,
-    /// Folios that the deferred-split shrinker will look at.
+    /// Folios queued for the deferred-split shrinker.
     pub deferred: Deferred,
-    /// What memory pressure keeps.
     pub(crate) pressure: Pressure,
-    /// Control groups.
     pub(crate) groups: Groups,
-    /// What is to be written.
     pub(crate) dirty: Dirty,
-    /// Steps taken and their limit, for a budget.
     pub(crate) work: Work,
-    /// Huge pages of pools.
     pub(crate) hugetlb: Hugetlb,
-    /// How mappings are counted.
     mapcount: MapcountRules,
-    /// Ids of processes in owner words.
     pub(crate) processes: ProcessIds,
     mappings: Vec<Mapping>,
-    /// Nodes of the trees of all files.
     nr_nodes: usize,
-    /// What happened, while somebody watches.
     pub(crate) watched: Option<Vec<Observed>>,
-    /// What the present fault reads.
     pub(crate) in_flight: InFlight,
-    /// Pages whose read is slow.
+    /// Pages that are slow to read.
     pub(crate) slow: BTreeSet<(MappingId, PageIndex)>,
 }
 
 impl Core {
-    /// No files, all memory free.
     pub(crate) fn new(buddy: Buddy, hugetlb: Hugetlb, ram: Ram, mapcount: MapcountRules) -> Self {
         Self {
             buddy,
@@ -159,7 +152,7 @@ impl Core {
     /// Adds a file.
     ///
     /// # Panics
-    /// At the 2^32nd file.
+    /// If there are already 2^32 files.
     pub(crate) fn add_mapping(&mut self, mapping: Mapping) -> MappingId {
         let Ok(id) = u32::try_from(self.mappings.len()) else { panic!("file ids exhausted") };
         let stored_bytes = if mapping.is_zero_filled { 0 } else { mapping.size_bytes };
@@ -168,34 +161,31 @@ impl Core {
         MappingId(id)
     }
 
-    /// What the mapping counts of a folio of `order` are.
+    /// How mappings of a folio of `order` are counted.
     #[must_use]
     pub const fn shape(&self, order: Order) -> Shape {
         Shape::new(order, self.mapcount)
     }
 
-    /// References that a PMD entry of a folio holds.
     pub(crate) fn pmd_refs(&self, id: FolioId) -> u64 {
         self.shape(self.folios.get(id).order).pmd_refs().into()
     }
 
-    /// The page cache of one file, to look at.
+    /// The page cache of the file `id`.
     #[must_use]
     pub fn mapping(&self, id: MappingId) -> &Mapping {
         &self.mappings[id.0 as usize]
     }
 
-    /// The file `id`, to change.
     pub(crate) fn mapping_mut(&mut self, id: MappingId) -> &mut Mapping {
         &mut self.mappings[id.0 as usize]
     }
 
-    /// Every file in the order in which they were added.
+    /// All files, in the order in which they were added.
     pub fn mappings(&self) -> impl Iterator<Item = (MappingId, &Mapping)> {
         (0..).map(MappingId).zip(&self.mappings)
     }
 
-    /// Bytes of folios, files and what is remembered of evicted pages.
     pub(crate) fn state_bytes(&self) -> u64 {
         self.folios.nr_places() as u64 * FOLIO_BYTES
             + self.nr_nodes as u64 * NODE_BYTES
@@ -203,17 +193,14 @@ impl Core {
             + self.mappings.len() as u64 * THING_BYTES
     }
 
-    /// A fault begins: what it reads is in flight until it waits for it, or ends.
     pub(crate) fn begin_fault(&mut self) {
         self.in_flight.begin();
     }
 
-    /// What was inserted since the last request is read by one request.
     pub(crate) fn submit(&mut self) {
         self.in_flight.submit();
     }
 
-    /// The fault waits for the read of a folio, or goes on without waiting.
     pub(crate) fn wait(&mut self, id: Option<FolioId>) {
         if let Some(id) = id.filter(|_| self.watched.is_some()) {
             self.observe_wait(id);
@@ -228,12 +215,10 @@ impl Core {
         }
     }
 
-    /// The fault has ended: its reads complete.
     pub(crate) fn end_fault(&mut self) {
         self.in_flight.end(&mut self.folios);
     }
 
-    /// Fault-around found a folio locked.
     pub(crate) fn observe_locked(&mut self, mapping: MappingId, entry: Entry) {
         let nr_requests = self.in_flight.nr_until(entry.folio);
         if nr_requests > 0 {
@@ -258,10 +243,10 @@ impl Core {
         self.mapping(file).tree.get(index)
     }
 
-    /// Allocates a folio, puts it into the cache and reads it.
+    /// Allocates a folio, adds it to the cache and reads it.
     ///
     /// # Errors
-    /// Nothing is changed on a refusal.
+    /// A refusal changes nothing.
     fn insert_one(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
         let NewFolio { file, index, order, is_marked } = new;
         self.work.add_cheap(order.nr_pages() / 8);
@@ -306,7 +291,8 @@ impl Core {
         Ok(id)
     }
 
-    /// Free frames for a folio; one of an order above `min` leaves the lowest mark alone (I.6).
+    /// Allocates frames for a folio. An order above `min` must leave the lowest watermark intact
+    /// (I.6).
     pub(crate) fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
         let pfn = if order > min {
             let mark = self.pressure.watermarks.min;
@@ -318,7 +304,6 @@ impl Core {
         Some(pfn)
     }
 
-    /// Writes a folio of a file to its storage; it is clean then.
     pub(crate) fn store(&mut self, id: FolioId, pages: FilePages) {
         self.set_clean(id);
         let folio = self.folios.get(id);
@@ -327,8 +312,8 @@ impl Core {
         self.counters.nr_written += nr_pages;
     }
 
-    /// Takes the folio at `index` out of the cache and frees it; `None` when there is none, or
-    /// somebody maps or pins it.
+    /// Removes the folio at `index` from the cache and frees it. Returns `None` if there is no
+    /// folio, or if it is mapped or pinned.
     pub(crate) fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         let entry = self.find(file, index)?;
         let folio = self.folios.get(entry.folio);
@@ -339,10 +324,10 @@ impl Core {
         Some(entry)
     }
 
-    /// Takes an unmapped folio out of the cache; it lives on while it is pinned.
+    /// Removes an unmapped folio from the cache. A pinned folio stays allocated.
     ///
     /// # Panics
-    /// When it is mapped.
+    /// If it is mapped.
     pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
         self.set_clean(entry.folio);
         let mapping = self.mapping_mut(file);
@@ -357,15 +342,13 @@ impl Core {
         self.observe(Observed::Removal { mapping: file, index, order });
     }
 
-    /// Copies a page, and whether it is known to be full of zeroes: an anonymous page that was
-    /// never stored to.
+    /// Copies a page, and whether it is known to be zero: an anonymous page without a store.
     pub(crate) fn copy_page(&mut self, from: Pfn, to: Pfn) {
         self.ram.copy_page(from, to);
         self.stretches.alone(ram::Work::Copy, 1);
         self.copy_knowledge(from, to);
     }
 
-    /// The same for the consecutive pages of `plan`.
     pub(crate) fn copy_pages(&mut self, from: Pfn, to: Pfn, plan: &Plan) {
         self.ram.copy_folio(from, to, plan);
         for by in 0..plan.shape().nr_pages {
@@ -382,15 +365,15 @@ impl Core {
         }
     }
 
-    /// A new anonymous folio that no process maps yet; `None` when no block is free. Its pages hold
-    /// what they held before.
+    /// Allocates an anonymous folio without mappings. Returns `None` if no block is free. Does not
+    /// clear its pages.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let id = self.alloc_unlisted(order, index)?;
         self.folios.enlist(id);
         Some(id)
     }
 
-    /// The same, on no list yet.
+    /// [`Core::alloc_anon`] without adding the folio to an LRU list.
     pub(crate) fn alloc_unlisted(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let pfn = self.take_block(order, Order::ZERO)?;
         let mut folio = Folio::new(pfn, order, Owner::Anon { index });

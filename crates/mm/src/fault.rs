@@ -1,4 +1,4 @@
-//! Faults: what happens when a process touches a page that its page table does not map.
+//! Faults: a process touches a page that its page table does not map.
 //!
 //! Answers to: `handle_mm_fault`, `handle_pte_fault`, `do_fault`, `do_read_fault`, `do_cow_fault`,
 //! `do_shared_fault`.
@@ -19,12 +19,9 @@
 //!                   finish: PMD, whole folio, or one PTE           (docs/behaviour B.1, B.2)
 //! ```
 //!
-//! A fault that starts I/O drops its lock and is repeated ("retry"); the repetition may find the
-//! page through fault-around. Which part of the work a repetition does again decides the miss
-//! counter, so it is modelled pass by pass (`Pass`).
-//!
-//! Owns the order of these steps. Does not own windows ([`crate::readahead`]) nor page-table
-//! entries ([`crate::pgtable`]).
+//! A fault that starts I/O drops its lock and is retried; fault-around may find the page on the
+//! retry. The miss counter depends on which steps a retry repeats, so each pass is modelled
+//! (`Pass`).
 
 mod anon;
 mod around;
@@ -48,7 +45,7 @@ use crate::rules::MinorRetry;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Backing, OpenId, Sharing, Vma};
 
-/// How memory is touched.
+/// Kind of memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// A load.
@@ -68,16 +65,16 @@ pub enum FaultError {
     /// The mapping does not allow the access (SIGSEGV).
     #[error("address {0:#x} may not be accessed this way")]
     Protected(u64),
-    /// The page lies beyond the end of the file (SIGBUS).
+    /// The page is beyond the end of the file (SIGBUS).
     #[error("address {0:#x} lies beyond the end of its file")]
     BeyondFile(u64),
-    /// The pool of huge pages has none for this process (SIGBUS, O.3.2).
+    /// The hugetlb pool has no page for this process (SIGBUS, O.3.2).
     #[error("no huge page is left for address {0:#x}")]
     NoHugePage(u64),
     /// No page is free.
     #[error("out of memory at address {0:#x}: give the model more memory")]
     OutOfMemory(u64),
-    /// The group of the process is at its limit, and nothing in it can be reclaimed.
+    /// The process's cgroup is at its limit, and nothing in it can be reclaimed.
     #[error(
         "out of memory at address {0:#x}: the control group is at its limit and nothing in it can \
          be reclaimed; raise the limit, or give the model swap space"
@@ -85,27 +82,26 @@ pub enum FaultError {
     GroupOutOfMemory(u64),
 }
 
-/// What a touch found or did.
+/// Result of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// What maps the page now.
+    /// Entry that maps the page now.
     pub leaf: Leaf,
     /// Whether it faulted, and how.
     pub outcome: Outcome,
 }
 
-/// The kind of a touch.
+/// Whether a touch faulted, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Mapped already: no fault.
+    /// Already mapped: no fault.
     Hit,
-    /// A fault that waited for no I/O.
+    /// A fault that did not wait for I/O.
     Minor,
-    /// A major fault, as the task counts it: it had to be tried again for I/O (B.2.5).
+    /// A fault the task counts as major: it was retried for I/O (B.2.5).
     Major,
 }
 
-/// One fault being handled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fault {
     pub(crate) mm: MmId,
@@ -120,12 +116,10 @@ impl Fault {
         error(self.vpn.0 << page_shift)
     }
 
-    /// Store to a private mapping: the page is copied.
     fn is_private_write(&self) -> bool {
         self.access == Access::Write && self.vma.sharing == Sharing::Private
     }
 
-    /// The open file of a file fault.
     pub(crate) fn open(&self) -> OpenId {
         let Backing::File { open, .. } = self.vma.backing else {
             unreachable!("file faults happen in file areas")
@@ -133,20 +127,16 @@ impl Fault {
         open
     }
 
-    /// File index of the faulting page.
     fn index(&self) -> u64 {
         self.vma.index_of(self.vpn)
     }
 }
 
-/// Which repetition of a fault this is (B.2.5, B.3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// The first, under the VMA's lock.
     First,
-    /// Repeated as if it were the first: the async step runs again.
     Again,
-    /// Repeated with "tried": no async step, no further retry.
+    /// Retried with `FAULT_FLAG_TRIED`: no async step, no further retry.
     Tried,
 }
 
@@ -155,7 +145,6 @@ impl Pass {
         self == Self::Tried
     }
 
-    /// The pass after one that returned "retry".
     fn next(self, cause: Retry, rule: MinorRetry) -> Self {
         match (self, cause, rule) {
             // I/O on a cached page: the fault does not count as tried (B.3.1.1).
@@ -165,38 +154,29 @@ impl Pass {
     }
 }
 
-/// Why a pass ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// It started or waited for I/O on a cached page.
     Minor,
-    /// The page was absent.
     Major,
 }
 
-/// End of one pass.
 pub(crate) enum PassEnd {
-    /// The page is mapped.
     Mapped,
-    /// The lock was dropped for I/O: the fault begins again.
     Retry(Retry),
 }
 
-/// A process whose page tables alone would fill this part of memory is out of memory: tables are
-/// not taken from the allocator here.
+/// Page tables larger than 1/8 of memory count as out of memory: the allocator does not track them.
 const TABLES_PART: u64 = 8;
-/// Steps of a fault, beside the folios and entries it sets.
 const STEPS_OF_FAULT: u64 = 4;
-/// Times a fault is begun again after memory was reclaimed for it.
 const NR_TRIES_MAX: u32 = 16;
-/// More passes than this mean the model itself loops: one cold, one again, one tried.
+/// More passes than cold, again and tried mean that the model itself loops.
 const NR_PASSES_MAX: u32 = 4;
 
 impl Memory {
     /// Touches one address, faulting as the kernel would.
     ///
     /// # Errors
-    /// What the program would be told by SIGSEGV or SIGBUS, or that memory is exhausted.
+    /// Fails if the access gets SIGSEGV or SIGBUS, or memory is exhausted.
     pub fn touch(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Touched, FaultError> {
         let vpn = addr.vpn(self.rules.page);
         if let Some(leaf) = self.space(mm).table.leaf(vpn)
@@ -229,7 +209,7 @@ impl Memory {
                 Err(FaultError::OutOfMemory(_))
                     if nr_tries < NR_TRIES_MAX && self.reclaim_at_last() > 0 => {}
                 Err(error) => {
-                    // The tables down to the entry were made before anybody looked at the file.
+                    // The kernel allocates page tables down to the entry before it checks the file.
                     if let FaultError::BeyondFile(_) = error {
                         self.space_mut(mm).table.add_pmd_table(vpn);
                     }
@@ -245,7 +225,6 @@ impl Memory {
         Ok(touched)
     }
 
-    /// What a processor does when it loads through an entry.
     fn loaded(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
         if leaf.flags.contains(PteFlags::YOUNG) {
             return leaf;
@@ -255,7 +234,6 @@ impl Memory {
         table.leaf(vpn).unwrap_or(leaf)
     }
 
-    /// What a processor does when it stores through a writable entry.
     fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
         self.core.folios.note_write(leaf.pfn_of(vpn));
         let marks = PteFlags::YOUNG | PteFlags::DIRTY;
@@ -290,7 +268,6 @@ impl Memory {
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);
         let outcome = match vma.backing {
-            // Mapped, and still a fault: a store to what is read-only.
             _ if is_present => self.write_protect_fault(&fault)?,
             _ if let Some(slot) = swapped => self.swap_fault(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,
@@ -303,7 +280,6 @@ impl Memory {
         Ok(Touched { leaf, outcome })
     }
 
-    /// Repeats the fault until it is mapped (B.2.5).
     pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {
@@ -323,13 +299,13 @@ impl Memory {
 
     /// One pass: fault-around for reads, then the handler and the finishing step (B.1.2).
     fn file_pass(&mut self, fault: &Fault) -> Result<PassEnd, FaultError> {
-        // A load can take what is cached around it; a store changes its own page only (B.1.2).
+        // A load can use any page cached around it; a store changes only its own page (B.1.2).
         if fault.access != Access::Write && self.fault_around(fault) {
             self.core.counters.nr_around += 1;
             return Ok(PassEnd::Mapped);
         }
         if fault.is_private_write() {
-            // Before the page is looked up: a store behind the end of the file leaves it too.
+            // The kernel does this first, even if the store is beyond the end of the file.
             self.mark_anon(fault.mm, fault.vpn);
         }
         let entry = match self.find_or_read(fault)? {

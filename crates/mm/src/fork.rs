@@ -1,12 +1,10 @@
-//! fork: a copy of an address space (docs/behaviour E.1, E.2).
+//! fork: copies an address space (docs/behaviour E.1, E.2).
 //!
 //! Answers to: `dup_mmap`, `copy_page_range`, `copy_present_ptes`, `copy_huge_pmd`,
 //! `folio_try_dup_anon_rmap_ptes`, `vma_needs_copy`.
 //!
-//! Owns what is copied: every area, and the pages of areas that have anonymous ones (E.1.5); the
-//! child faults the others in again. Pages go in batches, one folio at a time; a page that is
-//! pinned is copied for the child at once, so that what the device writes stays the parent's
-//! (E.1.3).
+//! Copies every area, and the pages of areas that have anonymous ones (E.1.5); the child faults in
+//! the rest. Pages are copied in batches of one folio; pinned pages are copied immediately (E.1.3).
 
 use crate::core::Core;
 use crate::core::mapped::Level;
@@ -22,26 +20,24 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Order, Pfn};
 use crate::vma::{Sharing, Vma};
 
-/// Steps of making a process, beside its areas and entries.
 const STEPS_OF_FORK: u64 = 64;
 
-/// Why a process could not be forked.
+/// Why fork failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
     /// A pinned page could not be copied.
     #[error("out of memory while fork copies a pinned page: give the model more memory")]
     OutOfMemory,
-    /// The child could not have an owner id.
+    /// No owner id is free for the child.
     #[error(transparent)]
     OwnerIds(#[from] IdsExhausted),
 }
 
 impl Memory {
-    /// Copies the address space of `parent`; both sides keep their anonymous pages read-only.
+    /// Copies the address space of `parent`. Both sides map their anonymous pages read-only.
     ///
     /// # Errors
-    /// When a pinned page cannot be copied, or no owner id is free; there is no child then, and the parent's pages hold
-    /// what they held.
+    /// Fails without a child if a pinned page cannot be copied or no owner id is free.
     pub fn fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
         self.keep_balance();
         loop {
@@ -92,7 +88,6 @@ impl Memory {
         Ok(())
     }
 
-    /// A child shares the swapped pages of an area.
     pub(crate) fn fork_swapped(
         &mut self,
         parent: MmId,
@@ -109,21 +104,17 @@ impl Memory {
     }
 }
 
-/// The counting side of a fork.
 struct ForkCopy<'a> {
     core: &'a mut Core,
     parent: MmId,
     child: MmId,
     batching: Batching,
     has_pinned: bool,
-    /// Flags of a page that the child gets for itself.
     own_flags: PteFlags,
-    /// The folio asked for last.
     last: Option<FolioId>,
 }
 
 impl ForkCopy<'_> {
-    /// E.1.2: whether pages may not be shared because a device writes to them.
     fn is_pinned(&self, id: FolioId, pfn: Pfn, nr: u64) -> bool {
         let folios: &FolioTable = &self.core.folios;
         self.has_pinned
@@ -131,7 +122,6 @@ impl ForkCopy<'_> {
             && folios.frames().count(Flag::Exclusive, pfn, nr) > 0
     }
 
-    /// E.1.3: a page of the child's own.
     fn copy_pinned(&mut self, id: FolioId, batch: Batch) -> Result<Copied, ForkError> {
         let folio = self.core.folios.get(id);
         let crate::folio::Owner::Anon { index } = folio.owner else {
@@ -146,7 +136,6 @@ impl ForkCopy<'_> {
         Ok(Copied::Own(pfn, self.own_flags))
     }
 
-    /// The updates of map counts since `before` are fork's.
     fn count_updates(&mut self, before: MapcountUpdates) {
         let counters = &mut self.core.counters;
         counters.mapcounts_forked += counters.mapcounts_set - before;

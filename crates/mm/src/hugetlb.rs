@@ -1,21 +1,20 @@
-//! hugetlb: memory of huge pages that come from a pool (docs/behaviour O).
+//! hugetlb: huge pages that come from a pool (docs/behaviour O).
 //!
 //! Answers to: `hugetlb_reserve_pages`, `hugetlb_file_setup`, `hugetlb_vm_op_split`.
 //!
 //! ```text
-//!   mmap: promise a page for each --> refused where not that many are free and unpromised (O.2)
-//!   fault: owner or shared: a promised page; child: an unpromised one, else SIGBUS     (O.3)
+//!   mmap: reserve all pages --> refused if the pool has too few unreserved pages       (O.2)
+//!   fault: owner or shared: a reserved page; child: an unreserved one, else SIGBUS     (O.3)
 //!   store to a page that fork shared: mapped once -> kept, else copied as a whole      (O.4)
 //! ```
 //!
-//! Owns mappings of huge pages from mmap to exit: what is promised, what a fault takes, what fork
-//! shares and a store copies. Does not own the pools ([`crate::core::hugetlb`]). The huge pages of a
-//! process stand beside its page table: no part of one can be unmapped, split, reclaimed or collapsed.
-//! Reading order: this file, `fault`, `copy`, `unmap`.
+//! A process's huge pages are kept outside its page table: part of one can never be unmapped,
+//! split, reclaimed or collapsed. The pools are in [`crate::core::hugetlb`]. Reading order: this
+//! file, `fault`, `copy`, `unmap`.
 //!
 //! Invariants:
 //! - I1: a hugetlb area, and each part of it, begins and ends at a multiple of its page size.
-//! - I2: an entry is writable only where its area is; a private one only if its page is exclusive.
+//! - I2: an entry is writable only if its area is; a private one only if its page is exclusive.
 
 mod copy;
 mod fault;
@@ -31,49 +30,49 @@ use crate::placement;
 use crate::units::{MmId, Order, Vaddr, Vpn, VpnRange};
 use crate::vma::{Advice, Backing, HugeArea, Prot, Sharing, Vma};
 
-/// A mapping of huge pages to make.
+/// Arguments of a huge-page mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct HugeMap {
-    /// Where; `None` lets the kernel choose. What was mapped there is unmapped (`MAP_FIXED`).
+    /// Address; `None` lets the kernel choose. Replaces existing mappings (`MAP_FIXED`).
     pub addr: Option<Vaddr>,
     /// Length in bytes, rounded up to huge pages.
     pub len_bytes: u64,
-    /// Size of a page; the machine needs a pool of it.
+    /// Order of one huge page; the machine needs a pool of this size.
     pub order: Order,
-    /// What the process may do there.
+    /// Allowed accesses.
     pub prot: Prot,
-    /// Whether children share what is stored.
+    /// Whether children share stores.
     pub sharing: Sharing,
-    /// Whether pages are promised: not with `MAP_NORESERVE`.
+    /// Whether pages are reserved: false with `MAP_NORESERVE`.
     pub is_reserved: bool,
 }
 
 /// Why huge pages could not be mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HugeMapError {
-    /// There is no pool of this size.
+    /// No pool has pages of this size.
     #[error("there is no pool of huge pages of {0} bytes")]
     NoPool(u64),
-    /// Fewer pages are free and promised to nobody than the mapping has (`ENOMEM`).
+    /// The pool has fewer free, unreserved pages than the mapping needs (`ENOMEM`).
     #[error("{wanted} huge pages of {page_bytes} bytes are needed, {available} are available")]
     PoolTooSmall {
-        /// Pages of the mapping.
+        /// Pages that the mapping needs.
         wanted: u64,
-        /// Bytes of each.
+        /// Bytes per page.
         page_bytes: u64,
-        /// Pages that are free and promised to nobody.
+        /// Free, unreserved pages.
         available: u64,
     },
-    /// What any mapping can be refused for.
+    /// Any other mmap error.
     #[error(transparent)]
     Map(#[from] MapError),
 }
 
 impl Memory {
-    /// Maps huge pages; the address.
+    /// Maps huge pages and returns the address.
     ///
     /// # Errors
-    /// No pool of the size, too few pages in it, or what any mapping is refused for.
+    /// Fails if the size has no pool, the pool has too few pages, or mmap itself fails.
     pub fn mmap_huge(&mut self, mm: MmId, map: HugeMap) -> Result<Vaddr, HugeMapError> {
         let HugeMap { order, prot, sharing, is_reserved, .. } = map;
         let page = self.rules.page;
@@ -91,7 +90,7 @@ impl Memory {
             let available = self.core.hugetlb.pool_mut(order).nr_available();
             return Err(HugeMapError::PoolTooSmall { wanted, page_bytes, available });
         }
-        // What was mapped here gives its own promises back only now (O.2.1).
+        // The replaced mapping returns its reservations only now (O.2.1).
         self.unmap_pages(mm, start, end);
         let regions = match sharing {
             Sharing::Shared if is_reserved => (0..wanted).collect(),
@@ -117,8 +116,6 @@ impl Memory {
         Ok(start.vaddr(page))
     }
 
-    /// The pages of a mapping to make: at the address asked for, else the highest free ones that
-    /// are aligned to its page size.
     fn place_huge(&self, mm: MmId, map: &HugeMap) -> Result<VpnRange, MapError> {
         let page = self.rules.page;
         let nr_pages = map.order.round_up(page.pages_in(map.len_bytes));
@@ -134,7 +131,6 @@ impl Memory {
         Ok(range)
     }
 
-    /// Refuses a range with an edge inside a huge page: no part of one can go (O.5.1).
     pub(crate) fn check_huge_cut(
         &self,
         mm: MmId,
@@ -153,7 +149,7 @@ impl Memory {
         Ok(())
     }
 
-    /// A call that is refused because of its end has split the area where it begins (O.5.1).
+    /// A call refused because of its end has already split the area at its start (O.5.1).
     pub(crate) fn split_huge_area(&mut self, mm: MmId, at: Vpn) {
         let vmas = &mut self.space_mut(mm).vmas;
         let Some(vma) = vmas.find(at).filter(|vma| vma.start < at).copied() else { return };
@@ -164,7 +160,6 @@ impl Memory {
         }
     }
 
-    /// Refuses a move of huge pages to where none can be, or to another length (O.5.3).
     pub(crate) fn check_huge_move(
         &self,
         vma: &Vma,
@@ -183,18 +178,18 @@ impl Memory {
         Ok(())
     }
 
-    /// The numbers of the pool of a size; `None` if there is none.
+    /// Returns the counts of the pool of a size; `None` if there is no pool.
     #[must_use]
     pub fn huge_counts(&self, order: Order) -> Option<HugeCounts> {
         self.core.hugetlb.pool(order).map(crate::core::hugetlb::Pool::counts)
     }
 
-    /// Sizes that have a pool.
+    /// Returns the orders that have a pool.
     pub fn huge_orders(&self) -> impl Iterator<Item = Order> {
         self.core.hugetlb.pools().map(crate::core::hugetlb::Pool::order)
     }
 
-    /// A huge page that a process maps, to look at.
+    /// Returns the view of a mapped huge page.
     #[must_use]
     pub fn huge_page(&self, entry: &HugeEntry) -> HugeView {
         let shape = self.core.hugetlb.shape(entry.order);
@@ -208,7 +203,7 @@ impl Memory {
         }
     }
 
-    /// The entry that maps `vpn`, and the first page that it maps.
+    /// Returns the entry that maps `vpn`, and the first page that it maps.
     #[must_use]
     pub fn huge_entry_at(&self, mm: MmId, vpn: Vpn) -> Option<(Vpn, HugeEntry)> {
         let (first, entry) = self.space(mm).huge.range(..=vpn).next_back()?;
@@ -216,12 +211,12 @@ impl Memory {
     }
 }
 
-/// How a huge page looks from outside.
+/// A huge page as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugeView {
-    /// What it holds.
+    /// Owner of the page.
     pub owner: HugeOwner,
-    /// Its mappings, as kpagecount shows them.
+    /// Number of mappings, as in kpagecount.
     pub mapcount: u32,
     /// `AnonExclusive`.
     pub is_exclusive: bool,

@@ -1,8 +1,4 @@
-//! Every interleaving of a few threads, by the model checker loom: what the tests of the concurrent
-//! types share.
-//!
-//! Owns the counting cell over loom's atomics, running threads beside each other, and what a mutant
-//! has to say when it fails. What a type promises, and its mutants, stand beside the type.
+//! Shared helpers for the loom tests, which explore every interleaving of a few threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,7 +9,6 @@ use loom::thread;
 
 use crate::rmap::owners::atomics::CountCell;
 
-/// A counting cell of loom's.
 pub(crate) struct Count(AtomicI32);
 
 impl CountCell for Count {
@@ -34,7 +29,6 @@ impl CountCell for Count {
     }
 }
 
-/// Runs `threads` beside each other from `start` in every interleaving, then `end`.
 pub(crate) fn explore<F: Send + Sync + 'static, const N: usize>(
     start: fn() -> F,
     threads: [fn(&F); N],
@@ -58,17 +52,14 @@ pub(crate) fn explore<F: Send + Sync + 'static, const N: usize>(
     });
 }
 
-/// What loom says when no thread can go on, and when it has explored too long.
 pub(crate) const DEADLOCK: &str = "deadlock";
 const ENDLESS: &str = "Model exceeded maximum number of branches";
 
-/// A scenario that has to fail by one of its assertions.
 pub(crate) fn is_caught(what: &str, scenario: fn()) {
     let said = failure(what, scenario);
     assert!(!said.contains(DEADLOCK) && !said.contains(ENDLESS), "{what}: {said}");
 }
 
-/// What a scenario that has to fail says.
 pub(crate) fn failure(what: &str, scenario: fn()) -> String {
     let Err(said) = catch_unwind(AssertUnwindSafe(scenario)) else {
         panic!("the mutant {what} is not caught")

@@ -1,7 +1,7 @@
 //! System calls on files: read, sendfile, write, fadvise, fsync, dropped caches. Truncation and
 //! hole punch are in [`crate::split`].
 //!
-//! Owns what all calls share. Reading order: this file, `read`, `write`, `writeback`, `advise`.
+//! Reading order: this file, `read`, `write`, `writeback`, `advise`.
 
 mod advise;
 mod read;
@@ -15,15 +15,15 @@ use crate::memory::Memory;
 use crate::readahead::issue::ReadTarget;
 use crate::units::MappingId;
 
-/// Most a read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
+/// Most bytes that one read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// Who is out of memory.
+/// Where memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
     /// No page is free.
     Machine,
-    /// The control group is at its limit, and nothing in it can be reclaimed.
+    /// The cgroup is at its limit, and nothing in it can be reclaimed.
     Group,
 }
 
@@ -39,29 +39,26 @@ impl Short {
     }
 }
 
-/// A read or write call finds no page.
+/// A read or write call found no free page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory at byte {pos} of a file: {}", .short.remedy())]
 pub struct OutOfMemory {
     /// Byte position in the file.
     pub pos: u64,
-    /// Who is short.
+    /// Where memory ran out.
     pub short: Short,
 }
 
 impl Memory {
-    /// Why a call ends at byte `pos`.
     fn out_of_memory(&mut self, pos: u64) -> OutOfMemory {
         let short = if self.take_group_oom() { Short::Group } else { Short::Machine };
         OutOfMemory { pos, short }
     }
 
-    /// What a call reads into.
     pub(super) fn target(&self, file: MappingId) -> ReadTarget {
         ReadTarget { file, allowed: self.core.mapping(file).control.always }
     }
 
-    /// Byte after a folio, at most `end`; a folio at the end of the offset range ends there.
     pub(super) fn end_of(&self, entry: Entry, end: u64) -> u64 {
         entry.end().checked_mul(self.rules.page.bytes()).map_or(end, |next| next.min(end))
     }

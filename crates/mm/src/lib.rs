@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![expect(
     clippy::cast_possible_truncation,
     reason = "ids and offsets are bounded where they are made: 32-bit ids, 6-bit slots"
@@ -38,27 +39,27 @@
 //!
 //! # Layers
 //!
-//! A file uses what stands above it in this list, and nothing below.
+//! A file imports only from rows above its own.
 //!
 //! | layer | modules | owns |
 //! |---|---|---|
-//! | words | [`units`] | numbers with a unit, ids of files, processes and slots |
-//! | ground | [`buddy`] [`ram`] [`pgtable`] [`vma`] [`rmap`] [`placement`] | what stands alone: free memory, bytes, one page table, one process's areas, the counts of one folio |
-//! | | [`policy`] | where a policy is asked, what it sees and answers |
-//! | | [`counters`] | what happened, and why something was refused |
-//! | | [`rules`] | what one kernel version does |
-//! | kept | [`folio`] | folios, which one holds a frame, the lists of reclaim, the deferred-split queue |
-//! | | [`mapping`] | one file: which folio holds which index, its filesystem, its writers |
-//! | | [`core`] | all of it together, and what memory pressure, khugepaged and a fault under way keep |
-//! | machine | [`readahead`] | what is read before it is asked for |
+//! | units | [`units`] | numbers with a unit, ids of files, processes and slots |
+//! | ground | [`buddy`] [`ram`] [`pgtable`] [`vma`] [`rmap`] [`placement`] | independent parts: free memory, bytes, one page table, one process's areas, one folio's map counts |
+//! | | [`policy`] | decision points, a policy's input and answers |
+//! | | [`counters`] | counts of events and refusals |
+//! | | [`rules`] | the behaviour of one kernel version |
+//! | state | [`folio`] | folios, their frames, the LRU lists, the deferred-split queue |
+//! | | [`mapping`] | one file: its cached folios, its filesystem, its writers |
+//! | | [`core`] | all state together, including memory pressure, khugepaged and reads in flight |
+//! | machine | [`readahead`] | reads before they are requested |
 //! | | [`memory`] | the whole machine; each operation below extends [`memory::Memory`] |
-//! | operations | [`fault`] [`unmap`] [`fork`] [`split`] [`reclaim`] [`io`] [`writers`] | what a process or the kernel does |
-//! | | [`map`] [`collapse`] [`hugetlb`] [`pin`] `access` | what is made of those |
-//! | seen | [`view`] [`validate`] | from outside: pagemap; every invariant |
+//! | operations | [`fault`] [`unmap`] [`fork`] [`split`] [`reclaim`] [`io`] [`writers`] | actions of a process or the kernel |
+//! | | [`map`] [`collapse`] [`hugetlb`] [`pin`] `access` | actions built on those |
+//! | views | [`view`] [`validate`] | the view from outside, such as pagemap; every invariant |
 //!
-//! # Words
+//! # Glossary
 //!
-//! | word | meaning |
+//! | term | meaning |
 //! |---|---|
 //! | base page | the kernel's page: 4, 16 or 64 KiB |
 //! | folio | `2^order` naturally aligned base pages managed as one |
@@ -67,15 +68,15 @@
 //! | index, pos | page offset and byte offset in a file |
 //! | mapping | the page cache of one file |
 //! | vma | an area of virtual memory with one backing and one protection |
-//! | window | what one readahead reads: start, size, `async_size` |
-//! | marker | flag on the folio whose reach starts the next window |
-//! | fault-around | mapping what is cached around a fault |
+//! | window | one readahead: start, size, `async_size` |
+//! | marker | flag on the folio that starts the next window when a reader reaches it |
+//! | fault-around | mapping cached pages around a fault |
 //! | contpte | a folded block of page-table entries that takes one TLB entry (arm64) |
 //! | exclusive | an anonymous page that no other process sees: a store needs no copy |
-//! | partially mapped | a large folio with pages that no process maps: queued for a deferred split |
+//! | partially mapped | a large folio with unmapped pages: queued for a deferred split |
 //! | PMD order | order of the folio that one PMD entry maps |
 
-// The ground: words, and what stands alone.
+// Units, and modules that depend on little else.
 pub mod buddy;
 pub mod counters;
 pub mod pgtable;
@@ -86,14 +87,14 @@ pub mod rmap;
 pub mod rules;
 pub mod units;
 pub mod vma;
-// What is kept: folios, files, and all of it together.
+// Folios, files, and all state together.
 pub mod core;
 pub mod folio;
 pub mod mapping;
-// What is read before it is asked for, and the whole machine.
+// Readahead, and the whole machine.
 pub mod memory;
 pub mod readahead;
-// What is done: each file extends `Memory` by one operation.
+// Each file extends `Memory` by one operation.
 mod access;
 pub mod collapse;
 pub mod fault;
@@ -106,7 +107,7 @@ pub mod reclaim;
 pub mod split;
 pub mod unmap;
 pub mod writers;
-// What is seen from outside.
+// The view from outside.
 pub mod validate;
 pub mod view;
 

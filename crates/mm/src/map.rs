@@ -1,10 +1,8 @@
-//! mmap, munmap, mprotect, and below them madvise and mremap: changes of areas.
+//! mmap, munmap and mprotect; madvise and mremap are in the folder.
 //!
 //! Answers to: `do_mmap`, `mmap_region`, `mprotect_fixup`, `change_protection`.
 //!
-//! Owns what a call may ask for and what it answers. Does not own areas ([`crate::vma`]) nor what a
-//! page loses with its area ([`crate::unmap`]). Reading order: this file, `advise`, `lazyfree`,
-//! `cold`, `prefer`, `remap`.
+//! Reading order: this file, `advise`, `lazyfree`, `cold`, `prefer`, `remap`.
 
 mod advise;
 mod cold;
@@ -23,25 +21,25 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Advice, Backing, OpenId, Prot, Sharing, Vma};
 
-/// A mapping to make.
+/// Arguments of mmap.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
-    /// Where; `None` lets the kernel choose. What was mapped there is unmapped (`MAP_FIXED`).
+    /// Address; `None` lets the kernel choose. Replaces existing mappings (`MAP_FIXED`).
     pub addr: Option<Vaddr>,
     /// Length in bytes, rounded up to pages.
     pub len_bytes: u64,
-    /// What the process may do there.
+    /// Allowed accesses.
     pub prot: Prot,
-    /// Whether stores stay with the process or reach the file.
+    /// Whether stores stay private or reach the file.
     pub sharing: Sharing,
     /// Backing; the file position is in pages.
     pub backing: Backing,
-    /// Folio size in bytes that the loader annotates it with (K.1.4).
+    /// Folio size in bytes from the loader's annotation (K.1.4).
     pub preferred: Option<u64>,
 }
 
 impl Map {
-    /// A private mapping of `len_bytes` of a file from page `pgoff`, anywhere.
+    /// Private mapping of `len_bytes` of a file from page `pgoff`, at any address.
     #[must_use]
     pub fn file(open: OpenId, pgoff: u64, len_bytes: u64, prot: Prot) -> Self {
         let backing = Backing::File { open, pgoff };
@@ -49,20 +47,20 @@ impl Map {
         Self { addr: None, len_bytes, prot, sharing, backing, preferred }
     }
 
-    /// A private anonymous mapping of `len_bytes`, anywhere.
+    /// Private anonymous mapping of `len_bytes`, at any address.
     #[must_use]
     pub fn anon(len_bytes: u64, prot: Prot) -> Self {
         let (sharing, backing) = (Sharing::Private, Backing::Anon);
         Self { addr: None, len_bytes, prot, sharing, backing, preferred: None }
     }
 
-    /// The same at a fixed address.
+    /// Sets a fixed address.
     #[must_use]
     pub fn at(self, addr: Vaddr) -> Self {
         Self { addr: Some(addr), ..self }
     }
 
-    /// The same, shared.
+    /// Makes the mapping shared.
     #[must_use]
     pub fn shared(self) -> Self {
         Self { sharing: Sharing::Shared, ..self }
@@ -72,12 +70,12 @@ impl Map {
 /// Why an area could not be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// The length is zero or reaches past the end of the address space.
+    /// The length is zero or extends past the end of the address space.
     #[error("a mapping of {len_bytes} bytes at {addr:#x} does not fit the address space")]
     BadRange {
-        /// Address asked for, 0 = any.
+        /// Requested address, 0 = any.
         addr: u64,
-        /// Length asked for, in bytes.
+        /// Requested length in bytes.
         len_bytes: u64,
     },
     /// The address is not a multiple of the page size.
@@ -89,10 +87,10 @@ pub enum MapError {
     /// Nothing is mapped at the address.
     #[error("address {0:#x} is not mapped")]
     NotMapped(u64),
-    /// The process has as many areas as it may (`max_map_count`).
+    /// The process has reached its area limit (`max_map_count`).
     #[error("a process may have at most {NR_AREAS_MAX} mappings")]
     TooManyAreas,
-    /// The file position is beyond what a file offset can express.
+    /// A file offset cannot express the file position.
     #[error("page {pgoff} of a file and {nr_pages} pages more are beyond the largest file offset")]
     BadOffset {
         /// First page of the file.
@@ -100,54 +98,53 @@ pub enum MapError {
         /// Pages of the mapping.
         nr_pages: u64,
     },
-    /// A folio size that the page cache does not have.
+    /// The page cache has no folios of this size.
     #[error("the page cache has no folios of {bytes} bytes: {page_bytes} to {max_bytes}")]
     NoSuchFolio {
-        /// Size asked for, in bytes.
+        /// Requested size in bytes.
         bytes: u64,
-        /// Size of a base page in bytes: the smallest folio.
+        /// Base page size in bytes: the smallest folio.
         page_bytes: u64,
-        /// Size of the largest folio of the page cache in bytes.
+        /// Largest page-cache folio in bytes.
         max_bytes: u64,
     },
-    /// Only private anonymous memory takes this advice (`EINVAL`).
+    /// The advice applies only to private anonymous memory (`EINVAL`).
     #[error("address {0:#x} is not private anonymous memory")]
     NotAnonymous(u64),
-    /// An edge of the range lies inside a huge page (`EINVAL`).
+    /// An edge of the range is inside a huge page (`EINVAL`).
     #[error("address {0:#x} lies inside a huge page, which can only be changed as a whole")]
     HugeCut(u64),
     /// A mapping of huge pages would become longer (`EINVAL`).
     #[error("the mapping of huge pages at {0:#x} cannot become longer")]
     HugeGrows(u64),
-    /// A mapping of huge pages takes no such advice (`EINVAL`).
+    /// A mapping of huge pages does not accept this advice (`EINVAL`).
     #[error("the mapping of huge pages at {0:#x} takes no such advice")]
     HugeAdvice(u64),
-    /// The file behind a shared mapping with stores cannot be written.
+    /// A shared mapping with stores would write a file that a process runs.
     #[error(transparent)]
     TextBusy(#[from] TextBusy),
-    /// A mapping would move onto itself.
+    /// The old and the new range overlap.
     #[error("a mapping at {from:#x} cannot move to {to:#x}: the ranges overlap")]
     Overlap {
-        /// Address that it has now.
+        /// Old address.
         from: u64,
-        /// Address it should get.
+        /// New address.
         to: u64,
     },
 }
 
-/// Leaves every flag as it is.
 const NO_CHANGE: Protection = Protection { set: PteFlags::NONE, clear: PteFlags::NONE };
-/// Areas a process may have (`vm.max_map_count`, default).
+/// Default of `vm.max_map_count`.
 const NR_AREAS_MAX: usize = 65_530;
-/// Highest address plus one (user addresses have 47 or 48 bits; the larger).
+/// Highest user address plus one: the larger of 47 and 48 bits.
 const SPACE_BYTES: u64 = 1 << 48;
 
 impl Memory {
-    /// Maps a file or anonymous memory; the address.
+    /// Maps a file or anonymous memory. Returns the address.
     ///
     /// # Errors
-    /// When the range is empty, unaligned, outside the address space, or no gap is large enough; or
-    /// stores would reach a file that a process runs.
+    /// Fails if the range is invalid, no gap is large enough, or stores would reach a file that a
+    /// process runs.
     pub fn mmap(&mut self, mm: MmId, map: Map) -> Result<Vaddr, MapError> {
         let page = self.rules.page;
         let nr_pages = page.pages_in(map.len_bytes);
@@ -195,8 +192,8 @@ impl Memory {
         Ok(start.vaddr(page))
     }
 
-    /// Proposed for series 000, in no kernel (K.1.4): a file mapped for execution gets its readahead
-    /// state then, not at a fault. The state belongs to the open file, so data behind it has it too.
+    /// Proposed for series 000, in no kernel (K.1.4): sets the readahead state at mmap, not at a
+    /// fault.
     fn set_mmap_state(&mut self, vma: &Vma) {
         let order = self.rules.order.mmap_state(self.rules.page);
         let (Some(order), Backing::File { open, .. }) = (order, vma.backing) else { return };
@@ -207,16 +204,15 @@ impl Memory {
         }
     }
 
-    /// Whether one more area fits.
     pub(crate) fn check_area_count(&self, mm: MmId) -> Result<(), MapError> {
         let is_full = self.space(mm).vmas.len() >= NR_AREAS_MAX;
         if is_full { Err(MapError::TooManyAreas) } else { Ok(()) }
     }
 
-    /// Unmaps a range; what is not mapped is stepped over.
+    /// Unmaps a range. Skips parts that are not mapped.
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space.
+    /// Fails if the range is empty, unaligned or outside the address space.
     pub fn munmap(&mut self, mm: MmId, addr: Vaddr, len_bytes: u64) -> Result<(), MapError> {
         let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         self.check_huge_cut(mm, VpnRange { start, end }).inspect_err(|_| {
@@ -229,8 +225,7 @@ impl Memory {
     /// Changes the protection of a range.
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space, or stores would reach a
-    /// file that a process runs.
+    /// Fails if the range is invalid, or stores would reach a file that a process runs.
     pub fn mprotect(
         &mut self,
         mm: MmId,
@@ -241,7 +236,7 @@ impl Memory {
         let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         let areas = self.space(mm).vmas.overlapping(start, end);
         if let Some(part) = areas.iter().find(|part| part.cuts_huge_page() && part.prot != prot) {
-            // Areas before the one that cannot be split have changed by then (O.5.1).
+            // Areas before the one that cannot be split have already changed (O.5.1).
             if start < part.start {
                 let len_bytes = (part.start.0 - start.0) << self.rules.page.shift();
                 self.mprotect(mm, addr, len_bytes, prot)?;
@@ -267,8 +262,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Changes the areas of a range. A PMD entry never spans two areas: where a new border cuts
-    /// one, it is split.
     pub(crate) fn change_areas(
         &mut self,
         mm: MmId,
@@ -284,7 +277,6 @@ impl Memory {
         }
     }
 
-    /// Refuses file positions whose byte offset does not fit 63 bits.
     pub(super) fn check_offset(&self, backing: Backing, nr_pages: u64) -> Result<(), MapError> {
         let Backing::File { pgoff, .. } = backing else { return Ok(()) };
         let limit = 1 << (63 - self.rules.page.shift());
@@ -292,7 +284,6 @@ impl Memory {
         if is_inside { Ok(()) } else { Err(MapError::BadOffset { pgoff, nr_pages }) }
     }
 
-    /// Highest free place for a mapping, congruent to its file where the kernel does so.
     fn place(&self, mm: MmId, backing: Backing, nr_pages: u64) -> Result<Vpn, MapError> {
         let pmd = self.rules.page.pmd_order();
         let congruent_to = match backing {
@@ -301,7 +292,6 @@ impl Memory {
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
                 (mapping.disk.places_aligned && spans).then_some(pgoff)
             }
-            // Placed by the size of its pages.
             Backing::Hugetlb(_) => None,
             Backing::Anon => {
                 let is_aligned = self.rules.placement == Placement::LargeFilesAndAnon
@@ -315,7 +305,6 @@ impl Memory {
             .ok_or(MapError::NoSpace(nr_pages))
     }
 
-    /// The pages of `[addr, addr + len)`, the end rounded up.
     pub(crate) fn checked_range(&self, addr: Vaddr, len_bytes: u64) -> Result<VpnRange, MapError> {
         let page = self.rules.page;
         if !addr.0.is_multiple_of(page.bytes()) {

@@ -1,8 +1,6 @@
 //! The whole machine: its memory, its files, its processes.
 //!
-//! Owns construction, files, opens and the views that reports need. The operations themselves
-//! stand in their own files and extend [`Memory`]: [`crate::fault`] (touch), [`crate::map`]
-//! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
+//! Operations extend [`Memory`] in their own files, such as [`crate::fault`] and [`crate::map`].
 
 mod budget;
 mod config;
@@ -46,19 +44,16 @@ use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 
-/// What an entry to readahead chooses by.
 pub(crate) struct Readahead<'a> {
-    /// State of the open file: the entry updates it in place.
     pub(crate) state: &'a mut RaState,
-    /// What is cached of the file.
     pub(crate) tree: &'a Tree,
     pub(crate) rules: &'a ReadaheadRules,
 }
 
 /// One machine's memory.
 ///
-/// The first fault of a file reads a window of base pages; large folios come as the reader goes on
-/// (the example of the crate shows them):
+/// The first fault of a file reads a window of base pages; later windows use large folios
+/// (see the crate's example):
 ///
 /// ```
 /// use largefolio_mm::fault::Access;
@@ -84,50 +79,42 @@ pub(crate) struct Readahead<'a> {
 /// ```
 #[derive(Debug)]
 pub struct Memory {
-    /// What the kernel does.
     pub(crate) rules: Rules,
     pub(crate) arch: Arch,
     pub(crate) core: Core,
     pub(crate) zero_pfn: Pfn,
-    /// First frame of the huge zero folio, while somebody uses it (D.3.1).
+    /// First frame of the huge zero folio, while a process uses it (D.3.1).
     pub(crate) huge_zero: Option<Pfn>,
-    /// Pages that were taken before anything ran.
     pub(crate) nr_pinned: u64,
-    /// What ageing asked for before anything ran, round by round.
     aged: Vec<RoundOfAgeing>,
-    /// The clock of khugepaged and where its scan stands.
     pub(crate) khugepaged: Khugepaged,
-    /// Which step of a collapse is made to fail.
     pub(crate) fail_collapse: FailAfter,
-    /// Bytes of processes ([`Memory::measure`]).
     pub(crate) measured_bytes: u64,
-    /// What the present window has locked, in a group with a limit.
+    /// Folios that the current window has locked, in a cgroup with a limit.
     window: Vec<FolioId>,
-    /// An area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
+    /// Whether any area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub(crate) has_unrecent: bool,
-    /// What a read call has looked up.
     pub(crate) batch: Vec<Entry>,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
     free: reuse::Free,
-    /// What is asked where a kernel decides.
     decider: Option<Box<decider::Decider>>,
 }
 
 impl Memory {
-    /// A machine whose memory only counts what moves.
+    /// Creates a machine whose memory holds no bytes.
     ///
     /// # Errors
-    /// When `config` describes no machine the allocator can manage.
+    /// Fails if the allocator cannot manage the machine that `config` describes.
     pub fn new(rules: Rules, config: &Config) -> Result<Self, MemoryError> {
         Self::with_ram(rules, config, Ram::default())
     }
 
-    /// The same; `hears` is asked now and then while memory ages, and may end it.
+    /// Creates a machine; ageing calls `hears` from time to time, which can stop it.
     ///
     /// # Errors
-    /// As [`Memory::new`], or [`MemoryError::Stopped`].
+    /// Fails like [`Memory::new`], or with [`MemoryError::Stopped`].
     pub fn new_until(
         rules: Rules,
         config: &Config,
@@ -136,10 +123,10 @@ impl Memory {
         Self::made(rules, config, Ram::default(), hears)
     }
 
-    /// A machine with `ram` as its memory.
+    /// Creates a machine with `ram` as its memory.
     ///
     /// # Errors
-    /// When `config` describes no machine the allocator can manage.
+    /// Fails if the allocator cannot manage the machine that `config` describes.
     pub fn with_ram(rules: Rules, config: &Config, ram: Ram) -> Result<Self, MemoryError> {
         Self::made(rules, config, ram, &mut || ControlFlow::Continue(()))
     }
@@ -212,32 +199,31 @@ impl Memory {
         self.core.add_mapping(mapping)
     }
 
-    /// The memory behind a shared anonymous mapping (`shmem_enabled` = never: base pages).
     pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
         let file = self.add_memory_file(size_bytes);
         self.core.mapping_mut(file).is_anon_shared = true;
         self.open(file)
     }
 
-    /// Adds a file in memory (memfd, tmpfs) whose pages are all absent: each is zeroes until it is
-    /// stored to, and comes as a base page (`shmem_enabled` = never).
+    /// Adds a file in memory (memfd, tmpfs). All its pages are absent: they read as zeroes until a
+    /// store, and are allocated as base pages (`shmem_enabled` = never).
     pub fn add_memory_file(&mut self, size_bytes: u64) -> MappingId {
         let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
         (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
         self.core.add_mapping(mapping)
     }
 
-    /// The same on a mounted tmpfs.
+    /// Adds a file in memory on a mounted tmpfs.
     pub fn add_tmpfs_file(&mut self, size_bytes: u64) -> MappingId {
         let file = self.add_memory_file(size_bytes);
         self.core.mapping_mut(file).huge_switch = HugeSwitch::Mount;
         file
     }
 
-    /// Opens a file for reading; its readahead window is the device's.
+    /// Opens a file for reading, with the device's readahead window.
     ///
     /// # Panics
-    /// At the 2^32nd open.
+    /// Panics at the 2^32nd open.
     pub fn open(&mut self, file: MappingId) -> OpenId {
         let state = RaState::new(self.rules.ra_pages());
         self.add_open(OpenFile {
@@ -250,17 +236,16 @@ impl Memory {
         })
     }
 
-    /// A process with nothing mapped.
+    /// Creates a process with nothing mapped.
     ///
     /// # Panics
-    /// When all owner ids belong to live processes: 2^31 of them, or 2^15 with
+    /// Panics if live processes have all owner ids: 2^31, or 2^15 with
     /// [`OwnerLayout::Bits32`](crate::rmap::owners::OwnerLayout).
     pub fn new_space(&mut self) -> MmId {
         let Ok(mm) = self.try_new_space() else { panic!("owner ids exhausted") };
         mm
     }
 
-    /// A process with nothing mapped, if it can have an owner id (F.1.2).
     pub(crate) fn try_new_space(&mut self) -> Result<MmId, IdsExhausted> {
         let id = self.core.processes.alloc()?;
         let table = self.new_table();
@@ -282,14 +267,13 @@ impl Memory {
         Ok(mm)
     }
 
-    /// A page table of this architecture that maps nothing.
     pub(crate) fn new_table(&self) -> PageTable {
         let folds = self.rules.contpte == ContpteRule::OnArm64 && self.arch == Arch::Arm64;
         let contpte = if folds { Contpte::Arm64 } else { Contpte::None };
         PageTable::new(self.rules.page, contpte)
     }
 
-    /// The open file `id`.
+    /// Returns an open file.
     #[must_use]
     pub fn open_file(&self, id: OpenId) -> &OpenFile {
         &self.opens[id.0 as usize]
@@ -299,7 +283,7 @@ impl Memory {
         &mut self.opens[id.0 as usize]
     }
 
-    /// The address space of a process, also of one that has ended.
+    /// Returns a process's address space, even after the process has ended.
     #[must_use]
     pub fn space(&self, id: MmId) -> &Space {
         &self.spaces[id.0 as usize]
@@ -309,17 +293,15 @@ impl Memory {
         &mut self.spaces[id.0 as usize]
     }
 
-    /// A process, if it has not ended.
     pub(crate) fn live_space(&self, id: MmId) -> Option<&Space> {
         self.spaces.get(id.0 as usize).filter(|space| !space.is_dead)
     }
 
-    /// Processes that have not ended.
+    /// Returns the processes that have not ended.
     pub fn spaces(&self) -> impl Iterator<Item = (MmId, &Space)> {
         self.all_spaces().filter(|(_, space)| !space.is_dead)
     }
 
-    /// Processes that there are or were.
     pub(crate) const fn nr_spaces(&self) -> usize {
         self.spaces.len()
     }
@@ -328,7 +310,6 @@ impl Memory {
         (0..).map(MmId).zip(&self.spaces)
     }
 
-    /// Processes and open files that there are or were, as far as nobody forgot them.
     pub(crate) fn nr_things(&self) -> u64 {
         (self.spaces.len() + self.opens.len() - self.free.len()) as u64
     }
@@ -337,41 +318,41 @@ impl Memory {
         (0..).map(OpenId).zip(&self.opens)
     }
 
-    /// What the kernel does; [`Memory::change_rules`] changes it.
+    /// Returns the rules; [`Memory::change_rules`] changes them.
     #[must_use]
     pub const fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// What is kept: files, folios, free memory.
+    /// Returns files, folios and free memory.
     #[must_use]
     pub fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Folios that ageing asked for, round by round.
+    /// Returns the allocations of ageing, per round.
     #[must_use]
     pub fn aged(&self) -> &[RoundOfAgeing] {
         &self.aged
     }
 
-    /// What was cleared and copied without a reschedule point since it was last asked (D.4.7).
+    /// Takes the stretches since the last call: work without a reschedule point (D.4.7).
     pub fn take_stretches(&mut self) -> Stretches {
         std::mem::take(&mut self.core.stretches)
     }
 
-    /// What happened so far.
+    /// Returns the event counts so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
 
-    /// The folios of a file in ascending order.
+    /// Returns a file's folios in ascending order.
     pub fn folios(&self, file: MappingId) -> impl Iterator<Item = Entry> {
         self.core.mapping(file).tree.iter()
     }
 
-    /// Translations that must leave the TLBs since the last call.
+    /// Moves the TLB flushes since the last call into `into`.
     pub fn take_flushes(&mut self, into: &mut Vec<Flush>) {
         into.clear();
         into.append(&mut self.flushes);
@@ -381,14 +362,12 @@ impl Memory {
         self.flushes.push(Flush { mm, first, nr_pages });
     }
 
-    /// The readahead of an open file, for an entry that chooses.
     pub(crate) fn readahead(&mut self, open: OpenId) -> Readahead<'_> {
         let opened = &mut self.opens[open.0 as usize];
         let tree = &self.core.mapping(opened.mapping).tree;
         Readahead { state: &mut opened.state, tree, rules: &self.rules.readahead }
     }
 
-    /// Reads what an entry to readahead chose for an open file.
     pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
         let mut state = self.open_file(open).state;
         let room = issue::room(&self.core, &self.rules, target, &state, chosen);
@@ -398,7 +377,6 @@ impl Memory {
         self.end_window();
     }
 
-    /// Reads exactly the pages of `run` in the smallest folios.
     pub(crate) fn read_forced(&mut self, file: MappingId, run: Run) {
         issue::forced(self, file, run);
         self.end_window();
@@ -415,8 +393,7 @@ impl Memory {
         Ok(id)
     }
 
-    /// What a window reads is locked until all of it is asked for: reclaim within the group, on
-    /// account of its last folio, leaves its first alone.
+    /// Unlocks a window only when all of it is requested, so its own reclaim cannot evict it.
     fn end_window(&mut self) {
         for id in self.window.drain(..) {
             self.core.folios.get_mut(id).is_locked = false;
@@ -425,8 +402,8 @@ impl Memory {
 
     /// Sets PTEs for pages of a page-cache folio.
     ///
-    /// On x86-64 a new entry is marked as accessed, also one that fault-around sets; arm64, which
-    /// can tell, leaves those old.
+    /// On x86-64 a new entry is marked accessed, even when fault-around sets it. arm64 can tell the
+    /// difference and leaves those entries old.
     pub(crate) fn map_file(&mut self, mm: MmId, id: FolioId, batch: Batch) {
         if self.arch == Arch::X86_64 {
             self.core.folios.frames_mut().set(Flag::Accessed, batch.pfn, batch.nr);
@@ -438,25 +415,22 @@ impl Memory {
         self.core.counters.nr_file_ptes += batch.nr;
     }
 
-    /// Notes that an area has anonymous pages of its own.
     pub(crate) fn mark_anon(&mut self, mm: MmId, vpn: Vpn) {
         self.space_mut(mm).vmas.mark_anon(vpn);
     }
 
-    /// A process, and the folios its page table needs to be told about.
     pub(crate) fn space_and_folios(&mut self, mm: MmId) -> (&mut Space, &FolioTable) {
         (&mut self.spaces[mm.0 as usize], &self.core.folios)
     }
 
-    /// A process, and the folios it maps.
     pub(crate) fn space_and_core(&mut self, mm: MmId) -> (&mut Space, &mut Core) {
         (&mut self.spaces[mm.0 as usize], &mut self.core)
     }
 
-    /// Two processes, and the folios they map.
+    /// Returns two processes and the folios they map.
     ///
     /// # Panics
-    /// When both are the same.
+    /// Panics if both are the same.
     pub(crate) fn two_spaces(
         &mut self,
         first: MmId,
@@ -470,7 +444,7 @@ impl Memory {
         (first, second, &mut self.core)
     }
 
-    /// The owner and order of the folio behind `pfn`; `None` for pages of zeroes.
+    /// Returns the owner and order of the folio that contains `pfn`; `None` for zero pages.
     #[must_use]
     pub fn owner_of(&self, pfn: Pfn) -> Option<(Owner, Order)> {
         let folio = self.core.folios.get(self.core.folios.of_pfn(pfn)?);

@@ -1,8 +1,8 @@
 //! The page table of one process, for any base page size.
 //!
-//! Owns which virtual page maps which page frame, with which flags, at which level (PTE, contpte
-//! block, PMD leaf), and the contiguous bit of arm64 (docs/behaviour C.1). Does not own folios,
-//! reference counts, VMAs or TLBs; where a rule needs the folio of a page, the caller says it.
+//! Owns the mapping of virtual pages to page frames: flags, level (PTE, contpte block, PMD leaf)
+//! and the contiguous bit of arm64 (docs/behaviour C.1). Does not own folios, reference counts,
+//! VMAs or TLBs; if a rule needs a page's folio, the caller passes it.
 //!
 //! ```text
 //!  vpn  = slot number << pmd_order | position in the table
@@ -12,21 +12,20 @@
 //!  PTE table             | pte | pte | .. | c c c c c c c c | .. |        Tables (one arena)
 //!                                           contpte block: C PTEs, aligned in VA and PFN
 //! ```
-//! Reading order: `pte`, `directory`, `table`, `map`, `contpte`, `leaf`, `walk`, `change`, `copy`, `pmd`,
-//! `validate`.
 //!
 //! Invariants:
-//! - I1: a contiguous bit is set on whole blocks only: C PTEs, aligned in VA and in PFN, with
+//! - I1: the contiguous bit is only set on whole blocks: C PTEs, aligned in VA and PFN, with
 //!   consecutive page frames.
-//! - I2: the PTEs of a folded block have equal flags. Hardware may set accessed and dirty in any
-//!   entry of a block and reports their OR for all (C.1.3), so this table keeps the OR in each.
-//! - I3: a PMD leaf is aligned to the PMD order in VA and in PFN.
+//! - I2: all PTEs of a folded block have equal flags. Hardware can set accessed and dirty in any
+//!   entry of a block, and their OR is reported for all (C.1.3). This table keeps the OR in each
+//!   entry.
+//! - I3: a PMD leaf is aligned to the PMD order in VA and PFN.
 //! - I4: the counters agree with the entries.
-//! - I5: each PTE table in use hangs in exactly one PMD slot.
+//! - I5: each PTE table in use is in exactly one PMD slot.
 //!
-//! A PTE table stays in its slot when its last PTE is cleared, as in Linux (only munmap and
-//! collapse remove tables), so a slot that is not empty can have nothing mapped: see
-//! [`PageTable::pmd`] and [`PageTable::free_empty_tables`].
+//! As in Linux, clearing a table's last PTE leaves the table in its slot; only munmap and collapse
+//! remove it. A used slot can therefore have nothing mapped: see [`PageTable::pmd`] and
+//! [`PageTable::free_empty_tables`].
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -69,31 +68,32 @@ pub enum Contpte {
     Arm64,
 }
 
-/// What a page table holds and did; `I4` ties the first four to the entries.
+/// A page table's counters. `I4` ties the first four to the entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Present PTEs, folded ones included.
+    /// Present PTEs, including folded ones.
     pub nr_ptes: u64,
     /// PMD entries that map a folio.
     pub nr_pmd_leaves: u64,
-    /// Contpte blocks that are folded now.
+    /// Folded contpte blocks.
     pub nr_contpte_blocks: u64,
-    /// PTE tables in use, empty ones included.
+    /// PTE tables in use, including empty ones.
     pub nr_tables: u64,
     /// Times a block got the contiguous bit.
     pub nr_folds: u64,
-    /// Times a block lost the bit while its PTEs stayed (C.1.3); clearing a whole block is none.
+    /// Times a block lost the bit while its PTEs stayed (C.1.3). Clearing a whole block does not
+    /// count.
     pub nr_unfolds: u64,
 }
 
-/// Page table of one process.
+/// A process's page table.
 #[derive(Clone, Debug)]
 pub struct PageTable {
     directory: Directory,
     tables: Tables,
-    /// PTEs of a table and pages of a PMD leaf: `2^pmd_order`.
+    /// PTEs per table and pages per PMD leaf: `2^pmd_order`.
     pmd_order: Order,
-    /// Order of a contpte block; `None` on a machine without.
+    /// Order of a contpte block; `None` if the machine has none.
     contpte_order: Option<Order>,
     /// `nr_tables` stays 0 here: [`PageTable::stats`] reads it from `tables`.
     stats: Stats,
@@ -138,7 +138,7 @@ impl PageTable {
         self.pmd_order
     }
 
-    /// Order of a contpte block, `None` on a machine without.
+    /// Order of a contpte block; `None` if the machine has none.
     #[must_use]
     pub const fn contpte_order(&self) -> Option<Order> {
         self.contpte_order
@@ -150,27 +150,23 @@ impl PageTable {
         Stats { nr_tables: self.tables.nr_used() as u64, ..self.stats }
     }
 
-    /// PMD slots in use.
     pub(crate) const fn nr_slots(&self) -> u64 {
         self.stats.nr_pmd_leaves + self.tables.nr_used() as u64
     }
 
-    /// Regions of PMD slots, and PTEs that tables in use or free have room for: what it takes.
+    /// Existing regions, and PTEs in all tables, used or free.
     pub(crate) fn nr_held(&self) -> (u64, u64) {
         (self.directory.nr_regions() as u64, self.tables.nr_held() as u64)
     }
 
-    /// Number of the PMD slot of `vpn`.
     const fn slot_nr(&self, vpn: Vpn) -> u64 {
         vpn.0 >> self.pmd_order.get()
     }
 
-    /// First page of PMD slot `slot_nr`.
     const fn slot_vpn(&self, slot_nr: u64) -> Vpn {
         Vpn(slot_nr << self.pmd_order.get())
     }
 
-    /// Position of `vpn` in its PTE table.
     const fn position(&self, vpn: Vpn) -> usize {
         vpn.0 as usize & (self.pmd_order.nr_pages() as usize - 1)
     }
@@ -181,7 +177,6 @@ impl PageTable {
     }
 }
 
-/// The page after the last of `nr` pages from `vpn`.
 fn end_of(vpn: Vpn, nr: u64) -> Vpn {
     let end = vpn.plus(nr);
     assert!(end <= PageTable::VPN_END, "virtual page {end} beyond any address space");

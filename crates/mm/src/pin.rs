@@ -1,9 +1,9 @@
-//! Pins: references that devices and the like hold on a page (GUP; docs/behaviour E.1.2, E.3.5).
+//! Pins: page references held by devices (GUP; docs/behaviour E.1.2, E.3.5).
 //!
 //! Answers to: `pin_user_pages_fast`, `try_grab_folio`, `gup_must_unshare`, `unpin_user_pages`.
 //!
-//! Owns taking and giving back. A pinned anonymous page is exclusive to its process when the pin is
-//! taken, so that later copies go to others and never away from the device.
+//! Pinning an anonymous page makes it exclusive to its process. Later copies then go to other
+//! processes, and the device keeps the original page.
 
 use crate::fault::{Access, Fault, FaultError, Pass};
 use crate::folio::FolioId;
@@ -12,13 +12,12 @@ use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::units::{MmId, Pfn, Vaddr, Vpn};
 use crate::vma::Sharing;
 
-/// A pinned page, to be given back by [`Memory::unpin`].
+/// A pinned page, to pass to [`Memory::unpin`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a pin that is not given back holds its page for ever"]
 pub struct Pin {
-    /// Frame that the device may use until it is given back.
+    /// Frame that the device may use until the unpin.
     pub pfn: Pfn,
-    /// Its folio; `None` for the zero page, which needs no pin.
     folio: Option<FolioId>,
 }
 
@@ -26,7 +25,7 @@ impl Memory {
     /// Pins the page at `addr` for a device that reads it (`Read`) or stores to it (`Write`).
     ///
     /// # Errors
-    /// What a touch of that kind is refused with.
+    /// Fails if the page cannot be touched that way.
     pub fn pin(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Pin, FaultError> {
         let vpn = addr.vpn(self.rules.page);
         self.touch(mm, addr, access)?;
@@ -42,11 +41,11 @@ impl Memory {
         Ok(Pin { pfn, folio })
     }
 
-    /// Refers to the page at `addr` without pinning it (`FOLL_GET`: a pipe that `vmsplice` fills).
-    /// It stays shared where it is; whoever needs all references of its folio sees one more.
+    /// Takes a reference to the page at `addr` without pinning it (`FOLL_GET`: a pipe that
+    /// `vmsplice` fills). The page stays shared, but its folio has an extra reference.
     ///
     /// # Errors
-    /// What a touch that reads is refused with.
+    /// Fails if the page cannot be read.
     pub fn hold(&mut self, mm: MmId, addr: Vaddr) -> Result<Pin, FaultError> {
         let vpn = addr.vpn(self.rules.page);
         let leaf = self.touch(mm, addr, Access::Read)?.leaf;
@@ -58,7 +57,7 @@ impl Memory {
         Ok(Pin { pfn, folio })
     }
 
-    /// Gives a pin back; the last reference frees the page.
+    /// Releases a pin; the last reference frees the page.
     #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
     pub fn unpin(&mut self, pin: Pin) {
         let Some(id) = pin.folio else { return };
@@ -66,7 +65,6 @@ impl Memory {
         self.core.put(id, 1);
     }
 
-    /// E.3.5: makes the page of a private mapping the process's own without making it writable.
     fn unshare(&mut self, mm: MmId, vpn: Vpn) -> Result<(), FaultError> {
         let Some(&vma) = self.space(mm).vmas.find(vpn) else { return Ok(()) };
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return Ok(()) };

@@ -1,31 +1,30 @@
-//! Where a mapping without a fixed address goes.
+//! Address search for mappings without a fixed address.
 //!
 //! Answers to: `thp_get_unmapped_area`, `vm_unmapped_area`.
 //!
-//! Owns the search for free addresses: top-down below the mmap base, and the placement of large
-//! mappings at addresses congruent to their file offset mod the PMD size, which is what lets a
-//! PMD entry map them (docs/behaviour B.6.3, C.6.4).
+//! A large mapping gets an address congruent to its file offset modulo the PMD size, so a PMD entry
+//! can map it (docs/behaviour B.6.3, C.6.4).
 
 use crate::units::{Order, PageSize, Vpn};
 use crate::vma::VmaTree;
 
-/// Address below which mappings are placed: the top of a 47-bit address space minus the gap for the
-/// stack, without randomisation, so that a replay gives the same addresses every time.
+/// Mappings are placed below this address: the top of a 47-bit address space minus the stack gap.
+/// It is not randomised, so every replay has the same addresses.
 pub const MMAP_BASE: u64 = 0x7fff_f7ff_0000;
 
-/// Lowest address a mapping may have (`mmap_min_addr` is 64 KiB).
+/// Lowest address of a mapping (`mmap_min_addr` is 64 KiB).
 const LOWEST: u64 = 1 << 16;
 
-/// A mapping that looks for its address.
+/// A mapping that needs an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Want {
     /// Length in base pages.
     pub nr_pages: u64,
-    /// Page offset the address shall be congruent to, mod the PMD size; `None` = any address.
+    /// Page offset to match, modulo the PMD size; `None` = any address.
     pub congruent_to: Option<u64>,
 }
 
-/// Highest free place for `want`; `None` when the address space has none.
+/// Finds the highest free place for `want`; `None` if there is none.
 #[must_use]
 pub fn find(areas: &VmaTree, page: PageSize, want: Want) -> Option<Vpn> {
     let pmd = page.pmd_order();
@@ -37,13 +36,12 @@ pub fn find(areas: &VmaTree, page: PageSize, want: Want) -> Option<Vpn> {
     find_any(areas, page, want.nr_pages)
 }
 
-/// First page at or after `place` that is congruent to `pgoff`.
 fn congruent_from(place: Vpn, pgoff: u64, pmd: Order) -> Vpn {
     let mask = pmd.nr_pages() - 1;
     place.plus(pgoff.wrapping_sub(place.0) & mask)
 }
 
-/// Highest free place of `nr_pages` pages that is aligned to `order`.
+/// Finds the highest free place of `nr_pages` pages aligned to `order`.
 #[must_use]
 pub fn find_aligned(areas: &VmaTree, page: PageSize, nr_pages: u64, order: Order) -> Option<Vpn> {
     let longest = nr_pages.checked_add(order.nr_pages() - 1)?;
@@ -66,8 +64,7 @@ fn find_any(areas: &VmaTree, page: PageSize, nr_pages: u64) -> Option<Vpn> {
     (top.checked_sub(nr_pages)? >= lowest).then(|| Vpn(top - nr_pages))
 }
 
-/// Whether a mapping of `nr_pages` from page offset `pgoff` holds a whole PMD range and is worth
-/// placing congruently.
+/// Whether a mapping from page offset `pgoff` contains a whole PMD range.
 #[must_use]
 pub fn spans_pmd(pgoff: u64, nr_pages: u64, pmd: Order) -> bool {
     let Some(end) = pgoff.checked_add(nr_pages) else { return false };

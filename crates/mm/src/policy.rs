@@ -1,4 +1,4 @@
-//! Policies: programs that answer where a kernel decides.
+//! Policies: programs that answer at the kernel's decision points.
 //!
 //! ```text
 //!   operation -- is the point asked? -- no --> the kernel's own answer
@@ -9,11 +9,9 @@
 //!                                                     v  counted
 //! ```
 //!
-//! Owns the points, what a policy sees and what it may answer. Does not own which answers can be
-//! honoured: that is checked where each point
-//! is (`fault/decide.rs`, `collapse/khugepaged.rs`, `reclaim/victim.rs`). A policy is a preference, as a BPF
-//! program of a kernel would be: it never makes an operation fail. What it computes is work, and so is
-//! what follows from its answers ([`crate::core::work`]): who limits work may end with it.
+//! A policy is a preference, like a BPF program in a kernel: it never makes an operation fail. Each
+//! point checks which answers it can follow. Answers and their effects count as work
+//! ([`crate::core::work`]).
 //!
 //! Differs: in no kernel. Proposed for anonymous memory.
 
@@ -21,34 +19,33 @@ use std::fmt;
 
 /// Words of a [`Context`].
 pub const NR_CONTEXT_WORDS: usize = NR_NAME_WORDS + NR_FIELDS + NR_FREE;
-/// Words that hold the name of a program, 16 bytes as `comm`.
 const NR_NAME_WORDS: usize = 2;
-/// Orders of free blocks: those that a folio can have.
+/// Orders of free blocks: every order that a folio can have.
 pub const NR_FREE: usize = 14;
 
-/// Where a kernel decides.
+/// Decision points of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Point {
     /// A fault on private memory: which orders to try.
     AnonOrder,
-    /// A fault on a mapped file whose page is absent, or that reaches the marker: what to read.
+    /// A fault on a mapped file whose page is absent or has the marker: what to read.
     Window,
-    /// A fault that loads from a mapped file: how many pages around it to map.
+    /// A load fault on a mapped file: how many pages around it to map.
     Around,
-    /// khugepaged found a block: which orders to collapse it to.
+    /// khugepaged found a block: to which orders to collapse it.
     Collapse,
-    /// A store to a large private folio that is mapped read-only: keep it or copy the page.
+    /// A store to a read-only large private folio: reuse it or copy the page.
     Write,
     /// Reclaim is about to evict a folio.
     Victim,
 }
 
 impl Point {
-    /// All points, in the order of their numbers.
+    /// All points, in numeric order.
     pub const ALL: [Self; 6] =
         [Self::AnonOrder, Self::Window, Self::Around, Self::Collapse, Self::Write, Self::Victim];
 
-    /// Name in results and of the section of an object file.
+    /// Name in results, and section name in an object file.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -72,7 +69,7 @@ pub mod area {
     pub const EXEC: u64 = 1 << 2;
     /// Stores reach the file.
     pub const SHARED: u64 = 1 << 3;
-    /// It maps a file.
+    /// The area maps a file.
     pub const FILE: u64 = 1 << 4;
     /// `MADV_HUGEPAGE`.
     pub const HUGEPAGE: u64 = 1 << 5;
@@ -86,50 +83,50 @@ pub mod area {
 
 /// Flags of a folio, [`Context::folio_flags`].
 pub mod folio {
-    /// It holds private memory.
+    /// Private memory.
     pub const ANON: u64 = 1;
-    /// It differs from its file or swap slot.
+    /// Content differs from its file or swap slot.
     pub const DIRTY: u64 = 1 << 1;
-    /// Some of its pages are mapped by nobody.
+    /// Some of its pages are not mapped.
     pub const PARTIAL: u64 = 1 << 2;
 }
 
-/// Why a window is to be read, [`Context::cause`].
+/// Reason for a read, [`Context::cause`].
 pub mod cause {
     /// The page is absent.
     pub const COLD: u64 = 0;
-    /// The page is absent, and the miss counter says that reading ahead is not worth while.
+    /// The page is absent, and the miss counter shows that reading ahead does not pay off.
     pub const GATED: u64 = 1;
     /// The reader reached the marker of an earlier window.
     pub const MARKER: u64 = 2;
 }
 
-/// What is done with a page that is stored to: [`Answer::Value`] at [`Point::Write`].
+/// Handling of a stored-to page: [`Answer::Value`] at [`Point::Write`].
 pub mod write {
-    /// The folio is kept, and becomes writable.
+    /// Reuse the folio and make it writable.
     pub const REUSE: u64 = 1;
-    /// The page is copied to a base page; a PMD entry is split before.
+    /// Copy to a base page; a PMD entry is split first.
     pub const COPY: u64 = 2;
 }
 
-/// What is done with a folio that reclaim chose: [`Answer::Value`] at [`Point::Victim`].
+/// Handling of a folio chosen by reclaim: [`Answer::Value`] at [`Point::Victim`].
 pub mod victim {
-    /// It goes.
+    /// Evict it.
     pub const EVICT: u64 = 1;
-    /// It stays for another round.
+    /// Keep it for another round.
     pub const KEEP: u64 = 2;
-    /// It is split, and its parts are looked at one by one.
+    /// Split it and decide for each part.
     pub const SPLIT: u64 = 3;
 }
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What a policy sees. All numbers are 64 bits wide; pages are base pages. A field that says
-        /// nothing at a point is 0 there.
+        /// Input of a policy. Pages are base pages. A field that does not apply to a point is 0.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Context {
-            /// Name of the program that the process runs, at most 15 bytes and a 0: of its file, as far as
-            /// the caller knows it ([`Memory::set_comm`](crate::memory::Memory::set_comm)).
+            /// Name of the process's program, at most 15 bytes and a 0. It comes from the program
+            /// file's name, if the caller set it
+            /// ([`Memory::set_comm`](crate::memory::Memory::set_comm)).
             pub comm: [u8; 16],
             $($(#[$doc])* pub $name: u64,)*
             /// Free blocks of exactly each order.
@@ -140,7 +137,7 @@ macro_rules! fields {
             /// Names of the numbers between `comm` and `free`, in the order of [`Context::words`].
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
 
-            /// The number called `name`.
+            /// Returns the number called `name`.
             #[must_use]
             pub fn number(&self, name: &str) -> Option<u64> {
                 match name {
@@ -149,7 +146,7 @@ macro_rules! fields {
                 }
             }
 
-            /// All of it as words, as a program sees it in memory.
+            /// Returns the context as words, as a program sees it in memory.
             #[must_use]
             pub fn words(&self) -> [u64; NR_CONTEXT_WORDS] {
                 let mut words = [0; NR_CONTEXT_WORDS];
@@ -163,7 +160,7 @@ macro_rules! fields {
                 words
             }
 
-            /// The same as bytes, the lowest of a word first.
+            /// Returns the context as bytes, each word little-endian.
             #[must_use]
             pub fn bytes(&self) -> [u8; 8 * NR_CONTEXT_WORDS] {
                 let mut bytes = [0; 8 * NR_CONTEXT_WORDS];
@@ -179,128 +176,125 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Number of the point in [`Point::ALL`].
+    /// Index of the point in [`Point::ALL`].
     point,
-    /// Number of the address space: small, and used again after its end.
+    /// Number of the address space: small, and reused after it ends.
     process,
     /// First page of the area.
     area_start,
-    /// Page behind its last.
+    /// Page after its last one.
     area_end,
     /// Flags of [`area`].
     area_flags,
-    /// Virtual page that is touched; the first of a block that khugepaged found.
+    /// Touched virtual page; for khugepaged, the block's first page.
     page,
-    /// 1 = load, 2 = store, 3 = instruction fetch; 0 where nothing is touched.
+    /// 1 = load, 2 = store, 3 = instruction fetch; 0 without a touch.
     access,
-    /// Orders that the kernel would try, as bits.
+    /// Orders that the kernel would try, as a bit mask.
     orders,
     /// Order of the folio.
     order,
     /// Flags of [`folio`].
     folio_flags,
-    /// Pages of the block that are there: mapped, or of a file cached.
+    /// Present pages of the block: mapped, or for a file, cached.
     nr_present,
-    /// Page of the file that is touched.
+    /// Touched page of the file.
     index,
-    /// Pages of the file.
+    /// File size in pages.
     file_pages,
-    /// Smallest order of the file's folios.
+    /// Minimum order of the file's folios.
     min_order,
-    /// Largest order of the file's folios.
+    /// Maximum order of the file's folios.
     max_order,
     /// Readahead window of the open file.
     ra_pages,
-    /// Its miss counter.
+    /// Miss counter of the open file.
     misses,
-    /// A number of [`cause`].
+    /// One of [`cause`].
     cause,
     /// First page of the kernel's own window.
     own_start,
-    /// Its pages; 0 = it would read the touched page alone.
+    /// Pages of that window; 0 = only the touched page.
     own_pages,
-    /// Its pages behind the marker.
+    /// Pages after the marker of that window.
     own_ahead,
-    /// Order it asks for.
+    /// Folio order of that window.
     own_order,
-    /// The kernel's own answer where it is one number: pages of fault-around, what is done with a
-    /// store or a folio.
+    /// The kernel's own answer if it is a single number.
     own,
-    /// log2 of the bytes of a base page.
+    /// log2 of a base page's bytes.
     page_shift,
     /// Order of the folio that one PMD entry maps.
     pmd_order,
     /// Pages of memory.
     nr_pages,
-    /// Free ones.
+    /// Free pages of memory.
     nr_free,
-    /// Free pages below which background reclaim starts.
+    /// Low watermark in pages: background reclaim starts below it.
     low,
-    /// Free pages at which it ends.
+    /// High watermark in pages: background reclaim stops there.
     high,
-    /// Requests to reclaim so far.
+    /// Reclaim requests so far.
     nr_reclaims,
     /// Free pages of swap space.
     swap_free,
-    /// Pages that the control group may take, at [`Point::Victim`] the folio's; all ones without a
-    /// limit.
+    /// Page limit of the cgroup (at [`Point::Victim`], the folio's); all ones without a limit.
     group_max,
-    /// Pages that it has.
+    /// Pages that the cgroup uses.
     group_pages,
 }
 
-/// What to read.
+/// A window to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First page of the file.
     pub start: u64,
-    /// Pages from there on.
+    /// Length in pages.
     pub nr_pages: u64,
-    /// Pages behind the marker, whose reach reads the next window; 0 = no marker.
+    /// Pages after the marker, which triggers the next window; 0 = no marker.
     pub nr_ahead: u64,
     /// Order of its folios.
     pub order: u64,
 }
 
-/// What a policy answers.
+/// Answer of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The kernel's own choice.
+    /// Keep the kernel's own choice.
     Own,
-    /// A number; what it means depends on the point.
+    /// A number, whose meaning depends on the point.
     Value(u64),
-    /// At [`Point::Window`].
+    /// Only at [`Point::Window`].
     Window(Window),
 }
 
-/// Why a policy cannot go on.
+/// Why a policy failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the policy failed at {}: {message}", point.name())]
 pub struct PolicyError {
-    /// Where it was asked.
+    /// Point of the failed call.
     pub point: Point,
-    /// What went wrong.
+    /// Error text.
     pub message: String,
 }
 
 /// A policy with its state. The same questions in the same order get the same answers.
 pub trait Policy: fmt::Debug + Send {
-    /// Whether it has something to say there; asked once.
+    /// Whether the policy answers at `point`; called once per point.
     fn asks(&self, point: Point) -> bool;
 
-    /// Its answer at the point of `context`.
+    /// Answers at the point of `context`.
     ///
     /// # Errors
-    /// When it cannot answer, now or ever again.
+    /// Fails if the policy cannot answer, now or ever again.
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError>;
 
-    /// Steps that its last answer took, beside the one of the question ([`crate::core::work`]). They
-    /// follow from the questions alone, never from the time.
+    /// Steps of the last answer, besides one for the question. They depend only on the questions.
     fn nr_steps(&self) -> u64 {
         0
     }
 
-    /// Bytes that it may come to hold; asked once.
+    /// Most bytes that the policy may hold; called once.
     fn state_bytes(&self) -> u64 {
         0
     }

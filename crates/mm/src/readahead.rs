@@ -1,4 +1,4 @@
-//! Readahead: what is read from a file before it is asked for.
+//! Readahead: reads parts of a file before they are requested.
 //!
 //! Two entries: *sync* when the first page is absent, *async* when the reader reaches the marker.
 //! Each chooses a window and its order; *issue* fills the window with folios.
@@ -9,12 +9,11 @@
 //!      | read already             | read while waiting |  next window ->
 //! ```
 //!
-//! Owns the window sizes ([`window`]), both entries ([`sync`], [`marker`]) and the issue of windows
-//! ([`issue`]). Keeps nothing: the state belongs to the open file ([`RaState`]). Does not decide
-//! *when* a mapped fault reads ahead: that is [`crate::fault`].
+//! The state belongs to the open file ([`RaState`]). [`crate::fault`] decides *when* a mapped fault
+//! reads ahead.
 //!
-//! Its flaw, kept because the kernel has it: the searches for the end of the cached run may answer
-//! a few pages too high ([`crate::mapping::search`]), so interleaved streams leave holes.
+//! Like the kernel, the searches for the end of the cached run can return an index a few pages too
+//! high ([`crate::mapping::search`]), so interleaved streams leave holes.
 
 pub mod issue;
 pub mod marker;

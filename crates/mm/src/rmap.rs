@@ -1,12 +1,12 @@
-//! Reverse map: how often a folio is mapped, and by whom (docs/behaviour F).
+//! Reverse map: how often a folio is mapped, and by which processes (docs/behaviour F).
 //!
-//! Owns the counters of a folio. Does not own the folio, its reference count or the statistics of
-//! the machine: an operation returns what changes in them ([`Change`]), the caller adds it up.
+//! Owns a folio's counters. Does not own the folio, its reference count or the machine's
+//! statistics: each operation returns their [`Change`], which the caller adds up.
 //!
-//! - [`owners`]: the large mapcount and the two owners of a large folio, a concurrent type;
+//! - [`owners`]: a large folio's mapcount and two owners, a concurrent type;
 //! - [`mapcount`]: all counters of one folio, in the three modes that kernels are built with.
 //!
-//! # How a fault, fork and unmap use it
+//! # Fault, fork and unmap
 //!
 //! ```
 //! use largefolio_mm::rmap::mapcount::{Level, Mapcount, MapcountRules, Shape};
@@ -34,9 +34,9 @@
 //!
 //! # References
 //!
-//! The reference count lives in the folio. Mapping takes references first and counts the mapping
-//! then; unmapping drops the mapping first and the references then (E.3.7). So the mapcount never
-//! exceeds the references, and equality means that only mappings hold any. A PTE holds one
+//! The folio holds the reference count. Mapping first takes references, then counts the mapping.
+//! Unmapping first uncounts the mapping, then drops the references (E.3.7). So the mapcount never
+//! exceeds the references, and if both are equal, only mappings hold references. A PTE holds one
 //! reference, a PMD entry [`mapcount::Shape::pmd_refs`].
 
 pub mod mapcount;

@@ -7,14 +7,14 @@
 //!   non-uniform, around page 2   [ o3               ]  ->  [ o1 |0|0|  o2  ]   (buddy-like)
 //! ```
 //!
-//! Owns what may be split and what the parts inherit. Reading order: this file, `anon`, `file`,
-//! `truncate`, `shrink`.
+//! Reading order: this file, `anon`, `file`, `truncate`, `shrink`.
 //!
 //! Invariants:
 //! - I1: a refused split changes nothing.
-//! - I2: the parts of an anonymous folio hold the same pages with the same mappings; pages that no
-//!   process maps are freed, zero-filled ones give way to the shared zero page.
-//! - I3: the parts of a file's folio hold the same pages, and no process maps them: they fault again.
+//! - I2: the parts of an anonymous folio hold the same pages with the same mappings; unmapped pages
+//!   are freed, zero-filled ones are replaced by the shared zero page.
+//! - I3: the parts of a file folio hold the same pages, unmapped from every process: they fault
+//!   again.
 
 mod anon;
 mod file;
@@ -32,12 +32,11 @@ impl Memory {
     /// Splits a folio uniformly into folios of order `to`.
     ///
     /// # Errors
-    /// Why not; nothing is changed then.
+    /// A refused split changes nothing.
     pub fn split(&mut self, id: FolioId, to: Order) -> Result<(), SplitRefusal> {
         self.split_as(id, Cut::Uniform(to))
     }
 
-    /// Splits a folio; counts success and refusal.
     pub(crate) fn split_as(&mut self, id: FolioId, cut: Cut) -> Result<(), SplitRefusal> {
         let folio = self.core.folios.get(id).clone();
         if let Some(refusal) = self.split_refusal(&folio, cut.smallest()) {
@@ -60,7 +59,7 @@ impl Memory {
         }
         let by_owner = match folio.owner {
             Owner::Detached => Some(SplitRefusal::Truncated),
-            // What is in the swap cache is split into base pages alone (G.4.1).
+            // A folio in the swap cache is split only into base pages (G.4.1).
             Owner::Anon { .. } if folio.slot.is_some() && to > Order::ZERO => {
                 Some(SplitRefusal::AnonOrderOne)
             }

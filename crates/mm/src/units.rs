@@ -1,8 +1,5 @@
 //! Numbers with a unit: addresses, page numbers, orders and the base page size.
 //!
-//! Owns the newtypes that keep a page frame number from being used as a file index, and the few
-//! conversions between them. Does not own any policy.
-//!
 //! Invariants:
 //! - I1: a [`PageSize`] is 4, 16 or 64 KiB.
 //! - I2: an [`Order`] is at most [`Order::LIMIT`], so `1 << order` never overflows.
@@ -26,7 +23,7 @@ pub enum PageSize {
 }
 
 impl PageSize {
-    /// log2 of the size in bytes: 12, 14 or 16.
+    /// log2 of the bytes: 12, 14 or 16.
     #[must_use]
     pub const fn shift(self) -> u32 {
         match self {
@@ -36,13 +33,13 @@ impl PageSize {
         }
     }
 
-    /// Bytes of a base page: 4096, 16384 or 65536.
+    /// Bytes: 4096, 16384 or 65536.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         1 << self.shift()
     }
 
-    /// Order of the folio one PMD entry maps: 9, 11 or 13 (`log2(size / 8)`, docs/behaviour 0.4).
+    /// Order of the folio that one PMD entry maps: 9, 11 or 13 (docs/behaviour 0.4).
     #[must_use]
     pub const fn pmd_order(self) -> Order {
         match self {
@@ -85,7 +82,7 @@ impl PageSize {
         if nr_pages == 0 { Order::ZERO } else { Order(nr_pages.ilog2() as u8) }
     }
 
-    /// Number of whole or partial base pages in `bytes`.
+    /// Base pages needed to hold `bytes`, rounded up.
     #[must_use]
     pub const fn pages_in(self, bytes: u64) -> u64 {
         bytes.div_ceil(self.bytes())
@@ -98,7 +95,7 @@ impl fmt::Display for PageSize {
     }
 }
 
-/// log2 of a folio's number of base pages.
+/// log2 of a folio's base pages.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -111,17 +108,17 @@ impl Order {
     /// No folio of any supported machine is larger than 2^20 pages.
     pub const LIMIT: u8 = 20;
 
-    /// The order `order`.
+    /// Creates an order.
     ///
     /// # Panics
-    /// When `order` exceeds [`Order::LIMIT`] (I2); orders read from outside are checked before.
+    /// Panics if `order` exceeds [`Order::LIMIT`] (I2). Orders from outside are checked first.
     #[must_use]
     pub const fn new(order: u8) -> Self {
         assert!(order <= Self::LIMIT, "I2: order beyond LIMIT");
         Self(order)
     }
 
-    /// floor(log2 `nr_pages`), and order 0 for no pages at all.
+    /// floor(log2 `nr_pages`); order 0 for no pages.
     #[must_use]
     pub const fn floor_of(nr_pages: u64) -> Self {
         if nr_pages < 2 {
@@ -138,25 +135,25 @@ impl Order {
         if zeros > Self::LIMIT { Self(Self::LIMIT) } else { Self(zeros) }
     }
 
-    /// The plain number.
+    /// Returns the number.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
-    /// Number of base pages, `2^order`.
+    /// Base pages of a folio: `2^order`.
     #[must_use]
     pub const fn nr_pages(self) -> u64 {
         1 << self.0
     }
 
-    /// `number` rounded down to a multiple of `2^order`.
+    /// Rounds `number` down to a multiple of `2^order`.
     #[must_use]
     pub const fn round_down(self, number: u64) -> u64 {
         number & !(self.nr_pages() - 1)
     }
 
-    /// `number` rounded up to a multiple of `2^order`; saturates at the last multiple.
+    /// Rounds `number` up to a multiple of `2^order`; saturates at the last multiple.
     #[must_use]
     pub const fn round_up(self, number: u64) -> u64 {
         self.round_down(number.saturating_add(self.nr_pages() - 1))
@@ -175,7 +172,7 @@ impl Order {
         if sum > Self::LIMIT { Self(Self::LIMIT) } else { Self(sum) }
     }
 
-    /// The next smaller order, `None` for order 0.
+    /// The next smaller order; `None` for order 0.
     #[must_use]
     pub const fn lower(self) -> Option<Self> {
         match self.0.checked_sub(1) {
@@ -204,10 +201,10 @@ macro_rules! number {
         }
 
         impl $name {
-            /// The number `by` further on.
+            /// Adds `by`.
             ///
             /// # Panics
-            /// On overflow: callers bound their ranges at the edge of the crate.
+            /// Panics on overflow: callers check their ranges at the edge of the crate.
             #[must_use]
             pub const fn plus(self, by: u64) -> Self {
                 let Some(sum) = self.0.checked_add(by) else { panic!("number overflow") };
@@ -222,7 +219,7 @@ number! {
     Pfn
 }
 number! {
-    /// Page offset in a mapping (a file), in base pages.
+    /// Page offset in a file, in base pages.
     PageIndex
 }
 number! {
@@ -235,7 +232,7 @@ number! {
 }
 
 impl Vaddr {
-    /// The page that holds this address.
+    /// Page that contains this address.
     #[must_use]
     pub const fn vpn(self, page: PageSize) -> Vpn {
         Vpn(self.0 >> page.shift())
@@ -250,7 +247,7 @@ impl Vpn {
     }
 }
 
-/// `64K`, `2M`, `1G`, `1T` or plain bytes; `None` for anything else or what does not fit 63 bits.
+/// Parses `64K`, `2M`, `1G`, `1T` or plain bytes; `None` if invalid or longer than 63 bits.
 ///
 /// ```
 /// use largefolio_mm::units::parse_bytes;
@@ -280,14 +277,14 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
 pub struct VpnRange {
     /// Number of the first page.
     pub start: Vpn,
-    /// Page after the last.
+    /// Page after the last one.
     pub end: Vpn,
 }
 
 /// Bytes of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddrRange {
-    /// Address of the first.
+    /// First address.
     pub addr: Vaddr,
     /// Length in bytes.
     pub len_bytes: u64,
@@ -298,34 +295,34 @@ pub struct AddrRange {
 pub struct PageRange {
     /// Index of the first page.
     pub first: u64,
-    /// Index after the last; `u64::MAX` = to the end of any file.
+    /// Index after the last page; `u64::MAX` = to the end of any file.
     pub end: u64,
 }
 
 /// Bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteRange {
-    /// Position of the first.
+    /// First position.
     pub pos: u64,
-    /// How many; 0 = to the end of the file, where a call says so.
+    /// Length in bytes; 0 = to the end of the file, if the call supports that.
     pub len_bytes: u64,
 }
 
-/// File in the memory manager: position in its table of files.
+/// File, as its index in the table of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MappingId(pub u32);
 
-/// Address space in the memory manager: position in its table of processes. It is not used
-/// again before somebody calls [`Memory::forget`](crate::memory::Memory::forget).
+/// Address space, as its index in the table of processes. The id is not reused before
+/// [`Memory::forget`](crate::memory::Memory::forget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MmId(pub u32);
 
-/// A control group of processes: position in the table of groups.
+/// Cgroup, as its index in the table of cgroups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// The group of everybody who is in no other: it has no limit.
+    /// Cgroup of every process that joined no other; it has no limit.
     pub const ROOT: Self = Self(0);
 }
 

@@ -2,9 +2,6 @@
 //!
 //! Answers to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
 //! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.
-//!
-//! Owns the walk over areas and pages. Does not own what a removed mapping changes in its folio
-//! (`core/mapped.rs`).
 
 use crate::core::Core;
 use crate::folio::FolioId;
@@ -17,7 +14,7 @@ use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
 impl Memory {
-    /// Ends a process: everything it maps is unmapped.
+    /// Ends a process and unmaps all its areas.
     pub fn exit(&mut self, mm: MmId) {
         let areas: Vec<_> = self.space(mm).vmas.iter().map(|vma| (vma.start, vma.end)).collect();
         for (start, end) in areas {
@@ -28,13 +25,11 @@ impl Memory {
         let space = self.space_mut(mm);
         space.is_dead = true;
         space.uses_huge_zero = false;
-        // Nothing is mapped: what the tables took is given back.
         space.table = table;
         self.khugepaged_exit(mm);
         self.core.processes.end(mm);
     }
 
-    /// Removes areas and pages of `[start, end)`.
     pub(crate) fn unmap_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         if start >= end {
             return;
@@ -60,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// Accesses through an area with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing of the pages.
+    /// Accesses through an area with `MADV_RANDOM` or `MADV_SEQUENTIAL` do not count as use.
     fn forget_unrecent(&mut self, mm: MmId, vma: &Vma) {
         if self.rules.reclaim.recency.counts(vma.advice.access) {
             return;
@@ -72,7 +67,6 @@ impl Memory {
         }
     }
 
-    /// The memory behind a shared anonymous mapping goes with its last mapping.
     fn release_anon_shared(&mut self, vma: &Vma) {
         let Backing::File { open, .. } = vma.backing else { return };
         let file = self.open_file(open).mapping;
@@ -83,7 +77,6 @@ impl Memory {
         }
     }
 
-    /// Frees the PTE tables that no area needs any more: those between the neighbouring areas.
     pub(crate) fn free_tables(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         let space = self.space_mut(mm);
         let floor = space.vmas.last_before(start).map_or(Vpn(0), |vma| vma.end);
@@ -96,7 +89,6 @@ impl Memory {
         space.table.free_pmd_tables(lowest, highest);
     }
 
-    /// Removes the pages of `[start, end)`, the areas stay.
     pub(crate) fn zap(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         self.cut_pmds(mm, start, end);
         let nr_pages = end.0 - start.0;
@@ -110,7 +102,6 @@ impl Memory {
         }
     }
 
-    /// Swapped pages of a range are gone.
     pub(crate) fn drop_swapped(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
         let taken = self.space_mut(mm).swapped.take(start, nr_pages);
         for entry in taken.into_values() {
@@ -118,7 +109,6 @@ impl Memory {
         }
     }
 
-    /// Splits PMD entries that an edge of `[start, end)` cuts.
     pub(crate) fn cut_pmds(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         for edge in [start, end] {
             let leaf = self.space(mm).table.leaf(edge);
@@ -131,7 +121,6 @@ impl Memory {
         }
     }
 
-    /// Splits every PMD entry of the range.
     pub(crate) fn split_pmds(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
         let leaves = self.space(mm).table.leaves(start, nr_pages);
         let pmds: Vec<_> =
@@ -141,9 +130,6 @@ impl Memory {
         }
     }
 
-    /// Splits the PMD entry that maps `vpn`, if one does: an anonymous one becomes PTEs, one of
-    /// the huge zero folio PTEs of the zero page, one of a file is dropped and its pages fault
-    /// again.
     pub(crate) fn split_pmd(&mut self, mm: MmId, vpn: Vpn) {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return };
         if leaf.kind != LeafKind::Pmd {
@@ -170,15 +156,11 @@ impl Memory {
     }
 }
 
-/// The counting side of a zap.
-///
-/// Differs: the accessed bits of all entries of a page are one, so that of another process goes
-/// too.
+/// Differs: all entries of a page share one accessed bit, so another process's bit is cleared too.
 struct Zapping<'a> {
     core: &'a mut Core,
     mm: MmId,
     batching: Batching,
-    /// The folio asked for last.
     last: Option<FolioId>,
     has_cleared: bool,
 }
@@ -201,7 +183,7 @@ impl Zap for Zapping<'_> {
             if part.kind == LeafKind::Pmd { self.core.folios.of_pfn(part.pfn) } else { self.last };
         let Some(id) = id else { unreachable!("I3: an entry maps a folio or is special") };
         if part.flags.contains(PteFlags::DIRTY) {
-            // G.1.1: what an entry knew goes to the folio of a file.
+            // The entry's flags move to the file folio (G.1.1).
             if !self.core.folios.get(id).is_anon() {
                 self.core.set_dirty(id);
             }
@@ -220,11 +202,10 @@ impl Zap for Zapping<'_> {
 }
 
 impl Zapping<'_> {
-    /// What an entry knew of its use goes to the folio of a file: once for a batch.
     fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
         let folio = self.core.folios.get(id);
         if folio.is_anon() {
-            // What one process knew of use goes with its entries; a child's are old.
+            // A process's accessed bits disappear with its entries; a child's entries are old.
             if part.flags.contains(PteFlags::YOUNG) && folio.maps() > part.nr {
                 let _ = self.core.folios.take_accessed_in(part.pfn, part.nr);
             }

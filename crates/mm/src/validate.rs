@@ -1,34 +1,31 @@
-//! Checks a whole memory manager against the invariants that tie its parts together.
-//!
-//! Owns the invariants between parts; each part checks its own ([`crate::buddy`],
-//! [`crate::pgtable`], [`crate::vma`], [`crate::mapping`]).
+//! Checks a whole memory manager against the invariants between its parts.
 //!
 //! Invariants:
 //! - I1: `refs == maps + pins + 2^order` for a folio in the page cache, `refs == maps + pins > 0`
 //!   for others (docs/behaviour L.5).
-//! - I2: the entries of all page tables that map a folio are its `maps` (F.1).
+//! - I2: a folio's `maps` equals the entries in all page tables that map it (F.1).
 //! - I3: an entry maps a live folio, or the zero page and is special.
-//! - I4: an entry of a file folio maps the page its area expects there, a page of the file (or, without
-//!   an end-of-file test, of a folio that the file ends in).
-//! - I5: an entry lies inside an area; a PMD entry inside one.
-//! - I6: trees and folio table agree, and every tree keeps L.1.
-//! - I7: the pages of all folios, the zero page and the pinned pages are what is allocated.
+//! - I4: an entry of a file folio maps the page that its area expects there, inside the file (or,
+//!   without an end-of-file test, inside the file's last folio).
+//! - I5: an entry is inside an area; a PMD entry is inside a single one.
+//! - I6: trees and folio table agree, and every tree satisfies L.1.
+//! - I7: the pages of all folios, the zero page and the pinned pages equal the allocated pages.
 //! - I8: a miss counter is at most 1000 (L.4).
-//! - I9: an entry is writable only where its area is; a private area maps only anonymous pages
+//! - I9: an entry is writable only if its area is; a private area maps only anonymous pages
 //!   writable, each of them exclusive (L.8).
-//! - I10: an area that maps anonymous pages says so, else fork would forget them (E.1.5).
-//! - I11: the counts of a folio agree with the page tables: PMD entries, mapped pages, the mappings
-//!   of each page; an exclusive page is anonymous and mapped at most once (F.1, L.8).
-//! - I12: owner tracking never says too much (L.6, F.4.2).
-//! - I13: the deferred-split queue holds what its folios say, every partially mapped one included,
-//!   and the counters of sizes count the folios there are (G.2).
+//! - I10: an area that maps anonymous pages is marked so, otherwise fork would skip them (E.1.5).
+//! - I11: a folio's counts agree with the page tables: PMD entries, mapped pages, each page's
+//!   mappings; an exclusive page is anonymous and mapped at most once (F.1, L.8).
+//! - I12: owner tracking never claims too many mappings (L.6, F.4.2).
+//! - I13: the deferred-split queue matches the folios' flags and contains every partially mapped
+//!   folio; the size counters equal the number of folios (G.2).
 //! - I14: a file's gate counts its writers, the processes that run it and its huge folios (H.3).
-//! - I15: a folio is on one list of reclaim, or isolated; the lists count what they link.
-//! - I16: a swapped page lies in an area, nothing maps it, and a PTE table stands there; a slot of
-//!   swap space has as many users as there are swapped pages that name it.
-//! - I17: the machine's counts of mapped pages are those of the page tables: each mapped page once,
-//!   or, without map counts of pages, every page of a folio that is mapped at all (F.5.2).
-//! - I18: entries, mapcounts, free pages and promises of huge pages agree
+//! - I15: a folio is on one LRU list, or isolated; the lists count their folios.
+//! - I16: a swapped page is inside an area, is not mapped, and has a PTE table; a swap slot has one
+//!   user per swapped page that names it.
+//! - I17: the machine's counts of mapped pages agree with the page tables: each mapped page once,
+//!   or, without per-page map counts, every page of a mapped folio (F.5.2).
+//! - I18: entries, mapcounts, free pages and reservations of huge pages agree
 //!   ([`crate::core::hugetlb`]).
 
 mod counts;
@@ -50,179 +47,179 @@ use counts::EntriesFound;
 /// Limit of the miss counter (docs/behaviour 0.4).
 const MISS_LIMIT: u32 = 1000;
 
-/// A broken invariant, by its number in the list of the module.
+/// A broken invariant, numbered as in the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// References that do not add up.
+    /// References do not add up.
     #[error("I1: folio {folio:?} has {refs} references, {maps} mappings and {pins} pins")]
     I1 {
-        /// Folio whose numbers disagree.
+        /// The folio.
         folio: FolioId,
-        /// `refs` of the folio: mappings, pins and the page cache.
+        /// Its references: mappings, pins and the page cache.
         refs: u64,
         /// Mappings that it counts, PTEs and PMD entries.
         maps: u64,
-        /// References of devices among them.
+        /// Device references among them.
         pins: u64,
     },
-    /// A mapping count that disagrees with the page tables.
+    /// A folio's map count disagrees with the page tables.
     #[error("I2: folio {folio:?} counts {maps} mappings, the page tables have {found}")]
     I2 {
-        /// Folio whose numbers disagree.
+        /// The folio.
         folio: FolioId,
         /// Mappings that the folio counts.
         maps: u64,
-        /// What the tables hold.
+        /// Mappings in the tables.
         found: u64,
     },
-    /// An entry of a page nobody owns.
+    /// An entry maps a page without an owner.
     #[error("I3: page {vpn} of {mm:?} maps pfn {pfn}, which belongs to no folio")]
     I3 {
-        /// Process whose page table is wrong.
+        /// Process with the wrong entry.
         mm: MmId,
-        /// Page of that process.
+        /// Virtual page of the entry.
         vpn: Vpn,
-        /// Frame that its entry names.
+        /// Frame in the entry.
         pfn: Pfn,
     },
-    /// An entry of another page than the area's file has there.
+    /// An entry maps another page than the area's file has there.
     #[error("I4: page {vpn} of {mm:?} maps pfn {pfn}, not its file's page")]
     I4 {
-        /// Process whose page table is wrong.
+        /// Process with the wrong entry.
         mm: MmId,
-        /// Page of that process.
+        /// Virtual page of the entry.
         vpn: Vpn,
-        /// Frame that its entry names.
+        /// Frame in the entry.
         pfn: Pfn,
     },
-    /// An entry outside every area.
+    /// An entry is outside every area.
     #[error("I5: page {vpn} of {mm:?} is mapped outside its areas")]
     I5 {
-        /// Process whose page table is wrong.
+        /// Process with the wrong entry.
         mm: MmId,
-        /// Page of that process.
+        /// Virtual page of the entry.
         vpn: Vpn,
     },
-    /// A folio that tree and table see differently.
+    /// A tree and the folio table disagree on a folio.
     #[error("I6: file {file:?} at index {index}: tree and folio table disagree")]
     I6 {
-        /// File that it is about.
+        /// The file.
         file: MappingId,
         /// First page of the folio.
         index: PageIndex,
     },
-    /// Pages that are allocated and unused, or used and not allocated.
+    /// Pages are allocated and unused, or used and not allocated.
     #[error("I7: {allocated} pages are allocated, {used} are used")]
     I7 {
-        /// What the allocator handed out.
+        /// Pages allocated.
         allocated: u64,
-        /// What folios, the zero page and pinned pages take.
+        /// Pages of folios, zero page and pinned pages.
         used: u64,
     },
-    /// A miss counter beyond its limit.
+    /// A miss counter exceeds its limit.
     #[error("I8: the miss counter of {open:?} is {mmap_miss}")]
     I8 {
-        /// Open file that it is about.
+        /// The open file.
         open: OpenId,
-        /// Its miss counter; legal up to 1000.
+        /// Its miss counter, at most 1000 if valid.
         mmap_miss: u32,
     },
-    /// A store that would reach a page others see.
+    /// A store would reach a page that other processes see.
     #[error("I9: page {vpn} of {mm:?} may be stored to and is not its own")]
     I9 {
-        /// Process whose page table is wrong.
+        /// Process with the wrong entry.
         mm: MmId,
-        /// Page of that process.
+        /// Virtual page of the entry.
         vpn: Vpn,
     },
-    /// An area that does not know of its anonymous pages.
+    /// An area is not marked as having anonymous pages.
     #[error("I10: the area of page {vpn} of {mm:?} maps an anonymous page and does not say so")]
     I10 {
-        /// Process whose page table is wrong.
+        /// Process with the wrong entry.
         mm: MmId,
-        /// Page of that process.
+        /// Virtual page of the entry.
         vpn: Vpn,
     },
-    /// A count of a folio that disagrees with the page tables.
+    /// A folio's count disagrees with the page tables.
     #[error("I11: {what} of folio {folio:?} is {counted}, the page tables have {found}")]
     I11 {
-        /// Folio whose numbers disagree.
+        /// The folio.
         folio: FolioId,
         /// Name of the count.
         what: &'static str,
-        /// Value that was kept.
+        /// Stored value.
         counted: u64,
-        /// What the tables hold.
+        /// Value in the tables.
         found: u64,
     },
-    /// Owner tracking that claims what is not so.
+    /// Owner tracking makes a false claim.
     #[error("I12: owner tracking of folio {folio:?}: {what}")]
     I12 {
-        /// Folio whose numbers disagree.
+        /// The folio.
         folio: FolioId,
-        /// What owner tracking claims.
+        /// The claim.
         what: &'static str,
     },
-    /// A queue or counter that disagrees with the folios.
+    /// A queue or counter disagrees with the folios.
     #[error("I13: {what} is {counted}, the folios say {found}")]
     I13 {
         /// The queue or counter.
         what: &'static str,
-        /// Value that was kept.
+        /// Stored value.
         counted: u64,
-        /// What the folios say.
+        /// Value from the folios.
         found: u64,
     },
-    /// A gate that disagrees with opens, processes or folios.
+    /// A gate disagrees with opens, processes or folios.
     #[error("I14: {what} of file {file:?} is {counted}, should be {found}")]
     I14 {
-        /// File that it is about.
+        /// The file.
         file: MappingId,
         /// Name of the count.
         what: &'static str,
-        /// Value that was kept.
+        /// Stored value.
         counted: i64,
-        /// What opens, processes or folios say.
+        /// Value from opens, processes or folios.
         found: i64,
     },
-    /// Lists of reclaim that disagree with the folios.
+    /// LRU lists disagree with the folios.
     #[error("I15: folio {folio:?}: {what}")]
     I15 {
-        /// The folio, if it is about one.
+        /// The folio, if one is involved.
         folio: Option<FolioId>,
-        /// The broken rule, in words.
+        /// Text of the broken rule.
         what: &'static str,
     },
-    /// Swap space that disagrees with what is swapped.
+    /// Swap space disagrees with the swapped pages.
     #[error("I16: {what}")]
     I16 {
-        /// The broken rule, in words.
+        /// Text of the broken rule.
         what: &'static str,
     },
-    /// Counts of mapped pages that disagree with the page tables.
+    /// Counts of mapped pages disagree with the page tables.
     #[error("I17: the machine counts {counted:?}, the page tables have {found:?}")]
     I17 {
-        /// What is counted.
+        /// Stored counts.
         counted: MappedCounters,
-        /// What the tables hold.
+        /// Counts in the tables.
         found: MappedCounters,
     },
-    /// Huge pages, or what is promised of them, do not add up.
+    /// Huge pages or their reservations do not add up.
     #[error("I18: {what} of the pool of {order}: {counted}, should be {found}")]
     I18 {
-        /// Size of its pages.
+        /// Order of the pool's pages.
         order: Order,
-        /// What disagrees.
+        /// Name of the count.
         what: &'static str,
-        /// Value that was kept.
+        /// Stored value.
         counted: u64,
-        /// What entries and files say.
+        /// Value from entries and files.
         found: u64,
     },
-    /// Frames that name another folio than the one they are in.
+    /// A frame names a folio that does not contain it.
     #[error("folio table: pfn {0} names the wrong folio")]
     Folios(Pfn),
-    /// Areas that overlap or were not merged.
+    /// Areas overlap or were not merged.
     #[error("areas of {0:?}: broken at page {1}")]
     Areas(MmId, Vpn),
     /// The allocator's own invariants.
@@ -239,7 +236,6 @@ pub enum Violation {
     Mapping(#[from] mapping::Violation),
 }
 
-/// The pages `[vpn, end)` of a leaf, all in one area.
 struct LeafPart<'a> {
     mm: MmId,
     vma: &'a Vma,
@@ -249,10 +245,10 @@ struct LeafPart<'a> {
 }
 
 impl Memory {
-    /// Checks every invariant; cost grows with memory and page tables.
+    /// Checks every invariant; the cost grows with memory and page tables.
     ///
     /// # Errors
-    /// The first broken invariant found.
+    /// Returns the first broken invariant found.
     pub fn validate(&self) -> Result<(), Violation> {
         self.core.buddy.validate()?;
         self.core.folios.validate().map_err(Violation::Folios)?;
@@ -272,7 +268,6 @@ impl Memory {
         self.check_opens()
     }
 
-    /// I3 .. I5, I9, I10 for one process; counts its entries.
     fn check_space(
         &self,
         mm: MmId,
@@ -318,8 +313,8 @@ impl Memory {
         self.check_owner(part, id)
     }
 
-    /// What an entry maps belongs to its area (I4), is writable only if it is its own (I9), and the
-    /// area knows of its anonymous pages (I10).
+    /// An entry's page belongs to its area (I4), is writable only if exclusive (I9), and its area
+    /// is marked as having anonymous pages (I10).
     fn check_owner(&self, part: &LeafPart<'_>, id: FolioId) -> Result<(), Violation> {
         let LeafPart { mm, vma, leaf, vpn, .. } = *part;
         let folio = self.core.folios.get(id);
@@ -327,7 +322,7 @@ impl Memory {
         if leaf.flags.contains(PteFlags::WRITABLE) && !vma.prot.can_write {
             return Err(Violation::I9 { mm, vpn });
         }
-        // A PMD entry maps exclusively by its head, a folded block page by page.
+        // A PMD entry is exclusive by its head page, a folded block page by page.
         let leaf_pfn = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
         let is_own = leaf.flags.contains(PteFlags::WRITABLE) && vma.sharing == Sharing::Private;
         match folio.owner {
@@ -355,16 +350,14 @@ impl Memory {
         }
     }
 
-    /// I4: whether `pfn` is what the page cache holds for the first page of `part`, and the file
-    /// reaches to its last.
     fn is_page_of(&self, part: &LeafPart<'_>, pfn: Pfn) -> bool {
         let Backing::File { open, .. } = part.vma.backing else { return false };
         let file = self.open_file(open).mapping;
         let nr_file_pages = self.core.mapping(file).nr_file_pages(self.rules.page);
         let index = PageIndex(part.vma.index_of(part.vpn));
-        // A block of shared memory is collapsed, and mapped, as a whole, also where the file ends
-        // inside it; and a folio that stayed when its file became shorter is mapped as a whole by a
-        // kernel without the end-of-file test, and by `MADV_COLLAPSE`: the test is one of faults (B.6.2).
+        // A block of shared memory is collapsed and mapped whole, even if the file ends inside it.
+        // A folio that stayed when its file shrank is mapped whole by a kernel without the
+        // end-of-file test, and by `MADV_COLLAPSE`: only faults make that test (B.6.2).
         let is_inside = self.core.mapping(file).is_shmem
             || part.leaf.kind == LeafKind::Pmd
             || self.rules.fault.eof_guard != EofGuard::Refuse
@@ -374,7 +367,6 @@ impl Memory {
             && entry.is_some_and(|entry| self.core.folios.get(entry.folio).pfn_at(index) == pfn)
     }
 
-    /// I1, I2, I7, I11, I12.
     fn check_folios(&self, found: &EntriesFound) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
@@ -395,7 +387,6 @@ impl Memory {
         if used == allocated { Ok(()) } else { Err(Violation::I7 { allocated, used }) }
     }
 
-    /// I6 in both directions.
     fn check_trees(&self) -> Result<(), Violation> {
         for (file, mapping) in self.core.mappings() {
             mapping.validate()?;
@@ -416,7 +407,6 @@ impl Memory {
         Ok(())
     }
 
-    /// A miss counter is at most 1000 (I8).
     fn check_opens(&self) -> Result<(), Violation> {
         for (open, file) in self.opens() {
             let mmap_miss = file.state.mmap_miss();

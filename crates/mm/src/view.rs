@@ -1,9 +1,6 @@
-//! How a page of a process looks from outside: pagemap, kpageflags, kpagecount (docs/behaviour F.2,
-//! F.5.4).
+//! A page's outside view: pagemap, kpageflags, kpagecount (docs/behaviour F.2, F.5.4).
 //!
 //! Answers to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
-//!
-//! [`statistics`] has the sums over many pages.
 
 pub mod statistics;
 
@@ -18,40 +15,40 @@ use crate::units::{MmId, Order, Pfn, Vaddr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "bits of pagemap: independent of each other")]
 pub struct PageView {
-    /// Frame that the entry names.
+    /// Frame in the entry.
     pub pfn: Pfn,
-    /// Order of its folio; 0 for the zero page, the PMD order for the huge zero folio.
+    /// Folio order; 0 for the zero page, the PMD order for the huge zero folio.
     pub order: Order,
-    /// What its folio holds; `None` for pages of zeroes.
+    /// Owner of the folio; `None` for pages of zeroes.
     pub owner: Option<Owner>,
-    /// Kind of the entry: PTE, folded PTE or PMD entry.
+    /// PTE, folded PTE or PMD entry.
     pub kind: LeafKind,
-    /// Whether a store goes through without a fault.
+    /// Whether a store succeeds without a fault.
     pub is_writable: bool,
-    /// Whether the page is known to be the process's own (`AnonExclusive`).
+    /// Whether the page is known to be exclusive to the process (`AnonExclusive`).
     pub is_anon_exclusive: bool,
     /// Bit 56 of pagemap: mapped exactly once, as far as the kernel can tell.
     pub is_exclusively_mapped: bool,
     /// Whether its folio is queued for a deferred split as partially mapped.
     pub is_partially_mapped: bool,
-    /// Mappings of the page as kpagecount shows them.
+    /// Number of mappings, as in kpagecount.
     pub mapcount: u32,
 }
 
 impl Memory {
-    /// Pages in the swap cache.
+    /// Returns the number of pages in the swap cache.
     #[must_use]
     pub fn nr_swap_cached(&self) -> u64 {
         self.core.pressure.swap.as_ref().map_or(0, Swap::nr_cached)
     }
 
-    /// Slots of swap space in use.
+    /// Returns the number of swap slots in use.
     #[must_use]
     pub fn nr_swapped(&self) -> u64 {
         self.core.pressure.swap.as_ref().map_or(0, Swap::nr_used)
     }
 
-    /// The page at `addr`; `None` when it is not present.
+    /// Returns the page at `addr`; `None` if it is not present.
     #[must_use]
     pub fn page_at(&self, mm: MmId, addr: Vaddr) -> Option<PageView> {
         let vpn = addr.vpn(self.rules.page);
@@ -96,8 +93,8 @@ impl Memory {
         })
     }
 
-    /// Whether more than one process may map the folio (F.2.2, F.2.3): never a false "no" where
-    /// owners are tracked.
+    /// Whether several processes may map the folio (F.2.2, F.2.3). With owner tracking, `false` is
+    /// exact.
     #[must_use]
     pub fn maybe_mapped_shared(&self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);

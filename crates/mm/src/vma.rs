@@ -1,12 +1,9 @@
-//! Virtual memory areas of one process: which addresses are mapped to what, and with which advice.
-//!
-//! Owns [`Vma`] and the tree of them: split, merge, remove, advise. Does not choose addresses
-//! ([`crate::placement`]) and touches no page table.
+//! A process's virtual memory areas: their backing, protection and advice.
 //!
 //! Invariants:
 //! - I1: areas do not overlap and are not empty.
-//! - I2: neighbours without anonymous pages that could be one area are one area.
-//! - I3: areas of a child never have an `anon_vma` in common: fork gives each its own.
+//! - I2: adjacent areas without anonymous pages are merged if possible.
+//! - I3: a child's areas never share an `anon_vma`: fork creates one for each.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +13,7 @@ use crate::units::{Order, Vpn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenId(pub u32);
 
-/// What an area may be used for.
+/// Allowed accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prot {
     /// Loads.
@@ -28,7 +25,7 @@ pub struct Prot {
 }
 
 impl Prot {
-    /// Nothing is allowed.
+    /// No access.
     pub const NONE: Self = Self { can_read: false, can_write: false, can_exec: false };
     /// Loads only.
     pub const READ: Self = Self { can_read: true, can_write: false, can_exec: false };
@@ -41,7 +38,7 @@ impl Prot {
 /// `MADV_HUGEPAGE` and its opposite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugeAdvice {
-    /// None.
+    /// No advice.
     #[default]
     Default,
     /// `VM_HUGEPAGE`.
@@ -53,7 +50,7 @@ pub enum HugeAdvice {
 /// `MADV_RANDOM`, `MADV_SEQUENTIAL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessAdvice {
-    /// None.
+    /// No advice.
     #[default]
     Normal,
     /// `VM_RAND_READ`.
@@ -69,42 +66,42 @@ pub struct Advice {
     pub huge: HugeAdvice,
     /// `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub access: AccessAdvice,
-    /// Order of the folios it asks to be read in, at most the page cache's largest (K.1.4).
+    /// Preferred folio order for reads, at most the page cache's largest (K.1.4).
     pub preferred: Option<Order>,
 }
 
-/// What is behind an area.
+/// Source of an area's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// Nothing: zeroes on first touch.
+    /// Anonymous: zeroes on first touch.
     Anon,
     /// A file from page `pgoff` on.
     File {
-        /// The open file it was mapped through.
+        /// Open file used for the mapping.
         open: OpenId,
         /// Page offset of the area's first page.
         pgoff: u64,
     },
-    /// Huge pages of a pool.
+    /// Hugetlb pages from a pool.
     Hugetlb(HugeArea),
 }
 
-/// File behind one `mmap` with `MAP_HUGETLB`.
+/// File of one `mmap` with `MAP_HUGETLB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HugeFileId(pub u32);
 
 /// An area of huge pages (docs/behaviour O.1). It is never merged with a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugeArea {
-    /// The file behind it.
+    /// The area's file.
     pub file: HugeFileId,
-    /// Size of its pages.
+    /// Order of its pages.
     pub order: Order,
     /// Page offset of the area's first page, in base pages.
     pub pgoff: u64,
-    /// Whether the process owns what was promised to a private mapping: a child does not (O.2.2).
+    /// Whether the process owns a private mapping's reservations; a child does not (O.2.2).
     pub is_owner: bool,
-    /// The owner took a page of it: every absent page is refused from then on (O.4.4).
+    /// The owner took one of its pages: absent pages are refused from then on (O.4.4).
     pub has_lost: bool,
 }
 
@@ -117,18 +114,17 @@ pub enum Sharing {
     Shared,
 }
 
-/// The `anon_vma` of an area: what its anonymous pages are found by.
+/// An area's `anon_vma`, which leads to its anonymous pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonVma {
-    /// Names it among those of the process.
+    /// Unique within the process.
     pub id: u32,
-    /// Whether the area came by fork, and hangs in the parent's too: it takes in no neighbour that
-    /// has none.
+    /// Whether fork created the area. Its `anon_vma` is linked to the parent's too, so the area
+    /// does not merge with a neighbour that has none.
     pub is_inherited: bool,
 }
 
 impl AnonVma {
-    /// Whether neighbours with these can be one area (recorded on 6.18).
     const fn can_merge(one: Option<Self>, other: Option<Self>) -> bool {
         match (one, other) {
             (None, None) => true,
@@ -143,37 +139,36 @@ impl AnonVma {
 pub struct Vma {
     /// Number of the first page.
     pub start: Vpn,
-    /// Page after the last.
+    /// Page after the last one.
     pub end: Vpn,
-    /// What the process may do there.
+    /// Allowed accesses.
     pub prot: Prot,
-    /// Whether stores stay with the process or reach the file.
+    /// Whether stores stay private or reach the file.
     pub sharing: Sharing,
-    /// Where absent pages come from.
+    /// Source of absent pages.
     pub backing: Backing,
-    /// What the program said about it.
+    /// The program's advice.
     pub advice: Advice,
-    /// Set by the first fault that may make anonymous pages here: decides what fork copies.
+    /// Set by the first fault that may create anonymous pages here; decides what fork copies.
     pub anon: Option<AnonVma>,
-    /// Page number at which an anonymous area was made minus the one it has now, wrapping: mremap
-    /// moves pages, their index stays.
+    /// Creation page number of an anonymous area minus its current one (wrapping), for mremap.
     pub moved_by: u64,
-    /// Its pages count as committed (`VM_ACCOUNT`): it can be stored to, or has pages of its own.
+    /// Its pages count as committed (`VM_ACCOUNT`): it is writable, or has its own pages.
     pub is_accounted: bool,
-    /// `userfaultfd` is told of absent pages: they come one by one (D.2.3).
+    /// `userfaultfd` handles absent pages, so faults allocate single pages (D.2.3).
     pub is_armed: bool,
-    /// What was read ahead of it from swap space; `None` before the first time.
+    /// Its last readahead from swap space; `None` before the first.
     pub ahead: Option<SwapAhead>,
 }
 
 /// The last window that an area read ahead from swap space (`swap_readahead_info`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapAhead {
-    /// The page last asked for.
+    /// The last page requested.
     pub last: Vpn,
     /// Pages of the window.
     pub window: u64,
-    /// Pages read ahead that were asked for since.
+    /// Pages read ahead and used since.
     pub nr_hits: u64,
 }
 
@@ -184,8 +179,7 @@ impl Vma {
         self.anon.is_some()
     }
 
-    /// Changes the protection, and with it what counts as committed: anonymous memory that is
-    /// made read-only before it has pages does not.
+    /// Changes the protection. Read-only memory without pages no longer counts as committed.
     pub fn protect(&mut self, prot: Prot) {
         self.prot = prot;
         if prot.can_write && self.sharing == Sharing::Private {
@@ -201,13 +195,13 @@ impl Vma {
         self.end.0 - self.start.0
     }
 
-    /// Whether `vpn` lies inside.
+    /// Whether `vpn` is inside.
     #[must_use]
     pub fn contains(&self, vpn: Vpn) -> bool {
         self.start <= vpn && vpn < self.end
     }
 
-    /// The huge pages of a hugetlb area.
+    /// Returns the huge pages of a hugetlb area.
     #[must_use]
     pub const fn huge(&self) -> Option<HugeArea> {
         match self.backing {
@@ -216,8 +210,8 @@ impl Vma {
         }
     }
 
-    /// File index of `vpn`; for anonymous memory the page number it was made at. `vpn` may lie
-    /// before the area's start as far as the file does.
+    /// File index of `vpn`; for anonymous memory, the page number it was created at. `vpn` may
+    /// precede the area, but not the file.
     #[must_use]
     pub fn index_of(&self, vpn: Vpn) -> u64 {
         match self.backing {
@@ -234,7 +228,6 @@ impl Vma {
         (self.index_of(self.start), self.index_of(self.end))
     }
 
-    /// Whether an edge of this part of an area lies inside a huge page.
     pub(crate) fn cuts_huge_page(&self) -> bool {
         let is_whole = |area: HugeArea| {
             area.order.is_aligned(self.start.0) && area.order.is_aligned(self.end.0)
@@ -242,7 +235,6 @@ impl Vma {
         self.huge().is_some_and(|area| !is_whole(area))
     }
 
-    /// The part of the area from `start` to `end`.
     fn part(&self, start: Vpn, end: Vpn) -> Self {
         let mut part = Self { start, end, ..*self };
         match &mut part.backing {
@@ -254,13 +246,11 @@ impl Vma {
         part
     }
 
-    /// Whether `next` starts where this one ends and continues it except for its `anon_vma`.
     fn is_continued_by(&self, next: &Self) -> bool {
         self.prot == next.prot && self.is_like_but_for_prot(next)
     }
 
-    /// Whether `next` starts where this one ends and continues it except for its protection: two
-    /// such areas share an `anon_vma`.
+    /// Whether `next` is adjacent and equal, apart from its protection: they share an `anon_vma`.
     fn is_like_but_for_prot(&self, next: &Self) -> bool {
         let is_same_backing = match (self.backing, next.backing) {
             (Backing::Anon, Backing::Anon) => self.moved_by == next.moved_by,
@@ -278,29 +268,28 @@ impl Vma {
     }
 }
 
-/// All areas of a process by start address.
+/// All areas of a process, by start address.
 #[derive(Clone, Debug, Default)]
 pub struct VmaTree {
     areas: BTreeMap<Vpn, Vma>,
-    /// `anon_vma`s given out.
     nr_anon: u32,
 }
 
 impl VmaTree {
-    /// No areas.
+    /// Creates an empty tree.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The area that holds `vpn`.
+    /// Finds the area that contains `vpn`.
     #[must_use]
     pub fn find(&self, vpn: Vpn) -> Option<&Vma> {
         let (_, vma) = self.areas.range(..=vpn).next_back()?;
         vma.contains(vpn).then_some(vma)
     }
 
-    /// Gives the area of `vpn` an `anon_vma`: that of a neighbour it continues, else a new one.
+    /// Sets the `anon_vma` of the area of `vpn`: a mergeable neighbour's, otherwise a new one.
     pub fn mark_anon(&mut self, vpn: Vpn) {
         let Some(vma) = self.find(vpn).copied().filter(|vma| !vma.has_anon()) else { return };
         let own = |vma: &Vma| vma.anon.filter(|anon| !anon.is_inherited);
@@ -313,7 +302,6 @@ impl VmaTree {
         }
     }
 
-    /// Notes what was read ahead of the area of `vpn`.
     pub(crate) fn set_ahead(&mut self, vpn: Vpn, ahead: SwapAhead) {
         let Some(start) = self.find(vpn).map(|vma| vma.start) else { return };
         if let Some(vma) = self.areas.get_mut(&start) {
@@ -326,7 +314,7 @@ impl VmaTree {
         AnonVma { id: self.nr_anon, is_inherited }
     }
 
-    /// The areas as a child gets them (I3).
+    /// Returns the areas for a forked child (I3).
     #[must_use]
     pub fn forked(&self) -> Self {
         let mut child = self.clone();
@@ -341,37 +329,37 @@ impl VmaTree {
         child
     }
 
-    /// The area nearest below `vpn` that ends at or before it.
+    /// Finds the last area that ends at or before `vpn`.
     #[must_use]
     pub fn last_before(&self, vpn: Vpn) -> Option<&Vma> {
         self.areas.range(..vpn).next_back().map(|(_, vma)| vma).filter(|vma| vma.end <= vpn)
     }
 
-    /// The first area that starts at or after `vpn`.
+    /// Finds the first area that starts at or after `vpn`.
     #[must_use]
     pub fn first_from(&self, vpn: Vpn) -> Option<&Vma> {
         self.areas.range(vpn..).next().map(|(_, vma)| vma)
     }
 
-    /// Areas in ascending order.
+    /// Iterates over the areas in ascending order.
     #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma> {
         self.areas.values()
     }
 
-    /// Areas of the process, of at most `max_map_count`.
+    /// Number of areas, at most `max_map_count`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.areas.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no areas.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.areas.is_empty()
     }
 
-    /// Areas that overlap `[start, end)`, cut to it.
+    /// Returns the areas that overlap `[start, end)`, clipped to it.
     #[must_use]
     pub fn overlapping(&self, start: Vpn, end: Vpn) -> Vec<Vma> {
         let from = self.find(start).map_or(start, |vma| vma.start);
@@ -382,17 +370,17 @@ impl VmaTree {
             .collect()
     }
 
-    /// How many areas overlap `[start, end)`.
+    /// Number of areas that overlap `[start, end)`.
     #[must_use]
     pub fn nr_in(&self, start: Vpn, end: Vpn) -> usize {
         let before = self.find(start).is_some_and(|vma| vma.start < start);
         usize::from(before) + self.areas.range(start..end.max(start)).count()
     }
 
-    /// Adds an area over free addresses, merged with its neighbours where they continue it.
+    /// Adds an area over free addresses, merged with its neighbours if possible.
     ///
     /// # Panics
-    /// When it is empty or overlaps another: callers remove what was there.
+    /// Panics if the area is empty or overlaps another: callers remove existing areas first.
     pub fn insert(&mut self, vma: Vma) {
         assert!(vma.start < vma.end, "I1: empty area");
         assert!(self.overlapping(vma.start, vma.end).is_empty(), "I1: areas overlap");
@@ -415,7 +403,7 @@ impl VmaTree {
         self.areas.insert(vma.start, vma);
     }
 
-    /// Removes `[start, end)`, splitting areas at the edges; what was there, in ascending order.
+    /// Removes `[start, end)`. Returns the removed areas in ascending order.
     pub fn remove(&mut self, start: Vpn, end: Vpn) -> Vec<Vma> {
         let removed = self.overlapping(start, end);
         for part in &removed {
@@ -438,7 +426,7 @@ impl VmaTree {
         for mut part in self.overlapping(start, end) {
             let before = part;
             change(&mut part);
-            // A hugetlb area that was split is not merged again: one that stays is not split.
+            // A hugetlb area that was split is never merged again; an unchanged one is not split.
             if part == before && part.huge().is_some() {
                 continue;
             }
@@ -447,10 +435,10 @@ impl VmaTree {
         }
     }
 
-    /// Checks I1 and I2; the page at which one is broken on error.
+    /// Checks I1 and I2.
     ///
     /// # Errors
-    /// The start of the first offending area.
+    /// Returns the start of the first invalid area.
     pub fn validate(&self) -> Result<(), Vpn> {
         let mut before: Option<&Vma> = None;
         for (start, vma) in &self.areas {

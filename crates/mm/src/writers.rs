@@ -1,4 +1,4 @@
-//! Opening for writing, and running: what is allowed with a file (docs/behaviour H.2, H.3).
+//! Opening files for writing, and executing them (docs/behaviour H.2, H.3).
 //!
 //! Answers to: `do_dentry_open`, `exe_file_deny_write_access`.
 //!
@@ -10,19 +10,18 @@
 //!   it has huge folios | its whole cache is dropped| yes                    | yes
 //! ```
 //!
-//! Owns what opening, closing and running do to a file's [`Gate`] and, by
-//! [`rules.writers`](crate::rules::Writers), to its page cache. Does not decide what may be
-//! collapsed (`collapse`), and does not check permissions.
+//! [`rules.writers`](crate::rules::Writers) decide the effect on the page cache. Permissions are
+//! not checked.
 //!
-//! An open for writing is a writer until its last descriptor is closed *and* nothing is mapped
-//! through it any more: a mapping holds the open file, whatever its protection.
+//! An open for writing remains a writer until its last descriptor is closed *and* its last mapping
+//! is gone: a mapping holds the open file, whatever its protection.
 //!
 //! Invariants (checked by [`Memory::validate`], I14):
 //! - I1: `i_writecount` is the number of open files that write, minus the number of living
 //!   processes that run the file; never both (H.1.4).
 //! - I2: `nr_thps` is the number of folios of more than one page, for files of filesystems without
 //!   large folios; 0 for others (H.3.1).
-//! - I3: where the rule is to drop, a file with writers has no such folio (L.16).
+//! - I3: if the rule is to drop, a file with writers has no such folio (L.16).
 
 use crate::mapping::gate::{Gate, MustDrop, OpenForWrite, TextBusy};
 use crate::memory::Memory;
@@ -31,14 +30,13 @@ use crate::units::{MappingId, MmId};
 use crate::vma::{Backing, OpenId, Prot, Sharing, Vma};
 
 impl Memory {
-    /// Opens a file for writing; its page cache goes first where it holds huge folios that cannot
-    /// be written (H.3.3).
+    /// Opens a file for writing. Drops its page cache if that has unwritable huge folios (H.3.3).
     ///
     /// # Errors
-    /// When a process runs the file; nothing has changed.
+    /// Fails without changes if a process runs the file.
     ///
     /// # Panics
-    /// At the 2^32nd open.
+    /// Panics at the 2^32nd open.
     pub fn open_for_write(&mut self, file: MappingId) -> Result<OpenId, TextBusy> {
         self.add_writer(file)?;
         let open = self.open(file);
@@ -46,11 +44,10 @@ impl Memory {
         Ok(open)
     }
 
-    /// Notes that stores reach a file through `open`, so that it was opened for writing: what a
-    /// shared mapping with stores implies (H.1.4), or a write call. Does nothing to one that was.
+    /// Marks `open` as opened for writing, because of a shared mapping (H.1.4) or a write call.
     ///
     /// # Errors
-    /// When a process runs the file; nothing has changed.
+    /// Fails without changes if a process runs the file.
     pub fn write_through(&mut self, open: OpenId) -> Result<(), TextBusy> {
         if !self.open_file(open).is_writer {
             self.add_writer(self.open_file(open).mapping)?;
@@ -59,7 +56,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives an open file another descriptor (`dup`, fork).
+    /// Adds a descriptor to an open file (`dup`, fork).
     pub fn share_open(&mut self, open: OpenId) {
         self.open_file_mut(open).nr_descriptors += 1;
     }
@@ -67,7 +64,7 @@ impl Memory {
     /// Closes one descriptor of an open file.
     ///
     /// # Panics
-    /// When none is left.
+    /// Panics if no descriptor is left.
     pub fn close(&mut self, open: OpenId) {
         let opened = self.open_file_mut(open);
         let Some(left) = opened.nr_descriptors.checked_sub(1) else {
@@ -77,11 +74,11 @@ impl Memory {
         self.release_writer(open);
     }
 
-    /// Makes `file` the program of a process, and of what it forks: it cannot be opened for writing
-    /// while one of them lives (H.2.1).
+    /// Makes `file` the program of a process and of its future children. It cannot be opened for
+    /// writing while one of them lives (H.2.1).
     ///
     /// # Errors
-    /// When the file is open for writing; nothing has changed.
+    /// Fails without changes if the file is open for writing.
     pub fn run(&mut self, mm: MmId, file: MappingId) -> Result<(), OpenForWrite> {
         if let Err(refused) = self.gate(file).deny_write() {
             self.core.counters.writers.nr_open_for_write += 1;
@@ -92,14 +89,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Lets the program of a process that ends be written again.
     pub(crate) fn allow_write(&mut self, mm: MmId) {
         if let Some(file) = self.space_mut(mm).exe.take() {
             self.gate(file).allow_write();
         }
     }
 
-    /// Gives a child its parent's program.
     pub(crate) fn inherit_program(&mut self, parent: MmId, child: MmId) {
         let Some(file) = self.space(parent).exe else { return };
         let Ok(()) = self.gate(file).deny_write() else {
@@ -108,7 +103,6 @@ impl Memory {
         self.space_mut(child).exe = Some(file);
     }
 
-    /// What a change of a mapping to `prot` implies for the open file behind it.
     pub(crate) fn write_through_mapping(
         &mut self,
         backing: Backing,
@@ -123,7 +117,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Closes what an area that went held open.
     pub(crate) fn release_area(&mut self, vma: &Vma) {
         if let Backing::File { open, .. } = vma.backing {
             self.release_writer(open);
@@ -147,7 +140,6 @@ impl Memory {
         Ok(())
     }
 
-    /// H.3.3: unmaps and drops a whole page cache. Private copies of its pages stay.
     fn drop_everything(&mut self, file: MappingId) {
         let entries: Vec<_> = self.core.mapping(file).tree.iter().collect();
         self.core.counters.writers.nr_drops += 1;
@@ -158,7 +150,6 @@ impl Memory {
         }
     }
 
-    /// Takes a writer away that has neither a descriptor nor a mapping left.
     fn release_writer(&mut self, open: OpenId) {
         let opened = self.open_file(open);
         if !opened.is_writer || opened.nr_descriptors > 0 || self.is_mapped(open) {

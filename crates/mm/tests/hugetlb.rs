@@ -1,4 +1,4 @@
-//! Huge pages of pools: sizes, bytes, and what recordings do not reach.
+//! Hugetlb pages: sizes, bytes, and cases that recordings do not reach.
 
 #![expect(clippy::unwrap_used, reason = "memory that cannot be made fails the test")]
 
@@ -84,7 +84,7 @@ fn a_pool_that_is_too_large_or_missing_is_refused() {
     assert_eq!(memory.mmap_huge(mm, off), Err(MapError::Unaligned(4096).into()));
 }
 
-/// Two processes, one page of bytes, a store by the child: what was copied, in how many pieces.
+/// A child stores to a shared page. Returns the pages and units copied, and the parent's bytes.
 fn copied(copy: CopyOrder) -> (u64, u64, Vec<u8>) {
     let mut rules = Rules::example();
     rules.clear.copy = copy;
@@ -112,7 +112,7 @@ fn copied(copy: CopyOrder) -> (u64, u64, Vec<u8>) {
 #[test]
 fn a_huge_page_is_copied_page_by_page_or_in_extents() {
     assert_eq!(copied(CopyOrder::Pages), (512, 512, b"first".to_vec()));
-    // Around page 0: what is behind, and the near part, which reaches to page 2.
+    // Around page 0: the pages after the near part, and the near part, which ends at page 2.
     assert_eq!(copied(CopyOrder::Extents), (512, 2, b"first".to_vec()));
 }
 
@@ -120,7 +120,6 @@ fn read(memory: &mut Memory, mm: MmId, at: Vaddr) -> Result<(), FaultError> {
     memory.touch(mm, at, Access::Read).map(|_| ())
 }
 
-/// O.5.3: promises of what stays behind are lost, for good.
 #[test]
 fn moving_a_part_of_an_area_loses_promises() {
     use largefolio_mm::units::AddrRange;

@@ -1,5 +1,4 @@
-//! Writers, running programs and huge folios: L.16, L.17, H.1.4, H.2.1, H.3 and the rows about
-//! writers of H.5.1.
+//! Writers, running programs and huge folios: L.16, L.17, H.1.4, H.2.1, H.3, H.5.1.
 #![expect(clippy::unwrap_used, reason = "tests: a failed step is a failed test")]
 
 use largefolio_mm::collapse::{CollapseError, Errno};
@@ -16,10 +15,10 @@ use largefolio_mm::vma::{OpenId, Prot};
 
 const BASE: Vaddr = Vaddr(0x4000_0000_0000);
 const PAGE: u64 = 4096;
-/// A library: 8 MiB of text.
+/// Huge folios in a library of 8 MiB of text.
 const NR_HUGE: u64 = 4;
 const LIBRARY_BYTES: u64 = NR_HUGE << 21;
-/// H.5.1: what a file that is open for writing answers to `MADV_COLLAPSE`, to 7.1.
+/// Result of `MADV_COLLAPSE` on a file that is open for writing, up to 7.1 (H.5.1).
 const REFUSED: Result<(), CollapseError> =
     Err(CollapseError { errno: Errno::Einval, refusal: CollapseRefusal::VmaCheck });
 
@@ -46,7 +45,6 @@ impl World {
         Self { memory, file, open, mm }
     }
 
-    /// A filesystem without large folios, and a kernel before 7.2.
     fn small() -> Self {
         Self::new(Writers::DropCache, "ext2")
     }
@@ -57,7 +55,6 @@ impl World {
         kind
     }
 
-    /// `MADV_COLLAPSE` of a block of 2 MiB.
     fn collapse(&mut self, block: u64) -> Result<(), CollapseError> {
         let collapsed = self.memory.madvise_collapse(self.mm, addr(block << 9), 2 << 20);
         self.check();
@@ -106,7 +103,6 @@ fn l16_an_open_for_write_drops_the_whole_cache_and_execution_refaults_in_base_pa
     assert_eq!(world.touch(1000), LeafKind::Pte);
     assert_eq!(world.memory.counters().pgmajfault, before.pgmajfault + 1);
     assert!(world.memory.folios(world.file).all(|entry| entry.order == Order::ZERO));
-    // Collapse cannot happen while the writer exists, and can afterwards.
     assert_eq!(world.collapse(3), REFUSED);
     assert_eq!(world.nr_thps(), 0);
     world.memory.close(writer);
@@ -182,7 +178,6 @@ fn h2_1_what_is_open_for_write_cannot_be_run() {
     world.memory.close(writer);
     assert_eq!(world.memory.run(world.mm, world.file), Ok(()));
     assert_eq!(world.memory.counters().writers.nr_open_for_write, 1);
-    // execve of another program gives this one free.
     let other = world.memory.add_file(PAGE, "ext2");
     assert_eq!(world.memory.run(world.mm, other), Ok(()));
     world.check();
@@ -200,7 +195,6 @@ fn h1_4_a_shared_mapping_with_stores_implies_a_writer() {
     world.check();
     assert_eq!(world.nr_thps(), 0);
     assert_eq!(world.collapse(0), REFUSED);
-    // The descriptor goes, the mapping holds the open file.
     world.memory.close(open);
     assert_eq!(world.collapse(0), REFUSED);
     world.memory.munmap(world.mm, at, PAGE).unwrap();

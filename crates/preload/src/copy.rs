@@ -1,11 +1,11 @@
-//! Making a copy of a text.
+//! Makes a copy of a text.
 //!
-//! Owns the order of steps and the checks of memory before them. Invariants:
-//! - C1: no step can raise a signal: memory is taken by calls that answer with an error (`pwrite`,
-//!   `MADV_COLLAPSE`), and only blocks that have their folio already are written through a mapping.
-//! - C2: the bytes of the blocks are the file's at the same place; nothing else is written there.
-//! - C3: the file did not change while it was copied, as far as its times tell. That the copy is what
-//!   the process has mapped is proven afterwards (`proof`).
+//! Owns the order of steps and the memory checks before them. Invariants:
+//! - C1: no step can raise a signal. Memory is allocated by calls that return an error (`pwrite`,
+//!   `MADV_COLLAPSE`), and only blocks that already have a folio are written through a mapping.
+//! - C2: a block's bytes equal the file's bytes at the same place. Nothing else is written there.
+//! - C3: according to its timestamps, the file did not change while it was copied. `proof` shows
+//!   afterwards that the copy equals the process's mapping.
 
 use core::ffi::CStr;
 
@@ -15,14 +15,13 @@ use crate::store::{self, Name, Store};
 use crate::sys::{self, Advice, Area, Errno, Fd, Mapping, Status, Window};
 use crate::wire::{BUDGET_VARIABLE, Refusal};
 
-/// Bytes of the tmpfs that stay free for others.
+/// Bytes of the tmpfs that stay free for other files.
 const SLACK_BYTES: u64 = 8 << 20;
-/// Part of all memory that stays available: 1/32, about 3%.
+/// Fraction of all memory that stays available: 1/32, about 3%.
 const RESERVE_PART: u64 = 32;
-/// Bytes copied in one step where no large folio was available.
+/// Bytes copied per step if no large folio was available.
 const STEP_BYTES: usize = 8 << 10;
 
-/// What is copied.
 pub(crate) struct Job<'a> {
     pub(crate) text: &'a Text<'a>,
     pub(crate) blocks: Blocks,
@@ -31,7 +30,6 @@ pub(crate) struct Job<'a> {
     pub(crate) pagemap: &'a Fd,
 }
 
-/// Makes the copy and gives it its name, if others can use it.
 pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, Refusal> {
     check_gain(job)?;
     check_room(store, job)?;
@@ -43,7 +41,7 @@ pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, 
     copy.resize(bytes).map_err(of_room)?;
     fill(&copy, job)?;
     if name.is_some() {
-        // Symbols are for tools: a copy without them runs as well.
+        // Only tools need symbols: a copy without them runs as well.
         let _ = elf::describe(job.source, &copy, job.status.bytes, &job.blocks);
     }
     if job.source.status() != Ok(job.status) {
@@ -56,14 +54,14 @@ pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, 
     Ok(copy)
 }
 
-/// Maps one page of each block as the program would, and asks how it came.
+/// Faults in one page of each block and checks whether large folios already map the text.
 fn check_gain(job: &Job) -> Result<(), Refusal> {
     let (start, len) = (job.blocks.start, job.blocks.len);
     for at in (0..len).step_by(job.blocks.block) {
-        // What cannot be mapped now is the program's business.
+        // If a page cannot be mapped now, the program will deal with it.
         let _ = sys::advise(start + at, sys::page_bytes(), Advice::PopulateRead);
     }
-    // A kernel that cannot say (before 6.7) has not shown that there is nothing to gain.
+    // A kernel before 6.7 cannot tell, which does not prove that there is nothing to gain.
     let large = job.pagemap.large_bytes(start, len).unwrap_or(0);
     if large * 2 >= len { Err(Refusal::AlreadyLarge) } else { Ok(()) }
 }
@@ -83,17 +81,17 @@ fn check_room(store: &Store, job: &Job) -> Result<(), Refusal> {
     if is_room { Ok(()) } else { Err(Refusal::LowMemory) }
 }
 
-/// Bytes of the line of `/proc/meminfo` that starts with `name`.
 fn kib(meminfo: &[u8], name: &[u8]) -> Option<u64> {
     let mut lines = meminfo.split(|byte| *byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name))?.trim_ascii();
     number::<10>(value.strip_suffix(b" kB")?)?.checked_mul(1024)
 }
 
-/// Copies the blocks, each onto a large folio where the kernel has one.
+/// Copies each block onto a large folio if the kernel has one.
 ///
-/// A folio is made of a single page and then filled: 12 times faster than filling 512 pages
-/// and collapsing them, which copies twice and allocates 513 times (13 against 158 ms for 64 MiB).
+/// A folio is made from a single page and then filled. This is 12 times faster than filling 512
+/// pages and collapsing them, which copies twice and allocates 513 times (13 against 158 ms for 64
+/// MiB).
 fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
     let len = job.blocks.len;
     let start = job.blocks.offset + job.blocks.shift();
@@ -116,7 +114,7 @@ fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
             Err(Errno(libc::EINVAL)) if at == 0 => return Err(Refusal::OldKernel),
             Err(_) => fill_small(copy, job, at)?,
         }
-        // Nothing is gained when most blocks stay small: stop before memory is spent on them.
+        // If most blocks stay small, stops before they use memory for no gain.
         if (at / job.blocks.block + 1 - nr_large) * 2 * job.blocks.block > len {
             return Err(Refusal::NoLargeFolio);
         }
@@ -124,7 +122,7 @@ fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A file may end within the last page of its text; the rest of the page is zero in both.
+/// A file can end within its text's last page. The rest of the page is zero in both.
 fn check_whole(nr: sys::Result<usize>, job: &Job, at: usize) -> Result<(), Refusal> {
     let end = job.blocks.offset + at as u64 + nr.map_err(|_| Refusal::Unreadable)? as u64;
     let wanted = job.blocks.offset + (at + job.blocks.block) as u64;

@@ -1,8 +1,7 @@
-//! The copy as an ELF file: headers and symbols, for perf and whoever reads symbols of a mapping's
-//! file.
+//! The ELF headers and symbols of the copy, for perf and other tools that read a mapping's file.
 //!
-//! The file of a mapping is all perf knows of its symbols. The copy therefore is the file itself, the
-//! parts nobody asks for left out as holes; where it is shifted, its headers are too:
+//! perf finds a mapping's symbols only through its file. The copy therefore has the layout of the
+//! original, with holes for unused parts. If the text is shifted, the headers are too:
 //!
 //! ```text
 //!   file  | header | .. | text          | .. | .symtab | section headers |
@@ -10,23 +9,22 @@
 //! ```
 //!
 //! Invariants:
-//! - F1: nothing is written into the text's blocks, whatever the headers say.
-//! - F2: at most [`TABLES_BYTES_MAX`] bytes are copied, whatever the headers say.
+//! - F1: nothing is written into the text's blocks, regardless of the headers.
+//! - F2: at most [`TABLES_BYTES_MAX`] bytes are copied, regardless of the headers.
 
 use crate::maps::Blocks;
 use crate::sys::{Area, Errno, Fd, Result};
 
-/// Bytes of an ELF header, program header and section header of the 64-bit class.
 const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
 const SECTION_BYTES: usize = 64;
-/// Most bytes copied beside the text: symbol tables of the largest browsers.
+/// Maximum bytes copied in addition to the text, enough for the symbol tables of the largest
+/// browsers.
 const TABLES_BYTES_MAX: u64 = 64 << 20;
-/// Sections without address up to this size are copied: `.gnu_debuglink` and its like.
+/// Sections without an address are copied up to this size (`.gnu_debuglink` for example).
 const SMALL_BYTES: u64 = 4096;
-/// Relocations up to this size are copied: those of the PLT, which name its entries.
+/// Relocations are copied up to this size: the PLT's relocations name its entries.
 const RELOCATIONS_BYTES_MAX: u64 = 1 << 20;
-/// Bytes copied in one step.
 const STEP_BYTES: usize = 256 << 10;
 
 const SHT_SYMTAB: u64 = 2;
@@ -39,7 +37,7 @@ const SHT_DYNSYM: u64 = 11;
 const SHF_ALLOC: u64 = 2;
 const SHF_EXECINSTR: u64 = 4;
 
-/// Whether the program stands at the same address in every process (`ET_EXEC`).
+/// Returns whether the program loads at the same address in every process (`ET_EXEC`).
 pub(crate) fn is_fixed(source: &Fd) -> bool {
     const ET_EXEC: u64 = 2;
     let mut header = [0; HEADER_BYTES];
@@ -47,7 +45,6 @@ pub(crate) fn is_fixed(source: &Fd) -> bool {
     is_read && header.starts_with(b"\x7fELF\x02\x01") && word::<2>(&header, 16) == ET_EXEC
 }
 
-/// Copies headers and tables of `source` into `copy`.
 pub(crate) fn describe(source: &Fd, copy: &Fd, file_bytes: u64, blocks: &Blocks) -> Result<()> {
     let mut header = [0; HEADER_BYTES];
     source.read_at(&mut header, 0)?;
@@ -83,7 +80,7 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// The program headers: where they were, or after the header where the copy is shifted.
+    /// Writes the program headers: at their old place, or after the header if the copy is shifted.
     fn segments(&mut self, header: &[u8]) -> Result<()> {
         let shift = self.blocks.shift();
         let (table, nr) = (word::<8>(header, 32), word::<2>(header, 56));
@@ -104,7 +101,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// The section headers, and the sections that tools read.
+    /// Writes the section headers and the sections that tools read.
     fn sections(&mut self, header: &[u8]) -> Result<()> {
         let shift = self.blocks.shift();
         let (table, nr) = (word::<8>(header, 40), word::<2>(header, 60));
@@ -147,7 +144,6 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies the part of a section before the text's blocks, and that after them.
     fn copy_outside(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let end = offset.saturating_add(bytes).min(self.file_bytes);
         let blocks_end = self.blocks.offset.saturating_add(self.blocks.len as u64);
@@ -172,18 +168,17 @@ impl Copier<'_> {
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        // A negative offset is answered with an error.
+        // A negative offset returns an error.
         let nr = self.source.read_at(bytes, offset)?;
         if nr == bytes.len() { Ok(()) } else { Err(Errno(libc::ENOEXEC)) }
     }
 
-    /// Writes outside of the blocks and inside the copy (F1).
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let start = self.blocks.offset.saturating_add(self.blocks.shift());
         let end = start.saturating_add(self.blocks.len as u64);
         let last = offset.checked_add(bytes.len() as u64).ok_or(Errno(libc::ENOEXEC))?;
         if last > start && offset < end {
-            // Unshifted headers inside the blocks are there already, with the same bytes.
+            // Unshifted headers inside the blocks are already there, with the same bytes.
             return if self.blocks.shift() == 0 { Ok(()) } else { Err(Errno(libc::ENOEXEC)) };
         }
         if last > self.file_bytes.saturating_add(self.blocks.shift()) {
@@ -193,13 +188,12 @@ impl Copier<'_> {
     }
 }
 
-/// The little-endian number of `N` bytes at `offset`; 0 past the end.
+/// Reads the little-endian number of `N` bytes at `offset`, 0 past the end.
 fn word<const N: usize>(bytes: &[u8], offset: usize) -> u64 {
     let taken = bytes.iter().skip(offset).take(N).rev();
     taken.fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Puts a number of eight bytes at `offset`.
 fn put(bytes: &mut [u8], offset: usize, value: u64) {
     for (slot, byte) in bytes.iter_mut().skip(offset).zip(value.to_le_bytes()) {
         *slot = byte;

@@ -1,17 +1,15 @@
-//! Processes that are left alone.
+//! Detects processes that must stay unchanged.
 //!
-//! Owns the checks of the process as a whole, before anything is touched. `/proc/self/status` is
-//! the first file read: the loader has just opened, read and mapped files, so no filter that let
-//! it through can mind.
+//! Checks the process as a whole before anything is touched, and reads `/proc/self/status` first.
+//! The loader has just opened, read and mapped files, so a seccomp filter that allowed that allows
+//! this read too.
 
 use crate::maps::number;
 use crate::sys::{self, Fd};
 use crate::wire::{FILTERS_VARIABLE, PAGES_BYTES, Refusal};
 
-/// Bytes of `/proc/self/status` that are examined; it has about 1500.
 const STATUS_BYTES: usize = 4096;
 
-/// Why this process is to be left alone, if it is.
 pub(crate) fn check() -> Result<(), Refusal> {
     if sys::auxiliary(libc::AT_SECURE) != 0 {
         return Err(Refusal::Secure);
@@ -33,7 +31,7 @@ pub(crate) fn check() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A filter the launcher ran under has seen all our calls; one that was added since has not.
+/// The launcher ran all our calls under its own filters. A filter added since then is untested.
 fn check_filters(status: &[u8]) -> Result<(), Refusal> {
     if field(status, b"Seccomp:").is_none_or(|mode| mode == 0) {
         return Ok(());
@@ -43,15 +41,14 @@ fn check_filters(status: &[u8]) -> Result<(), Refusal> {
     if own.is_some() && own == known { Ok(()) } else { Err(Refusal::Seccomp) }
 }
 
-/// The number after `name` at the start of a line.
 fn field(status: &[u8], name: &[u8]) -> Option<u64> {
     let mut lines = status.split(|byte| *byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name))?;
     number::<10>(value.trim_ascii())
 }
 
-/// Address of a sanitizer's start function, 0 in a program without. Weak references, because a
-/// search by `dlsym` that finds nothing allocates from the program's heap.
+/// Returns the address of a sanitizer's start function, 0 if there is none. Uses weak references: a
+/// failing `dlsym` allocates from the program's heap.
 #[cfg(target_arch = "x86_64")]
 fn sanitizer() -> usize {
     let (address, thread, memory): (usize, usize, usize);
@@ -71,7 +68,6 @@ fn sanitizer() -> usize {
     address | thread | memory
 }
 
-/// As above.
 #[cfg(target_arch = "aarch64")]
 fn sanitizer() -> usize {
     let (address, thread, memory): (usize, usize, usize);

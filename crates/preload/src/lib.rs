@@ -1,31 +1,31 @@
 //! The library that moves a program's text onto shared large folios, before `main`.
 //!
-//! Loaded through `LD_PRELOAD` by `folio run --text remap`. For text the page cache cannot hold in
-//! large folios (its file system, its alignment, or who mapped it first) it maps a copy in shared
-//! memory over it: 2 MiB folios under PMD entries, one copy for all processes of a file. Everything else about
-//! the program stays: docs/design/remap.md has the protocol and why it is safe.
+//! `folio run --text remap` loads it through `LD_PRELOAD`. The page cache cannot hold some text in
+//! large folios because of its filesystem, its alignment or an earlier mapping. The library maps a
+//! copy in shared memory over it: 2 MiB folios under PMD entries, one copy for all processes of a
+//! file. docs/design/remap.md describes the protocol and why it is safe.
 //!
 //! ```text
 //!   constructor -> objects: any text with a whole block?
-//!                  guard: a process to be left alone?
+//!                  guard: must this process stay unchanged?
 //!                  store: the private directory of copies, checked
 //!                  remap: /proc/self/maps -> texts -> copy found or made -> compared with the text
 //!                         -> mapped over it
-//!                  report: one line a text, one a process
+//!                  report: one line per text, one per process
 //! ```
 //!
-//! Invariants of the whole:
-//! - P1: any failure leaves the original mapping and the program continues.
-//! - P2: no allocation from the program's heap, no signal handler, no descriptor left open, no output
-//!   unless asked for; errno is what it was.
-//! - P3: a process whose text holds no whole block makes no system call here.
-//! - P4: no panic: nothing here indexes or unwraps, and only what `core` inlines is used. The library
-//!   needs libc alone and exports nothing: a test of `largefolio-linux` looks at the built file.
+//! Invariants:
+//! - P1: after any failure the original mapping stays and the program continues.
+//! - P2: the library allocates nothing from the program's heap, installs no signal handler, leaves
+//!   no descriptor open, prints only on request, and restores errno.
+//! - P3: a process without a whole block of text makes no system call here.
+//! - P4: the library cannot panic: it never indexes or unwraps, and uses only inlined functions of
+//!   `core`. It needs only libc and exports nothing, which a test of `largefolio-linux` checks.
 
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-// rustc wants a panic handler and an unwinder in a cdylib; neither is ever called (P4).
+// rustc requires a panic handler and an unwinder in a cdylib. Neither is ever called (P4).
 extern crate std;
 
 mod copy;
@@ -46,7 +46,7 @@ mod wire;
 use store::Store;
 use wire::{REPORT_VARIABLE, Refusal, STORE_VARIABLE, VERBOSE_VARIABLE};
 
-/// The loader calls what stands in this section before `main`.
+/// The loader calls the functions in this section before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = start;
@@ -67,7 +67,7 @@ fn run(path: &core::ffi::CStr) {
     }
     let start = sys::monotonic_ns();
     let guarded = guard::check();
-    // A filter that is not known may kill even for the calls of a report.
+    // An unknown filter could kill the process even for the calls of a report.
     let is_silent = matches!(guarded, Err(Refusal::Secure | Refusal::Seccomp));
     let store = if is_silent { Err(Refusal::StoreMissing) } else { Store::open(path) };
     let name = sys::variable(REPORT_VARIABLE);

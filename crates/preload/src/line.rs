@@ -1,14 +1,13 @@
 //! Text of bounded length without allocation.
 //!
 //! Invariants:
-//! - T1: `len < N`, and `bytes[len..]` is zero: the text is a C string at any time.
-//! - T2: what does not fit is cut off, and [`Line::is_cut`] says so.
+//! - T1: `len < N` and `bytes[len..]` is zero, so the text is always a C string.
+//! - T2: text that does not fit is cut off, and [`Line::is_cut`] returns true.
 
 use core::ffi::CStr;
 
 const DIGITS: &[u8] = b"0123456789abcdef";
 
-/// Text of at most `N - 1` bytes.
 pub(crate) struct Line<const N: usize> {
     bytes: [u8; N],
     len: usize,
@@ -16,12 +15,10 @@ pub(crate) struct Line<const N: usize> {
 }
 
 impl<const N: usize> Line<N> {
-    /// Nothing yet.
     pub(crate) const fn new() -> Self {
         Self { bytes: [0; N], len: 0, is_cut: false }
     }
 
-    /// Appends `text` as it is.
     pub(crate) fn push(&mut self, text: &[u8]) -> &mut Self {
         for &byte in text {
             self.push_byte(byte);
@@ -29,7 +26,7 @@ impl<const N: usize> Line<N> {
         self
     }
 
-    /// Appends `text`; what is not printable, or a space, becomes `_`.
+    /// Appends `text`, with `_` for spaces and unprintable characters.
     pub(crate) fn push_name(&mut self, text: &[u8]) -> &mut Self {
         for &byte in text {
             self.push_byte(if byte.is_ascii_graphic() { byte } else { b'_' });
@@ -37,9 +34,7 @@ impl<const N: usize> Line<N> {
         self
     }
 
-    /// Appends `number` in digits of base `BASE`.
     fn push_number<const BASE: u64>(&mut self, mut number: u64) -> &mut Self {
-        // 64 binary digits at most.
         let mut digits = [0_u8; 64];
         let mut nr = 0;
         for slot in &mut digits {
@@ -57,27 +52,22 @@ impl<const N: usize> Line<N> {
         self
     }
 
-    /// Appends `number` in decimal.
     pub(crate) fn push_decimal(&mut self, number: u64) -> &mut Self {
         self.push_number::<10>(number)
     }
 
-    /// Appends `number` in hexadecimal.
     pub(crate) fn push_hex(&mut self, number: u64) -> &mut Self {
         self.push_number::<16>(number)
     }
 
-    /// The text.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or(&[])
     }
 
-    /// The text for a system call.
     pub(crate) fn c_str(&self) -> &CStr {
         c_str(&self.bytes).unwrap_or(c"")
     }
 
-    /// Whether something did not fit.
     pub(crate) const fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -93,8 +83,8 @@ impl<const N: usize> Line<N> {
     }
 }
 
-/// The C string at the start of `bytes`; `None` when no byte is zero. The one of `core` is a function
-/// with a path to a panic (P4).
+/// Returns the C string at the start of `bytes`, `None` if no byte is zero. `core`'s version
+/// contains a path to a panic (P4).
 pub(crate) fn c_str(bytes: &[u8]) -> Option<&CStr> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let text = bytes.get(..=end)?;

@@ -1,7 +1,7 @@
-//! What the kernel says is mapped: lines of `/proc/self/maps`.
+//! Parses `/proc/self/maps`.
 //!
-//! Owns the parsing. The kernel's word is taken rather than the program headers': it names the file
-//! that really is there, by device and inode, and shows text that became writable or anonymous.
+//! The program headers are not used: only the kernel knows which file is really mapped (device and
+//! inode), and whether text became writable or anonymous.
 
 use core::ffi::CStr;
 
@@ -10,40 +10,32 @@ use crate::line::c_str;
 /// A private, executable, read-only mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Text<'a> {
-    /// First address.
     pub(crate) start: usize,
-    /// Address after the last.
     pub(crate) end: usize,
-    /// Position in the file of `start`.
+    /// File offset of `start`.
     pub(crate) offset: u64,
-    /// Device of the file as the kernel prints it: major, minor.
+    /// The file's device as the kernel prints it: major, minor.
     pub(crate) device: (u64, u64),
-    /// Inode of the file.
     pub(crate) inode: u64,
-    /// Path of the file when it was opened.
     pub(crate) path: &'a CStr,
 }
 
-/// The part of a text that PMD entries can map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
-    /// Bytes of one: what a PMD entry maps.
     pub(crate) block: usize,
-    /// First address, a multiple of a block.
+    /// A multiple of `block`.
     pub(crate) start: usize,
-    /// Bytes, a multiple of a block, not 0.
     pub(crate) len: usize,
-    /// Position in the file of `start`.
     pub(crate) offset: u64,
 }
 
 impl<'a> Text<'a> {
-    /// The text that a line of maps describes, if it describes one. `line` ends with a zero byte.
+    /// Parses a line of maps, which ends with a zero byte. Returns `None` if it does not describe a
+    /// text.
     pub(crate) fn parse(line: &'a [u8]) -> Option<Self> {
         Self::parse_mapping(line, b"r-xp")
     }
 
-    /// The mapping of a file with the rights `wanted` that a line describes.
     pub(crate) fn parse_mapping(line: &'a [u8], wanted: &[u8]) -> Option<Self> {
         let mut rest = line;
         let start = number::<16>(field(&mut rest, b'-')?)?;
@@ -69,12 +61,11 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// Bytes mapped.
     pub(crate) const fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// The whole naturally aligned blocks of `block` bytes, `None` when there is none.
+    /// Returns the whole naturally aligned blocks of `block` bytes, `None` if there are none.
     pub(crate) fn blocks(&self, block: usize) -> Option<Blocks> {
         let start = self.start.checked_add(block - 1)? & !(block - 1);
         let end = self.end & !(block - 1);
@@ -83,22 +74,20 @@ impl<'a> Text<'a> {
         (start < end).then(|| Blocks { block, start, len: end - start, offset })
     }
 
-    /// The file's last path component.
     pub(crate) fn name(&self) -> &'a [u8] {
         self.path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or(b"")
     }
 }
 
 impl Blocks {
-    /// Bytes by which the copy is shifted against the file, so that address and position in the
-    /// copy agree modulo a block: 0 where the linker aligned the segment to it.
+    /// Returns the shift of the copy in bytes, which makes its address and position agree modulo a
+    /// block. It is 0 if the linker aligned the segment to a block.
     pub(crate) const fn shift(&self) -> u64 {
         let block = self.block as u64;
         (block - self.offset % block) % block
     }
 }
 
-/// The bytes before the next `end`, which is removed with them.
 fn field<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
     let at = rest.iter().position(|byte| *byte == end)?;
     let (field, after) = (rest.get(..at)?, rest.get(at + 1..)?);
@@ -106,7 +95,6 @@ fn field<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
     Some(field)
 }
 
-/// A number in base `BASE`, `None` when it is not one or too large.
 pub(crate) fn number<const BASE: u64>(digits: &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for &digit in digits {

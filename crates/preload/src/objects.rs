@@ -1,34 +1,31 @@
-//! Whether there is anything to move, asked of the loader.
+//! Checks the loader's list of objects for text to move.
 //!
-//! Most processes of a build or a shell script have no text of 2 MiB: they are left after a look at
-//! the loader's own list, without a single system call.
+//! Most processes of a build or a shell script have no 2 MiB of text. This check rules them out
+//! without a system call.
 
 use core::ffi::{c_int, c_void};
 
 use crate::sys;
 use crate::wire::block_bytes;
 
-/// `PF_X`.
 const EXECUTABLE: u32 = 1;
 
-/// Whether an executable segment of a loaded object holds a whole aligned block.
 pub(crate) fn have_blocks() -> bool {
     // SAFETY: `look` only reads what the loader passes; it takes no data.
     unsafe { libc::dl_iterate_phdr(Some(look), core::ptr::null_mut()) != 0 }
 }
 
-/// Ends the search with 1 at an object with a block.
 unsafe extern "C" fn look(
     info: *mut libc::dl_phdr_info,
     _size: usize,
     _data: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes a valid description, which nobody changes meanwhile.
+    // SAFETY: the loader passes a valid description, which does not change during the call.
     let info = unsafe { &*info };
     if info.dlpi_phdr.is_null() {
         return 0;
     }
-    // SAFETY: the description names `dlpi_phnum` program headers of the mapped object.
+    // SAFETY: the description has `dlpi_phnum` program headers of the mapped object.
     let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let has_block = |header: &libc::Elf64_Phdr| {
         let is_text = header.p_type == libc::PT_LOAD && header.p_flags & EXECUTABLE != 0;
@@ -38,7 +35,6 @@ unsafe extern "C" fn look(
     headers.iter().any(has_block).into()
 }
 
-/// Whether `start..start + len` holds an aligned block, with pages of `page_bytes`.
 fn holds_block(start: u64, len: u64, page_bytes: usize) -> bool {
     let block = block_bytes(page_bytes) as u64;
     // The loader maps whole pages, the last one past the end.

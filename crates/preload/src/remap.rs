@@ -1,6 +1,4 @@
-//! Moving the texts of this process.
-//!
-//! Owns the order of steps for each text:
+//! Moves the texts of this process.
 //!
 //! ```text
 //!   maps line --> file opened by its path --> same device and inode?      FileChanged
@@ -9,17 +7,17 @@
 //!      |                        Modified        |
 //!      `------> map the copy elsewhere as text: allowed?                  NoExec, Denied
 //!                  and equal to the mapped text, byte for byte? (proof)
-//!                               | yes           | no: a found copy loses its name, one is made;
-//!                               |                     of that one                FileChanged
+//!                               | yes           | no: unlink a found copy and make a new one
+//!                               |                     if that differs too      FileChanged
 //!                     mmap(MAP_FIXED) over the blocks
 //! ```
 //!
 //! Invariants:
-//! - M1: a text is replaced by the same bytes (the proof of `proof`) with the same rights, privately:
-//!   breakpoints, forks and `mprotect` work as before.
-//! - M2: until the last `mmap` succeeds the old mapping is untouched. That call replaces under the
-//!   lock of the address space: a thread that fetches an instruction meanwhile waits in its fault
-//!   and continues in the new mapping. The code that makes the call may itself lie in the range.
+//! - M1: a text is replaced by the same bytes (`proof`) with the same access rights, privately.
+//!   Breakpoints, forks and `mprotect` work as before.
+//! - M2: the old mapping stays until the last `mmap` succeeds. That call replaces it under the mmap
+//!   lock: a thread that fetches an instruction meanwhile waits in its fault and continues in the
+//!   new mapping. The replaced range can contain the code that makes the call.
 
 use crate::copy::{self, Job};
 use crate::elf;
@@ -31,13 +29,11 @@ use crate::superblock::Superblock;
 use crate::sys::{self, Area, Errno, Fd, Status, Window};
 use crate::wire::{How, Refusal};
 
-/// Room for `/proc/self/maps`: about 5000 mappings; texts after them stay as they are. Only pages
-/// that are written take memory.
+/// Buffer size for `/proc/self/maps`: about 5000 mappings. Texts after them are not moved. Only the
+/// pages in use take memory.
 const MAPS_BYTES: usize = 512 << 10;
-/// Pages whose state is read in one step.
 const STEP_PAGES: usize = 1024;
 
-/// Moves every text that has whole blocks.
 pub(crate) fn texts(store: &Store, report: &Report) -> Result<(), Refusal> {
     let mut memory = Area::memory(MAPS_BYTES).map_err(|_| Refusal::LowMemory)?;
     let lines = read_maps(memory.bytes_mut())?;
@@ -57,7 +53,6 @@ pub(crate) fn texts(store: &Store, report: &Report) -> Result<(), Refusal> {
     if is_any { Ok(()) } else { Err(Refusal::Tiny) }
 }
 
-/// The lines of `/proc/self/maps`, each ended by a zero byte.
 fn read_maps(buffer: &mut [u8]) -> Result<&[u8], Refusal> {
     let maps = Fd::open(c"/proc/self/maps", libc::O_RDONLY).map_err(|_| Refusal::NoProc)?;
     let nr = maps.read(buffer).map_err(|_| Refusal::NoProc)?;
@@ -70,7 +65,6 @@ fn read_maps(buffer: &mut [u8]) -> Result<&[u8], Refusal> {
     Ok(lines)
 }
 
-/// One text on its way.
 struct Mover<'a> {
     store: &'a Store,
     text: &'a Text<'a>,
@@ -87,8 +81,8 @@ impl Mover<'_> {
         Ok(how)
     }
 
-    /// Every page of the blocks is the file's, or not there yet: a page that was written to would be
-    /// anonymous, or swapped out. Such a text has no copy, and must not cost others theirs.
+    /// Checks that every page of the blocks is the file's, or absent. A modified page is anonymous
+    /// or swapped out. A modified text has no copy, and must not make other processes lose theirs.
     fn check_unmodified(&self) -> Result<(), Refusal> {
         const PRESENT: u64 = 1 << 63;
         const SWAPPED: u64 = 1 << 62;
@@ -116,7 +110,6 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// The mapped file, opened again by its path.
     fn open_source(&self) -> Result<(Fd, Status), Refusal> {
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
         let source = Fd::open(self.text.path, flags).map_err(|error| match error {
@@ -129,8 +122,8 @@ impl Mover<'_> {
         }
         let device = (libc::major(status.device).into(), libc::minor(status.device).into());
         let is_same = (device, status.inode) == (self.text.device, self.text.inode);
-        // On btrfs and overlayfs stat and maps name devices differently: a mapping of the opened
-        // file is compared with the text's.
+        // On btrfs and overlayfs, stat and maps print devices differently. Maps the opened file and
+        // compares that line with the text's.
         if is_same || self.is_mapped_alike(&source) {
             Ok((source, status))
         } else {
@@ -152,13 +145,12 @@ impl Mover<'_> {
         let mut mappings = lines
             .split_inclusive(|byte| *byte == 0)
             .filter_map(|line| Text::parse_mapping(line, b"r--p"));
-        // The kernel may have merged the page with a neighbour of the same file.
+        // The kernel may have merged the page with an adjacent mapping of the same file.
         let found = mappings.find(|found| (found.start..found.end).contains(&page.address()));
         found
             .is_some_and(|found| (found.device, found.inode) == (self.text.device, self.text.inode))
     }
 
-    /// The copy, found or made, and proven.
     fn copy(&self, source: &Fd, status: Status) -> Result<(Proven<'_>, How), Refusal> {
         let superblock = Superblock::of(source, &status);
         let name = store::name_of(self.text, &status, superblock, &self.blocks);
@@ -168,8 +160,8 @@ impl Mover<'_> {
         }
         let job =
             Job { text: self.text, blocks: self.blocks, source, status, pagemap: self.pagemap };
-        // At an address drawn anew for every process no other process could map the copy: it gets no
-        // name and goes with the process.
+        // The load address is random in every process, so no other process could map this copy. It
+        // gets no name and is freed with the process.
         if self.blocks.shift() != 0 && !elf::is_fixed(source) {
             let copy = copy::make(self.store, &job, None)?;
             return Ok((self.proven(copy)?, How::Private));
@@ -177,7 +169,7 @@ impl Mover<'_> {
         if let Found::Copy(copy) = self.store.find(&name, bytes)? {
             match proof::prove(copy, &self.blocks)? {
                 Proof::Holds(copy) => return Ok((copy, How::Shared)),
-                // Of another file with the same times, size and numbers.
+                // A copy of another file with the same times, size and numbers.
                 Proof::Differs(copy) => self.store.discard(&name, &copy),
             }
         }
@@ -186,14 +178,14 @@ impl Mover<'_> {
             Lock::Taken(lock) => lock,
         };
         drop(copy::make(self.store, &job, Some(&name))?);
-        // Opened again, for reading, with all checks.
+        // Reopens it for reading, with all checks.
         match self.store.find(&name, bytes)? {
             Found::Copy(copy) => Ok((self.proven(copy)?, How::Made)),
             Found::Nothing | Found::Link => Err(Refusal::BadCopy),
         }
     }
 
-    /// A copy made a moment ago: where it differs, the file is no longer what was mapped.
+    /// Proves a copy that was just made. If it differs, the file is no longer the mapped one.
     fn proven(&self, copy: Fd) -> Result<Proven<'_>, Refusal> {
         match proof::prove(copy, &self.blocks)? {
             Proof::Holds(copy) => Ok(copy),

@@ -1,36 +1,31 @@
-//! What this process did, for the launcher and for whoever asks with `LARGEFOLIO_VERBOSE=1`.
+//! Reports the results in this process to the launcher, and to the user with
+//! `LARGEFOLIO_VERBOSE=1`.
 //!
-//! Says nothing on stderr otherwise: children of a build or a test are read by programs.
+//! Otherwise prints nothing to stderr: programs read the output of build and test processes.
 
 use crate::line::Line;
 use crate::maps::{Blocks, Text};
 use crate::sys::{self, Fd};
 use crate::wire::{How, RECORD_BYTES_MAX, Refusal};
 
-/// Where to say it.
 pub(crate) struct Report {
     file: Option<Fd>,
     is_verbose: bool,
 }
 
-/// What moving a text gave and took.
 pub(crate) struct Cost {
-    /// Bytes of its blocks that PMD entries map now.
     pub(crate) large: usize,
-    /// Time.
     pub(crate) taken_ns: u64,
 }
 
-/// One more than the longest record, for the zero.
+/// One byte more than the longest record, for the zero.
 type Record = Line<{ RECORD_BYTES_MAX + 1 }>;
 
 impl Report {
-    /// A report to `file`, if there is one.
     pub(crate) const fn new(file: Option<Fd>, is_verbose: bool) -> Self {
         Self { file, is_verbose }
     }
 
-    /// What became of a text.
     pub(crate) fn text(
         &self,
         text: &Text,
@@ -76,7 +71,6 @@ impl Report {
         }
     }
 
-    /// What became of the process as a whole.
     pub(crate) fn process(&self, result: Result<(), Refusal>, taken_ns: u64) {
         if self.file.is_some() {
             let refusal = result.map_or_else(|refusal| refusal as u64, |()| 0);

@@ -1,24 +1,23 @@
 //! The directory of shared copies.
 //!
-//! Owns finding a copy and the right to make one. A name in the directory is either a whole copy or
-//! does not exist: a copy is an unnamed file (`O_TMPFILE`) until it is complete.
+//! A name in the directory always refers to a complete copy: a copy is an unnamed file
+//! (`O_TMPFILE`) until it is complete.
 //!
 //! ```text
 //!   find --found--> map it
 //!     | missing
 //!   lock the directory (bounded wait), find again
 //!     | missing
-//!   unnamed file -> fill -> check the source once more -> link -> find
-//!     | SIGKILL anywhere: the unnamed file and the lock go with the process
+//!   unnamed file -> fill -> check the source again -> link -> find
+//!     | SIGKILL anywhere: the kernel removes the unnamed file and the lock
 //! ```
 //!
 //! Invariants:
-//! - D1: the directory is a directory (no link), of the effective user, mode 0700, on tmpfs. That
-//!   is the trust boundary: who can write to it can also trace this process.
-//! - D2: a copy is used only if it is a regular file of that user on that file system, mode 0400,
-//!   with one name and the expected size.
-//! - D3: a name is a hint: what is found under it is used only after it was compared with the text it
-//!   is to replace (`proof`).
+//! - D1: the directory is a real directory, owned by the effective user, with mode 0700, on tmpfs.
+//!   A user with write access to it can also trace this process.
+//! - D2: a copy is used only if it is a regular file of that user on that filesystem, with mode
+//!   0400, one name and the expected size.
+//! - D3: a name is a hint: a copy is used only after a comparison with the text it replaces.
 //! - D4: every path below the directory is opened relative to its descriptor, without following
 //!   links.
 
@@ -30,38 +29,30 @@ use crate::superblock::Superblock;
 use crate::sys::{self, Errno, Fd, Status};
 use crate::wire::{LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
 
-/// `TMPFS_MAGIC`: only there shared memory can be collapsed.
+/// `TMPFS_MAGIC`. Only tmpfs has shared memory that can be collapsed.
 const TMPFS: u64 = 0x0102_1994;
-/// Pause between tries for the lock.
 const PAUSE_NS: i64 = 1_000_000;
-/// Tries for the lock: half a second, the time of copying about 500 MiB.
+/// Attempts to take the lock: half a second in total, enough to copy about 500 MiB.
 const TRIES: u32 = 500;
-/// Bytes of a program's name in the name of its copy: `NAME_MAX` is 255, the numbers take at most 153
+/// Bytes of a program's name in its copy's name. `NAME_MAX` is 255, the numbers take at most 153
 /// and the suffix of a link 4.
 const NAME_BYTES_MAX: usize = 96;
 
-/// Longest file name in bytes, with its zero.
 pub(crate) type Name = Line<256>;
 
-/// The directory.
 pub(crate) struct Store {
     directory: Fd,
     device: u64,
     user: u32,
 }
 
-/// What finding a copy gave.
 pub(crate) enum Found {
-    /// A copy to be mapped.
     Copy(Fd),
-    /// None.
     Nothing,
-    /// The link that an earlier copy left.
     Link,
 }
 
 impl Store {
-    /// Opens the directory and checks D1.
     pub(crate) fn open(path: &CStr) -> Result<Self, Refusal> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let directory = Fd::open(path, flags).map_err(|error| match error {
@@ -80,12 +71,12 @@ impl Store {
         Ok(Self { directory, device: status.device, user })
     }
 
-    /// Bytes free in the file system.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.directory.file_system().map_or(0, |ground| ground.free_bytes)
     }
 
-    /// The file records are appended to. Where its size is past the limit, writing would kill.
+    /// Opens the file to which records are appended. Returns `None` if it exceeds the file size
+    /// limit, because a write would then kill the process.
     pub(crate) fn report(&self, name: &CStr) -> Option<Fd> {
         let is_plain = name.to_bytes().iter().all(|byte| *byte != b'/');
         let is_allowed = is_plain && sys::file_size_limit() > 2 * REPORT_BYTES_MAX;
@@ -95,7 +86,6 @@ impl Store {
         (self.is_ours(&status) && status.bytes < REPORT_BYTES_MAX).then_some(file)
     }
 
-    /// The copy called `name`, checked (D2).
     pub(crate) fn find(&self, name: &Name, bytes: u64) -> Result<Found, Refusal> {
         let file = match self.directory.open_at(name.c_str(), libc::O_RDONLY | libc::O_NOFOLLOW, 0)
         {
@@ -119,14 +109,12 @@ impl Store {
             && status.has_one_name
     }
 
-    /// Waits for the right to make copies, or for somebody to have made `name`. The lock goes with
-    /// the descriptor.
     pub(crate) fn lock(&self, name: &Name, bytes: u64) -> Result<Lock, Refusal> {
         let lock = self.directory.open_at(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let lock = lock.map_err(|_| Refusal::Os)?;
         for _ in 0..TRIES {
             if lock.try_lock() {
-                // Who had the lock before may have made it.
+                // The previous lock holder may have made it.
                 return Ok(match self.find(name, bytes)? {
                     Found::Copy(copy) => Lock::Made(copy),
                     Found::Nothing => Lock::Taken(lock),
@@ -144,8 +132,8 @@ impl Store {
         Err(Refusal::Busy)
     }
 
-    /// Takes `name` from `copy`, which holds other bytes than its file has now. Where the name went to
-    /// another copy meanwhile, that one stays.
+    /// Removes `name` if it still refers to `copy`, whose bytes differ from the file's. A newer
+    /// copy under this name stays.
     pub(crate) fn discard(&self, name: &Name, copy: &Fd) {
         let named = self.directory.open_at(name.c_str(), libc::O_RDONLY | libc::O_NOFOLLOW, 0);
         let inode = |file: Fd| file.status().map(|status| status.inode);
@@ -154,14 +142,14 @@ impl Store {
         }
     }
 
-    /// An unnamed file that will be read-only to everybody once it has a name.
+    /// Creates an unnamed file, which is read-only for all users once it has a name.
     pub(crate) fn unnamed(&self) -> Result<Fd, Refusal> {
         let flags = libc::O_RDWR | libc::O_TMPFILE;
         self.directory.open_at(c".", flags, 0o400).map_err(|_| Refusal::Os)
     }
 
-    /// Gives the finished `copy` its name. Beside it goes a link to the file, which takes its place
-    /// in the end: positions in both are the same when the shift is 0.
+    /// Names the finished `copy`, and creates a link to the original file. The link later replaces
+    /// the copy for tools: positions in both are equal if the shift is 0.
     pub(crate) fn publish(
         &self,
         copy: &Fd,
@@ -172,7 +160,7 @@ impl Store {
             let mut link = Name::new();
             link.push(name.bytes()).push(LINK_SUFFIX);
             let _ = self.directory.unlink(link.c_str());
-            // Without the link only symbols after the program's end are lost.
+            // Without the link, only the symbols after the program's end are lost.
             let _ = self.directory.symlink(source, link.c_str());
         }
         match copy.link(&self.directory, name.c_str()) {
@@ -182,16 +170,14 @@ impl Store {
     }
 }
 
-/// What waiting for the lock gave.
 pub(crate) enum Lock {
     /// The lock, held until the descriptor is closed.
     Taken(Fd),
-    /// Somebody else made the copy.
     Made(Fd),
 }
 
-/// Name of the copy of `blocks` of the file: what its content depends on, as far as the kernel tells
-/// without reading it. The content itself is proven before a copy is used (`proof`).
+/// Returns the copy's name for `blocks` of a file. It contains everything that the kernel knows
+/// about the contents without reading them. `proof` checks the contents before a copy is used.
 pub(crate) fn name_of(
     text: &Text,
     source: &Status,
@@ -218,7 +204,6 @@ pub(crate) fn name_of(
     name
 }
 
-/// Size of the copy: the file's, shifted, in whole blocks.
 pub(crate) fn copy_bytes(source: &Status, blocks: &Blocks) -> Option<u64> {
     let bytes = source.bytes.checked_add(blocks.shift())?;
     bytes

@@ -1,36 +1,32 @@
-//! Which superblock a file belongs to, beside the number of its device.
+//! Identifies a file's superblock beyond its device number.
 //!
-//! A device number outlives what it names: a loop device gets another image, an anonymous device
-//! another file system. Two numbers that need no rights tell more:
+//! A device number can be reused: a loop device gets another image, an anonymous device another
+//! filesystem. Two numbers that need no privileges identify it better:
 //!
-//! - the sequence number of the disk (Linux 5.15), new for each image that a loop device gets and each
-//!   medium that is put in;
-//! - `f_fsid`: of the uuid on ext4 and btrfs, drawn at random for each tmpfs.
+//! - the disk's sequence number (Linux 5.15), new for each image of a loop device and each inserted
+//!   medium;
+//! - `f_fsid`: derived from the UUID on ext4 and btrfs, random for each tmpfs.
 //!
-//! Both stay the same over several mounts of one superblock, in whatever mount namespace, which then
-//! share their copies; ids of mounts would not. Neither proves content, and FUSE has none of them:
-//! that is what `proof` is for.
+//! Both are the same for every mount of a superblock, so these mounts share their copies. Neither
+//! number proves the contents, and FUSE has neither: `proof` covers that.
 
 use crate::line::Line;
 use crate::maps::number;
 use crate::sys::{Fd, Status};
 use crate::wire::DISK_SEQUENCES;
 
-/// What names a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// `f_fsid`.
     pub(crate) id: u64,
-    /// Of its disk; 0 for none, or where `/sys` does not say.
+    /// The disk's sequence number, 0 if there is no disk or `/sys` does not show it.
     pub(crate) disk_sequence: u64,
 }
 
 impl Superblock {
-    /// That of `source`.
     pub(crate) fn of(source: &Fd, status: &Status) -> Self {
         let id = source.file_system().map_or(0, |ground| ground.id);
         let (major, minor) = (libc::major(status.device), libc::minor(status.device));
-        // Major 0: no disk behind it.
+        // Major 0 has no disk.
         let mut places = DISK_SEQUENCES.iter().filter(|_| major != 0);
         let found = places.find_map(|place| disk_sequence(major, minor, place));
         Self { id, disk_sequence: found.unwrap_or(0) }

@@ -1,13 +1,12 @@
-//! System calls, each behind a safe function where one can be safe.
+//! System calls, in safe functions where that is possible.
 //!
-//! Owns every call to libc. Calls go through `syscall(2)`, not through the wrappers: a program or
-//! another preloaded library may have replaced `open` or `mmap` with functions that are not ready
-//! before `main`.
+//! Calls use `syscall(2)` instead of libc's wrappers: the program or another preloaded library may
+//! have replaced `open` or `mmap` with functions that are not ready before `main`.
 //!
 //! Invariants:
 //! - S1: nothing here allocates, blocks without bound, raises a signal or changes a disposition.
 //! - S2: descriptors are close-on-exec and closed before the constructor returns.
-//! - S3: errno is changed; `start` in `lib.rs` puts the program's value back.
+//! - S3: calls change errno, and `start` in `lib.rs` restores the program's value.
 
 mod area;
 
@@ -17,80 +16,72 @@ use crate::wire;
 
 pub(crate) use area::{Advice, Area, Mapping, Window, advise, is_same};
 
-/// What the kernel answers.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
 
-/// An error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) c_int);
 
-/// The base directory of relative paths: the current one, which none of our paths is relative to.
+/// The base directory of relative paths: the current one. None of our paths is relative to it.
 const AT_FDCWD: usize = i32_word(libc::AT_FDCWD);
 
-/// A number as an argument of a system call; words have 64 bits (asserted below).
+/// Converts a number to a system call argument, which has 64 bits (asserted below).
 #[expect(clippy::cast_possible_truncation, reason = "words have 64 bits")]
 const fn word(value: u64) -> usize {
     value as usize
 }
 
-/// As above, with its sign.
+/// Sign-extends a number to a system call argument.
 const fn i32_word(value: c_int) -> usize {
     (value as isize).cast_unsigned()
 }
 
-/// One system call.
+/// Makes one system call.
 ///
 /// # Safety
-/// The arguments are what the call wants; memory it writes to is ours to write.
+/// The arguments are valid for the call, and any memory it writes is ours to write.
 unsafe fn call(number: c_long, a: [usize; 6]) -> Result<usize> {
     // SAFETY: by the caller's promise; unused arguments are ignored by the kernel.
     let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) };
     usize::try_from(result).map_err(|_| Errno(errno()))
 }
 
-/// The thread's errno.
 pub(crate) fn errno() -> c_int {
-    // SAFETY: libc returns the address of the thread's errno, which lives as long as the thread.
+    // SAFETY: libc returns the address of the thread's errno, valid for the thread's lifetime.
     let slot = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     unsafe { *slot }
 }
 
-/// Sets the thread's errno.
 pub(crate) fn set_errno(value: c_int) {
-    // SAFETY: libc returns the address of the thread's errno, which lives as long as the thread.
+    // SAFETY: libc returns the address of the thread's errno, valid for the thread's lifetime.
     let slot = unsafe { libc::__errno_location() };
     // SAFETY: as above; no other thread uses it.
     unsafe { *slot = value };
 }
 
-/// A variable of the environment.
 pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: `name` is a C string. The value stays in place while the constructor runs: threads
-    // that an earlier constructor started may not change the environment before main either.
+    // started by an earlier constructor may not change the environment before main either.
     let value = unsafe { libc::getenv(name.as_ptr()) };
     // SAFETY: a value that is not null is a C string of the environment.
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
 
-/// A word of the auxiliary vector, 0 when it is missing.
+/// Reads a word of the auxiliary vector, 0 if it is missing.
 pub(crate) fn auxiliary(kind: libc::c_ulong) -> usize {
     // SAFETY: getauxval takes a number.
     let value = unsafe { libc::getauxval(kind) };
     usize::try_from(value).unwrap_or(0)
 }
 
-/// Bytes of a base page.
 pub(crate) fn page_bytes() -> usize {
     auxiliary(libc::AT_PAGESZ)
 }
 
-/// Bytes of a block: what a PMD entry maps.
 pub(crate) fn block_bytes() -> usize {
     wire::block_bytes(page_bytes())
 }
 
-/// Nanoseconds of the monotonic clock.
 pub(crate) fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let clock = i32_word(libc::CLOCK_MONOTONIC);
@@ -100,7 +91,7 @@ pub(crate) fn monotonic_ns() -> u64 {
     if result.is_ok() { nanoseconds(now.tv_sec, now.tv_nsec) } else { 0 }
 }
 
-/// Seconds and nanoseconds as nanoseconds; a time before the epoch is 0.
+/// Converts to nanoseconds. A time before the epoch is 0.
 const fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
     if seconds < 0 || nanoseconds < 0 {
         return 0;
@@ -108,27 +99,24 @@ const fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
     (seconds.cast_unsigned()).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds.cast_unsigned())
 }
 
-/// Waits a moment; a signal ends the wait early.
 pub(crate) fn pause_ns(nanoseconds: i64) {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // SAFETY: `pause` is a timespec that outlives the call.
     let _ = unsafe { call(libc::SYS_nanosleep, [(&raw const pause).addr(), 0, 0, 0, 0, 0]) };
 }
 
-/// The effective user.
 pub(crate) fn effective_user() -> u32 {
     // SAFETY: geteuid takes nothing.
     let user = unsafe { call(libc::SYS_geteuid, [0; 6]) };
     user.ok().and_then(|user| u32::try_from(user).ok()).unwrap_or(u32::MAX)
 }
 
-/// This process.
 pub(crate) fn process() -> u64 {
     // SAFETY: getpid takes nothing.
     unsafe { call(libc::SYS_getpid, [0; 6]) }.map_or(0, |pid| pid as u64)
 }
 
-/// The soft limit on the size of files in bytes; going past it would raise SIGXFSZ.
+/// Returns the soft limit on file sizes in bytes. Exceeding it would raise SIGXFSZ.
 pub(crate) fn file_size_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let resource = libc::RLIMIT_FSIZE as usize;
@@ -138,7 +126,6 @@ pub(crate) fn file_size_limit() -> u64 {
     if result.is_ok() { limit.rlim_cur } else { 0 }
 }
 
-/// What the kernel says of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) device: u64,
@@ -150,16 +137,13 @@ pub(crate) struct Status {
     pub(crate) changed_ns: u64,
 }
 
-/// What the kernel says of the file system of an open file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSystem {
     pub(crate) magic: u64,
     pub(crate) free_bytes: u64,
-    /// `f_fsid`.
     pub(crate) id: u64,
 }
 
-/// An open descriptor.
 #[derive(Debug)]
 pub(crate) struct Fd(usize);
 
@@ -171,18 +155,16 @@ impl Drop for Fd {
 }
 
 impl Fd {
-    /// Opens an absolute path.
     pub(crate) fn open(path: &CStr, flags: c_int) -> Result<Self> {
         Self::open_from(AT_FDCWD, path, flags, 0)
     }
 
-    /// Opens `name` in this directory.
     pub(crate) fn open_at(&self, name: &CStr, flags: c_int, mode: u32) -> Result<Self> {
         Self::open_from(self.0, name, flags, mode)
     }
 
     fn open_from(directory: usize, path: &CStr, flags: c_int, mode: u32) -> Result<Self> {
-        // O_NONBLOCK: a file that was replaced by a pipe must not stop the program.
+        // O_NONBLOCK: if a pipe replaced the file, opening it must not block the program.
         let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
         let flags = i32_word(flags);
         let path = path.as_ptr().addr();
@@ -191,7 +173,6 @@ impl Fd {
         fd.map(Self)
     }
 
-    /// Its status.
     pub(crate) fn status(&self) -> Result<Status> {
         // SAFETY: an all-zero stat is valid.
         let mut found: libc::stat = unsafe { core::mem::zeroed() };
@@ -208,7 +189,6 @@ impl Fd {
         })
     }
 
-    /// Its file system.
     pub(crate) fn file_system(&self) -> Result<FileSystem> {
         // SAFETY: an all-zero statfs is valid.
         let mut found: libc::statfs = unsafe { core::mem::zeroed() };
@@ -218,12 +198,12 @@ impl Fd {
         Ok(FileSystem {
             magic: u64::try_from(found.f_type).unwrap_or(0),
             free_bytes: found.f_bavail.saturating_mul(block),
-            // SAFETY: two numbers of 32 bits, whose names libc keeps to itself.
+            // SAFETY: two 32-bit numbers in fields that libc keeps private.
             id: unsafe { core::mem::transmute::<libc::fsid_t, u64>(found.f_fsid) },
         })
     }
 
-    /// Reads at `offset` until `buffer` is full or the file ends; the bytes read.
+    /// Reads at `offset` until `buffer` is full or the file ends. Returns the number of bytes.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         // SAFETY: the buffer is ours to write.
         unsafe { self.read_to(buffer.as_mut_ptr().addr(), buffer.len(), offset) }
@@ -248,7 +228,6 @@ impl Fd {
         Ok(done)
     }
 
-    /// Reads on until `buffer` is full or the file ends; the bytes read.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -264,7 +243,6 @@ impl Fd {
         Ok(done)
     }
 
-    /// Writes all of `bytes` at `offset`.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
@@ -280,25 +258,23 @@ impl Fd {
         Ok(())
     }
 
-    /// Writes `bytes` by one call, so that records of several processes do not mix.
+    /// Writes `bytes` in one call, so records of several processes do not mix.
     pub(crate) fn append(&self, bytes: &[u8]) {
         write_to(self.0, bytes);
     }
 
-    /// Sets the size.
     pub(crate) fn resize(&self, bytes: u64) -> Result<()> {
         // SAFETY: ftruncate takes numbers.
         unsafe { call(libc::SYS_ftruncate, [self.0, word(bytes), 0, 0, 0, 0]) }.map(drop)
     }
 
-    /// Takes the exclusive lock of the file, if nobody has it.
+    /// Takes the file's exclusive lock if it is free.
     pub(crate) fn try_lock(&self) -> bool {
         let operation = (libc::LOCK_EX | libc::LOCK_NB) as usize;
         // SAFETY: flock takes numbers.
         unsafe { call(libc::SYS_flock, [self.0, operation, 0, 0, 0, 0]) }.is_ok()
     }
 
-    /// Gives this unnamed file the name `name` in `directory`.
     pub(crate) fn link(&self, directory: &Self, name: &CStr) -> Result<()> {
         let mut own = crate::line::Line::<40>::new();
         own.push(b"/proc/self/fd/").push_decimal(self.0 as u64);
@@ -308,21 +284,19 @@ impl Fd {
         unsafe { call(libc::SYS_linkat, [AT_FDCWD, own, directory.0, name, flags, 0]) }.map(drop)
     }
 
-    /// Makes `name` in this directory a link to `target`.
     pub(crate) fn symlink(&self, target: &CStr, name: &CStr) -> Result<()> {
         let (target, name) = (target.as_ptr().addr(), name.as_ptr().addr());
         // SAFETY: both are C strings that outlive the call.
         unsafe { call(libc::SYS_symlinkat, [target, self.0, name, 0, 0, 0]) }.map(drop)
     }
 
-    /// Removes `name` from this directory.
     pub(crate) fn unlink(&self, name: &CStr) -> Result<()> {
         let name = name.as_ptr().addr();
         // SAFETY: `name` is a C string that outlives the call.
         unsafe { call(libc::SYS_unlinkat, [self.0, name, 0, 0, 0, 0]) }.map(drop)
     }
 
-    /// Maps the file over `len` bytes at `address`: what was there goes, in one step.
+    /// Maps the file over `len` bytes at `address` and replaces the old mapping in one step.
     ///
     /// # Safety
     /// `address..address + len` is ours to replace, or text whose bytes equal the file's.
@@ -335,13 +309,12 @@ impl Fd {
     }
 }
 
-/// Says `text` on stderr.
 pub(crate) fn complain(text: &[u8]) {
     write_to(2, text);
 }
 
 fn write_to(fd: usize, bytes: &[u8]) {
-    // SAFETY: the kernel reads `bytes`, which outlive the call. What cannot be said stays unsaid.
+    // SAFETY: the kernel reads `bytes`, which outlive the call. A failed write is ignored.
     let _ = unsafe { call(libc::SYS_write, [fd, bytes.as_ptr().addr(), bytes.len(), 0, 0, 0]) };
 }
 

@@ -1,7 +1,7 @@
-//! Arguments of `predict` become a [`Request`].
+//! Converts the arguments of `predict` to a [`Request`].
 //!
-//! Python has checked types and the range of integers (`largefolio/_arguments.py`); names and sizes
-//! are read here as the command line reads them.
+//! Python has checked types and integer ranges (`largefolio/_arguments.py`). Names and sizes are
+//! parsed here as on the command line.
 
 use largefolio_results::{Error, running};
 use largefolio_sim::cost::Walks;
@@ -15,14 +15,12 @@ use crate::errors::Failure;
 use crate::kernel::Kernel;
 use crate::policy::{self, Raised};
 
-/// A kernel by name or by value.
 #[derive(FromPyObject)]
 enum Rules<'py> {
     Value(PyRef<'py, Kernel>),
     Name(String),
 }
 
-/// The arguments, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Asked<'py> {
@@ -46,7 +44,6 @@ pub(crate) struct Asked<'py> {
 }
 
 impl Asked<'_> {
-    /// What to replay; exceptions of policies go to `raised`.
     pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
         let this = running::This::new();
         let kernels =
@@ -93,7 +90,6 @@ impl Rules<'_> {
     }
 }
 
-/// Why there is no such kernel.
 pub(crate) fn of_kernel(error: Error) -> Failure {
     match error {
         Error::Kernel(error) => Failure::Kernel(error),

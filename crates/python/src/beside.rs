@@ -1,12 +1,12 @@
-//! Long work beside the interpreter.
+//! Long work in a thread outside the interpreter.
 //!
 //! ```text
 //!   caller's thread   waits 50 ms -> lock -> signals? tell(done) -> waits ..      stop = true
 //!   other thread      work ---- now and then: done = n, stop? -----------------------> result
 //! ```
 //!
-//! Only the caller's thread, which may be Python's main thread, can see Ctrl-C. Where the work is inside
-//! Python then, it gets the exception too: it may never come back otherwise.
+//! Only the caller's thread, which may be Python's main thread, can see Ctrl-C. If the work is
+//! inside Python at that time, it gets the exception too, because it might never return otherwise.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -21,10 +21,10 @@ use pyo3::prelude::*;
 
 use crate::errors::{Failure, guarded};
 
-/// How long Ctrl-C may go unnoticed.
+/// Longest delay before Ctrl-C takes effect.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether work must end, and which threads of it are inside Python.
+/// Whether work must end, and which of its threads are inside Python.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop {
     is_asked: Arc<AtomicBool>,
@@ -36,7 +36,8 @@ impl Stop {
         self.is_asked.load(Relaxed)
     }
 
-    /// Calls what may take for ever: [`run`] raises `KeyboardInterrupt` in it once the work must end.
+    /// Makes a call that may never return. [`run`] raises `KeyboardInterrupt` in it once the work
+    /// must end.
     pub(crate) fn interruptible<T>(
         &self,
         py: Python<'_>,
@@ -56,7 +57,6 @@ impl Stop {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Raises in every thread that is inside Python.
     fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
         let threads = self.inside().clone();
         let ctypes = py.import("ctypes")?;
@@ -69,7 +69,7 @@ impl Stop {
     }
 }
 
-/// What Python calls this thread.
+/// Returns Python's number of this thread.
 fn this_thread(py: Python<'_>) -> PyResult<u64> {
     thread_local!(static IDENT: Cell<Option<u64>> = const { Cell::new(None) });
     if let Some(ident) = IDENT.get() {
@@ -80,7 +80,6 @@ fn this_thread(py: Python<'_>) -> PyResult<u64> {
     Ok(ident)
 }
 
-/// What the two threads tell each other.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     nr_done: AtomicU64,
@@ -88,25 +87,23 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For others that have to know as well.
     pub(crate) fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// How much is done; whether to continue.
+    /// Reports progress and returns whether to continue.
     pub(crate) fn done(&self, nr_done: u64) -> ControlFlow<()> {
         self.nr_done.store(nr_done, Relaxed);
         if self.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Whether the work must end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_asked()
     }
 }
 
-/// Runs `work` on its own thread; called without the interpreter's lock. `tell` hears the progress.
-/// A signal or an exception of `tell` ends the work and is returned.
+/// Runs `work` on its own thread, without the interpreter's lock. Calls `tell` with the progress. A
+/// signal or an exception of `tell` ends the work and is returned.
 pub(crate) fn run<T: Send>(
     work: impl FnOnce(&Shared) -> Result<T, Failure> + Send,
     tell: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
@@ -148,10 +145,10 @@ fn watch<T>(
     }
 }
 
-/// Waits for work that was stopped. What it came to in the meantime does not matter any more.
+/// Waits for stopped work and ignores its result.
 fn end<T>(receiver: &Receiver<T>, stop: &Stop) {
     while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(LOOK) {
-        // Without ctypes it ends when what it calls comes back.
+        // Without ctypes, it ends only when its own call returns.
         let _ = Python::attach(|py| stop.interrupt(py));
     }
 }

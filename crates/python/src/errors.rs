@@ -1,6 +1,7 @@
-//! Errors as Python exceptions: the text is the one `folio` prints.
+//! Errors as Python exceptions, with the text that `folio` prints.
 //!
-//! The classes are Python's (`largefolio/errors.py`), where they can be `ValueError` too.
+//! The classes are defined in Python (`largefolio/errors.py`), where they can also derive from
+//! `ValueError`.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -17,7 +18,7 @@ use largefolio_trace::TraceError;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
-/// Every error below Python.
+/// Every error of the crates below.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error(transparent)]
@@ -44,10 +45,9 @@ pub(crate) enum Failure {
     Sweep(#[from] SweepError),
     #[error(transparent)]
     Task(#[from] TaskError),
-    /// What a verb cannot find, and the class that says of which verb.
+    /// Input that a command cannot find, and the command's exception class.
     #[error("{error}")]
     Found { class: &'static str, error: Box<Error> },
-    /// An invalid argument, with its name.
     #[error("{0}")]
     Argument(String),
     #[error("cannot start threads: {0}")]
@@ -61,7 +61,6 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Class of `largefolio.errors`.
     const fn class(&self) -> &'static str {
         match self {
             Self::Trace(_) | Self::Replay(ReplayError::Trace(_)) => "TraceError",
@@ -96,7 +95,8 @@ impl From<Failure> for PyErr {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Python(error) => error,
-            // Only a signal or a failed callback stops a replay, and both have said why already.
+            // Only a signal or a failed callback stops a replay, and both have already reported the
+            // reason.
             Failure::Replay(ReplayError::Stopped) | Failure::Sweep(SweepError::Stopped) => {
                 PyKeyboardInterrupt::new_err(())
             }
@@ -129,8 +129,8 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T,
     })
 }
 
-/// Silences panics that are caught and become errors; with `RUST_BACKTRACE` all are shown. The hook
-/// belongs to this module's copy of the standard library, so it affects no other extension.
+/// Silences panics that are caught and become errors; `RUST_BACKTRACE` shows all. The hook belongs
+/// to this module's copy of the standard library, so it affects no other extension.
 pub(crate) fn silence_caught_panics() {
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         panic::set_hook(Box::new(|_| {}));

@@ -1,9 +1,9 @@
-//! What the verbs of `folio` find, in this process: `maps`, `study`, `crosscheck replay`.
+//! Results of folio's commands in this process: `maps`, `elf`, `study`, `crosscheck replay`.
 //!
-//! Each call is the verb's own code (`largefolio_results`), with the words of the command that asks
-//! for the same: they stand in the result. `record`, `study --live` and `crosscheck` on this kernel
-//! are not here: they run programs, watch signals, fork keepers of settings and mount, for which a
-//! process of its own is right.
+//! Each call runs the command's own code (`largefolio_results`) with the equivalent command line,
+//! which the result contains. `record`, `study --live` and `crosscheck` on the running kernel are
+//! not here: they run programs, watch signals, fork keepers of settings and mount filesystems, so
+//! they need their own process.
 
 use std::path::{Path, PathBuf};
 
@@ -22,13 +22,13 @@ use crate::asked::of_kernel;
 use crate::beside::{self, Shared};
 use crate::errors::{Failure, detached};
 
-/// A result as `folio` prints it with `--json`, and what it says beside it.
+/// A result as printed by `folio --json`, and its remarks.
 #[pyclass(frozen, get_all, module = "largefolio._native")]
 pub(crate) struct Found {
     json: String,
-    /// It is as it was asked for, but perhaps not as it was meant.
+    /// The result may differ from the intended one.
     warnings: Vec<String>,
-    /// Things that were asked for by name and are not in it.
+    /// Named things that the result lacks.
     missing: Vec<String>,
 }
 
@@ -45,8 +45,8 @@ impl Found {
     }
 }
 
-/// Folio sizes behind the processes `pids` (all of them where `all`, those of `cgroup`) and in the
-/// page cache of `files` and of what is below `page_cache`.
+/// Folio sizes of the processes `pids` (of every process with `all`, of the members of `cgroup`)
+/// and in the page cache of `files` and of all files below `page_cache`.
 #[pyfunction]
 pub(crate) fn maps(
     py: Python<'_>,
@@ -70,7 +70,6 @@ pub(crate) fn maps(
     })
 }
 
-/// Whose memory, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct AskedMaps {
@@ -81,7 +80,7 @@ struct AskedMaps {
     page_cache: Option<PathBuf>,
 }
 
-/// Which folio sizes could map the segments of the programs `paths` under the rules of `kernel`.
+/// The folio sizes that could map the segments of the programs `paths` under the rules of `kernel`.
 #[pyfunction]
 pub(crate) fn elf(
     py: Python<'_>,
@@ -98,8 +97,8 @@ pub(crate) fn elf(
     })
 }
 
-/// Published tables beside ours, counted and estimated in the model. `traces` has the recorded
-/// traces; where it is not given, it is looked for here and beside the command `folio`.
+/// Published tables compared with the model's counts and estimates. `traces` is the folder of
+/// recorded traces; by default, it is searched for here and next to the command `folio`.
 #[pyfunction]
 #[pyo3(name = "study")]
 pub(crate) fn study_(
@@ -122,19 +121,17 @@ pub(crate) fn study_(
     })
 }
 
-/// Which studies, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct AskedStudy {
     names: Vec<String>,
     files: Vec<PathBuf>,
     traces: Option<PathBuf>,
-    /// Where the command is.
     folio: String,
 }
 
-/// Recordings of kernels replayed in the model and compared, under the rules of `kernel` or each under
-/// its own.
+/// Replays recordings of kernels in the model and compares, under the rules of `kernel` or of each
+/// recorded kernel.
 #[pyfunction]
 pub(crate) fn replay(
     py: Python<'_>,
@@ -153,8 +150,8 @@ pub(crate) fn replay(
     })
 }
 
-/// Does `work` beside the interpreter, in a pool of its own: one for the whole process would be lost
-/// in a child made by fork.
+/// Runs `work` outside the interpreter, in its own pool: a child created by fork would lose a
+/// process-wide one.
 fn on_all_processors<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Shared) -> Result<T, Failure> + Send,

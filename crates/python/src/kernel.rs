@@ -8,20 +8,18 @@ use pyo3::prelude::*;
 
 use crate::errors::Failure;
 
-/// The rules of a kernel: immutable.
 #[pyclass(frozen, eq, module = "largefolio._native")]
 #[derive(PartialEq)]
 pub(crate) struct Kernel(pub(crate) kernel::Kernel);
 
 #[pymethods]
 impl Kernel {
-    /// The kernel that `text` names: `7.2`, `7.2+page=64K`, `./mine.toml`.
+    /// Parses a kernel: `7.2`, `7.2+page=64K`, `./mine.toml`.
     #[staticmethod]
     fn parse(text: &str) -> Result<Self, Failure> {
         Ok(Self(kernel::Kernel::parse(text)?))
     }
 
-    /// The kernel that the kernel file `text` describes.
     #[staticmethod]
     fn from_toml(name: &str, text: &str) -> Result<Self, Failure> {
         let bad = |error: toml::de::Error| KernelError::BadFile {
@@ -31,7 +29,6 @@ impl Kernel {
         Ok(Self(kernel::Kernel::from_table(name, text.parse().map_err(bad)?)?))
     }
 
-    /// The same of a kernel file as a JSON object.
     #[staticmethod]
     fn from_json(name: &str, text: &str) -> Result<Self, Failure> {
         let bad = |error: serde_json::Error| KernelError::BadFile {
@@ -42,22 +39,19 @@ impl Kernel {
         Ok(Self(kernel::Kernel::from_table(name, table)?))
     }
 
-    /// The kernel with edits on top: `exec-block=64K+page=64K`.
+    /// Returns the kernel with additional edits: `exec-block=64K+page=64K`.
     fn edited(&self, edits: &str) -> Result<Self, Failure> {
         Ok(Self(self.0.edited(edits)?))
     }
 
-    /// The same rules under another name.
     fn renamed(&self, name: String) -> Self {
         Self(kernel::Kernel { name, ..self.0.clone() })
     }
 
-    /// A kernel file with all rules.
     fn to_toml(&self) -> Result<String, Failure> {
         Ok(self.0.to_toml()?)
     }
 
-    /// The kernel file as a JSON object.
     fn to_json(&self) -> Result<String, Failure> {
         let table = self.0.to_table()?;
         serde_json::to_string(&table).map_err(|error| Failure::Argument(error.to_string()))
@@ -69,7 +63,6 @@ impl Kernel {
         &self.0.name
     }
 
-    /// One line for people.
     #[getter]
     fn description(&self) -> &str {
         &self.0.description

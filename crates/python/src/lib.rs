@@ -2,13 +2,13 @@
 //! The native module of the Python package `largefolio`.
 //!
 //! Reading order: `errors` (Python's exceptions), `kernel`, `trace`, `asked` (arguments become a
-//! request), `policy` (callables), `beside` (work while the interpreter goes on), `predict`, `sweep`, `found` (`maps`,
-//! `study`, recordings), `names`.
+//! request), `policy` (callables), `beside` (work outside the interpreter), `predict`, `sweep`,
+//! `found` (`maps`, `study`, recordings), `names`.
 //!
-//! Owns the bridge and nothing else: every check and every number is that of the crates below, and
-//! what people call is `python/largefolio/*.py`. JSON crosses the bridge as text, tables as Arrow
-//! (the `PyCapsule` interface, no copy). Invariants:
-//! - I1: whatever takes time runs without the interpreter's lock, and Ctrl-C ends it.
+//! Owns only the bridge: the crates below check and compute everything, and
+//! `python/largefolio/*.py` is the public interface. JSON crosses the bridge as text, tables as
+//! Arrow (the `PyCapsule` interface, no copy). Invariants:
+//! - I1: long operations run without the interpreter's lock, and Ctrl-C ends them.
 //! - I2: a panic below becomes an error, and never ends the interpreter.
 
 mod asked;

@@ -1,8 +1,8 @@
 //! Policies in Python: objects with a method for each point that they answer.
 //!
 //! Invariants:
-//! - I1: each cell has an object of its own, so that cells do not depend on each other's order.
-//! - I2: an exception ends the prediction and is what the caller gets.
+//! - I1: each cell has its own object, so that cells do not depend on each other's order.
+//! - I2: an exception ends the prediction and is raised to the caller.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,14 +15,14 @@ use pyo3::types::{PyBool, PyTuple};
 use crate::beside::Stop;
 use crate::errors::Failure;
 
-/// A policy by name, or a callable that makes one.
+/// A policy by name, or a callable that creates one.
 #[derive(FromPyObject)]
 pub(crate) enum Asked {
     Name(String),
     Made { name: String, make: Py<PyAny> },
 }
 
-/// The exceptions of the policies of one call, of which the first is kept, and its end.
+/// The first exception of one call's policies, and the call's stop flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Raised {
     kept: Arc<Mutex<Option<PyErr>>>,
@@ -38,12 +38,12 @@ impl Raised {
         self.kept().get_or_insert(error);
     }
 
-    /// The exception, if there was one, else `failure`.
+    /// Returns the exception if there was one, otherwise `failure`.
     pub(crate) fn instead_of(&self, failure: Failure) -> Failure {
         self.kept().take().map_or(failure, Failure::Python)
     }
 
-    /// No policy is asked any more once `stop` says so.
+    /// Stops calling policies once `stop` is set.
     pub(crate) fn until(&self, stop: Stop) {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
     }
@@ -54,7 +54,6 @@ impl Raised {
 }
 
 impl Asked {
-    /// The policy; its exceptions go to `raised`.
     pub(crate) fn policy(&self, py: Python<'_>, raised: &Raised) -> Result<KernelPolicy, Failure> {
         match self {
             Self::Name(name) => {
@@ -68,7 +67,6 @@ impl Asked {
     }
 }
 
-/// What makes objects.
 #[derive(Debug)]
 struct Made {
     name: String,
@@ -103,7 +101,6 @@ impl Source for Made {
     }
 }
 
-/// An object and its methods.
 #[derive(Debug)]
 struct Running {
     methods: [Option<Py<PyAny>>; Point::ALL.len()],
@@ -135,8 +132,8 @@ impl Running {
     }
 }
 
-/// The method called `name`, if `object` has one: an error of a property that its class has is the
-/// user's, and no absence.
+/// Returns the method `name` of `object`, if it has one. An error in a property of its class is the
+/// user's error, not an absence.
 fn method_of<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let found = match object.getattr(name) {
         Err(error) if error.is_instance_of::<PyAttributeError>(object.py()) => {
@@ -150,7 +147,7 @@ fn method_of<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bou
     Ok(found.filter(|method| !method.is_none()))
 }
 
-/// `None`, a number, or a window.
+/// Converts `None`, a number, or a window.
 fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
     if answer.is_none() {
         return Ok(Answer::Own);
@@ -163,7 +160,7 @@ fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
         return Ok(Answer::Window(Window { start, nr_pages, nr_ahead, order }));
     }
     match answer.extract::<u64>() {
-        // What FOLIO_OWN is in C, also as an int.
+        // FOLIO_OWN of the C header, also as an int.
         Ok(OWN | OWN_OF_INT) => Ok(Answer::Own),
         Ok(number) if !answer.is_instance_of::<PyBool>() => Ok(Answer::Value(number)),
         _ => {
@@ -183,7 +180,6 @@ impl Policy for Running {
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        // Another question would be in vain.
         if self.stop.is_asked() || self.raised.kept().is_some() {
             return Err(PolicyError { point, message: "the prediction was ended".to_owned() });
         }
@@ -199,13 +195,12 @@ fn unchanged(name: &str) -> PyErr {
     PyAttributeError::new_err(format!("{name}: a policy sees the context and changes nothing"))
 }
 
-/// What a policy sees: the numbers of `struct folio_context` by their names.
+/// A policy's input: the numbers of `struct folio_context` by their names.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct PolicyContext(Context);
 
 #[pymethods]
 impl PolicyContext {
-    /// Name of the program.
     #[getter]
     fn comm(&self) -> String {
         let name = self.0.comm.split(|&byte| byte == 0).next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The replay, in this process and beside the interpreter ([`crate::beside`]).
+//! The replay, in this process but outside the interpreter ([`crate::beside`]).
 //!
-//! The pool belongs to the call: one for the whole process would be lost in a child made by fork.
+//! The pool belongs to the call: a child created by fork would lose a process-wide one.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -20,7 +20,6 @@ use crate::beside::{self, Shared};
 use crate::errors::{Failure, detached};
 use crate::policy::Raised;
 
-/// The result of a replay.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Prediction {
     report: PredictResult,
@@ -55,32 +54,31 @@ impl Prediction {
         Ok(batch.to_pyarrow(py)?)
     }
 
-    /// Which kernels have the rules of another version, or are judged by no recording.
+    /// Notes on kernels that use another version's rules, or that no recording has tested.
     #[getter]
     fn rules_notes(&self) -> Vec<String> {
         self.report.settings.rules_notes.clone()
     }
 
-    /// Whether some seeds would have given the same result as the first.
+    /// Whether some seeds must have the same result as the first.
     #[getter]
     fn has_idle_seeds(&self) -> bool {
         self.has_idle_seeds
     }
 }
 
-/// What is to be answered beside the counts, from a dictionary.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Answers {
-    /// What the verdict is for, with its rules; without one nobody reads the verdict.
+    /// The verdict's goal, with its rules; without one, no verdict is used.
     goal: Option<String>,
-    /// Nanoseconds that one run of the program takes.
+    /// Time of one run of the program, in nanoseconds.
     run_time_ns: Option<f64>,
-    /// Which rules make the difference between two kernels.
+    /// Whether to find the rules that make the difference between two kernels.
     explains: bool,
 }
 
-/// Replays a trace; `progress` hears the finished rows and all rows.
+/// Replays a trace and calls `progress` with the finished rows and all rows.
 #[pyfunction]
 pub(crate) fn predict(
     py: Python<'_>,
@@ -123,18 +121,16 @@ pub(crate) fn predict(
 
 type Replayed = Result<(Meta, Vec<Outcome>), Failure>;
 
-/// A replay that is ready to run.
 struct Job<'a> {
     trace: OpenTrace,
     specs: &'a [CellSpec],
     progress: Option<Py<PyAny>>,
     raised: &'a Raised,
-    /// Rows of what has been replayed already, for the progress.
     nr_before: AtomicU64,
 }
 
 impl Job<'_> {
-    /// Runs it; called without the interpreter's lock.
+    /// Runs without the interpreter's lock.
     fn run(&self) -> Replayed {
         let nr_all = self.nr_rows_of_passes();
         let tell = |py: Python<'_>, done| self.tell(py, done, nr_all);
@@ -144,13 +140,11 @@ impl Job<'_> {
         Ok(replayed)
     }
 
-    /// Which rules make the differences between the rows.
     fn explain(&self, rows: &[Outcome]) -> Result<Vec<Why>, Failure> {
         let question = self.question(rows);
         self.more(|hear| Ok(question.answer(hear)?))
     }
 
-    /// Which rules make the column that the verdict tells of.
     fn search(&self, report: &mut PredictResult) -> Result<(), Failure> {
         let question = self.question(&report.rows);
         let verdict = &mut report.verdict;
@@ -167,7 +161,7 @@ impl Job<'_> {
         }
     }
 
-    /// Work that replays more cells, whose rows come on top.
+    /// Runs work that replays more cells and adds their rows.
     fn more<T: Send>(
         &self,
         work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, Failure> + Send,
@@ -200,7 +194,7 @@ impl Job<'_> {
         Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut hear))?)
     }
 
-    /// Rows of all passes: a warm cache takes two.
+    /// Returns the rows of all passes: a warm cache takes two.
     fn nr_rows_of_passes(&self) -> u64 {
         self.trace.meta().nr_rows.saturating_mul(nr_passes(self.specs))
     }

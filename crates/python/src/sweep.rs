@@ -5,8 +5,8 @@
 //!   worker                             Task(json).run(trace, threads) -> part, failed
 //! ```
 //!
-//! Only the driver touches the directory. `Sweep` is closed by `finish`; one that is not leaves a
-//! data set as a killed process does.
+//! Only the driver touches the directory. `finish` closes a `Sweep`; without it, the data set is
+//! left as by a killed process.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use crate::beside;
 use crate::errors::{Failure, detached};
 use crate::policy::Raised;
 
-/// A part, and why cells without a row in it failed.
+/// A part, and errors of cells without a row in it.
 type Handed<'py> = (Bound<'py, PyBytes>, BTreeMap<String, String>);
 
-/// BLAKE3 of a file, in hex.
+/// Returns the BLAKE3 of a file, in hex.
 #[pyfunction]
 pub(crate) fn digest(py: Python<'_>, path: PathBuf) -> Result<String, Failure> {
     let digest = stoppable(py, move |is_stopped| {
@@ -38,13 +38,11 @@ pub(crate) fn digest(py: Python<'_>, path: PathBuf) -> Result<String, Failure> {
     digest.ok_or(Failure::Sweep(SweepError::Stopped))
 }
 
-/// Some cells of one trace.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Task(sweep::Task);
 
 #[pymethods]
 impl Task {
-    /// A task from its JSON.
     #[new]
     fn new(json: &str) -> Result<Self, Failure> {
         let task = serde_json::from_str(json);
@@ -55,19 +53,16 @@ impl Task {
         serde_json::to_string(&self.0).map_err(|error| Failure::Argument(error.to_string()))
     }
 
-    /// The name of the trace, as given.
     #[getter]
     fn trace(&self) -> &str {
         &self.0.trace
     }
 
-    /// Its path.
     #[getter]
     fn path(&self) -> PathBuf {
         self.0.path()
     }
 
-    /// BLAKE3 of its file.
     #[getter]
     fn digest(&self) -> &str {
         &self.0.digest
@@ -78,8 +73,8 @@ impl Task {
         self.0.cells.len()
     }
 
-    /// Replays the cells of the trace at `trace` on `threads` threads; returns the part, and why
-    /// cells without a row in it failed.
+    /// Replays the cells of the trace at `trace` on `threads` threads. Returns the part, and errors
+    /// of cells without a row in it.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -101,12 +96,11 @@ impl Task {
     }
 }
 
-/// A data set that a driver fills.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Sweep {
     opened: Mutex<Option<sweep::Sweep>>,
     has_idle_seeds: bool,
-    /// Which kernels have the rules of another version, or are judged by no recording.
+    /// Notes on kernels that use another version's rules, or that no recording has tested.
     #[pyo3(get)]
     rules_notes: Vec<String>,
 }
@@ -133,7 +127,7 @@ impl Sweep {
         Ok(Self { opened: Mutex::new(Some(sweep)), has_idle_seeds, rules_notes })
     }
 
-    /// Whether some seeds would have given the same result as the first.
+    /// Whether some seeds must have the same result as the first.
     #[getter]
     fn has_idle_seeds(&self) -> bool {
         self.has_idle_seeds
@@ -147,13 +141,13 @@ impl Sweep {
         })
     }
 
-    /// What was asked for and has no row, as JSON.
+    /// Requested cells without a row, as JSON.
     fn failures(&self) -> Result<String, Failure> {
         let failures = self.with(|sweep| Ok(sweep.failures()))?;
         serde_json::to_string(&failures).map_err(|error| Failure::Argument(error.to_string()))
     }
 
-    /// Damaged files: the old name, what is wrong, the new name, what that means.
+    /// Damaged files: the old name, the error, the new name, the consequence.
     fn set_aside(&self) -> Result<Vec<(String, String, String, &'static str)>, Failure> {
         self.with(|sweep| {
             let files = sweep.set_aside().iter();
@@ -163,7 +157,7 @@ impl Sweep {
         })
     }
 
-    /// What is missing beside the parts.
+    /// Describes missing files other than the parts.
     fn note(&self) -> Result<Option<String>, Failure> {
         self.with(|sweep| Ok(sweep.note()))
     }
@@ -172,8 +166,8 @@ impl Sweep {
         self.with(|sweep| Ok(sweep.missing(cells_of_a_task).into_iter().map(Task).collect()))
     }
 
-    /// Replays everything that is missing on this host; `progress` hears the finished cells and all
-    /// cells.
+    /// Replays everything that is missing on this host and calls `progress` with the finished cells
+    /// and all cells.
     fn run_here(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Result<(), Failure> {
         let (nr_asked, ..) = self.counts()?;
         let tell = move |py: Python<'_>, nr_over: u64| match &progress {
@@ -199,7 +193,6 @@ impl Sweep {
         Ok(tell(py, nr_over(counts))?)
     }
 
-    /// Takes in the result of a task.
     fn add(
         &self,
         py: Python<'_>,
@@ -248,7 +241,7 @@ impl Sweep {
     }
 }
 
-/// Work that Ctrl-C ends, and that says nothing meanwhile.
+/// Runs work without progress that Ctrl-C can end.
 fn stoppable<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(IsStopped<'_>) -> Result<T, Failure> + Send,

@@ -16,7 +16,6 @@ use pyo3::prelude::*;
 
 use crate::errors::{Failure, detached};
 
-/// An open trace with a correct checksum.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Trace {
     path: PathBuf,
@@ -32,19 +31,17 @@ impl Trace {
         Ok(Self { path, nr_rows: meta.nr_rows, nr_references: meta.nr_references })
     }
 
-    /// Rows.
     #[getter]
     fn nr_rows(&self) -> u64 {
         self.nr_rows
     }
 
-    /// References, all rows together.
     #[getter]
     fn nr_references(&self) -> u64 {
         self.nr_references
     }
 
-    /// What `folio trace info --json` says, as JSON.
+    /// The output of `folio trace info --json`.
     fn info(&self, py: Python<'_>) -> Result<String, Failure> {
         let mut interrupted = None;
         let info = detached(py, || {
@@ -66,7 +63,7 @@ impl Trace {
         serde_json::to_string(&info).map_err(|error| Failure::Argument(error.to_string()))
     }
 
-    /// The events from the first, as record batches of at most `batch_rows` rows.
+    /// Returns the events from the first, as record batches of at most `batch_rows` rows.
     fn events(&self, py: Python<'_>, batch_rows: usize) -> Result<Events, Failure> {
         let reader = detached(py, || Ok(Reader::open(&self.path)?))?;
         let state = State { reader, current: Batch::default(), at: 0 };
@@ -74,18 +71,17 @@ impl Trace {
     }
 }
 
-/// Events in the order of the program, batch by batch.
+/// Events in program order, batch by batch.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Events {
     state: Mutex<State>,
     batch_rows: usize,
 }
 
-/// Where the reading is.
 struct State {
     reader: Reader,
     current: Batch,
-    /// Rows of `current` handed out.
+    /// Rows of `current` already returned.
     at: usize,
 }
 
@@ -109,7 +105,7 @@ impl Events {
 }
 
 impl State {
-    /// The next rows, at most `nr_max`; none at the end.
+    /// Returns the next rows, at most `nr_max`; none at the end.
     fn take(&mut self, nr_max: usize) -> Result<Columns, Failure> {
         let mut columns = Columns::default();
         while columns.ops.len() < nr_max {
@@ -127,7 +123,7 @@ impl State {
     }
 }
 
-/// Rows on their way to Arrow, in the columns of the file.
+/// Rows during conversion to Arrow, in the file's columns.
 #[derive(Default)]
 struct Columns {
     threads: Vec<u32>,

@@ -1,43 +1,38 @@
-//! What QEMU's word on an access says.
+//! Caches the meaning of the words by which QEMU describes an access.
 //!
-//! Owns a table from the words that were seen to their meaning. A program has about ten of them
-//! (size, direction, order of bytes), and two calls into QEMU for each access cost more than all
-//! else in the callback.
+//! A program uses about ten such words (size, direction, byte order). Two calls into QEMU per
+//! access cost more than the rest of the callback.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::qemu;
 
-/// Entries of the table, one per remainder of a word; another word with the same one replaces it.
+/// Entries of the table, indexed by a hash of the word. A colliding word replaces the entry.
 const NR_ENTRIES: usize = 64;
 
-/// Bits of an entry that hold the meaning; the word is above them.
 const MEANING_BITS: u32 = 8;
 
-/// log2 of the largest size; QEMU's functions know 16 bytes.
 const SIZE_MASK: u8 = 0xf;
 const STORE: u8 = 0x10;
-/// Set in every meaning, so that no entry is 0.
+/// Set in every meaning, so no entry is 0.
 const KNOWN: u8 = 0x80;
 
-/// log2 of the bytes of an address.
 const POINTER_SIZE_SHIFT: u8 = 3;
 
 static ENTRIES: [AtomicU64; NR_ENTRIES] = [const { AtomicU64::new(0) }; NR_ENTRIES];
 
-/// Direction and size of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access(u8);
 
 impl Access {
-    /// The meaning of `info`.
+    /// Returns the meaning of `info`.
     ///
     /// # Safety
-    /// `info` is the handle that QEMU passed to the callback of an access.
+    /// `info` is the handle that QEMU passed to the access callback.
     #[inline]
     pub(crate) unsafe fn of(info: u32) -> Self {
-        // Size and order of bytes are in bits 4 and up, the direction from bit 16 on.
+        // Size and byte order start at bit 4, the direction at bit 16.
         let index = (info >> 4 ^ info >> 14) as usize % NR_ENTRIES;
         let entry = ENTRIES[index].load(Relaxed);
         if entry >> MEANING_BITS == u64::from(info) && entry != 0 {
@@ -65,18 +60,16 @@ impl Access {
         Self(KNOWN | size | if is_store { STORE } else { 0 })
     }
 
-    /// Whether it writes; one that reads and writes does.
+    /// Returns true for a read-modify-write access too.
     #[inline]
     pub(crate) fn is_store(self) -> bool {
         self.0 & STORE != 0
     }
 
-    /// Bytes.
     pub(crate) fn size_bytes(self) -> u64 {
         1 << (self.0 & SIZE_MASK)
     }
 
-    /// Whether it is a load of 8 bytes.
     #[inline]
     pub(crate) fn is_load_of_pointer_size(self) -> bool {
         self.0 == KNOWN | POINTER_SIZE_SHIFT
@@ -99,7 +92,7 @@ mod tests {
         }
     }
 
-    /// The stand-in for QEMU calls everything a load of 8 bytes.
+    /// The stand-in reports everything as an 8-byte load.
     #[test]
     fn words_that_share_an_entry_keep_their_meaning() {
         for info in [0, 1 << 20, 0x10030, 0, 0x20030, u32::MAX] {

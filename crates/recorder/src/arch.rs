@@ -1,9 +1,8 @@
 //! Architectures of programs that can be recorded.
 //!
-//! Owns what differs between them for an emulator. Both crates compile this one file
-//! (`largefolio-linux` has a link to it, because a cdylib cannot be a dependency).
+//! Owns the differences that matter to an emulator. `largefolio-linux` compiles this file too,
+//! through a symbolic link: a cdylib cannot be a dependency.
 
-/// Of a program, not of the machine that records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arch {
     X86_64,
@@ -13,7 +12,6 @@ pub(crate) enum Arch {
 impl Arch {
     pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Arm64];
 
-    /// By the number in an ELF header (`e_machine`).
     pub(crate) fn of_machine(machine: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.machine() == machine)
     }
@@ -25,7 +23,6 @@ impl Arch {
         }
     }
 
-    /// What QEMU calls it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -33,13 +30,12 @@ impl Arch {
         }
     }
 
-    /// By QEMU's name.
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.name().as_bytes() == name)
     }
 
-    /// QEMU's options for the CPU of the program: one without SVE and `FEAT_MOPS`, of whose loads and
-    /// stores QEMU tells a plugin nothing.
+    /// Returns QEMU's options for the program's CPU. SVE and `FEAT_MOPS` are off, because QEMU does
+    /// not report their loads and stores to a plugin.
     pub(crate) const fn options(self) -> &'static [&'static str] {
         match self {
             Self::X86_64 => &[],

@@ -1,12 +1,9 @@
-//! What the plugin was started with.
+//! The plugin's command-line arguments, which an execve passes on to the next QEMU.
 //!
 //! ```text
 //!   -plugin FILE,dir=DIRECTORY,qemu=QEMU,exe=PROGRAM,root=DIRECTORY,generation=NUMBER,
 //!                blocked=SIGNALS
 //! ```
-//!
-//! Owns these words in both directions: an execve starts QEMU again with the same ones and another
-//! program.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -17,29 +14,22 @@ use crate::arch::Arch;
 
 static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
 
-/// The words.
 #[derive(Debug)]
 pub(crate) struct Arguments {
-    /// Architecture of the program, which QEMU tells.
     pub(crate) arch: Arch,
-    /// This library.
     pub(crate) plugin: PathBuf,
-    /// Directory of the recording.
     pub(crate) directory: PathBuf,
-    /// The emulator.
     pub(crate) qemu: PathBuf,
-    /// The program that runs: what `/proc/self/exe` is to it.
+    /// The target of the program's `/proc/self/exe`.
     pub(crate) program: PathBuf,
-    /// Where the program's absolute paths are looked for first.
+    /// The program's absolute paths are looked up here first.
     pub(crate) root: Option<PathBuf>,
-    /// Programs that this process executed before.
     pub(crate) generation: u32,
-    /// Signals that the program blocks at its start; `None` for those that QEMU was started with.
+    /// Signals that the program blocks at its start. If `None`, QEMU's own mask applies.
     pub(crate) blocked: Option<u64>,
 }
 
 impl Arguments {
-    /// Takes them from words `KEY=VALUE`; unknown ones mean nothing.
     pub(crate) fn parse<'a>(arch: Arch, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let (plugin, directory, qemu, program) = Default::default();
         let mut arguments = Self {
@@ -76,17 +66,16 @@ impl Arguments {
         arguments
     }
 
-    /// Keeps them for the rest of the process.
     pub(crate) fn keep(self) -> &'static Self {
         ARGUMENTS.get_or_init(|| self)
     }
 
-    /// What was kept.
     pub(crate) fn kept() -> Option<&'static Self> {
         ARGUMENTS.get()
     }
 
-    /// The value of `-plugin` for the next program of this process, which blocks these signals.
+    /// Returns the value of `-plugin` for the next program of this process, which blocks the
+    /// signals in `blocked`.
     pub(crate) fn option_for(&self, program: &Path, blocked: u64) -> OsString {
         let mut option = escaped(&self.plugin);
         let paths = [
@@ -106,7 +95,7 @@ impl Arguments {
     }
 }
 
-/// A value of an option of QEMU, where a comma separates and two mean one.
+/// Escapes an option value: QEMU splits at a comma and reads two commas as one.
 fn escaped(path: &Path) -> OsString {
     let mut bytes = Vec::new();
     for &byte in path.as_os_str().as_bytes() {

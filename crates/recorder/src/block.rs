@@ -1,12 +1,12 @@
-//! References: what runs for each block and each access of the program.
+//! The hot callbacks, which record the references of each block and access.
 //!
-//! Owns the hot callbacks and where they are placed. Invariants:
-//! - B1: an instruction counts once on each page its bytes are on, when its block runs; a block
-//!   that a fault leaves early is counted whole.
-//! - B2: an access counts once on each page it touches; an atomic read-modify-write is a read and
-//!   a write in a program with one thread, and (as QEMU then reports it once) a write with more.
-//!   QEMU 7.2 reports an access of 16 bytes as two of 8, 10.0 as one.
-//! - B3: the value of an aligned load of 8 bytes is noted after the load touched its page.
+//! Also owns where the callbacks are placed. Invariants:
+//! - B1: when a block runs, each instruction counts once on each page that holds its bytes. A block
+//!   that a fault interrupts counts in full.
+//! - B2: an access counts once on each page it touches. An atomic read-modify-write is a read and a
+//!   write in a single-threaded program. With more threads QEMU reports it once, and it is a write.
+//!   QEMU 7.2 reports a 16-byte access as two 8-byte ones, 10.0 as one.
+//! - B3: the value of an aligned 8-byte load is noted after the load touched its page.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -25,19 +25,17 @@ const WRITE: u32 = 2;
 
 const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 
-/// Largest access in bytes that QEMU reports as one (16, `cmpxchg16b`).
+/// Largest access that QEMU reports as one, in bytes (`cmpxchg16b`).
 const ACCESS_MAX: u64 = 16;
 
-/// Bytes of an address in the program's memory.
 const POINTER_BYTES: u64 = 8;
 
-/// Bits of a segment word that hold its number of instructions; the page number is above them.
-/// A block has at most 512 instructions.
+/// The low bits of a segment word count its instructions (at most 512 per block). The bits above
+/// hold the page number.
 const SEGMENT_COUNT_BITS: u32 = 12;
 
 static IS_LAYOUT_SENT: AtomicBool = AtomicBool::new(false);
 
-/// Instruments a block.
 pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
     // SAFETY: QEMU passes a block that is valid during this callback.
     let nr_insns = unsafe { qemu::qemu_plugin_tb_n_insns(block) };
@@ -67,7 +65,6 @@ pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
     segment.place(block, is_first);
 }
 
-/// The instructions of a block on one page.
 struct Segment {
     page: u64,
     nr_insns: u64,
@@ -75,8 +72,8 @@ struct Segment {
 }
 
 impl Segment {
-    /// Has QEMU call [`executed`]: when the block starts for its first segment, else when the
-    /// segment does.
+    /// Makes QEMU call [`executed`] for this segment. The first segment's callback runs at the
+    /// start of the block.
     fn place(&self, block: *mut Block, is_first: bool) {
         if self.nr_insns == 0 {
             return;
@@ -102,13 +99,12 @@ impl Segment {
     }
 }
 
-/// A number as callback data.
 fn data_of(word: u64) -> *mut c_void {
-    // A pointer has 64 bits.
     ptr::without_provenance_mut(usize::try_from(word).unwrap_or(0))
 }
 
-/// One callback for both directions: QEMU 7.2 takes loads for stores when asked for one direction.
+/// Uses one callback for both directions: QEMU 7.2 confuses loads and stores if a callback asks for
+/// one direction.
 fn watch_accesses(insn: *mut Insn) {
     // SAFETY: `insn` is valid during the translation callback we are in.
     unsafe {
@@ -150,7 +146,6 @@ extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
     }
 }
 
-/// Notes what the load of 8 bytes at `addr`, which just took place, found.
 #[inline]
 fn note_value(tail: &Tail, addr: u64, value: u64) {
     if addr.is_multiple_of(POINTER_BYTES) {
@@ -158,21 +153,20 @@ fn note_value(tail: &Tail, addr: u64, value: u64) {
     }
 }
 
-/// The same where QEMU does not tell the value.
+/// Reads the value from memory, for a QEMU that does not report it.
 #[inline]
 fn note_value_in_memory(tail: &Tail, addr: u64) {
     let Some(base) = layout::load_base() else { return };
     if !addr.is_multiple_of(POINTER_BYTES) {
         return;
     }
-    // A pointer has 64 bits.
     let Ok(host) = usize::try_from(addr.wrapping_add(base)) else { return };
     let host = ptr::with_exposed_provenance::<u64>(host);
     // SAFETY: the calling thread has just loaded these 8 aligned bytes of the program, which QEMU
-    // maps at `base`. Only another thread of the program could unmap or protect them since, and
-    // would then race with the load itself: the program would have faulted on its own, and QEMU
-    // (7.2) passes this fault on as the program's. Other threads may write there, hence volatile;
-    // the value is only compared.
+    // maps at `base`. Only another program thread could have unmapped or protected them since. It
+    // would race with the load itself: the program could fault without us too, and QEMU (7.2)
+    // passes this fault on as the program's. Other threads may write there, hence volatile. The
+    // value is only compared.
     let value = unsafe { host.read_volatile() };
     tail.loaded(addr, value);
 }
@@ -192,8 +186,8 @@ fn touch(tail: &Tail, op: u32, addr: u64, count: u64) {
     }
 }
 
-/// The kernel's own accesses to the program's memory `addr..addr + len` during a system call: one
-/// reference a page.
+/// Records the kernel's accesses to the program's memory `addr..addr + len` during a system call,
+/// one reference per page.
 pub(crate) fn touch_buffer(tail: &Tail, direction: Direction, addr: u64, len: u64) {
     if len == 0 {
         return;
@@ -207,11 +201,8 @@ pub(crate) fn touch_buffer(tail: &Tail, direction: Direction, addr: u64, len: u6
     }
 }
 
-/// What the kernel does to a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// `write` and its like.
     KernelReads,
-    /// `read` and its like.
     KernelWrites,
 }

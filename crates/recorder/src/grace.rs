@@ -1,8 +1,8 @@
-//! Order between threads when the address space shrinks.
+//! Ordering between threads when the address space shrinks.
 //!
-//! Owns the states of threads, and who waits for whom. Rows of several threads are in order only within a
-//! thread; but a row that happened before an munmap (by any thread) must not arrive after it. The
-//! thread that unmaps starts an epoch and waits until each other thread flushed:
+//! Owns the thread states and the waiting. Rows are ordered only within a thread, but a row from
+//! before an munmap must not arrive after it, whichever thread unmaps. The unmapping thread starts
+//! an epoch and waits until every other thread has flushed:
 //!
 //! ```text
 //!   RUNNING --syscall--> IN_SYSCALL --waiter--> STEALING (the waiter flushes for it)
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Invariants:
-//! - G1: a wait ends after [`WAIT_MAX`]; giving up is counted and becomes a warning.
-//! - G2: a tail is flushed by its owner in `RUNNING`, by the holder of `STEALING` otherwise.
+//! - G1: a wait ends after [`WAIT_MAX`]. Each timeout is counted and becomes a warning.
+//! - G2: in `RUNNING` the owner flushes a tail, otherwise the holder of `STEALING` does.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -20,26 +20,23 @@ use std::time::{Duration, Instant};
 use crate::tail::Tail;
 use crate::{epoch, send, thread};
 
-/// The owner runs program code or a callback of ours.
 pub(crate) const RUNNING: u32 = 0;
-/// The owner is inside a system call.
 const IN_SYSCALL: u32 = 1;
-/// The owner is inside a system call and somebody flushes its rows.
+/// The owner is in a system call while another thread flushes its rows.
 const STEALING: u32 = 2;
 
-/// Longest wait for other threads: a thread that the scheduler left out on a busy machine needs a
-/// few milliseconds to run again.
+/// Longest wait for other threads. On a busy machine a preempted thread needs a few milliseconds to
+/// run again.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// Pause between looks at another thread.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// From here on others may flush `tail`.
+/// Allows other threads to flush `tail`.
 pub(crate) fn enter_syscall(tail: &Tail) {
     tail.state().store(IN_SYSCALL, Release);
 }
 
-/// From here on only the owner touches `tail`.
+/// Reserves `tail` for its owner again.
 pub(crate) fn leave_syscall(tail: &Tail) {
     let leave = || tail.state().compare_exchange(IN_SYSCALL, RUNNING, AcqRel, Acquire);
     while leave() == Err(STEALING) {
@@ -47,7 +44,6 @@ pub(crate) fn leave_syscall(tail: &Tail) {
     }
 }
 
-/// Has every thread but the owner of `own` flush what it did so far.
 pub(crate) fn flush_others(own: &Tail) {
     if thread::nr_threads() <= 1 {
         return;

@@ -1,15 +1,12 @@
-//! The first bytes of a program: what runs it.
+//! Identifies a program by its first bytes, as the kernel does.
 //!
-//! Owns the rules by which a kernel tells programs from scripts, as far as a recorder needs them.
-//! Both crates compile this one file (`largefolio-linux` has a link to it, because a cdylib
-//! cannot be a dependency). The bytes may be anything.
+//! The bytes are untrusted. `largefolio-linux` compiles this file too, through a symbolic link: a
+//! cdylib cannot be a dependency.
 
 use super::arch::Arch;
 
-/// Bytes that are read of a program: program headers begin in them, and name the loader.
 pub(crate) const HEAD_BYTES: usize = 4096;
 
-/// Interpreters of interpreters that are followed; Linux follows as many.
 pub(crate) const INTERPRETERS_MAX: usize = 5;
 
 /// Bytes that the kernel reads of a script (`BINPRM_BUF_SIZE`).
@@ -18,32 +15,18 @@ const SCRIPT_BYTES_MAX: usize = 256;
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
 const PT_INTERP: u32 = 3;
-/// Bytes of a program header of a 64-bit ELF file.
 const HEADER_BYTES: usize = 56;
 
-/// What a file is by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head<'a> {
-    /// A program.
     Program(Arch),
-    /// A text that another program runs.
-    Script {
-        /// Path of that program.
-        interpreter: &'a [u8],
-        /// Its first argument.
-        argument: Option<&'a [u8]>,
-    },
-    /// A 32-bit ELF file.
+    Script { interpreter: &'a [u8], argument: Option<&'a [u8]> },
     ThirtyTwoBit,
-    /// An ELF file for an architecture that cannot be recorded.
     Foreign(u16),
-    /// An ELF file that is no program.
     NoProgram,
-    /// Neither.
     Unknown,
 }
 
-/// What the file that begins with `bytes` is.
 pub(crate) fn head(bytes: &[u8]) -> Head<'_> {
     if bytes.starts_with(b"\x7fELF") {
         return elf(bytes);
@@ -68,7 +51,7 @@ fn elf(bytes: &[u8]) -> Head<'_> {
     }
 }
 
-/// A `#!` line: interpreter and at most one argument.
+/// Parses a `#!` line: the interpreter and at most one argument.
 fn shebang(bytes: &[u8]) -> Option<Head<'_>> {
     let line = bytes.get(..SCRIPT_BYTES_MAX).unwrap_or(bytes).strip_prefix(b"#!")?;
     let line = trimmed(line.split(|byte| *byte == b'\n').next()?);
@@ -79,7 +62,7 @@ fn shebang(bytes: &[u8]) -> Option<Head<'_>> {
     (!interpreter.is_empty()).then_some(Head::Script { interpreter, argument })
 }
 
-/// What the kernel takes for space: not the `\r` of a file from elsewhere, which is part of the name.
+/// Returns whether the kernel treats `byte` as a space. A `\r` from a DOS file is part of the name.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
@@ -90,8 +73,8 @@ fn trimmed(line: &[u8]) -> &[u8] {
     line.get(start..end).unwrap_or_default()
 }
 
-/// Path of the loader that the program in `bytes` names; `None` for a static one, and for
-/// one whose headers lie further back.
+/// Returns the path of the program's loader, `None` if the program is static or its headers are
+/// beyond `bytes`.
 pub(crate) fn loader(bytes: &[u8]) -> Option<&[u8]> {
     let first = usize::try_from(word(bytes, 32)?).ok()?;
     let nr = usize::from(half(bytes, 56)?);
@@ -123,7 +106,7 @@ mod tests {
         assert_eq!(head(b"#! /bin/sh -e x \n"), script(b"/bin/sh", Some(b"-e x")));
         assert_eq!(head(b"#!\t/bin/sh"), script(b"/bin/sh", None));
         assert_eq!(head(b"#! \n/bin/sh"), Head::Unknown);
-        // The kernel looks for a file whose name ends with it.
+        // The kernel looks for a file whose name ends in `\r`.
         assert_eq!(head(b"#!/bin/sh\r\n"), script(b"/bin/sh\r", None));
         assert_eq!(head(b"echo"), Head::Unknown);
         assert_eq!(head(b""), Head::Unknown);

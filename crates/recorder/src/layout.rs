@@ -1,7 +1,7 @@
-//! The mappings that exist when the program's first instruction is translated.
+//! The mappings at the program's first instruction.
 //!
-//! Owns the one message that hands `/proc/self/maps` to the parent, as it was before QEMU loaded
-//! the program and as it is now: the parent tells the program's mappings from QEMU's.
+//! Owns the one message that sends `/proc/self/maps` to the parent, from before QEMU loaded the
+//! program and from now. The difference tells the parent which mappings are the program's.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -11,41 +11,39 @@ use crate::qemu::{self, Insn};
 use crate::wire::{self, BODY_MAX, Kind};
 use crate::{link, restore, sys};
 
-/// Most bytes of each of the two texts; QEMU's own mappings are about 50 lines of 80 bytes.
+/// Size limit of each of the two texts. QEMU's own mappings take about 50 lines of 80 bytes.
 const MAPS_MAX: usize = (BODY_MAX - 16) / 2;
 
 static BEFORE: OnceLock<Vec<u8>> = OnceLock::new();
 
 static GUEST_BASE: AtomicU64 = AtomicU64::new(0);
 
-/// The base by which loaded values are read; 1, which is none, until it is known.
+/// Base address for reading loaded values. 1 is not a valid base and means unknown.
 static LOAD_BASE: AtomicU64 = AtomicU64::new(1);
 
-/// What QEMU adds to an address of the program to get its own.
+/// Returns QEMU's offset from a program address to its own.
 pub(crate) fn guest_base() -> u64 {
     GUEST_BASE.load(Relaxed)
 }
 
-/// The same for the addresses of loads, `None` where it is not known.
 #[inline]
 pub(crate) fn load_base() -> Option<u64> {
     let base = LOAD_BASE.load(Relaxed);
     wire::is_base(base).then_some(base)
 }
 
-/// Notes QEMU's own mappings; to be called before QEMU loads the program.
+/// Notes QEMU's own mappings. Must run before QEMU loads the program.
 pub(crate) fn start() {
     BEFORE.get_or_init(maps);
 }
 
-/// Lines of `/proc/self/maps`.
 fn maps() -> Vec<u8> {
     let mut maps = std::fs::read("/proc/self/maps").unwrap_or_default();
     maps.truncate(MAPS_MAX);
     maps
 }
 
-/// Sends the mappings; `insn` at `addr` is the first instruction translated.
+/// Sends the mappings to the parent. `insn` at `addr` is the first translated instruction.
 pub(crate) fn send(insn: *const Insn, addr: u64) {
     // SAFETY: the caller is in the translation callback that `insn` is valid in.
     let host = unsafe { qemu::qemu_plugin_insn_haddr(insn) };

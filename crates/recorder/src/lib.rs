@@ -1,10 +1,8 @@
-//! A QEMU TCG plugin that tells `folio record` what an unmodified program touches.
+//! A QEMU TCG plugin that reports the memory references of an unmodified program to `folio record`.
 //!
-//! Owns everything that happens inside the recorded process: the callbacks of QEMU (`block`,
-//! `syscall`), the collapse of references into rows (`tail`), the links between loads (`named`),
-//! threads (`thread`, `grace`)
-//! and the connection (`link`). Does not own ids, files' metadata or the trace file: that is
-//! `largefolio-linux`.
+//! Owns everything inside the recorded process: QEMU's callbacks (`block`, `syscall`), the collapse
+//! of references into rows (`tail`), the links between loads (`named`), threads (`thread`, `grace`)
+//! and the connection (`link`). `largefolio-linux` owns ids, files' metadata and the trace file.
 //!
 //! ```text
 //!   translated block -> block::executed / read / written -> Tail (8192 rows, shared file)
@@ -14,11 +12,11 @@
 //!                                               folio record (SOCK_SEQPACKET)
 //! ```
 //!
-//! Invariants of the whole:
-//! - R1: the program's behaviour does not depend on the recording: no signal, no low descriptor,
-//!   no write into a file of the program, no failure passed on.
-//! - R2: rows and events of one thread arrive in program order; what is caused by an event of
-//!   another thread arrives after it.
+//! Invariants:
+//! - R1: recording does not change the program's behaviour: no signal, no low descriptor, no write
+//!   to its files, no failure passed on.
+//! - R2: one thread's rows and events arrive in program order. An effect of another thread's event
+//!   arrives after that event.
 //! - R3: no callback unwinds, allocates on the hot path or waits without bound.
 
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -52,13 +50,14 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use crate::arch::Arch;
 use crate::arguments::Arguments;
 
-/// QEMU's entry: connects to the recording that the arguments name.
+/// QEMU's entry point: connects to the recording named in the arguments.
 ///
-/// Returns 0, or -1 when there is no recording to connect to; QEMU then does not start. A program
-/// that the recorded one executed starts all the same, unrecorded.
+/// Returns 0, or -1 if there is no recording to connect to. QEMU then does not start. A program
+/// executed by the recorded one starts anyway, unrecorded.
 ///
 /// # Safety
-/// `info` names the architecture, and `arguments` points to `nr_arguments` C strings, as QEMU promises.
+/// `info` names the architecture, and `arguments` points to `nr_arguments` C strings, as QEMU
+/// promises.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: qemu::PluginId,

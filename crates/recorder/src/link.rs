@@ -1,17 +1,17 @@
 //! The connection to `folio record`.
 //!
-//! Owns the descriptor, its defence against the program that shares it, and the end of recording
-//! when the parent is gone. Does not own the messages.
+//! Protects the descriptor from the program that shares it, and ends recording when the parent
+//! dies.
 //!
 //! Invariants:
-//! - L1: a packet goes only to a descriptor whose inode is that of the socket we opened. The
-//!   program may close any number and get it back as a file of its own.
-//! - L2: the descriptor is closed by us only when no thread is sending.
-//! - L3: when the parent is gone ([`is_stopped`]) nothing is sent and the program continues.
-//! - L5: what ends here ends for the parent, whoever else has the descriptor: [`stop`] and
-//!   [`step_aside`] shut the connection down. The child of a fork only closes it.
-//! - L4: every wait here ends: for a sender, for another thread's connect, or for the parent,
-//!   whose death ends a send with EPIPE.
+//! - L1: a packet goes only to a descriptor with our socket's inode. The program can close any
+//!   number and get it back for a file of its own.
+//! - L2: we close the descriptor only while no thread is sending.
+//! - L3: once the parent is gone ([`is_stopped`]), nothing is sent and the program continues.
+//! - L4: every wait here is finite: it waits for a sender, for another thread's connect, or for the
+//!   parent. If the parent dies, the send fails with EPIPE.
+//! - L5: [`stop`] and [`step_aside`] shut the connection down, so it ends for the parent even if
+//!   other processes hold the descriptor. The child of a fork only closes it.
 
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -25,13 +25,12 @@ use crate::spin::Spin;
 use crate::sys;
 use crate::wire::{HELLO_BYTES, Header, Hello, Kind, Reason, SOCKET_NAME};
 
-/// Bytes the kernel may queue for the parent: it absorbs the parent's pauses for compression.
+/// Bytes the kernel may queue for the parent while it pauses to compress.
 const SEND_BUFFER_BYTES: i32 = 4 << 20;
 
-/// Our descriptor gets a number from here on: programs use low ones and close up to a few hundred.
+/// Lowest number for our descriptor. Programs use low ones and close up to a few hundred.
 const DESCRIPTOR_WANTED: u64 = 1000;
 
-/// Tries to deliver a packet before the recording is given up.
 const TRIES_MAX: u32 = 64;
 
 static FD: AtomicI32 = AtomicI32::new(-1);
@@ -40,23 +39,20 @@ static NR_SENDING: AtomicU32 = AtomicU32::new(0);
 static CONNECTING: Spin = Spin::new();
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Connects to where the parent listens.
 pub(crate) fn start(arguments: &Arguments) -> io::Result<()> {
     let reason = if arguments.generation > 0 { Reason::Execve } else { Reason::Start };
     open(reason, 0).inspect_err(|_| stop())
 }
 
-/// Directory of the recording.
 pub(crate) fn directory() -> Option<&'static Path> {
     Arguments::kept().map(|arguments| arguments.directory.as_path())
 }
 
-/// Whether the recording is over for this process.
 pub(crate) fn is_stopped() -> bool {
     STOPPED.load(Relaxed)
 }
 
-/// Gives up recording this process; the parent is not kept waiting for more.
+/// Stops recording this process, so the parent does not wait for more.
 pub(crate) fn stop() {
     STOPPED.store(true, Relaxed);
     shut_down(FD.load(Acquire));
@@ -68,7 +64,7 @@ fn shut_down(fd: RawFd) {
     }
 }
 
-/// Sends one message; a failure that cannot be mended stops the recording (L3).
+/// Sends one message. An unrecoverable failure stops the recording (L3).
 pub(crate) fn send(header: &Header, rows: &[u8], body: [&[u8]; 2]) {
     let head = header.encode();
     let parts = [&head[..], rows, body[0], body[1]];
@@ -96,7 +92,6 @@ fn send_once(parts: &[&[u8]]) -> io::Result<()> {
     result
 }
 
-/// Makes another try promising, or stops.
 fn recover(error: &io::Error) {
     match error.raw_os_error() {
         Some(libc::EINTR) => {}
@@ -137,7 +132,6 @@ fn open(reason: Reason, parent: u32) -> io::Result<()> {
     }
 }
 
-/// A header of this process without rows.
 pub(crate) fn header(kind: Kind, tid: u32, nr_body: usize) -> Header {
     let nr_body = u32::try_from(nr_body).unwrap_or(u32::MAX);
     Header { kind, pid: std::process::id(), tid, nr_rows: 0, nr_body, seq: 0 }
@@ -147,9 +141,9 @@ fn is_ours(fd: RawFd) -> bool {
     fd >= 0 && sys::identity(fd).is_some_and(|found| found.inode == INODE.load(Relaxed))
 }
 
-/// The program is about to close (or replace) the descriptors `first..=last`. When ours is among
-/// them it is closed first, as it would not exist natively; `true` then, and the caller must call
-/// [`allow_reopen`] after the program's call.
+/// Prepares for a call that closes or replaces the descriptors `first..=last`. If ours is among
+/// them, closes it first, because it would not exist in a native run. Returns `true` then, and the
+/// caller must call [`allow_reopen`] after the program's call.
 pub(crate) fn step_aside(tid: u32, first: u64, last: u64) -> bool {
     let fd = FD.load(Acquire);
     let is_hit = u64::try_from(fd).is_ok_and(|fd| (first..=last).contains(&fd));
@@ -163,7 +157,7 @@ pub(crate) fn step_aside(tid: u32, first: u64, last: u64) -> bool {
     true
 }
 
-/// Ends what [`step_aside`] began: the next message may connect again.
+/// Ends what [`step_aside`] began: the next message may reconnect.
 pub(crate) fn allow_reopen() {
     CONNECTING.unlock();
 }
@@ -175,12 +169,12 @@ fn close_ours() {
     }
     if is_ours(fd) {
         // SAFETY: L1: the descriptor is the socket that `open` gave away with into_raw_fd, and
-        // after the swap nobody else can close it.
+        // after the swap nothing else can close it.
         drop(unsafe { OwnedFd::from_raw_fd(fd) });
     }
 }
 
-/// Starts over in the child of a fork: locks are free, the connection is its own.
+/// Starts over in the child of a fork: frees the locks and opens a new connection.
 pub(crate) fn restart_in_child(parent: u32) {
     CONNECTING.reset();
     NR_SENDING.store(0, SeqCst);

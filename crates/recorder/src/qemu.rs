@@ -1,17 +1,15 @@
 //! QEMU's plugin interface, version 1, declared by hand.
 //!
-//! Owns the prototypes of the functions the plugin calls and of the callbacks it registers; QEMU
-//! 6.0 and later export them. No Debian package ships `qemu-plugin.h`.
+//! Owns the prototypes of the functions and callbacks, which QEMU 6.0 and later export. No Debian
+//! package ships `qemu-plugin.h`.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// Opaque number of this plugin.
 pub(crate) type PluginId = u64;
 
-/// What QEMU tells a plugin of itself: the first member is the same in all versions.
+/// QEMU's description of itself. The first member is the same in all versions.
 #[repr(C)]
 pub(crate) struct Info {
-    /// Architecture of the program, a C string.
     pub(crate) target_name: *const c_char,
 }
 
@@ -27,18 +25,15 @@ pub(crate) struct Insn {
     _opaque: [u8; 0],
 }
 
-/// `QEMU_PLUGIN_CB_NO_REGS`: the callback reads no guest register.
 pub(crate) const NO_REGS: c_int = 0;
-/// `QEMU_PLUGIN_MEM_RW`: call for loads and stores.
 pub(crate) const MEM_BOTH: c_int = 3;
 
 pub(crate) type BlockTranslated = extern "C" fn(PluginId, *mut Block);
 pub(crate) type Executed = extern "C" fn(c_uint, *mut c_void);
 pub(crate) type Accessed = extern "C" fn(c_uint, u32, u64, *mut c_void);
-/// Plugin, virtual cpu, number, eight arguments.
+/// Plugin, virtual CPU, number, eight arguments.
 pub(crate) type SyscallEntered =
     extern "C" fn(PluginId, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
-/// Plugin, virtual cpu, number, result.
 pub(crate) type SyscallLeft = extern "C" fn(PluginId, c_uint, i64, i64);
 
 #[cfg(not(test))]
@@ -77,7 +72,7 @@ unsafe extern "C" {
 #[cfg(test)]
 pub(crate) use stand_in::*;
 
-/// QEMU's functions are in its executable, which unit tests do not link: these do nothing.
+/// Stubs for unit tests, which do not link QEMU's executable. They do nothing.
 #[cfg(test)]
 mod stand_in {
     use super::{Accessed, Block, BlockTranslated, Executed, Insn};

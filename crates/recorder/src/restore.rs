@@ -1,8 +1,8 @@
-//! The program's own names of its variables.
+//! Restores the original names of the program's environment variables.
 //!
-//! Owns giving [shielded](crate::variables) variables their names back. QEMU has put the strings of
-//! the environment on the program's stack, and a vector of pointers to them below; a pointer moved
-//! past the shield makes the variable what it was. Runs before the program's first instruction.
+//! Undoes the renaming of [`crate::variables`]. QEMU has put the environment strings on the
+//! program's stack, with a vector of pointers below them. Moving a pointer past the prefix restores
+//! the variable. Runs before the program's first instruction.
 
 use std::ptr;
 
@@ -11,8 +11,8 @@ use crate::variables::SHIELD;
 
 const POINTER_BYTES: usize = 8;
 
-/// Renames what QEMU's own environment has shielded, in the program that lies at `base` by the text
-/// of `maps`.
+/// Restores the variables that are renamed in QEMU's own environment. `maps` is the text of
+/// `/proc/self/maps`, `base` the guest base.
 pub(crate) fn variables(maps: &[u8], base: u64) {
     let is_shielded = |entry: &Vec<u8>| entry.starts_with(SHIELD);
     let environment = std::fs::read("/proc/self/environ").unwrap_or_default();
@@ -34,18 +34,16 @@ pub(crate) fn variables(maps: &[u8], base: u64) {
     }
 }
 
-/// How far from its end a mapping is searched, a stack of up to gigabytes. Linux gives the strings of a
-/// program 6 MiB at most; each may have a pointer of its own.
+/// Bytes searched at the end of a mapping, in rounds. A stack can have gigabytes, but Linux allows
+/// at most 6 MiB of strings, and each string may have a pointer.
 const REACHES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
-/// Ranges of private memory that may be written, as a text of maps has them.
 fn anonymous(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     let lines = maps.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     lines.filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let is_writable = words.next()?.starts_with("rw-p");
-        // Position, device, inode; a name would be the next word.
         let is_unnamed = words.nth(3).is_none();
         let number = |text| u64::from_str_radix(text, 16).ok();
         let (start, end) = (number(start)?, number(end)?);
@@ -53,7 +51,8 @@ fn anonymous(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Finds `entry` in `memory`, which lies at `start`, and moves the pointer to it past the shield.
+/// Finds `entry` in `memory`, which starts at address `start`, and moves its pointer past the
+/// prefix.
 fn restore(memory: &[u8], start: u64, base: u64, entry: &[u8]) -> bool {
     let string = [entry, &[0]].concat();
     let places = memory.windows(string.len()).enumerate();
@@ -68,8 +67,8 @@ fn restore(memory: &[u8], start: u64, base: u64, entry: &[u8]) -> bool {
     let place = start + at as u64;
     let Ok(place) = usize::try_from(place) else { return false };
     let place = ptr::with_exposed_provenance_mut::<u64>(place);
-    // SAFETY: the 8 aligned bytes (a mapping starts at a page) lie in memory of the program that may
-    // be written, and was just read; no thread of the program runs yet, so nobody unmaps it.
+    // SAFETY: the 8 aligned bytes (a mapping starts at a page) are in writable program memory that
+    // was just read. No program thread runs yet, so nothing unmaps it.
     unsafe { place.write_volatile(address + SHIELD.len() as u64) };
     true
 }
@@ -80,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_pointer_moves_past_the_shield() {
-        // A pointer, room, the string at 24.
+        // A pointer, a gap, and the string at offset 24.
         let entry = [SHIELD, b"LD_X=1"].concat();
         let mut memory = vec![0_u64; 16];
         let start = memory.as_ptr().addr() as u64;

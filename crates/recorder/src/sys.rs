@@ -1,8 +1,8 @@
-//! The few system calls that std does not offer.
+//! Safe wrappers for the system calls that std lacks.
 //!
-//! Owns every libc call of the plugin behind safe functions. Invariants:
-//! - S1: none of these functions changes errno's meaning for QEMU: QEMU reads errno right after
-//!   its own calls, never across a plugin callback.
+//! Owns every libc call of the plugin. Invariants:
+//! - S1: changing errno here is harmless: QEMU reads it right after its own calls, never across a
+//!   plugin callback.
 //! - S2: descriptors made here are close-on-exec.
 
 use std::ffi::{CString, c_int, c_void};
@@ -13,15 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// Most parts a message is sent in.
 const PARTS_MAX: usize = 4;
 
-/// `AF_UNIX` in the type of an address.
+/// `AF_UNIX`, in the type of an address's family field.
 const FAMILY: libc::sa_family_t = 1;
 const _: () = assert!(FAMILY as c_int == libc::AF_UNIX);
 
 fn length_of<T>() -> libc::socklen_t {
-    // The types it is used for have a few bytes.
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0)
 }
 
@@ -29,19 +27,17 @@ fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// The kernel's number of this thread.
 pub(crate) fn thread_number() -> u32 {
     // SAFETY: gettid has no arguments and no preconditions.
     let tid = unsafe { libc::gettid() };
     tid.unsigned_abs()
 }
 
-/// Signals that the calling thread blocks, a bit for each from signal 1 on.
+/// Returns the signals that the calling thread blocks. Bit 0 is signal 1.
 pub(crate) fn blocked_signals() -> u64 {
     mask(libc::SIG_BLOCK, ptr::null())
 }
 
-/// Makes the calling thread block exactly these signals, and returns those it blocked before.
 pub(crate) fn block_signals(signals: u64) -> u64 {
     // SAFETY: an all-zero set is valid.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -52,7 +48,6 @@ pub(crate) fn block_signals(signals: u64) -> u64 {
     mask(libc::SIG_SETMASK, &raw const set)
 }
 
-/// Changes the mask of the calling thread by `set`, if there is one; its bits as they were.
 fn mask(how: c_int, set: *const libc::sigset_t) -> u64 {
     // SAFETY: an all-zero set is valid.
     let mut earlier: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -68,7 +63,6 @@ fn mask(how: c_int, set: *const libc::sigset_t) -> u64 {
     })
 }
 
-/// Whether the process may execute the file at `path`.
 pub(crate) fn is_executable(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: `path` is a C string that outlives the call.
@@ -77,21 +71,22 @@ pub(crate) fn is_executable(path: &Path) -> bool {
     result == 0
 }
 
-/// What `path` means to a program whose root is `root`, links included; `None` if it means nothing.
+/// Resolves `path`, including links, for a program whose root is `root`. Returns `None` if it does
+/// not exist there.
 pub(crate) fn path_in_root(root: &Path, path: &Path) -> Option<PathBuf> {
     let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes()).ok();
     let (root, path) = (c_string(root)?, c_string(path)?);
     let flags = libc::O_PATH | libc::O_CLOEXEC;
     // SAFETY: `root` is a C string that outlives the call.
     let fd = unsafe { libc::open(root.as_ptr(), flags | libc::O_DIRECTORY) };
-    // SAFETY: a descriptor that was just opened, and that nobody else knows.
+    // SAFETY: the descriptor was just opened and nothing else owns it.
     let root = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })?;
     // SAFETY: an all-zero open_how is valid.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = u64::from(flags.cast_unsigned());
     how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
     let (directory, size) = (root.as_raw_fd(), size_of::<libc::open_how>());
-    // SAFETY: `path` and `how`, whose size is told, outlive the call.
+    // SAFETY: `path` and `how`, whose size is passed, outlive the call.
     let fd =
         unsafe { libc::syscall(libc::SYS_openat2, directory, path.as_ptr(), &raw const how, size) };
     let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
@@ -100,7 +95,6 @@ pub(crate) fn path_in_root(root: &Path, path: &Path) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()
 }
 
-/// The user and group that the process acts as.
 pub(crate) fn effective_ids() -> (u32, u32) {
     // SAFETY: no arguments and no preconditions.
     let user = unsafe { libc::geteuid() };
@@ -109,7 +103,6 @@ pub(crate) fn effective_ids() -> (u32, u32) {
     (user, group)
 }
 
-/// Whether the file at `path` has capabilities of its own.
 pub(crate) fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     let name = c"security.capability";
@@ -117,7 +110,6 @@ pub(crate) fn has_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), ptr::null_mut(), 0) > 0 }
 }
 
-/// Replaces this process by the program at `path`; returns if that fails.
 pub(crate) fn execute(path: &CString, arguments: &[CString], variables: &[CString]) {
     let pointers = |words: &[CString]| -> Vec<*const libc::c_char> {
         words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
@@ -127,18 +119,16 @@ pub(crate) fn execute(path: &CString, arguments: &[CString], variables: &[CStrin
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
 }
 
-/// Ends what is sent on the socket `fd`, for every process that has it.
 pub(crate) fn shut_down(fd: RawFd) {
-    // SAFETY: a descriptor that is none, or no socket, is refused.
+    // SAFETY: shutdown refuses an invalid descriptor and one that is not a socket.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// The soft limit on descriptors.
 pub(crate) fn descriptor_limit() -> u64 {
     soft_limit(libc::RLIMIT_NOFILE).unwrap_or(64)
 }
 
-/// The soft limit on the size of files in bytes; going past it would raise SIGXFSZ.
+/// Returns the soft limit on file sizes in bytes. Exceeding it would raise SIGXFSZ.
 pub(crate) fn file_size_limit() -> u64 {
     soft_limit(libc::RLIMIT_FSIZE).unwrap_or(0)
 }
@@ -150,17 +140,15 @@ fn soft_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     (result == 0).then_some(limit.rlim_cur)
 }
 
-/// Gives `fd` a number of at least `lowest`, and closes the old one.
 pub(crate) fn move_descriptor(fd: OwnedFd, lowest: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC takes an open descriptor, which `fd` owns, and a number.
     let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
     drop(fd);
     let moved = checked(moved)?;
-    // SAFETY: the descriptor was just made by fcntl and nobody else owns it.
+    // SAFETY: the descriptor was just made by fcntl and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
-/// A packet socket connected to the listener at `path`.
 pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: an all-zero sockaddr_un is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -175,7 +163,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: socket takes three numbers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
     let fd = checked(fd)?;
-    // SAFETY: the descriptor was just made by socket and nobody else owns it.
+    // SAFETY: the descriptor was just made by socket and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let length = length_of::<libc::sockaddr_un>();
     loop {
@@ -189,7 +177,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Lets the kernel queue more of our messages; root may go past the system's limit.
+/// Lets the kernel queue more of our messages. Root can exceed the system's limit.
 pub(crate) fn set_send_buffer(fd: &OwnedFd, bytes: c_int) {
     let value = (&raw const bytes).cast::<c_void>();
     let length = length_of::<c_int>();
@@ -200,7 +188,6 @@ pub(crate) fn set_send_buffer(fd: &OwnedFd, bytes: c_int) {
     }
 }
 
-/// Sends `parts` as one packet.
 pub(crate) fn send_packet(fd: RawFd, parts: &[&[u8]]) -> io::Result<()> {
     let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
     for (vector, part) in vectors.iter_mut().zip(parts) {
@@ -216,7 +203,6 @@ pub(crate) fn send_packet(fd: RawFd, parts: &[&[u8]]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel says of an open descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -225,7 +211,6 @@ pub(crate) struct Identity {
     pub(crate) size_bytes: u64,
 }
 
-/// Identity of the file behind `fd`, `None` when it is not open.
 pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
     // SAFETY: an all-zero stat is valid.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -239,7 +224,7 @@ pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
     })
 }
 
-/// Time of birth of the file behind `fd` in nanoseconds, 0 when its filesystem keeps none.
+/// Returns the birth time of the file at `fd` in nanoseconds, 0 if its filesystem stores none.
 pub(crate) fn birth_ns(fd: RawFd) -> u64 {
     // SAFETY: an all-zero statx is valid.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
@@ -254,7 +239,7 @@ pub(crate) fn birth_ns(fd: RawFd) -> u64 {
     seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(stat.stx_btime.tv_nsec))
 }
 
-/// Size of a segment of System V shared memory, `None` when there is none of that number.
+/// Returns the size of a System V shared memory segment, `None` if there is none with this id.
 pub(crate) fn segment_bytes(number: c_int) -> Option<u64> {
     // SAFETY: an all-zero shmid_ds is valid.
     let mut segment: libc::shmid_ds = unsafe { std::mem::zeroed() };
@@ -263,15 +248,12 @@ pub(crate) fn segment_bytes(number: c_int) -> Option<u64> {
     (result == 0).then_some(segment.shm_segsz as u64)
 }
 
-/// Position of `fd`, `None` when it has none.
 pub(crate) fn position(fd: RawFd) -> Option<u64> {
     // SAFETY: SEEK_CUR by 0 changes nothing; lseek accepts any number as descriptor.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
     u64::try_from(position).ok()
 }
 
-/// Reserves memory for the first `length` bytes of `file` without changing its size: a write to
-/// a mapping of a full filesystem would raise SIGBUS.
 pub(crate) fn reserve(file: &File, length: usize) -> io::Result<()> {
     let length = length.cast_signed() as libc::off_t;
     // SAFETY: fallocate takes an open descriptor, which `file` owns, and numbers.
@@ -279,7 +261,6 @@ pub(crate) fn reserve(file: &File, length: usize) -> io::Result<()> {
     checked(result).map(|_| ())
 }
 
-/// Sets the size of the file at `path`.
 pub(crate) fn truncate(path: &Path, length: usize) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `path` is a C string that outlives the call.
@@ -287,7 +268,6 @@ pub(crate) fn truncate(path: &Path, length: usize) -> io::Result<()> {
     checked(result).map(|_| ())
 }
 
-/// Maps `length` bytes: of `file`, shared, or anonymous. Zero-filled when new.
 pub(crate) fn map(length: usize, file: Option<&File>) -> Option<*mut u8> {
     let (flags, fd) = match file {
         Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
@@ -299,18 +279,18 @@ pub(crate) fn map(length: usize, file: Option<&File>) -> Option<*mut u8> {
     (address != libc::MAP_FAILED).then_some(address.cast())
 }
 
-/// Unmaps what [`map`] made.
+/// Unmaps memory from [`map`].
 ///
 /// # Safety
-/// `address` and `length` are those of a mapping of [`map`] that nobody uses any more.
+/// `address` and `length` describe a mapping made by [`map`] that is no longer in use.
 pub(crate) unsafe fn unmap(address: *mut u8, length: usize) {
     // SAFETY: by the caller's promise.
     unsafe { libc::munmap(address.cast(), length) };
 }
 
-/// Copies memory of the program into `buffer`; the number of bytes that could be read.
+/// Copies program memory into `buffer` and returns the number of readable bytes.
 ///
-/// The kernel does the copy: an address the program got wrong is an error, not a crash.
+/// The kernel does the copy, so a bad program address is an error, not a crash.
 pub(crate) fn read_memory(address: u64, buffer: &mut [u8]) -> usize {
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let start = ptr::with_exposed_provenance_mut::<c_void>(usize::try_from(address).unwrap_or(0));

@@ -1,11 +1,10 @@
-//! System calls: which become events, and when.
+//! System calls, and the events they become.
 //!
-//! Owns the two callbacks and the dispatch. The folder's files own the calls: their numbers
-//! ([`sysno`]), memory ([`memory`], [`segment`]), files ([`file`], [`position`]), processes
-//! ([`process`], [`execve`]); [`guest`] reads what their arguments point to. Invariants:
-//! - C1: only a call that succeeded becomes an event, after it returned; an exit and an execve,
-//!   which do not return, are told before.
-//! - C2: before a call that takes address space away, every thread's rows were sent (within the
+//! The folder's files own the call numbers ([`sysno`]), memory ([`memory`], [`segment`]), files
+//! ([`file`], [`position`]) and processes ([`process`], [`execve`]). Invariants:
+//! - C1: only a successful call becomes an event, after it returned. An exit and an execve do not
+//!   return, so they are sent before.
+//! - C2: before a call that removes address space, every thread's rows have been sent (within the
 //!   bound of [`crate::grace`]).
 
 mod descriptor;
@@ -29,7 +28,6 @@ use crate::thread::Thread;
 use crate::wire::WireEvent;
 use crate::{grace, link, send, thread};
 
-/// A system call of the calling thread.
 struct Call {
     tail: &'static Tail,
     thread: &'static Thread,
@@ -39,19 +37,17 @@ struct Call {
 }
 
 impl Call {
-    /// Sends the event of this call.
     fn send(&self, event: &WireEvent) {
         send::send_event(self.tail, event);
     }
 
-    /// The argument as a descriptor.
     fn descriptor(&self, index: usize) -> i32 {
         let word = self.args.get(index).copied().unwrap_or(u64::MAX);
         low(word).cast_signed()
     }
 }
 
-/// Numbers of the ops in `largefolio_trace::event::Op`.
+/// The op numbers of `largefolio_trace::event::Op`.
 mod op {
     pub(super) const MMAP: u32 = 3;
     pub(super) const MUNMAP: u32 = 4;
@@ -69,7 +65,6 @@ mod op {
     pub(super) const CLOSE: u32 = 18;
 }
 
-/// The program enters a system call.
 pub(crate) extern "C" fn entered(
     _id: PluginId,
     vcpu: c_uint,
@@ -99,7 +94,6 @@ pub(crate) extern "C" fn entered(
     }
 }
 
-/// A system call of the program returned.
 pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: i64) {
     let sysno = sysno(number);
     if process::is_new_child(sysno, result) {
@@ -116,7 +110,7 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     }
     let call = Call { tail, thread, vcpu, sysno, args: thread.args.get() };
     process::after(&call, result);
-    // -4095..=-1 are errors; QEMU's own restart codes are among them.
+    // -4095..=-1 are errors. QEMU's own restart codes are among them.
     if (-4095..0).contains(&result) {
         return;
     }
@@ -127,12 +121,10 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     touch_read_buffers(&call, result);
 }
 
-/// The call that has this number in the program.
 fn sysno(number: i64) -> Sysno {
     Arguments::kept().map_or(Sysno::Other, |kept| Sysno::of(kept.arch, number))
 }
 
-/// The kernel faults the program's buffer in when it reads from it.
 fn touch_written_buffers(call: &Call) {
     if matches!(call.sysno, Sysno::Write | Sysno::Pwrite64 | Sysno::Sendto) {
         touch_buffer(call.tail, Direction::KernelReads, call.args[1], capped(call.args[2]));
@@ -145,13 +137,13 @@ fn touch_read_buffers(call: &Call, result: u64) {
     }
 }
 
-/// The low 32 bits, which is what the kernel takes of an `int` argument.
+/// Returns the low 32 bits, as the kernel reads an `int` argument.
 fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// `MAX_RW_COUNT`: no call moves more.
+/// Limits a length to `MAX_RW_COUNT`, the kernel's maximum per call.
 fn capped(len: u64) -> u64 {
     len.min(0x7fff_f000)
 }

@@ -1,8 +1,8 @@
-//! The rows of one thread that were not sent yet.
+//! One thread's pending rows, which were not sent yet.
 //!
-//! Owns the collapse of references into rows and the memory they wait in: a file mapped by both
-//! sides, so that `folio record` still gets the rows of a process that died suddenly. Does not own
-//! sending ([`crate::thread`]).
+//! Owns the collapse of references into rows, and the rows' memory: a file that both sides map, so
+//! `folio record` still gets the rows of a process that died suddenly. [`crate::thread`] owns
+//! sending.
 //!
 //! ```text
 //! page 0: Head            | 8 empty rows | row | row | row | ..            |
@@ -13,8 +13,8 @@
 //! Invariants:
 //! - T1: `FIRST <= end <= rows.len()`; rows before `FIRST` are 0.
 //! - T2: rows in `FIRST..end` are in the order of their first reference.
-//! - T3: only the owner changes rows, `end`, `last`, `named` and `seq`; another thread may do so while it
-//!   holds the owner's state at `STEALING` ([`crate::grace`]).
+//! - T3: only the owner changes rows, `end`, `last`, `named` and `seq`. Another thread can change
+//!   them while it holds the owner's state at `STEALING` ([`crate::grace`]).
 
 use std::fs::{self, OpenOptions};
 use std::mem::{offset_of, size_of};
@@ -29,22 +29,19 @@ use crate::named::Named;
 use crate::sys;
 use crate::wire::{self, COUNT_BITS, LINK_BITS, PAGE_SHIFT, Row, TAIL_ROWS, WINDOW, tail_offset};
 
-/// Most references one touch may add: a translation block has at most 512 instructions.
 pub(crate) const COUNT_MAX: u64 = 4096;
 
-/// A row whose distance from its key, a row without references and link, is below this can take
-/// `COUNT_MAX` more, whatever its link.
+/// Limit for a row minus its key (the same row without references and link). Below it, the row can
+/// take `COUNT_MAX` more, regardless of its link.
 const COUNT_LIMIT: u64 = ((1 << COUNT_BITS) - COUNT_MAX) << LINK_BITS;
 
 /// Op whose rows have no link.
 const EXEC: u32 = 0;
-/// Op of loads.
 const READ: usize = 1;
 
 const FIRST: u32 = 8;
 const _: () = assert!(FIRST as usize == WINDOW);
 
-/// Header of a tail; the parent reads the fields named in [`tail_offset`].
 #[repr(C, align(4096))]
 struct Head {
     magic: AtomicU64,
@@ -53,17 +50,13 @@ struct Head {
     seq: AtomicU64,
     end: AtomicU32,
     nr_grace_expired: AtomicU32,
-    /// Last epoch this thread flushed for.
     epoch: AtomicU32,
-    /// Who may touch the tail: a state of [`crate::grace`].
+    /// The access right to the tail, a state of [`crate::grace`].
     state: AtomicU32,
-    /// Row touched last, by op; 0, which is always empty, for none.
     last: [AtomicU32; 3],
-    /// Pages that loaded values name, by the rows that wait.
     named: Named,
 }
 
-/// Header and rows.
 #[repr(C)]
 pub(crate) struct Tail {
     head: Head,
@@ -79,7 +72,6 @@ const _: () = assert!(offset_of!(Head, seq) == tail_offset::SEQ);
 const _: () = assert!(offset_of!(Head, end) == tail_offset::END);
 const _: () = assert!(offset_of!(Head, nr_grace_expired) == tail_offset::NR_GRACE_EXPIRED);
 
-/// Whether a tail can take another row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Room {
@@ -88,8 +80,8 @@ pub(crate) enum Room {
 }
 
 impl Tail {
-    /// A tail in a new file at `path`, or in plain memory when that cannot be: a sudden death
-    /// then loses the last rows. `None` when there is no memory either.
+    /// Creates a tail in a new file at `path`. If that fails, it uses plain memory, and a sudden
+    /// death loses the last rows. Returns `None` if there is no memory either.
     pub(crate) fn create(path: &Path, pid: u32, tid: u32) -> Option<NonNull<Self>> {
         let memory = map_file(path).or_else(|| sys::map(size_of::<Self>(), None))?;
         let tail = NonNull::new(memory)?.cast::<Self>();
@@ -103,10 +95,10 @@ impl Tail {
         Some(tail)
     }
 
-    /// Gives the memory back.
+    /// Unmaps the tail.
     ///
     /// # Safety
-    /// `tail` came from [`Tail::create`] and nobody uses it any more.
+    /// `tail` came from [`Tail::create`] and is no longer in use.
     pub(crate) unsafe fn release(tail: NonNull<Self>) {
         // SAFETY: by the caller's promise this mapping is ours and unused.
         unsafe { sys::unmap(tail.as_ptr().cast(), size_of::<Self>()) };
@@ -128,7 +120,6 @@ impl Tail {
         self.touch_window(key, op, count)
     }
 
-    /// The rest of [`Tail::touch`]: looks through the window, else appends.
     #[inline(never)]
     fn touch_window(&self, key: u64, op: u32, count: u64) -> Room {
         let end = self.head.end.load(Relaxed);
@@ -151,17 +142,16 @@ impl Tail {
         if end as usize + 1 == self.rows.len() { Room::Full } else { Room::Left }
     }
 
-    /// Notes that the load touched last found `value` at `addr`.
     #[inline]
     pub(crate) fn loaded(&self, addr: u64, value: u64) {
         let slot = self.head.last.get(READ).map_or(0, |last| last.load(Relaxed));
-        // Slot 0: the touch filled the tail, and its row was sent.
+        // Slot 0: the touch filled the tail and its row was sent.
         if slot != 0 {
             self.head.named.note(addr, value, slot, self.head.end.load(Relaxed));
         }
     }
 
-    /// Differs after every load and store of the owner.
+    /// Returns a mark that changes with every load and store of the owner.
     pub(crate) fn data_mark(&self) -> [u64; 2] {
         let [_, reads, writes] = &self.head.last;
         [reads, writes].map(|last| {
@@ -176,27 +166,25 @@ impl Tail {
         }
     }
 
-    /// The bytes of the rows that wait.
     pub(crate) fn pending(&self) -> &[u8] {
         let end = self.head.end.load(Relaxed) as usize;
         let rows = self.rows.get(FIRST as usize..end).unwrap_or_default();
         let bytes = size_of_val(rows);
-        // SAFETY: the atomics are 8 initialised bytes each; nobody writes them during the borrow
-        // (T3: the caller owns the tail or holds it at STEALING).
+        // SAFETY: the atomics are 8 initialised bytes each, and nothing writes them during the
+        // borrow (T3: the caller owns the tail or holds it at STEALING).
         unsafe { std::slice::from_raw_parts(rows.as_ptr().cast(), bytes) }
     }
 
-    /// Number of rows that wait.
     pub(crate) fn nr_pending(&self) -> u32 {
         self.head.end.load(Relaxed).saturating_sub(FIRST)
     }
 
-    /// Sequence number of the message that will carry the rows that wait.
     pub(crate) fn seq(&self) -> u64 {
         self.head.seq.load(Relaxed)
     }
 
-    /// Forgets the rows that wait: they were sent. The order of the stores keeps W3 at any death.
+    /// Removes the pending rows after they were sent. The order of the stores keeps W3 even if the
+    /// process dies here.
     pub(crate) fn clear(&self) {
         for last in &self.head.last {
             last.store(0, Relaxed);
@@ -206,34 +194,31 @@ impl Tail {
         self.head.seq.store(self.seq() + 1, Release);
     }
 
-    /// The kernel's number of the owner.
     pub(crate) fn tid(&self) -> u32 {
         self.head.tid.load(Relaxed)
     }
 
-    /// Who may touch the tail.
     pub(crate) fn state(&self) -> &AtomicU32 {
         &self.head.state
     }
 
-    /// Last epoch the owner flushed for.
     pub(crate) fn epoch(&self) -> &AtomicU32 {
         &self.head.epoch
     }
 
-    /// Counts grace periods that ended without everybody.
     pub(crate) fn count_grace_expired(&self, nr: u32) {
         self.head.nr_grace_expired.fetch_add(nr, Relaxed);
     }
 
-    /// Takes that count, for a tail that stays.
+    /// Returns that count and resets it, for a tail that stays.
     pub(crate) fn take_grace_expired(&self) -> u32 {
         self.head.nr_grace_expired.swap(0, Relaxed)
     }
 }
 
-/// Maps a new file at `path`. The program shares our descriptors and may close one at any moment,
-/// so the file is sized by path and the mapping kept only if the descriptor stayed ours.
+/// Maps a new file at `path`. The program shares our descriptors and can close one at any moment.
+/// The file's size is therefore set by path, and the mapping is kept only if the descriptor is
+/// still ours.
 fn map_file(path: &Path) -> Option<*mut u8> {
     let length = size_of::<Tail>();
     if sys::file_size_limit() < length as u64 {
@@ -255,7 +240,7 @@ fn map_file(path: &Path) -> Option<*mut u8> {
         Some(memory) => unsafe { sys::unmap(memory, length) },
         None => {}
     }
-    // A tail that nobody writes must not be read.
+    // Nothing writes this tail, so the parent must not read it.
     let _ = fs::remove_file(path);
     None
 }

@@ -1,10 +1,10 @@
 //! The threads of the recorded process.
 //!
-//! Owns the table from QEMU's virtual cpu number to a thread's tail and private state. Invariants:
-//! - H1: a slot is filled by its own thread at its first callback and emptied by it at its exit;
-//!   the child of a fork empties the slots of threads it does not have.
-//! - H2: another thread uses a tail only under the registry lock, and a tail is released only
-//!   under it.
+//! Owns the table from QEMU's virtual CPU number to a thread's tail and private state. Invariants:
+//! - H1: a thread fills its slot at its first callback and empties it at its exit. The child of a
+//!   fork empties the slots of threads it does not have.
+//! - H2: another thread uses a tail only under the registry lock, and a tail is released only under
+//!   it.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -17,24 +17,19 @@ use crate::spin::Spin;
 use crate::tail::Tail;
 use crate::{epoch, link, sys, wire};
 
-/// Virtual cpus recorded at the same time; QEMU numbers live threads densely. Threads beyond run
-/// unrecorded.
+/// Maximum number of recorded virtual CPUs. QEMU numbers live threads densely. Threads beyond the
+/// limit run unrecorded.
 const SLOTS_MAX: usize = 4096;
 
-/// Private state of a thread.
 pub(crate) struct Thread {
-    /// Arguments of the system call it is in.
     pub(crate) args: Cell<[u64; 6]>,
-    /// Keys of files it announced.
     pub(crate) announced: RefCell<Vec<u64>>,
-    /// Whether it holds the connection closed during its system call.
+    /// Whether it keeps the connection closed during its system call.
     pub(crate) is_aside: Cell<bool>,
-    /// Whether it said that it executes a program.
     pub(crate) is_executing: Cell<bool>,
-    /// Signals that the program blocks in it.
     pub(crate) blocked: Cell<u64>,
-    /// What it had read and written when it last cleared a block unseen, and how many it had cleared since
-    /// that last changed.
+    /// The data mark at the last unseen clear of a block, and the number of clears since it
+    /// changed.
     pub(crate) cleared: Cell<([u64; 2], u64)>,
     tail_path: RefCell<PathBuf>,
 }
@@ -51,12 +46,10 @@ static NR_THREADS: AtomicU32 = AtomicU32::new(0);
 static NR_TAILS: AtomicU32 = AtomicU32::new(0);
 static REGISTRY: Spin = Spin::new();
 
-/// Number of threads with a slot.
 pub(crate) fn nr_threads() -> u32 {
     NR_THREADS.load(Acquire)
 }
 
-/// The tail of the calling thread, which is virtual cpu `vcpu`.
 #[inline]
 pub(crate) fn tail_of(vcpu: u32) -> Option<&'static Tail> {
     let slot = SLOTS.get(vcpu as usize)?;
@@ -68,7 +61,7 @@ pub(crate) fn tail_of(vcpu: u32) -> Option<&'static Tail> {
     Some(unsafe { &*tail })
 }
 
-/// Tail and private state of the calling thread, which is virtual cpu `vcpu`.
+/// Returns the tail and private state of the calling thread, which is virtual CPU `vcpu`.
 pub(crate) fn thread_of(vcpu: u32) -> Option<(&'static Tail, &'static Thread)> {
     let tail = tail_of(vcpu)?;
     let thread = SLOTS.get(vcpu as usize)?.thread.load(Relaxed);
@@ -88,7 +81,7 @@ fn attach(slot: &'static Slot) -> Option<&'static Tail> {
         announced: RefCell::new(Vec::new()),
         is_aside: Cell::new(false),
         is_executing: Cell::new(false),
-        // QEMU's own mask is the program's while no signal waits.
+        // QEMU's own mask equals the program's as long as no signal is pending.
         blocked: Cell::new(sys::blocked_signals()),
         cleared: Cell::default(),
         tail_path: RefCell::new(path),
@@ -106,7 +99,6 @@ fn tail_path() -> PathBuf {
     link::directory().map(|directory| directory.join(name)).unwrap_or_default()
 }
 
-/// Ends the recording of the calling thread: its rows were sent.
 pub(crate) fn detach(vcpu: u32) {
     let Some((own, _)) = thread_of(vcpu) else { return };
     let Some(slot) = SLOTS.get(vcpu as usize) else { return };
@@ -118,20 +110,20 @@ pub(crate) fn detach(vcpu: u32) {
         let mut nr_expired = own.take_grace_expired();
         for_each_tail(|other| other.count_grace_expired(std::mem::take(&mut nr_expired)));
         if let Some(tail) = NonNull::new(tail) {
-            // SAFETY: H2: the slot is empty and we hold the registry, so nobody uses the tail.
+            // SAFETY: H2: the slot is empty and we hold the registry, so nothing uses the tail.
             unsafe { Tail::release(tail) };
         }
     });
     if !thread.is_null() {
         // SAFETY: H1: `attach` made it with Box::into_raw and the slot no longer has it.
         let thread = unsafe { Box::from_raw(thread) };
-        // The parent of the recording may have removed the directory already.
+        // `folio record` may have removed the directory already.
         let _ = std::fs::remove_file(&*thread.tail_path.borrow());
     }
 }
 
-/// Runs `f` while no tail can go away. Keeps up with epochs while it waits, because the holder may
-/// be waiting for the caller.
+/// Runs `f` while no tail can be released. Keeps up with epochs while it waits, because the holder
+/// may be waiting for the caller.
 pub(crate) fn with_registry(own: &Tail, f: impl FnOnce()) {
     REGISTRY.lock(|| {
         if epoch::is_behind(own) {
@@ -142,7 +134,6 @@ pub(crate) fn with_registry(own: &Tail, f: impl FnOnce()) {
     REGISTRY.unlock();
 }
 
-/// Visits each thread's tail; the caller holds the registry.
 pub(crate) fn for_each_tail(mut f: impl FnMut(&Tail)) {
     let mut nr_left = nr_threads();
     for slot in &SLOTS {
@@ -157,8 +148,8 @@ pub(crate) fn for_each_tail(mut f: impl FnMut(&Tail)) {
     }
 }
 
-/// Starts over in the child of a fork, whose only thread is virtual cpu `vcpu`: no tail is shared
-/// with the parent. Files announced by the parent stay announced, and signals blocked.
+/// Starts over in the child of a fork, whose only thread is virtual CPU `vcpu`. The child shares no
+/// tail with the parent, but keeps its announced files and blocked signals.
 pub(crate) fn restart_in_child(vcpu: u32, parent: u32) {
     REGISTRY.reset();
     link::restart_in_child(parent);

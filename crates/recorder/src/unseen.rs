@@ -1,7 +1,7 @@
-//! Instructions whose memory QEMU tells no plugin.
+//! Instructions whose memory accesses QEMU does not report to plugins.
 //!
-//! Owns their recognition. On arm64 `DC ZVA` clears a block; QEMU does so in a helper that calls nobody.
-//! (The CPU of [`Arch::options`] has no `FEAT_MOPS`, whose instructions it would not tell either.)
+//! Owns detecting them. On arm64, `DC ZVA` clears a block in a QEMU helper without a callback.
+//! ([`Arch::options`] turns off `FEAT_MOPS`, whose accesses QEMU would not report either.)
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -16,15 +16,14 @@ use crate::sys;
 use crate::thread;
 use crate::wire::{Kind, PAGE_BITS};
 
-/// Bytes that `DC ZVA` clears.
 const BLOCK_BYTES: u64 = 64;
 
-/// As many in a row are needed to clear a page that nothing else touches.
+/// Number of consecutive clears that cover a page.
 const NR_A_PAGE: u64 = (1 << PAGE_BITS) / BLOCK_BYTES;
 
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Watches the instruction, if it is one.
+/// Watches the instruction if QEMU does not report its accesses.
 pub(crate) fn watch(insn: *mut Insn) {
     if Arguments::kept().is_none_or(|kept| kept.arch != Arch::Arm64) {
         return;
@@ -49,8 +48,8 @@ pub(crate) fn watch(insn: *mut Insn) {
     }
 }
 
-/// Tells once that the program may have cleared a whole page so. A `memset` of less touches the pages
-/// of both its ends with plain stores besides.
+/// Reports once that the program may have cleared a whole page this way. A smaller `memset` also
+/// touches the pages at both ends with plain stores.
 extern "C" fn cleared(vcpu: c_uint, _data: *mut c_void) {
     if IS_TOLD.load(Relaxed) {
         return;
@@ -68,7 +67,6 @@ extern "C" fn cleared(vcpu: c_uint, _data: *mut c_void) {
     }
 }
 
-/// Whether the instruction of arm64 is `DC ZVA`.
 const fn is_unseen(word: u32) -> bool {
     word & 0xffff_ffe0 == 0xd50b_7420
 }

@@ -1,25 +1,23 @@
-//! CSV that neither a terminal nor a spreadsheet interprets as commands.
+//! Writes CSV that neither a terminal nor a spreadsheet interprets as commands.
 //!
-//! Owns how a text becomes a cell; every verb's CSV is written here. Invariants:
-//! - C1: no cell has a character that is not printable ([`printable`]): a name that has one is
-//!   changed, and only the JSON has it as it is.
-//! - C2: a text that a spreadsheet would run as a formula - it begins with `=`, `+`, `-` or `@`, or
-//!   with one of these in full width, and is not a number - has a `'` in front.
+//! Every verb writes its CSV here. Invariants:
+//! - C1: every character of a cell is printable ([`printable`]). Other characters are replaced;
+//!   only the JSON keeps them.
+//! - C2: a text that a spreadsheet would run as a formula gets a `'` in front. Such a text is not a
+//!   number and begins with `=`, `+`, `-` or `@`, or with one of their full-width forms.
 
 use std::io::Write;
 
 use crate::ExportError;
 use crate::figures::printable;
 
-/// What a formula begins with. Spreadsheets for East Asian languages take the full width as well.
+/// Characters that begin a formula. East Asian spreadsheets accept the full-width forms too.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// Writes CSV, record by record.
 #[derive(Debug)]
 pub struct Cells<W: Write>(csv::Writer<W>);
 
 impl<W: Write> Cells<W> {
-    /// Writes to `out`.
     pub fn new(out: W) -> Self {
         Self(csv::Writer::from_writer(out))
     }
@@ -27,7 +25,7 @@ impl<W: Write> Cells<W> {
     /// Writes a record.
     ///
     /// # Errors
-    /// When `out` does not take it, or it has not as many cells as the one before.
+    /// If `out` fails, or if the number of cells differs from the previous record's.
     pub fn record<T: AsRef<str>>(
         &mut self,
         cells: impl IntoIterator<Item = T>,
@@ -36,33 +34,33 @@ impl<W: Write> Cells<W> {
         Ok(self.0.write_record(cells)?)
     }
 
-    /// Writes what is buffered.
+    /// Flushes the buffer.
     ///
     /// # Errors
-    /// When `out` does not take it.
+    /// If `out` fails.
     pub fn flush(&mut self) -> Result<(), ExportError> {
         Ok(self.0.flush()?)
     }
 }
 
 impl Cells<Vec<u8>> {
-    /// Begins a text.
+    /// Starts a CSV text in memory.
     #[must_use]
     pub fn text() -> Self {
         Self::new(Vec::new())
     }
 
-    /// The text.
+    /// Returns the text.
     ///
     /// # Errors
-    /// None in practice: memory takes everything, and cells are text.
+    /// Never in practice: writing to memory does not fail, and cells are text.
     pub fn into_text(self) -> Result<String, ExportError> {
         let bytes = self.0.into_inner().map_err(csv::IntoInnerError::into_error)?;
         String::from_utf8(bytes).map_err(|error| std::io::Error::other(error).into())
     }
 }
 
-/// A text as a cell (C1, C2).
+/// Turns a text into a cell (C1, C2).
 ///
 /// ```
 /// use largefolio_report::cells::cell;

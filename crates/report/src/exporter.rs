@@ -1,4 +1,4 @@
-//! The forms of a result.
+//! The interface of every output format.
 
 use std::io::{self, Write};
 
@@ -7,19 +7,16 @@ use parquet::errors::ParquetError;
 use crate::PredictResult;
 use crate::table::TableError;
 
-/// Failure to export.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    /// The output does not take more.
     #[error("cannot write the result: {0}")]
     Io(#[from] io::Error),
-    /// A value JSON has no form for.
+    /// JSON cannot represent a value.
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// A value a data frame has no form for.
+    /// A data frame cannot represent a value.
     #[error(transparent)]
     Table(#[from] TableError),
-    /// What the Parquet library refuses.
     #[error("cannot write the result as Parquet: {0}")]
     Parquet(#[from] ParquetError),
 }
@@ -33,11 +30,11 @@ impl From<csv::Error> for ExportError {
     }
 }
 
-/// A form of the result.
+/// An output format.
 pub trait Exporter {
-    /// Writes all of `report` to `out`; a text ends with a newline.
+    /// Writes all of `report` to `out`. Text output ends with a newline.
     ///
     /// # Errors
-    /// When `out` does not take it.
+    /// If `out` fails.
     fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError>;
 }

@@ -14,36 +14,35 @@ use largefolio_sim::interval::Interval;
 use largefolio_trace::Attached;
 pub use largefolio_trace::shown::printable;
 
-/// Changes of the run time that no measurement finds, in per cent.
+/// Changes of the run time below this many percent are too small to measure.
 pub(crate) const SMALL_PERCENT: f64 = 0.05;
-/// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
+/// Below this many bytes, sizes are shown in KiB: at most six digits, and whole base pages stay
+/// exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
-/// MiB are shown below this many bytes.
+/// Below this many bytes, sizes are shown in MiB.
 const MIB_BYTES_MAX: u64 = 100 << 30;
-/// Times are shown in microseconds below this many nanoseconds.
+/// Below this many nanoseconds, times are shown in microseconds.
 const MICROSECONDS_MAX: u64 = 10_000_000;
-/// Times are shown in milliseconds below this many nanoseconds.
+/// Below this many nanoseconds, times are shown in milliseconds.
 const MILLISECONDS_MAX: u64 = 10_000_000_000;
-/// Counts are shown exactly below this: seven digits.
+/// Counts below this are exact: seven digits.
 const EXACT_MAX: u64 = 10_000_000;
-/// Millions are shown below this.
+/// Counts below this are shown in millions.
 const MILLIONS_MAX: u64 = 10_000_000_000;
 
-/// The unit of a line or section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
-    /// How many make one.
+    /// Base units per unit.
     per: u64,
-    /// Digits after the point.
+    /// Digits after the decimal point.
     digits: usize,
-    /// Its name: `KiB`, `M`, or nothing.
+    /// `KiB`, `M`, or empty.
     pub(crate) name: &'static str,
 }
 
 impl Scale {
     const ONE: Self = Self { per: 1, digits: 0, name: "" };
 
-    /// The unit for byte counts up to `max`.
     pub(crate) const fn of_bytes(max: u64) -> Self {
         match max {
             ..KIB_BYTES_MAX => Self { per: 1 << 10, digits: 0, name: "KiB" },
@@ -52,7 +51,6 @@ impl Scale {
         }
     }
 
-    /// The unit for nanoseconds up to `max`.
     pub(crate) const fn of_ns(max: u64) -> Self {
         match max {
             ..MICROSECONDS_MAX => Self { per: 1_000, digits: 1, name: "us" },
@@ -61,7 +59,6 @@ impl Scale {
         }
     }
 
-    /// The unit for counts up to `max`.
     pub(crate) const fn of_counts(max: u64) -> Self {
         match max {
             ..EXACT_MAX => Self::ONE,
@@ -70,7 +67,7 @@ impl Scale {
         }
     }
 
-    /// `value` in this unit, without its name.
+    /// Formats `value` in this unit, without the unit's name.
     pub(crate) fn show(self, value: u64) -> String {
         if value == 0 || self.per == 1 {
             return grouped(value);
@@ -85,7 +82,7 @@ impl Scale {
     }
 }
 
-/// `scaled / 10^digits` with its thousands set apart.
+/// Formats `scaled / 10^digits` with separated thousands.
 fn fixed(scaled: u128, digits: usize) -> String {
     let power = 10_u128.pow(u32::try_from(digits).unwrap_or(0));
     let whole = grouped(u64::try_from(scaled / power).unwrap_or(u64::MAX));
@@ -106,14 +103,14 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
-/// So many of `what`: `1 file`, `2,000 files`.
+/// Formats a number and a noun: `1 file`, `2,000 files`.
 #[must_use]
 pub fn counted(value: u64, what: &str) -> String {
     let s = if value == 1 { "" } else { "s" };
     format!("{} {what}{s}", grouped(value))
 }
 
-/// A count in at most seven digits: `1,234,567`, `31.23 M`.
+/// Formats a count in at most seven digits: `1,234,567`, `31.23 M`.
 #[must_use]
 pub fn count(value: u64) -> String {
     let scale = Scale::of_counts(value);
@@ -124,7 +121,7 @@ pub fn count(value: u64) -> String {
     }
 }
 
-/// A byte count in a unit of its own, exact where it is whole: `16 GiB`, `1.5 MiB`.
+/// Formats a byte count in the unit that suits it. Whole units are exact: `16 GiB`, `1.5 MiB`.
 #[must_use]
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -133,7 +130,7 @@ pub fn bytes(value: u64) -> String {
     format!("{} {}", scale.show(value).trim_end_matches(".0"), scale.name)
 }
 
-/// A power of two of bytes as folio sizes are named: `64K`, `2M`.
+/// Formats a power of two as folio sizes are named: `64K`, `2M`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     let (shift, unit) = match bytes {
@@ -144,12 +141,12 @@ pub fn size(bytes: u64) -> String {
     format!("{}{unit}", bytes >> shift)
 }
 
-/// Whether it is certain that a run takes more, or less.
+/// Returns whether a run certainly takes more time, or certainly less.
 pub(crate) fn is_certain(change: Interval) -> bool {
     change.low >= SMALL_PERCENT || change.high <= -SMALL_PERCENT
 }
 
-/// Share in percent: `45.2%`; nothing for nothing.
+/// Formats a share in percent: `45.2%`. Empty if `whole` is 0.
 #[must_use]
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
@@ -161,7 +158,7 @@ pub fn percent(part: u64, whole: u64) -> String {
     }
 }
 
-/// `part` for each million of `whole`, in three digits.
+/// Formats `part` per million of `whole` in three digits.
 pub(crate) fn per_million(part: u64, whole: u64) -> String {
     if part == 0 || whole == 0 {
         return String::new();
@@ -184,8 +181,8 @@ fn whole_number(rate: f64) -> String {
     grouped(rate.round() as u64)
 }
 
-/// How `now` differs from `before`: `-23.1%`, `=`, `x12.5`, `new` where there was none, and
-/// nothing where there is neither.
+/// Formats the change from `before` to `now`: `-23.1%`, `=`, `x12.5`, or `new` if `before` is 0.
+/// Empty if both are 0.
 pub(crate) fn change(before: f64, now: f64) -> String {
     if let Some(text) = unchanged(before, now) {
         return text;
@@ -200,25 +197,25 @@ pub(crate) fn change(before: f64, now: f64) -> String {
     signed(percent, "%")
 }
 
-/// How a share in percent differs from another, in percentage points: `+59.8pp`.
+/// Formats the difference of two percentages in percentage points: `+59.8pp`.
 pub(crate) fn change_of_shares(before: f64, now: f64) -> String {
     unchanged(before, now).unwrap_or_else(|| signed(now - before, "pp"))
 }
 
-/// What is said when there is no change: nothing where there is nothing.
+/// Returns the text for no change: empty if both are 0.
 fn unchanged(before: f64, now: f64) -> Option<String> {
     let is_same = before.total_cmp(&now).is_eq();
     is_same.then(|| if now == 0.0 { String::new() } else { "=".to_owned() })
 }
 
-/// The change of a run in per cent: `-1.4% (-2.0 .. -0.9)`, or that none is certain.
+/// Formats a run's change in percent: `-1.4% (-2.0 .. -0.9)`, or says that no change is certain.
 #[must_use]
 pub fn change_of_run(change: Interval) -> String {
     let (short, bounds) = change_in_words(change);
     format!("{short}{bounds}")
 }
 
-/// The same: what stands out, and the rest of it.
+/// The same change in two parts: the emphasized words and the rest.
 pub(crate) fn change_in_words(change: Interval) -> (String, String) {
     let Interval { low, mid, high } = change;
     let bounds = format!("({} .. {})", points(low), points(high));
@@ -228,7 +225,6 @@ pub(crate) fn change_in_words(change: Interval) -> (String, String) {
     (format!("{}%", points(mid)), format!(" {bounds}"))
 }
 
-/// A signed number with as many digits as it needs.
 #[must_use]
 pub fn points(value: f64) -> String {
     match value.abs() {
@@ -238,7 +234,7 @@ pub fn points(value: f64) -> String {
     }
 }
 
-/// What a change of the run time is a share of: `2.31 s, measured, n = 3`.
+/// Names the run that a change is relative to: `2.31 s, measured, n = 3`.
 #[must_use]
 pub fn run_base(estimate: &Estimate) -> String {
     let Some(base) = estimate.run_time() else { return "not known".to_owned() };
@@ -258,7 +254,8 @@ pub fn run_base(estimate: &Estimate) -> String {
     }
 }
 
-/// Sums up a recording of running processes: `70 page faults in 4.0 s; 42,474 pages were there before`.
+/// Summarizes a recording of running processes: `70 page faults in 4.0 s; 42,474 pages were there
+/// before`.
 #[must_use]
 pub fn recorded(nr_references: u64, attached: &Attached) -> String {
     let nr_faults = nr_references.saturating_sub(attached.nr_pages);
@@ -271,19 +268,19 @@ pub fn recorded(nr_references: u64, attached: &Attached) -> String {
     )
 }
 
-/// The same of an estimate, to whole nanoseconds.
+/// Formats an estimate in nanoseconds as a time.
 fn seconds(ns: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time in ns")]
     time(ns.max(0.0).round() as u64)
 }
 
-/// A time in a unit of its own.
+/// Formats a time in the unit that suits it.
 pub(crate) fn time(ns: u64) -> String {
     let scale = Scale::of_ns(ns);
     format!("{} {}", scale.show(ns), scale.name)
 }
 
-/// A value of the CSV in its unit: `1.5 MiB`, `12.3 ms`, `1,981`.
+/// Formats a value of the CSV in its unit: `1.5 MiB`, `12.3 ms`, `1,981`.
 pub(crate) fn value(value: u64, unit: &str) -> String {
     match unit {
         "bytes" => bytes(value),
@@ -292,13 +289,14 @@ pub(crate) fn value(value: u64, unit: &str) -> String {
     }
 }
 
-/// A difference with its sign, `minus` where it is less; `show` writes its size.
+/// Formats a difference with its sign; `minus` is the minus sign, and `show` formats the absolute
+/// value.
 pub(crate) fn difference(value: i128, minus: char, show: &dyn Fn(u64) -> String) -> String {
     let size = show(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX));
     if value < 0 { format!("{minus}{size}") } else { format!("+{size}") }
 }
 
-/// A difference in its unit, with its sign.
+/// Formats a difference in its unit, with its sign.
 pub(crate) fn signed_of(value: i128, unit: &str) -> String {
     difference(value, '-', &|size| self::value(size, unit))
 }
@@ -311,14 +309,14 @@ fn signed(value: f64, unit: &str) -> String {
     }
 }
 
-/// `a / b` for people: counts stay exact beside it. 0 where there is no `b`.
+/// Returns `a / b`, or 0 if `b` is 0. For display only: a float may round large counts.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
 pub fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
-/// What a cause of time is called.
+/// Returns the display name of a cause of time.
 pub(crate) fn cause(cause: Cause, walks: Walks) -> &'static str {
     match cause {
         Cause::Fault => "faults",

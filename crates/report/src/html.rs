@@ -1,18 +1,16 @@
 //! The result as one self-contained HTML file.
 //!
-//! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
-//! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`lines`] (on `decades`),
-//! [`runs`]; then what
-//! the page of a prediction shows: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
-//! every size), `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`, `sources`. Pages of other results
-//! stand where their types do.
+//! Reading order: [`markup`] (safe HTML from text), [`frame`] (the frame of every page), [`sizes`]
+//! (colours); pictures for any page: [`bars`], [`lanes`], [`lines`] (on `decades`), [`runs`]; then
+//! the sections of a prediction: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of every size),
+//! `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`,
+//! `sources`. Other results keep their pages next to their types.
 //!
-//! Pictures are SVG written here, not by a script: the page is complete on paper and where scripts
-//! are off, it is the same bytes every time, and no charting library is carried along. The script of
-//! the page adds pointing, zoom and the choice of light or dark; it reads the result, which stands
-//! in the page as JSON.
+//! This code writes the pictures as SVG. The page therefore works on paper and without scripts, is
+//! the same bytes every time, and needs no charting library. The script adds pointing, zoom and the
+//! choice of light or dark; it reads the result from JSON in the page.
 //!
-//! Numbers that can be compared with that JSON stand in `<data value="1981"
+//! A number that can be compared with that JSON is marked `<data value="1981"
 //! data-at="/rows/0/faults/total">`.
 
 pub mod bars;
@@ -45,7 +43,6 @@ use markup::Markup;
 
 use crate::{ExportError, Exporter, PredictResult};
 
-/// The page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Html;
 
@@ -69,7 +66,7 @@ fn page(report: &PredictResult, json: String) -> Page {
     }
 }
 
-/// The command with its program's name alone.
+/// Returns the command with its program's file name only.
 fn program(command: &[String]) -> String {
     let mut words = command.to_vec();
     if let Some(first) = words.first_mut() {

@@ -1,4 +1,4 @@
-//! The result as JSON: [`crate::report`] gives the schema.
+//! The result as JSON. [`crate::report`] describes the schema.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{ExportError, Exporter, PredictResult};
 
-/// Indented JSON; the keys come in the order of the schema.
+/// Indented JSON with keys in the order of the schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 
@@ -18,9 +18,9 @@ impl Exporter for Json {
     }
 }
 
-/// Indented JSON with a newline at its end, and nothing in it that drives a terminal: what JSON lets
-/// stand in a string though it is not printable (DEL, C1, what turns the direction of writing) is
-/// written as `\\u00XX`, which every reader takes for the same.
+/// Formats `value` as indented JSON with a final newline. The output cannot control a terminal:
+/// characters that JSON allows in strings but that are not printable (DEL, C1, bidirectional
+/// controls) become `\\u00XX`, which means the same to every reader.
 ///
 /// ```
 /// use largefolio_report::json::pretty;
@@ -29,7 +29,7 @@ impl Exporter for Json {
 /// ```
 ///
 /// # Errors
-/// A value JSON has no form for.
+/// If JSON cannot represent a value.
 pub fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
@@ -40,7 +40,7 @@ pub fn pretty<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Er
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if is_to_escape(c) {
-            // All of them are below U+FFFF. A String takes everything.
+            // All these characters are below U+FFFF. Writing to a String cannot fail.
             let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         } else {
             escaped.push(c);

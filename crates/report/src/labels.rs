@@ -1,4 +1,4 @@
-//! What the cells of a result are called beside each other: what they share is said once.
+//! Short names for the cells of a result: what all cells share is named once.
 
 use largefolio_sim::kernel::{overrides, parts};
 use largefolio_sim::machine::THIS;
@@ -6,19 +6,19 @@ use largefolio_sim::replay::Outcome;
 
 use crate::figures::{self, size};
 
-/// The words that tell a cell from the others of its result.
+/// The words that distinguish a cell from the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Label {
-    /// Version or file of the kernel.
+    /// The kernel's version or file.
     kernel: Option<String>,
     /// Edits that not every kernel has.
     edits: Vec<String>,
     machine: Option<String>,
-    /// Base page, memory, layout and seed, each where it differs.
+    /// Base page, memory, layout and seed, if they differ.
     rest: Vec<String>,
 }
 
-/// What each cell is called, and what they have in common.
+/// Each cell's label, and what all cells share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) cells: Vec<Label>,
@@ -27,7 +27,7 @@ pub(crate) struct Labels {
 }
 
 impl Label {
-    /// In one line: `6.12+page=64K on altra, 64K pages`.
+    /// The label in one line: `6.12+page=64K on altra, 64K pages`.
     pub(crate) fn name(&self) -> String {
         let kernel = self.kernel.iter().chain(&self.edits).map(String::as_str).collect::<String>();
         let cell = match (kernel.as_str(), &self.machine) {
@@ -39,7 +39,7 @@ impl Label {
         words.chain(self.rest.iter().cloned()).collect::<Vec<_>>().join(", ")
     }
 
-    /// In lines, for the head of a column.
+    /// The label in lines, for a column heading.
     pub(crate) fn lines(&self) -> Vec<String> {
         let words = self.kernel.iter().chain(&self.edits).chain(&self.machine).chain(&self.rest);
         words.cloned().collect()
@@ -47,7 +47,6 @@ impl Label {
 }
 
 impl Labels {
-    /// Of all `rows` of a result.
     pub(crate) fn new<'a>(rows: impl IntoIterator<Item = &'a Outcome>) -> Self {
         let rows: Vec<&Outcome> = rows.into_iter().collect();
         let Some(first) = rows.first() else { return Self::default() };
@@ -61,7 +60,7 @@ impl Labels {
         let one_linked = is_one(&|row| row.linked.join(","));
         let one_memory = is_one(&|row| row.memory_bytes.to_string());
         let one_seed = is_one(&|row| row.seed.to_string());
-        // Columns that differ in something else are named by that.
+        // Columns that differ in something else are named by that difference.
         let is_alike = one_machine && one_page && one_linked && one_memory && one_seed;
         let has_kernel = !one_kernel || is_alike;
         let cell = |row: &&Outcome| {
@@ -102,19 +101,17 @@ impl Labels {
         Self { cells: rows.iter().map(cell).collect(), common: common.join(", ") }
     }
 
-    /// Each cell in one line.
     pub(crate) fn names<'a>(rows: impl IntoIterator<Item = &'a Outcome>) -> Vec<String> {
         Self::new(rows).cells.iter().map(Label::name).collect()
     }
 }
 
-/// What sentences call a machine.
 pub(crate) fn machine(name: &str) -> String {
     if name == THIS { "this machine".to_owned() } else { name.to_owned() }
 }
 
-/// The edits that are in force in every kernel, in the order of the first: a later edit of the same
-/// rule makes an earlier one say nothing of the kernel.
+/// Returns the edits in force in every kernel, in the order of the first kernel. A later edit of
+/// the same rule overrides an earlier one.
 fn shared_edits(rows: &[&Outcome]) -> Vec<String> {
     let mut all = rows.iter().map(|row| parts(&row.kernel).1);
     let Some(first) = all.next() else { return Vec::new() };
@@ -123,7 +120,7 @@ fn shared_edits(rows: &[&Outcome]) -> Vec<String> {
     first.iter().filter(|edit| is_in_force(edit, &first) && is_shared(edit)).cloned().collect()
 }
 
-/// Whether `edit` is one of `edits`, and none behind it sets what it sets.
+/// Returns whether `edits` has `edit` and no later edit overrides it.
 fn is_in_force(edit: &String, edits: &[String]) -> bool {
     let Some(at) = edits.iter().rposition(|other| other == edit) else { return false };
     !edits[at + 1..].iter().any(|later| overrides(later, edit))
@@ -158,7 +155,7 @@ mod tests {
         let rows = [row("6.12+thp=always+io=1M", "altra"), row("7.2+io=1M", "altra")];
         let common = "altra, 4K pages, +io=1M".to_owned();
         assert_eq!(told(&rows), (words(&["6.12+thp=always", "7.2"]), common));
-        // The whole name stays where it is all that there is.
+        // The whole name stays if nothing would be left of it.
         let rows = [row("7.2+io=1M", "altra"), row("7.2+io=1M", "zen4")];
         assert_eq!(told(&rows), (words(&["altra", "zen4"]), "7.2+io=1M, 4K pages".to_owned()));
     }

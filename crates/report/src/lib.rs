@@ -1,13 +1,14 @@
 #![forbid(unsafe_code)]
-//! One versioned result, and the forms it is printed in.
+//! One versioned result, and the formats it is printed in.
 //!
-//! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
-//! [`json`], [`cells`] and [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its file), [`text`] (the table
-//! people read), [`html`] (the page), [`figures`] (how they write numbers), [`prose`] (lines that fit), `labels` (what columns are
-//! called), [`verdict`] (which column is best), [`why`] (which rule makes the difference), [`sweep`] (data sets of many results).
+//! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (the interface of the
+//! formats), [`json`], [`cells`] and [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`]
+//! (its file), [`text`] (the terminal table), [`html`] (the page), [`figures`] (numbers as text),
+//! [`prose`] (line wrapping), `labels` (column names), [`verdict`] (which column is best), [`why`]
+//! (which rule makes the difference), [`sweep`] (data sets of many results).
 //!
-//! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
-//! derive (shares, changes), it never stores what it derived.
+//! This crate counts nothing: every number comes from `sim`. A format may omit numbers and derive
+//! others (shares, changes), but never stores derived numbers.
 
 pub mod cells;
 pub mod exporter;

@@ -1,7 +1,8 @@
-//! The result as Parquet: the data frame of [`crate::table`] as one file.
+//! The result as Parquet: the data frame of [`crate::table`] in one file.
 //!
-//! One row group, zstd where that pays. What the whole result has in common - versions, settings, trace, command
-//! line - stands in the file's key-value metadata (`largefolio.*`, the last four as JSON).
+//! The file has one row group, compressed with zstd if that pays. Its key-value metadata
+//! (`largefolio.*`) holds what all rows share: versions, settings, trace and command line; the last
+//! four are JSON.
 
 use std::io::Write;
 
@@ -14,11 +15,10 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use crate::{ExportError, Exporter, PredictResult, table};
 
-/// A file with fewer rows is not compressed: each column would have a frame of its own around some
-/// bytes, and to set up zstd takes longer than all the rest.
+/// Files with fewer rows are not compressed: each column would be its own tiny zstd frame, and
+/// setting up zstd takes longer than all the rest.
 const COMPRESSED_ROWS_MIN: usize = 256;
 
-/// Parquet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parquet;
 
@@ -30,15 +30,15 @@ impl Exporter for Parquet {
     }
 }
 
-/// The Parquet file of `batch`. The same batch gives the same bytes.
+/// Writes `batch` as a Parquet file. The same batch always produces the same bytes.
 ///
 /// # Errors
-/// When the library refuses the batch.
+/// If the library refuses the batch.
 pub fn file_of(batch: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     file_of_all(std::slice::from_ref(batch))
 }
 
-/// The file of batches that have the schema of the first.
+/// Writes batches of one schema as a Parquet file.
 pub(crate) fn file_of_all(batches: &[RecordBatch]) -> Result<Vec<u8>, ParquetError> {
     let schema = batches.first().map_or_else(table::schema, RecordBatch::schema);
     let mut common: Vec<_> = schema.metadata().iter().collect();
@@ -51,7 +51,7 @@ pub(crate) fn file_of_all(batches: &[RecordBatch]) -> Result<Vec<u8>, ParquetErr
     };
     let properties = WriterProperties::builder()
         .set_compression(compression)
-        // A file has as many rows as cells were asked for: an index over their pages finds nothing.
+        // The file has only as many rows as there are cells: a page index would not help.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
         .set_key_value_metadata(Some(common.collect()))

@@ -1,15 +1,15 @@
-//! Prose in lines that fit.
+//! Wraps prose into lines.
 
 use largefolio_trace::shown::printable;
 
-/// `text` in lines of at most `width` characters where its words allow; further lines are
-/// indented. Control characters, which a trace may contain, do not reach the terminal.
+/// Wraps `text` into lines of at most `width` characters, unless a word is longer, and indents all
+/// lines but the first. Removes control characters, which a trace may contain.
 #[must_use]
 pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let text = printable(text);
     let mut lines = vec![String::new()];
-    // Of the last line. Both are kept, not counted again for each word: a text may be megabytes of
-    // spaces, all on one line.
+    // State of the last line. It is kept rather than recomputed for each word: a text may have
+    // megabytes of spaces in one line.
     let (mut nr_chars, mut is_blank) = (0, true);
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { unreachable!("there is a first line") };
@@ -31,8 +31,9 @@ pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
     lines.join("\n")
 }
 
-/// `first` and then `prose`, in lines of at most `width` characters if its words allow. Further lines
-/// begin below the first word of `prose`, which always has `prose_min` characters of a line.
+/// Writes `first` and then `prose` in lines of at most `width` characters, unless a word is longer.
+/// Further lines align with the first word of `prose`, which always gets at least `prose_min`
+/// characters per line.
 #[must_use]
 pub fn hanging(first: &str, prose: &str, width: usize, prose_min: usize) -> Vec<String> {
     let indent = first.chars().count();
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn megabytes_of_spaces_are_read_once() {
-        // Read again for each space, this is hours.
+        // Rescanning the line for each space would take hours.
         let text = format!("{}{}b", "a".repeat(150), " ".repeat(4 << 20));
         let lines = wrapped(&text, 100, 4);
         assert_eq!(lines.lines().map(str::len).collect::<Vec<_>>(), [150, (4 << 20) + 4]);

@@ -1,4 +1,4 @@
-//! Sweeps: many traces under many kernels on many machines, as one data set that grows.
+//! Sweeps: many traces under many kernels on many machines, as one growing data set.
 //!
 //! ```text
 //!   Sweep::open(dir, request, ..)  lock; what is done = the cells of the parts on disk
@@ -8,18 +8,18 @@
 //!   Sweep::finish(ended)           the manifest
 //! ```
 //!
-//! Reading order: [`task`] (what a worker does), `part`, `part_file`, `data_set` and `merge` (the files),
-//! [`manifest`] (who asked for what), [`local`] (all tasks on this host), [`error`].
+//! Reading order: [`task`] (a worker's job), `part`, `part_file`, `data_set` and `merge` (the
+//! files), [`manifest`] (the requests), [`local`] (all tasks on this host), [`error`].
 //!
-//! Owns which of the requested cells are done. Does not own what a cell is
-//! ([`largefolio_sim::sweep`]) or what it counts.
+//! Owns which of the requested cells are done. Does not own the definition of a cell
+//! ([`largefolio_sim::sweep`]) or its counts.
 //!
 //! Invariants:
-//! - W1: a cell that is done is never replayed again, and never has two rows.
-//! - W2: at any moment, killed or not, the directory is a data set of whole parts; the same request
+//! - W1: a finished cell is never replayed again and never has two rows.
+//! - W2: at any moment, killed or not, the directory is a data set of whole parts. The same request
 //!   continues from there.
-//! - W3: a trace or cell that fails is recorded with the reason; the others continue. It is tried
-//!   again if it is requested again.
+//! - W3: a trace or cell that fails is recorded with the reason, and the others continue. A new
+//!   request retries it.
 
 mod data_set;
 pub mod error;
@@ -48,61 +48,56 @@ use part::Part;
 use part_file::AddError;
 use plan::Plan;
 
-/// Cells of a task, where nobody says otherwise: enough that decoding the trace is little beside
-/// them, few enough that a lost task is little work.
+/// The default number of cells per task: enough to make decoding the trace a small part of the
+/// work, and few enough that a lost task costs little.
 pub const NR_CELLS_OF_A_TASK: usize = 16;
 
-/// Whether the sweep is to end; asked often, by several threads.
+/// Returns whether the sweep must end; called often, by several threads.
 pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Of what nobody stops.
+/// Never stops.
 pub const NEVER: IsStopped<'static> = &|| false;
 
-/// Between two pieces of work, each of which leaves whole what it leaves.
+/// Returns an error if the sweep must end. Called between steps that each leave the data set whole.
 fn go_on(is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     if is_stopped() { Err(SweepError::Stopped) } else { Ok(()) }
 }
 
-/// The request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The command, or what stands for it.
+    /// The command, or a description of the caller.
     pub command_line: Vec<String>,
-    /// Traces.
     pub traces: Vec<PathBuf>,
-    /// Where this host has those that are named by an address of a storage.
+    /// Local files of the traces that are named by a storage address.
     pub copies: BTreeMap<PathBuf, PathBuf>,
     /// Kernels, machines, memory sizes, seeds.
     pub cells: replay::Request,
 }
 
 impl Request {
-    /// Where a trace is on this host.
+    /// Returns the path of a trace on this host.
     fn place<'a>(&'a self, trace: &'a Path) -> &'a Path {
         self.copies.get(trace).map_or(trace, PathBuf::as_path)
     }
 }
 
-/// How far a sweep is, in cells of its request.
+/// The sweep's progress, in cells of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Asked for.
+    /// Requested cells.
     pub nr_asked: usize,
-    /// Done before it began.
     pub nr_found: usize,
-    /// Done by it.
     pub nr_done: usize,
-    /// Failed.
     pub nr_failed: usize,
 }
 
-/// A sweep; nobody else writes to its directory while it lives.
+/// An open sweep. Nobody else writes to its directory while it exists.
 #[derive(Debug)]
 pub struct Sweep {
     data: DataSet,
     manifest: Manifest,
     plan: Plan,
-    /// Those of the request.
+    /// As in the request.
     copies: BTreeMap<PathBuf, PathBuf>,
     nr_found: usize,
     nr_done: usize,
@@ -113,12 +108,12 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Opens the data set in `dir` for `request`, making the directory where it is missing. A trace
-    /// that cannot be read is a failure of its cells, not of the sweep.
+    /// Opens the data set in `dir` for `request` and creates the directory if it is missing. A
+    /// trace that cannot be read fails its cells, not the sweep.
     ///
     /// # Errors
-    /// A directory that another sweep has or that is no data set, and cells that cannot be;
-    /// [`SweepError::Stopped`].
+    /// If another sweep has the directory, if it is not a data set, or if a requested cell is
+    /// impossible; [`SweepError::Stopped`].
     pub fn open(
         dir: &Path,
         request: &Request,
@@ -153,13 +148,12 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Where the data set is.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.data.dir()
     }
 
-    /// How far it is.
+    /// Returns the progress.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -170,13 +164,13 @@ impl Sweep {
         }
     }
 
-    /// Damaged files that were found; what they had is missing.
+    /// Damaged files; their rows are missing.
     #[must_use]
     pub fn set_aside(&self) -> &[SetAside] {
         &self.aside
     }
 
-    /// What is missing beside the parts, as a sentence.
+    /// Says in a sentence what is missing besides the parts.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.is_manifest_gone.then(|| {
@@ -185,19 +179,18 @@ impl Sweep {
         })
     }
 
-    /// Tasks for all that is not done, at most `nr_cells_max` cells each. Cells that failed are
-    /// among them; those of a trace without a digest are not.
+    /// Returns tasks of at most `nr_cells_max` cells for everything that is not done. Includes
+    /// cells that failed, but not cells of traces without a digest.
     #[must_use]
     pub fn missing(&self, nr_cells_max: usize) -> Vec<Task> {
         self.plan.tasks(nr_cells_max, &|cell| self.data.has(cell))
     }
 
-    /// Takes in what `task` gave. Rows of cells that are done already are left out. Who stops it
+    /// Adds the result of `task`, except rows of cells that are already done. If it is stopped, it
     /// leaves parts to be merged later.
     ///
     /// # Errors
-    /// [`SweepError::NotOfTheTask`] where rows and task do not belong together;
-    /// [`SweepError::NotWritten`] where the disk is full.
+    /// [`SweepError::NotOfTheTask`] if the rows do not belong to the task; [`SweepError::NotWritten`] if the disk is full.
     pub fn add(
         &mut self,
         task: &Task,
@@ -229,11 +222,11 @@ impl Sweep {
         Ok(())
     }
 
-    /// Takes in what `task` gave; a result that is not of the task fails it (W3): what a trace says of
-    /// itself is in its rows, and can make them too large to be read.
+    /// Adds the result of `task`. A result that does not belong to the task fails the task (W3):
+    /// rows hold texts of the trace, which can make them too large to read.
     ///
     /// # Errors
-    /// [`SweepError::NotWritten`] where the disk is full.
+    /// [`SweepError::NotWritten`] if the disk is full.
     pub fn take(
         &mut self,
         task: &Task,
@@ -263,7 +256,8 @@ impl Sweep {
         }
     }
 
-    /// What was asked for and has no row. The manifest also has what failed in earlier sweeps.
+    /// Returns the requested cells without a row. The manifest also lists failures of earlier
+    /// sweeps.
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
         let mut failures = Vec::new();
@@ -276,18 +270,17 @@ impl Sweep {
         manifest::note(failures, self.failed.values());
     }
 
-    /// Writes how it went and gives the directory free. What ended as it should is
-    /// [`Ended::Incomplete`] where cells are missing, and [`Ended::Interrupted`] if parts were still
-    /// to be merged when it was stopped.
+    /// Writes the manifest and releases the directory. `Done` becomes [`Ended::Incomplete`] if
+    /// cells are missing, and [`Ended::Interrupted`] if merging was stopped.
     ///
     /// # Errors
-    /// When the manifest cannot be written; the parts stay what they are.
+    /// If the manifest cannot be written. The parts stay.
     pub fn finish(
         mut self,
         ended: Ended,
         is_stopped: IsStopped<'_>,
     ) -> Result<Manifest, SweepError> {
-        // Those of a folio that did not merge.
+        // Parts that an older folio left unmerged.
         self.data.merge(is_stopped).map_err(|error| self.not_written(error))?;
         let Counts { nr_asked, nr_found, nr_done, .. } = self.counts();
         let is_whole = nr_found + nr_done == nr_asked;

@@ -1,41 +1,43 @@
 //! The result as a data frame: one Arrow record batch, one row per cell.
 //!
-//! The schema is the same for every result, whatever the kernel, machine or program, so that files
-//! of many runs and sweeps read as one data set (`read_parquet('DIR/part-*.parquet', union_by_name = true)`).
+//! Every result has the same schema, whatever its kernel, machine or program. Files of many runs
+//! and sweeps therefore read as one data set (`read_parquet('DIR/part-*.parquet', union_by_name =
+//! true)`).
 //!
 //! | columns | meaning |
 //! |---|---|
-//! | `cell` | identity of the cell in a sweep; null outside of sweeps |
+//! | `cell` | identity of the cell in a sweep; null outside sweeps |
 //! | `trace` `program` `trace_digest` | the file as named; the recorded program, or the generator; BLAKE3 of the file |
-//! | `tool_version` `results_version` | the folio that made the row; the version of what it counts |
+//! | `tool_version` `results_version` | the version of folio; the version of the counts |
 //! | `kernel` .. `nr_cpus` | which cell, as in the JSON |
-//! | `kernel_text` `machine_text` | their rules, as the key of `texts` in the manifest of the sweep: a file may be edited under one name; null outside of sweeps |
+//! | `kernel_text` `machine_text` | their rules, as the key of `texts` in the sweep's manifest, because a file can change under the same name; null outside sweeps |
 //! | `unusable_permille` `unusable_bytes` `aged_rounds` `filesystem` `annotations` `linked` `cgroups` `reference_ns` | the settings |
 //! | `cgroup_counts` | control groups: a list of `(name, limit_bytes, usage_bytes, peak_bytes, evicted_bytes, refaulted_bytes, nr_limit_hits)` |
-//! | `processes_programs` | programs of a trace of several: a list of `(path, nr_processes, references, faults, major_faults, instruction_walks, data_walks)` |
-//! | `policy` `policy_digest` `policy_asked` `policy_honoured` `policy_refused` | the policy of the kernel and its answers at all points; null without one |
+//! | `processes_programs` | programs of a trace with several: a list of `(path, nr_processes, references, faults, major_faults, instruction_walks, data_walks)` |
+//! | `policy` `policy_digest` `policy_asked` `policy_honoured` `policy_refused` | the kernel's policy and its answers at all points; null without one |
 //! | all others | the JSON of a row ([`crate::report`]): the pointer with `_` for `/` |
 //!
-//! So `/faults/total` is `faults_total`, and the time of a cause, `/estimate/causes/fault/ns`, is
-//! `estimate_fault_ns`. What depends on the data - folio sizes, reasons - is a list of structs, not
-//! a column for each: `folios_text_by_size` is a list of `(folio_bytes, aligned_bytes,
-//! unaligned_bytes)`, `pmd_refused` of `(reason, count)`. Arrow's map type would say the same, but
-//! polars has no such type and pandas makes tuples of it; a list of structs is read with its names
-//! by all of `DuckDB`, polars and pandas, and `unnest` or `explode` makes rows of it.
+//! For example, `/faults/total` is `faults_total`, and the time of a cause,
+//! `/estimate/causes/fault/ns`, is `estimate_fault_ns`. Values keyed by data (folio sizes, reasons)
+//! are a list of structs instead of a column each: `folios_text_by_size` is a list of
+//! `(folio_bytes, aligned_bytes, unaligned_bytes)`, `pmd_refused` a list of `(reason, count)`.
+//! Arrow's map type would fit, but polars lacks it and pandas turns it into tuples. `DuckDB`,
+//! polars and pandas all read a list of structs with its names, and `unnest` or `explode` turns it
+//! into rows.
 //!
-//! Counts are signed: a data frame subtracts one kernel's column from another's, and unsigned
-//! numbers wrap around there. Every count of a replay is below 2^63 (checked: T1). Seeds are unsigned.
+//! Counts are signed: users subtract one kernel's column from another's, and unsigned numbers would
+//! wrap around. Every count of a replay is below 2^63 (checked: T1). Seeds are unsigned.
 //!
-//! Left out: `detail` (pictures), `asked_tenths` and `aged` (over time), `statistics/processes`, the
-//! folios and times of single programs, memory by folio size at the peak of several processes, the
-//! points of a policy one by one, the terms and constants of an estimate (the JSON has them, with their
-//! sources), and the differences from a reference row, `estimate/run_change` among them: a data frame
-//! of many files has no such row.
+//! Left out: `detail` (pictures), `asked_tenths` and `aged` (over time), `statistics/processes`,
+//! the folios and times of single programs, memory by folio size at the peak of several processes,
+//! the single points of a policy, the terms and constants of an estimate (the JSON has them, with
+//! their sources), and differences from a reference row such as `estimate/run_change`: a data frame
+//! of many files has no reference row.
 //!
 //! Owns names, types and order of the columns. Does not own the Parquet file ([`crate::parquet`]).
 //!
 //! Invariants:
-//! - T1: a number is exactly that of the JSON, or there is no table.
+//! - T1: every number equals the JSON's exactly, or there is no table.
 //! - T2: [`schema`] is the schema of every batch except for its metadata.
 
 mod columns;
@@ -50,78 +52,60 @@ use largefolio_sim::replay::Outcome;
 
 use crate::report::{SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo};
 
-/// Version of the schema, raised when a column changes its meaning or goes away.
 pub const TABLE_VERSION: u32 = 1;
 
-/// Key of [`TABLE_VERSION`] in the metadata.
 pub const KEY_TABLE_VERSION: &str = "largefolio.table_version";
-/// Key of the version of the JSON schema whose names and meanings the columns have.
+/// Metadata key of the version of the JSON schema that the columns are named after.
 pub const KEY_SCHEMA_VERSION: &str = "largefolio.schema_version";
-/// Key of the version of folio in the metadata.
 pub const KEY_TOOL_VERSION: &str = "largefolio.tool_version";
-/// Key of the command line, a JSON array, in the metadata.
+/// Metadata key of the command line, a JSON array.
 pub const KEY_COMMAND_LINE: &str = "largefolio.command_line";
-/// Key of [`TraceInfo`] as JSON in the metadata.
+/// Metadata key of [`TraceInfo`] as JSON.
 pub const KEY_TRACE: &str = "largefolio.trace";
-/// Key of [`Settings`] as JSON in the metadata.
+/// Metadata key of [`Settings`] as JSON.
 pub const KEY_SETTINGS: &str = "largefolio.settings";
 
-/// The column with the identity of the cell.
+/// Column: identity of the cell.
 pub const CELL: &str = "cell";
-/// The column with the BLAKE3 of the kernel's text.
+/// Column: BLAKE3 of the kernel's text.
 pub const KERNEL_TEXT: &str = "kernel_text";
-/// The column with the BLAKE3 of the machine's text.
+/// Column: BLAKE3 of the machine's text.
 pub const MACHINE_TEXT: &str = "machine_text";
 
-/// What a row is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// The trace.
     pub trace: &'a TraceInfo,
-    /// What was asked of the cell beside kernel and machine.
+    /// The cell's settings other than kernel and machine.
     pub settings: &'a Settings,
-    /// What it counted.
     pub outcome: &'a Outcome,
 }
 
 /// Why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// T1: a count no 64-bit signed integer holds.
+    /// T1: a count that does not fit into a signed 64-bit integer.
     #[error("{column} is {value}, which does not fit into a data frame; use --json instead")]
-    TooLarge {
-        /// Name of the column.
-        column: String,
-        /// The count.
-        value: u64,
-    },
-    /// As many identities as rows are needed.
+    TooLarge { column: String, value: u64 },
     #[error("{nr_cells} cells for {nr_rows} rows")]
-    CellCount {
-        /// Identities given.
-        nr_cells: usize,
-        /// Rows of the batch.
-        nr_rows: usize,
-    },
-    /// Columns that do not fit together.
+    CellCount { nr_cells: usize, nr_rows: usize },
     #[error("cannot make a data frame of the result: {0}")]
     Arrow(#[from] ArrowError),
-    /// Metadata that JSON has no form for.
+    /// JSON cannot represent the metadata.
     #[error("cannot describe the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// The columns of every result, without metadata.
+/// Returns the columns of every result, without metadata.
 #[must_use]
 pub fn schema() -> SchemaRef {
     let fields: Vec<_> = columns::all().iter().map(columns::Column::field).collect();
     Arc::new(Schema::new(fields))
 }
 
-/// `outcomes` of the trace under `settings`, one row each; `cell` is null.
+/// Returns `outcomes` of the trace under `settings`, one row each. `cell` is null.
 ///
 /// # Errors
-/// [`TableError::TooLarge`]: no replay counts so far, but a hostile trace may try.
+/// [`TableError::TooLarge`]: no replay counts that far, but a hostile trace may try.
 ///
 /// ```
 /// use largefolio_report::{Settings, TraceInfo, table};
@@ -145,7 +129,7 @@ pub fn batch(
     Ok(batch_of(&rows)?.with_schema(Arc::new(schema))?)
 }
 
-/// Rows with a trace and settings of their own; only the versions stand in the metadata.
+/// Returns rows with their own traces and settings. The metadata holds only the versions.
 ///
 /// # Errors
 /// As [`batch`].
@@ -159,7 +143,7 @@ pub fn batch_of(rows: &[Row<'_>]) -> Result<RecordBatch, TableError> {
     Ok(RecordBatch::try_new(Arc::new(schema), arrays)?)
 }
 
-/// `batch` with the identity of each row's cell.
+/// Adds the identity of each row's cell.
 ///
 /// # Errors
 /// [`TableError::CellCount`].
@@ -167,7 +151,7 @@ pub fn with_cells(batch: &RecordBatch, cells: &[String]) -> Result<RecordBatch, 
     with_texts(batch, CELL, cells)
 }
 
-/// `batch` with a text in each row of the column called `name`, which was null.
+/// Fills the column `name`, which was null, with one text per row.
 ///
 /// # Errors
 /// [`TableError::CellCount`].
@@ -186,10 +170,10 @@ pub fn with_texts(
     Ok(RecordBatch::try_new(schema, arrays)?)
 }
 
-/// `batch` with the command that made it in its metadata.
+/// Adds the command line to the metadata.
 ///
 /// # Errors
-/// None in practice: a command line is JSON.
+/// Never in practice: JSON can represent every command line.
 pub fn with_command_line(
     batch: RecordBatch,
     command_line: &[String],
@@ -199,7 +183,6 @@ pub fn with_command_line(
     Ok(batch.with_schema(Arc::new(schema))?)
 }
 
-/// The versions.
 fn metadata() -> HashMap<String, String> {
     let versions = [
         (KEY_TABLE_VERSION, TABLE_VERSION.to_string()),

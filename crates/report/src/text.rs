@@ -1,16 +1,16 @@
-//! The result as a table for people.
+//! The result as a terminal table.
 //!
-//! The verdict comes first, then a few lines (`brief`), or every number where all are asked for.
+//! The verdict comes first, then a few lines (`brief`), or every number if the user asks for all.
 //!
 //! ```text
 //!   PredictResult --measures--> sections --section--> lines written out --layout--> blocks of columns
 //!                                                    title above, notes below
 //! ```
 //!
-//! One column per cell, the baseline first. If they do not fit into the width, the table continues
-//! in further blocks, and every block repeats the baseline.
+//! There is one column per cell, the baseline first. If the columns do not fit into the width, the
+//! table continues in further blocks, and every block repeats the baseline.
 //!
-//! Where it was asked which rule makes the difference, the answer (`why`) takes the table's place.
+//! If the user asks which rule makes the difference, the answer (`why`) replaces the table.
 
 mod brief;
 mod layout;
@@ -33,27 +33,24 @@ use crate::{ExportError, Exporter, PredictResult};
 pub(crate) use notes::{notes, title};
 pub(crate) use why::{pair, sentences};
 
-/// Narrowest width that is respected; below it notes would have one word per line.
+/// The narrowest width; below it, notes would have one word per line.
 const WIDTH_MIN: usize = 40;
 
-/// The table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// Characters of a line.
     pub width: usize,
     /// Whether headings are bold.
     pub is_styled: bool,
-    /// How much is shown.
+    /// How much the table shows.
     pub depth: Depth,
 }
 
-/// How much the table shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
     /// Ten lines.
     #[default]
     Brief,
-    /// Those, and estimated time by cause.
+    /// `Brief`, and estimated time by cause.
     Time,
     /// Every number.
     Full,
@@ -104,7 +101,6 @@ impl Exporter for Text {
 }
 
 impl Text {
-    /// Which column is best.
     fn write_verdict(
         &self,
         report: &PredictResult,
@@ -127,7 +123,7 @@ impl Text {
         Ok(())
     }
 
-    /// Which rules make the difference, in the place of the table.
+    /// Writes which rules make the difference, in place of the table.
     fn write_why(
         report: &PredictResult,
         answers: &[Why],
@@ -155,7 +151,7 @@ fn write_notes(notes: &[String], width: usize, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Every line of the table with its numbers written out, time included.
+/// Formats every line of the table, including time.
 pub(crate) fn lines(rows: &[Outcome]) -> Vec<Shown> {
     if rows.is_empty() {
         return Vec::new();

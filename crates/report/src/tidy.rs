@@ -1,34 +1,35 @@
-//! The result as CSV in long ("tidy") form: one row for each number.
+//! The result as CSV in long ("tidy") form: one row per number.
 //!
 //! | column | meaning |
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` `memory_bytes` | the cell, as in the JSON |
-//! | `metric` | what was counted, such as `text_aligned` or `tlb_data_l2_misses` |
-//! | `folio_bytes` | size of the folios counted, of the unit for `cleared`; empty if there is none |
+//! | `metric` | name of the count, such as `text_aligned` or `tlb_data_l2_misses` |
+//! | `folio_bytes` | size of the counted folios, or of the unit for `cleared`; otherwise empty |
 //! | `value` | an integer, exact |
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
 //! | `is_judged` | `true` or `false`, as in the JSON |
-//! | `linked` | pages that programs and libraries are linked for, as in the JSON, with spaces between them; empty: as recorded |
+//! | `linked` | pages that programs and libraries are linked for, as in the JSON, separated by spaces; empty: as recorded |
 //!
-//! Long and not wide because folio sizes are data: a wide form would need a column for each size,
-//! kind and alignment, and another kernel would bring other columns. So the columns are always
-//! these twelve, results of many traces append, and a wide table is one pivot away:
+//! The form is long because folio sizes are data: a wide form would need a column for each size,
+//! kind and alignment, and every kernel would have other columns. In the long form the columns are
+//! always these twelve, results of many traces append, and one pivot makes a wide table:
 //!
 //! ```python
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
 //! ```
 //!
-//! `time_total`, `time_CAUSE`, `run_END` and `run_change_END` (`low`, `mid`, `high`) are estimates, all else is counted; a time that is not known has no
-//! row, and neither have the constants and what was asked for over time, which the JSON gives. Ratios are left out:
-//! they follow from the counts, and without them `value` is an integer column
-//! in any reader. `run_change_END` is against the first row of the machine.
+//! `time_total`, `time_CAUSE`, `run_END` and `run_change_END` (`low`, `mid`, `high`) are estimates;
+//! everything else is counted. An unknown time has no row. Constants and requests over time are
+//! only in the JSON. Ratios are left out: they follow from the counts, and without them `value` is
+//! an integer column in any reader. `run_change_END` is relative to the machine's first row.
 //!
-//! A control group has `cgroup_WHAT:NAME`, a cell with pools of huge pages `hugetlb_WHAT`. A trace of several processes or programs has `processes_*` and `memory_*`, and for each program
+//! A control group adds `cgroup_WHAT:NAME`, and pools of huge pages add `hugetlb_WHAT`. A trace of
+//! several processes or programs adds `processes_*`, `memory_*` and, for each program,
 //! `program_WHAT:PATH`.
 //!
 //! A kernel with a policy has `policy_POINT_asked`, `..honoured` and `..refused`.
 //!
-//! Where it was asked which rule makes the difference, the rows are those of the answer (`why`).
+//! If the user asks which rule makes the difference, the rows are the answer's (`why`).
 
 mod groups;
 mod why;
@@ -45,7 +46,6 @@ use largefolio_sim::tlb::{Lines, SideCounters};
 use crate::cells::Cells;
 use crate::{ExportError, Exporter, PredictResult};
 
-/// Names of the columns, in order.
 pub const COLUMNS: [&str; 12] = [
     "kernel",
     "machine",
@@ -61,7 +61,6 @@ pub const COLUMNS: [&str; 12] = [
     "linked",
 ];
 
-/// CSV in long form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tidy;
 
@@ -82,7 +81,6 @@ impl Exporter for Tidy {
     }
 }
 
-/// One number of a cell.
 pub(crate) struct Number {
     pub(crate) metric: String,
     pub(crate) folio_bytes: Option<u64>,
@@ -90,7 +88,7 @@ pub(crate) struct Number {
     pub(crate) unit: &'static str,
 }
 
-/// What tells a cell from others, besides its kernel: machine to memory.
+/// Returns what distinguishes a cell besides its kernel: machine to memory.
 fn cell(outcome: &Outcome) -> [String; 5] {
     [
         outcome.machine.clone(),
@@ -119,7 +117,7 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 12] {
     ]
 }
 
-/// Every number of a cell, in the order of the JSON.
+/// Returns every number of a cell, in the order of the JSON.
 pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     let mut numbers = Vec::new();
     add_census(&mut numbers, "text", &outcome.folios.text);
@@ -179,7 +177,6 @@ pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     numbers
 }
 
-/// Answers of the policy by point.
 fn add_policy(numbers: &mut Vec<Number>, outcome: &Outcome) {
     for (point, answers) in outcome.policy.iter().flat_map(|policy| &policy.points) {
         for (what, value) in
@@ -190,7 +187,7 @@ fn add_policy(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
 }
 
-/// Folios asked for and had, and how fragmented memory was at the start.
+/// Adds folios requested and allocated, and the fragmentation of memory at the start.
 fn add_asked(numbers: &mut Vec<Number>, outcome: &Outcome) {
     for (&size, asked) in &outcome.asked {
         for (metric, value) in [
@@ -377,7 +374,7 @@ fn add_entries(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
 }
 
-/// What is not known has no row.
+/// Unknown waits have no row.
 fn add_waits(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let waits = &outcome.waits;
     for (metric, value, unit) in [
@@ -393,7 +390,7 @@ fn add_waits(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
 }
 
-/// Estimated time; what is not known has no row.
+/// Adds estimated time; unknown times have no row.
 fn add_time(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let estimate = &outcome.estimate;
     numbers.extend(estimate.total_ns.map(|ns| plain("time_total", ns, "ns")));
@@ -409,11 +406,10 @@ fn add_time(numbers: &mut Vec<Number>, outcome: &Outcome) {
     };
     let run = Some(estimate.run).filter(|run| run.source != BaseSource::NotKnown);
     bounds("run", run.map(|run| run.ns), 1.0, "ns");
-    // Of per cent; a whole number of millionths keeps the column one of integers.
+    // The percentage in millionths, to keep the column integer.
     bounds("run_change", estimate.run_change, 1e4, "ppm");
 }
 
-/// The nearest whole number.
 #[expect(clippy::cast_possible_truncation, reason = "saturates")]
 fn whole(value: f64) -> i64 {
     value.round() as i64

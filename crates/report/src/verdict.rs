@@ -1,4 +1,4 @@
-//! Which column is best for a goal, by how much, how sure that is, and which rules make it so.
+//! Which column is best for a goal, by what margin, how certainly, and which rules cause it.
 //!
 //! ```text
 //!   rows --same machine and memory--> answers: columns that can be compared
@@ -7,15 +7,16 @@
 //!   reference, best --halving the rules between them--> which of them make the difference
 //! ```
 //!
-//! Memory is compared across machines too: bytes are the same everywhere.
+//! Memory is also compared across machines: bytes are the same everywhere.
 //!
-//! Seeds are samples of one column: its change is their median, its bounds hold all of them. Owns
-//! which column is best and the words that say it; the numbers are those of the rows.
+//! Seeds are samples of one column: the column's change is their median, and its bounds cover all
+//! of them. Owns the choice of the best column and its wording; the numbers come from the rows.
 //!
 //! Invariants:
-//! - V1: a column is better only if all of its bounds are, by `SMALL_PERCENT` of a run or more: no
-//!   measurement would find less. A change of which all bounds are smaller is none.
-//! - V2: memory and faults are exact counts; with one seed their bounds are the number itself, and
+//! - V1: a column is better only if all of its bounds are better by at least `SMALL_PERCENT` of a
+//!   run, the smallest change that can be measured. If all bounds are smaller, the column is
+//!   unchanged.
+//! - V2: memory and faults are exact counts. With one seed their bounds are the number itself, and
 //!   the smallest change counts.
 
 mod cause;
@@ -32,55 +33,52 @@ use crate::sums::memory_bytes;
 
 pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_CELLS_MAX, NR_ROWS_MAX};
 
-/// What a column should be good at.
+/// What the columns are compared for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
     /// The shortest run, as estimated.
     #[default]
     Time,
-    /// The least memory: private memory where most is mapped, and the page cache at the end.
+    /// The least memory: private memory at its peak plus the page cache at the end.
     Memory,
-    /// The fewest faults.
     Faults,
 }
 
-/// What the comparison of columns came to.
+/// How the columns compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
-    /// Another column than the first is best.
+    /// A column other than the first is best.
     Better,
-    /// No other column is better than the first, and one is worse.
+    /// No column is better than the first, and at least one is worse.
     FirstIsBest,
     /// No column differs from the first.
     Same,
-    /// Bounds reach over 0, or nearly to 0: no column is certainly better than the first.
+    /// The bounds include 0 or come close to it: no column is certainly better than the first.
     NotCertain,
-    /// A cost is missing that is needed.
+    /// A required cost is missing.
     NotKnown,
-    /// There is one column.
+    /// There is only one column.
     OneColumn,
 }
 
-/// The answer to which column is best.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// For what.
     pub goal: Goal,
-    /// One for each machine and memory size, for memory one for each memory size: others cannot be
-    /// compared.
+    /// One per machine and memory size; for memory, one per memory size. Other columns are not
+    /// comparable.
     pub answers: Vec<Answer>,
 }
 
-/// Columns that can be compared, and the best of them.
+/// Comparable columns and the best of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// What was found.
+    /// How they compare.
     pub finding: Finding,
     /// Row of the column that the others are compared with.
     pub reference: usize,
-    /// Row of the best column; the reference unless another is certainly better.
+    /// Row of the best column: the reference, unless another is certainly better.
     pub best: usize,
     /// Every column but the reference.
     pub columns: Vec<Column>,
@@ -88,15 +86,14 @@ pub struct Answer {
     pub causes: Option<Causes>,
 }
 
-/// A column against the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Column {
-    /// Its row; the first of its seeds.
+    /// The column's first row, which has the first of its seeds.
     pub row: usize,
-    /// Change in per cent: of a run, of the memory, of the faults. `None`: not known, or the reference
-    /// has none of it.
+    /// Change in percent of a run, of the memory or of the faults. `None`: not known, or the
+    /// reference has 0.
     pub change: Option<Interval>,
-    /// The same against the best column.
+    /// The same, relative to the best column.
     pub change_from_best: Option<Interval>,
 }
 
@@ -111,7 +108,7 @@ impl FromStr for Goal {
 }
 
 impl Goal {
-    /// As users name it.
+    /// Returns the name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -121,14 +118,14 @@ impl Goal {
         }
     }
 
-    /// Whether columns of several machines can be compared: a byte is a byte, but a machine's faults
-    /// and times are its own.
+    /// Returns whether columns of different machines are comparable: a byte is the same everywhere,
+    /// but faults and times depend on the machine.
     pub(crate) const fn spans_machines(self) -> bool {
         matches!(self, Self::Memory)
     }
 
-    /// How `row` differs from `reference`, of the same machine, in per cent: of a run, of the memory, of
-    /// the faults.
+    /// Returns how `row` differs from `reference`, of the same machine, in percent of a run, of the
+    /// memory or of the faults.
     #[must_use]
     pub fn change(self, row: &Outcome, reference: &Outcome) -> Option<Interval> {
         if self == Self::Time {
@@ -141,17 +138,17 @@ impl Goal {
         if before > 0.0 {
             return Some(Interval::exact(100.0 * (now - before) / before));
         }
-        // There is no share of nothing, unless nothing came.
+        // A share of 0 is undefined, unless the value stayed 0.
         (now <= before).then(|| Interval::exact(0.0))
     }
 
-    /// Whether `change` is certainly one to less (V1).
+    /// Returns whether `change` is certainly a decrease (V1).
     #[must_use]
     pub fn is_less(self, change: Interval) -> bool {
         self.is_certain(change) && change.high < 0.0
     }
 
-    /// Whether the sign of `change` is certain (V1); no change has none.
+    /// Returns whether the sign of `change` is certain (V1). A zero change has no sign.
     fn is_certain(self, change: Interval) -> bool {
         match self {
             Self::Time => is_certain(change),
@@ -159,13 +156,13 @@ impl Goal {
         }
     }
 
-    /// Whether `row` has some of what `reference` has nothing of: a count.
+    /// Returns whether the reference's count is 0 and the row's is not.
     fn is_new(self, row: &Outcome, reference: &Outcome) -> bool {
         let is_none = |row| self.value(row).is_some_and(|value| value <= 0.0);
         self != Self::Time && is_none(reference) && !is_none(row)
     }
 
-    /// The number that is to be small: time of memory management in ns, bytes, faults.
+    /// Returns the number to minimize: time of memory management in ns, bytes, or faults.
     fn value(self, row: &Outcome) -> Option<f64> {
         match self {
             Self::Time => row.estimate.total.map(|total| total.mid),
@@ -174,7 +171,7 @@ impl Goal {
         }
     }
 
-    /// What a change is a share of.
+    /// Returns the number that a change is relative to.
     fn base(self, row: &Outcome) -> Option<f64> {
         match self {
             Self::Time => row.estimate.run_time().map(|run| run.mid),
@@ -189,7 +186,7 @@ fn number(value: u64) -> f64 {
 }
 
 impl Verdict {
-    /// Of all `rows` of a result; rules are not searched for.
+    /// Compares all `rows` of a result without searching for rules.
     #[must_use]
     pub fn new(goal: Goal, rows: &[Outcome]) -> Self {
         let machine = |row: &Outcome| (!goal.spans_machines()).then(|| row.machine.clone());
@@ -240,8 +237,8 @@ impl Answer {
         }
     }
 
-    /// The row whose difference from the reference is to be explained: the best, else the one that
-    /// differs most; nothing where none differs.
+    /// Returns the row to explain: the best, else the one that differs most. `None` if no row
+    /// differs.
     #[must_use]
     pub fn told(&self) -> Option<usize> {
         if self.finding == Finding::Better {
@@ -254,7 +251,7 @@ impl Answer {
     }
 }
 
-/// What is known of a change.
+/// What is known about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     Less,
@@ -265,7 +262,7 @@ enum Sign {
 }
 
 impl Sign {
-    /// Of `change`; `is_new` where a count is compared with nothing.
+    /// Classifies `change`. `is_new` means that the reference's count is 0.
     fn new(goal: Goal, change: Option<Interval>, is_new: bool) -> Self {
         match change {
             None if is_new => Self::More,
@@ -278,7 +275,6 @@ impl Sign {
     }
 }
 
-/// Whether nothing changes.
 fn is_none(change: Interval) -> bool {
     change.low == 0.0 && change.high == 0.0
 }
@@ -294,7 +290,7 @@ fn finding(signs: &[Sign]) -> Finding {
     }
 }
 
-/// One change of the samples of a column; nothing where one of them is not known.
+/// Combines the changes of a column's samples. `None` if one of them is not known.
 fn together(samples: impl Iterator<Item = Option<Interval>>) -> Option<Interval> {
     let samples: Vec<Interval> = samples.collect::<Option<_>>()?;
     let mids: Vec<f64> = samples.iter().map(|sample| sample.mid).collect();
@@ -304,7 +300,7 @@ fn together(samples: impl Iterator<Item = Option<Interval>>) -> Option<Interval>
     Some(Interval { low, mid, high })
 }
 
-/// Splits rows by `key`, in the order of the first row of each.
+/// Groups rows by `key`, in the order of each group's first row.
 fn groups<K: PartialEq>(
     rows: &[Outcome],
     key: impl Fn(&Outcome) -> K,

@@ -1,13 +1,12 @@
 //! Which rules make the difference between two kernels, for every result that differs.
 //!
-//! Owns which cells are replayed ([`largefolio_sim::why`] gives them) and for which results the
-//! difference is shared out: every number of the CSV. The run time is none of them: it is what
-//! changes are measured against.
+//! Owns which cells are replayed (from [`largefolio_sim::why`]) and which results are explained:
+//! every number of the CSV. The run time is excluded: changes are measured against it.
 //!
 //! Invariants:
-//! - Y1: for every result the effects in order add up to the difference, and so do the effects
-//!   alone, the interactions and `together` (`sim::why` A1, A2).
-//! - Y2: cells of a pair of kernels are at most three for each switch, and [`NR_PAIRS_MAX`].
+//! - Y1: for every result, the effects in order add up to the difference. So do the effects alone
+//!   plus the interactions plus `together` (`sim::why` A1, A2).
+//! - Y2: a pair of kernels takes at most three cells per switch, plus [`NR_PAIRS_MAX`].
 
 mod ask;
 
@@ -17,7 +16,7 @@ use largefolio_sim::why as sim;
 
 pub use ask::{NR_PAIRS_MAX, Question, WhyError, check};
 
-/// Results that are shown unless others are asked for, and how sentences call them.
+/// Results shown by default, and their names in sentences.
 const HEADLINES: [(&str, &str); 7] = [
     ("tlb_instruction_l2_misses", "instruction walks"),
     ("tlb_data_l2_misses", "data walks"),
@@ -28,91 +27,78 @@ const HEADLINES: [(&str, &str); 7] = [
     ("time_known", "the known part of the estimated time"),
 ];
 
-/// The answer for two rows that differ in the kernel alone. [`crate::report`] gives the schema.
+/// The answer for two rows that differ only in the kernel. [`crate::report`] describes the schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Why {
-    /// Row of the first kernel.
     pub before: usize,
-    /// Row of the second kernel.
     pub after: usize,
-    /// Cells that were replayed besides these two.
+    /// Cells replayed besides these two.
     pub nr_cells: usize,
-    /// Rules that differ, in the order in which they came.
+    /// Rules that differ, oldest first.
     pub switches: Vec<Switch>,
     /// Metrics that the table and the page show.
     pub shown: Vec<String>,
-    /// Results that differ.
     pub results: Vec<Explained>,
-    /// Pairs of switches with an effect whose interaction is not told apart.
+    /// Pairs of switches that both have an effect, but whose interaction is not separated.
     pub nr_pairs_left_out: usize,
-    /// Metrics that need a cost that is not known.
+    /// Metrics that need an unknown cost.
     pub not_known: Vec<String>,
 }
 
-/// Rules that are changed together.
+/// Rules that change together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Switch {
-    /// The rules: one, unless it cannot be changed alone.
+    /// One rule, unless it cannot change alone.
     pub rules: Vec<Rule>,
-    /// First version known to have the newer value of the last of them; `None`: an edit.
+    /// The first version known to have the newer value of the last rule; `None`: an edit.
     pub since: Option<String>,
-    /// The commit, where it is known.
+    /// The commit, if known.
     pub commit: Option<String>,
-    /// Whether the newer value is taken away.
+    /// Whether the change reverts to the older value.
     pub is_undone: bool,
     /// Whether it changes any result.
     pub has_effect: bool,
 }
 
-/// One rule that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rule {
-    /// Its name in a kernel file.
     pub rule: String,
-    /// Its value in the first kernel.
     pub from: String,
-    /// Its value in the second kernel.
     pub to: String,
 }
 
 /// A result that differs, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
-    /// As in the CSV.
+    /// Metric, size and unit as in the CSV.
     pub metric: String,
-    /// As in the CSV.
     pub folio_bytes: Option<u64>,
-    /// As in the CSV.
     pub unit: &'static str,
-    /// Under the first kernel.
     pub before: i128,
-    /// Under the second.
     pub after: i128,
-    /// `after - before`.
     pub difference: i128,
-    /// Of the switches that change it.
+    /// One per switch that changes the result.
     pub effects: Vec<Effect>,
-    /// Of pairs of switches, those that are not 0.
+    /// Nonzero interactions of pairs of switches.
     pub interactions: Vec<sim::Interaction>,
-    /// What all other interactions add up to.
+    /// The sum of all other interactions.
     pub together: i128,
 }
 
-/// By how much a switch changes a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Effect {
-    /// Which.
+    /// Index of the switch.
     pub switch: usize,
-    /// Set alone in the first kernel.
+    /// The change if only this switch is set in the first kernel.
     pub alone: i128,
-    /// What the second kernel has of it that it does not have without the switch.
+    /// The change that the second kernel loses without this switch.
     pub left_out: i128,
-    /// Set after those that came before it.
+    /// The change if the switch is set after all older ones.
     pub in_order: i128,
 }
 
 impl Why {
-    /// The results to show, in the order in which they were asked for.
+    /// Returns the results to show, in the requested order.
     pub fn shown(&self) -> impl Iterator<Item = (usize, &Explained)> {
         let has_total = self.results.iter().any(|result| result.metric == "time_total");
         let is_shown = move |name: &&String| name.as_str() != "time_known" || !has_total;
@@ -121,13 +107,13 @@ impl Why {
         })
     }
 
-    /// What the interactions are called that are not told apart.
+    /// Returns the name of the interactions that are not separated.
     #[must_use]
     pub const fn together(&self) -> &'static str {
         if self.nr_pairs_left_out == 0 { "three or more together" } else { "other rules together" }
     }
 
-    /// Switches that change no result.
+    /// Returns the number of switches that change no result.
     #[must_use]
     pub fn nr_idle(&self) -> usize {
         self.switches.iter().filter(|switch| !switch.has_effect).count()
@@ -151,20 +137,19 @@ impl Switch {
         }
     }
 
-    /// Its rules by name.
     #[must_use]
     pub fn name(&self) -> String {
         self.rules.iter().map(|rule| rule.rule.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// Its rules with their values.
+    /// Returns its rules with their values.
     #[must_use]
     pub fn change(&self) -> String {
         let of = |rule: &Rule| format!("{}: {} -> {}", rule.rule, rule.from, rule.to);
         self.rules.iter().map(of).collect::<Vec<_>>().join(" + ")
     }
 
-    /// Its rules, and where they come from: `fault.exec (since 6.17)`.
+    /// Returns its rules and their origin: `fault.exec (since 6.17)`.
     #[must_use]
     pub fn with_origin(&self) -> String {
         let origin = match (&self.since, self.is_undone) {
@@ -175,7 +160,7 @@ impl Switch {
         format!("{} ({origin})", self.name())
     }
 
-    /// Where it comes from: `6.17`, `not 6.17` where that is undone, `edit`.
+    /// Returns the origin: `6.17`, `not 6.17` if it is reverted, `edit`.
     #[must_use]
     pub fn origin(&self) -> String {
         match (&self.since, self.is_undone) {
@@ -187,7 +172,7 @@ impl Switch {
 }
 
 impl Explained {
-    /// How sentences and headings call it.
+    /// Returns the name for sentences and headings.
     #[must_use]
     pub fn name(&self) -> String {
         let headline = HEADLINES.iter().find(|(metric, _)| *metric == self.metric);

@@ -1,17 +1,18 @@
-//! The best settings for a program: what the model finds among those that this system takes, and the
-//! commands that put them into effect.
+//! The best settings for a program: the best plan in the model among the settings that this system
+//! accepts, and the commands that apply it.
 //!
 //! ```text
 //!   choices.toml --this system--> choices --search--> candidates: time and memory
 //!                                                     frontier, plan --> commands of folio
 //! ```
 //!
-//! Owns which plan is chosen and the commands it consists of. Every command is one that a user can
-//! type: whoever carries the plan out runs the same words.
+//! Owns the choice of the plan and its commands. Users can type every command of a plan: carrying
+//! it out runs the same words.
 //!
 //! Invariants:
-//! - A1: a plan helps for certain: all bounds of its change are below 0, and of a run by 0.05% or more.
-//! - A2: nothing of a plan can be left out without losing a twentieth of what it gains.
+//! - A1: a plan certainly helps: all bounds of its change are below 0, and for run time below
+//!   -0.05%.
+//! - A2: removing any part of a plan would lose at least a twentieth of its gain.
 
 mod choice;
 mod process;
@@ -37,47 +38,42 @@ pub use search::Candidate;
 use crate::running;
 use crate::{Error, Remark};
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
-/// What a simpler plan may lose of the gain.
+/// The share of the gain that a simpler plan may lose.
 const MAY_LOSE: f64 = 0.05;
-/// Rounds that a verification needs at least.
+/// The fewest rounds of a verification.
 const NR_ROUNDS: u32 = 20;
-/// Smallest file that is worth a page cache of large folios, in bytes.
+/// The smallest file worth a page cache of large folios, in bytes.
 const TEXT_BYTES_MIN: u64 = 1 << 20;
 
-/// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Recording of the program.
     pub trace: PathBuf,
-    /// What the plan is to be best for.
     pub goal: Goal,
-    /// By how many per cent memory may grow.
+    /// The allowed growth of memory in percent.
     pub memory_percent_max: f64,
-    /// Page cache at the start.
+    /// The page cache at the start.
     pub cache: CacheState,
-    /// Physical memory.
+    /// Physical memory in bytes.
     pub memory_bytes: u64,
-    /// Whether the search may end early: candidates are then replayed some at a time.
+    /// Whether the search may end early: it then replays a few candidates at a time.
     pub may_end: bool,
-    /// The program with its arguments, if they are not as recorded.
+    /// The program with its arguments, if it differs from the recorded one.
     pub program: Vec<String>,
-    /// Whether and for whom the plan lasts.
     pub lasting: Lasting,
 }
 
-/// Whether and for whom a plan lasts.
+/// Whether a plan survives a reboot, and for which service.
 #[derive(Clone, Debug, Default)]
 pub struct Lasting {
-    /// Over a reboot, by files for systemd and udev.
+    /// Whether it survives a reboot, through files for systemd and udev.
     pub is_lasting: bool,
-    /// The service that the program is: what it needs at its start is given to it.
+    /// The service that runs the program; it gets the settings that the program needs at its start.
     pub unit: Option<String>,
 }
 
 impl Lasting {
-    /// `--persist` where it is to last.
+    /// Returns `--persist` if the plan must survive a reboot.
     fn option(&self) -> Option<String> {
         self.is_lasting.then(|| "--persist".to_owned())
     }
@@ -86,69 +82,63 @@ impl Lasting {
 /// A command of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// What it does.
+    /// Description.
     pub what: String,
     /// The words after `folio`.
     pub words: Vec<String>,
-    /// The words after `folio` that take it back; none where nothing is to be taken back.
+    /// The words after `folio` that undo it; empty if there is nothing to undo.
     pub undo: Vec<String>,
-    /// Whether it needs root.
     pub needs_root: bool,
 }
 
-/// What to do, and what it brings.
+/// What to do, and the effect.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
-    /// Number of the candidate.
+    /// Index of the candidate.
     pub candidate: usize,
     /// Commands that change the system, in order.
     pub steps: Vec<Step>,
-    /// Options of `folio run` to start the program with; none: it is started as before.
     pub start: Vec<String>,
-    /// The words after `folio` that measure it; none where it cannot be measured so.
+    /// The words after `folio` that measure the plan; empty if `folio verify` cannot.
     pub verify: Vec<String>,
-    /// Why it cannot be.
+    /// Why `folio verify` cannot measure it.
     pub not_verified: Option<String>,
-    /// What the model leaves out of it.
+    /// Limits of the model.
     pub limits: Vec<String>,
 }
 
-/// The answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Advice {
     schema_version: u32,
     tool_version: &'static str,
     command_line: Vec<String>,
-    /// Path of the trace.
     pub trace: String,
-    /// The program with its arguments.
     pub program: Vec<String>,
-    /// The running kernel with its settings.
     pub kernel: String,
     /// The machine of the estimates.
     pub machine: String,
-    /// What the plan is best for.
+    /// The goal.
     #[serde(skip)]
     pub goal: Goal,
-    /// Everything that could be set.
+    /// All available choices.
     pub choices: Vec<Choice>,
-    /// What could not be set, and why.
     pub left_out: Vec<LeftOut>,
-    /// What the model says of them.
+    /// The model's results.
     pub candidates: Vec<Candidate>,
-    /// `None`: nothing helps for certain.
+    /// `None`: nothing certainly helps.
     pub plan: Option<Plan>,
-    /// What a run takes, as the estimate has it.
+    /// A run's estimated time.
     pub run: String,
     #[serde(skip)]
     remarks: Vec<Remark>,
 }
 
 impl Question {
-    /// Searches; `progress` hears rows done and all rows, and says whether to continue.
+    /// Runs the search. `progress` receives the rows done and the total, and returns whether to
+    /// continue.
     ///
     /// # Errors
-    /// A trace that cannot be read or replayed, a kernel that the model does not know.
+    /// If the trace cannot be read or replayed, or the model does not know the kernel.
     pub fn answer(
         &self,
         command_line: Vec<String>,
@@ -211,8 +201,8 @@ impl Question {
         })
     }
 
-    /// The candidate that helps most for certain; of those that help almost as much, the simplest, and
-    /// the one that changes least of the system.
+    /// Returns the candidate that certainly helps most. Among those that help almost as much, it
+    /// prefers the simplest, then the one that changes least of the system.
     fn best(&self, candidates: &[Candidate], choices: &[Choice]) -> Option<usize> {
         let gain =
             |one: &Candidate| self.change(one, candidates).filter(|it| self.goal.is_less(*it));
@@ -245,7 +235,6 @@ impl Question {
 }
 
 impl Advice {
-    /// What is said beside it.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
@@ -253,7 +242,8 @@ impl Advice {
 }
 
 /// Programs and libraries of the recording that are worth a page cache of large folios, the largest
-/// first: those that are on disk as they were recorded, and are loaded where large entries map them.
+/// first. They are unchanged on disk since the recording, and their load address allows large
+/// entries.
 struct Texts {
     files: Vec<String>,
     /// Why there are none.
@@ -292,7 +282,7 @@ impl Texts {
     }
 }
 
-/// What of `folio verify` the verdict of a plan for `goal` is about; nothing is its default, wall time.
+/// Returns the metric of `folio verify` for `goal`; empty means its default, wall time.
 const fn metric(goal: Goal) -> &'static [&'static str] {
     match goal {
         Goal::Time => &[],
@@ -301,7 +291,7 @@ const fn metric(goal: Goal) -> &'static [&'static str] {
     }
 }
 
-/// The commands of candidate `nr`, for a program and the files of its text.
+/// Returns the commands of candidate `nr` for a program and its text files.
 fn plan(
     (nr, candidate): (usize, &Candidate),
     choices: &[Choice],
@@ -344,7 +334,7 @@ fn plan(
     }
 }
 
-/// `folio tune --set ..`; nothing where nothing is to be set.
+/// Returns `folio tune --set ..`, or `None` if there is nothing to set.
 fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     let assignments = set.into_iter().flat_map(|one| ["--set".to_owned(), one]);
     let assignments: Vec<String> = assignments.collect();
@@ -359,7 +349,7 @@ fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     })
 }
 
-/// `folio tune --unit ..`; nothing where the service needs no variable.
+/// Returns `folio tune --unit ..`, or `None` if the service needs no variable.
 fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
     let options = variables.iter().flat_map(|one| ["--env", one]);
     let words = ["tune", "--unit", unit].into_iter().chain(options).chain(["--yes"]);

@@ -1,7 +1,8 @@
-//! What is timed on this kernel and in the model: series of interleaved rounds, as one result.
+//! Timings of this kernel and of the model in interleaved rounds, as one result.
 //!
-//! Reading order: `timed` (one round of an operation, here or in the model: `folio bench` and the
-//! measured rows of a study share it), `counters` (calls that count mappings, from threads), `result` (JSON, CSV, text).
+//! Reading order: `timed` (one round of an operation here or in the model, for `folio bench` and
+//! the measured rows of a study), `counters` (map-count updates from threads), `result` (JSON, CSV,
+//! text).
 
 mod counters;
 mod result;

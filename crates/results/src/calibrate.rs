@@ -1,7 +1,7 @@
-//! What this machine costs, as a machine file; and how good that is.
+//! The costs of this machine as a machine file, and a check of that file.
 //!
-//! Reading order: `machine` (figures become a machine), `result` (what is printed), `check`
-//! (predicted beside measured).
+//! Reading order: `machine` (figures become a machine), `result` (the output), `check` (predictions
+//! against measurements).
 
 mod check;
 mod machine;

@@ -1,4 +1,4 @@
-//! What collapsing the memory of a process came to.
+//! The result of collapsing a process's memory.
 
 use std::fmt::Write as _;
 use std::io;
@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use crate::{Forms, running};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Memory by kind, before and after.
@@ -29,27 +28,26 @@ pub struct CollapseResult {
     elapsed_ms: f64,
     resident_before_bytes: u64,
     resident_after_bytes: u64,
-    /// The same, with each page that N mappings have as 1/N in each.
+    /// The same, but a page with N mappings counts 1/N in each.
     proportional_before_bytes: u64,
     proportional_after_bytes: u64,
-    /// In PMD folios, each block once, however often the process maps it.
+    /// In PMD folios. Each folio counts once, even if the process maps it several times.
     once_before_bytes: u64,
     once_after_bytes: u64,
-    /// Pinned memory of the process, which stays as it is.
+    /// The process's pinned memory, which stays unchanged.
     pinned_bytes: u64,
-    /// Private memory that was shared with other processes before, and is a copy now.
+    /// Private memory that was shared with other processes, and is a copy now.
     unshared_bytes: u64,
     forecast: ForecastRow,
     rows: Vec<KindRow>,
 }
 
-/// Memory that the collapse was going to take.
 #[derive(Serialize)]
 struct ForecastRow {
     wanted_bytes: u64,
     taken_bytes: u64,
     available_bytes: u64,
-    /// The control group that limits it; `None` if it is the machine.
+    /// The control group that limits memory; `None` if the machine does.
     available_in: Option<String>,
     nr_blocks: u64,
     nr_left: u64,
@@ -68,7 +66,7 @@ impl ForecastRow {
     }
 }
 
-/// How much memory a collapse takes and how much is available, as a sentence; `None` if it takes nothing.
+/// Says how much memory a collapse takes and how much is available; `None` if it takes nothing.
 #[must_use]
 pub fn outlook(forecast: &Forecast) -> Option<String> {
     if forecast.wanted_bytes == 0 {
@@ -123,7 +121,7 @@ struct Refused {
 }
 
 impl CollapseResult {
-    /// What came of `request`, which `command_line` asked for.
+    /// Summarizes `outcome`.
     #[must_use]
     pub fn new(request: &Request, outcome: &Outcome, command_line: Vec<String>) -> Self {
         let row = |(&kind, told): (&CollapseKind, &Collapsed)| KindRow {
@@ -173,14 +171,13 @@ impl CollapseResult {
         }
     }
 
-    /// Whether more is mapped by PMD entries than before, and nothing that was asked for was left.
+    /// Returns whether PMD entries map more than before, and no requested area was left out.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let is_more = self.rows.iter().any(|row| row.after_bytes > row.before_bytes);
         is_more && self.rows.iter().all(|row| row.is_whole)
     }
 
-    /// The answer as a sentence.
     fn answer(&self) -> String {
         if self.rows.iter().all(|row| row.nr_areas == 0 && row.left.is_empty()) {
             return "nothing to collapse: no memory of these kinds is resident".to_owned();
@@ -202,13 +199,11 @@ impl CollapseResult {
         }
     }
 
-    /// What was not done.
     fn write_left(&self, text: &mut String) {
         for row in &self.rows {
             for one in &row.left {
                 let (bytes, why) =
                     (figures::bytes(one.resident_bytes), one.left.meaning(self.block_bytes));
-                // Writing to a string cannot fail, here and below.
                 let _ = writeln!(text, "not tried: {bytes} of {}: {why}", row.kind);
             }
             for refused in &row.refused {

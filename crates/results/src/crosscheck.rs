@@ -1,8 +1,8 @@
-//! The model against recordings of kernels: of this one, made now, or made earlier and elsewhere.
+//! The model against recordings of kernels: made now on this kernel, or earlier and elsewhere.
 //!
 //! Reading order: `result` (one row per recording; JSON), `words`, `csv`, `text`, `page`; `replay`
-//! (recordings that are there), `live` and `program` (recorded now), `cow` (random programs of
-//! processes, with a result of its own), `workloads` (the set as a list).
+//! (existing recordings), `live` and `program` (new recordings), `cow` (random programs of
+//! processes, with their own result), `workloads` (the list of workloads).
 
 mod cow;
 mod csv;
@@ -40,10 +40,10 @@ impl Forms for CrosscheckResult {
 }
 
 impl CrosscheckResult {
-    /// As a page.
+    /// Returns the page.
     ///
     /// # Errors
-    /// None in practice: the result is names and numbers.
+    /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {
         page::of(self)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong while a result is made: the words are those of the crate that found it.
+//! Errors of making a result. Messages come from the crate that found the error.
 
 use std::io;
 
@@ -18,9 +18,7 @@ use largefolio_sim::study::StudyError;
 use largefolio_trace::TraceError;
 use largefolio_trace::generate::GenerateError;
 
-/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant is named like the error in it")]
 pub enum Error {
     #[error(transparent)]
     Census(#[from] CensusError),
@@ -61,30 +59,27 @@ pub enum Error {
     Trace(#[from] TraceError),
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// What was asked for cannot be.
+    /// The request is impossible.
     #[error("{0}")]
     Asked(String),
-    /// An error of the system, and what it was in the way of.
+    /// A system error, and the action that failed.
     #[error("{doing}: {source}")]
     System { doing: String, source: io::Error },
-    /// An error, and what it is about.
+    /// An error, and its subject.
     #[error("{about}: {source}")]
     About { about: String, source: Box<Self> },
 }
 
 impl Error {
-    /// An error of the system that was in the way of `doing`.
     pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         |source| Self::System { doing, source }
     }
 
-    /// `error`, which is about `about`.
     pub(crate) fn about(about: &str, error: impl Into<Self>) -> Self {
         Self::About { about: about.to_owned(), source: Box::new(error.into()) }
     }
 
-    /// An answer to what was asked.
     pub(crate) fn asked(text: impl Into<String>) -> Self {
         Self::Asked(text.into())
     }

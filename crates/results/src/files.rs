@@ -1,4 +1,4 @@
-//! Files of the system that folio wrote, would write or took back, as rows.
+//! Rows for system files that folio wrote, would write or removed.
 
 use std::fmt::Write as _;
 
@@ -8,28 +8,24 @@ use largefolio_linux::tune::files::{Fate, Taken};
 use largefolio_report::figures::printable;
 use serde::Serialize;
 
-/// One file.
 #[derive(Debug, Serialize)]
 pub(crate) struct FileRow {
     pub(crate) file: String,
-    /// What happens or happened to it.
     pub(crate) result: &'static str,
     pub(crate) note: String,
-    /// What is in it, or where it leads if it is a link.
+    /// Its content, or its target if it is a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
-    /// Whether the text is shown to people as well.
+    /// Whether the text output shows the content.
     #[serde(skip)]
     is_shown: bool,
 }
 
 impl FileRow {
-    /// A file that would be written.
     pub(crate) fn planned(file: &Planned) -> Self {
         Self { is_shown: true, ..Self::of(file, "planned") }
     }
 
-    /// A file that was written.
     pub(crate) fn written(file: &Planned) -> Self {
         Self::of(file, "written")
     }
@@ -40,7 +36,6 @@ impl FileRow {
         Self { text, ..Self::plain(&file.path, result, note) }
     }
 
-    /// A file that was written earlier.
     pub(crate) fn listed(file: &Listed) -> Self {
         let of_root =
             || format!("not in the record of this user; {} shows root's", as_root("folio tune"));
@@ -57,7 +52,6 @@ impl FileRow {
         Self::plain(&file.path, result, &note)
     }
 
-    /// A file that was taken back.
     pub(crate) fn taken(file: &Taken) -> Self {
         match &file.fate {
             Fate::Removed => Self::plain(&file.path, "removed", ""),
@@ -76,13 +70,12 @@ impl FileRow {
     }
 }
 
-/// For people, one line for each file, and below it what it would have in it.
+/// Writes one line per file with its planned content below, for people.
 pub(crate) fn text(rows: &[FileRow]) -> String {
     let mut text = String::new();
     let width = rows.iter().map(|row| printable(&row.file).chars().count()).max().unwrap_or(0);
     for row in rows {
         let line = format!("  {:width$}  {}  {}", printable(&row.file), row.result, row.note);
-        // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "{}", line.trim_end());
         let lines = row.text.as_deref().filter(|_| row.is_shown).unwrap_or_default();
         for line in lines.lines() {

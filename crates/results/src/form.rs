@@ -1,42 +1,39 @@
-//! The forms that every result has.
+//! The output formats of every result.
 
 use largefolio_report::{ExportError, json};
 use serde::Serialize;
 
-/// In which form a result is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// For people.
     Text,
-    /// All of it, with a schema version.
+    /// Everything, with a schema version.
     Json,
     /// One row per item, for spreadsheets and data frames.
     Csv,
 }
 
-/// A result that has all of them.
 pub trait Forms: Serialize {
     /// For people; ends with a newline.
     fn text(&self) -> String;
 
-    /// One row per item, with a header.
+    /// Returns one row per item, with a header.
     ///
     /// # Errors
-    /// None in practice: memory takes everything.
+    /// Never in practice: writing to memory does not fail.
     fn csv(&self) -> Result<String, ExportError>;
 
-    /// Indented JSON.
+    /// Returns indented JSON.
     ///
     /// # Errors
-    /// A value that JSON has no form for.
+    /// If JSON cannot represent a value.
     fn json(&self) -> Result<String, ExportError> {
         Ok(json::pretty(self)?)
     }
 
-    /// In the form that was asked for.
+    /// Returns the requested format.
     ///
     /// # Errors
-    /// As that form.
+    /// As that format.
     fn written(&self, form: Form) -> Result<String, ExportError> {
         match form {
             Form::Text => Ok(self.text()),

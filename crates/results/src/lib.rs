@@ -1,18 +1,19 @@
 #![forbid(unsafe_code)]
-//! What the verbs find, where the running kernel and the model meet.
+//! The results of the verbs that need both the running kernel and the model.
 //!
-//! Each verb has a module: the work that needs both sides, the result as a type with a versioned
-//! JSON, and its CSV, text and page. `folio` and the Python package call the same code. (The result of
-//! a prediction needs no running kernel: it is `largefolio_report::PredictResult`.)
+//! Each verb has a module with its work, its result type (versioned JSON), and the result's CSV,
+//! text and page. `folio` and the Python package call the same code. Predictions need no running
+//! kernel: see `largefolio_report::PredictResult`.
 //!
-//! Reading order: [`form`] (the forms every result has), `sentence` (an answer, for a text and a
-//! page), [`remark`] (what is said beside a result), [`running`] (this kernel as the model knows
-//! it), `remedy` (what `folio maps` and `folio advise` say of one), [`schemas`] (what each JSON has), then a module a verb: [`maps`], [`crosscheck`], [`study`],
-//! [`verify`], [`calibrate`], [`mod@bench`], [`tune`], [`warm`], [`collapse`], [`advise`].
+//! Reading order: [`form`] (the output formats), `sentence` (an answer for text and page),
+//! [`remark`] (warnings about a result), [`running`] (this kernel in the model), `remedy` (remedies
+//! in `folio maps` and `folio advise`), [`schemas`] (the JSON schemas), then one module per verb:
+//! [`maps`], [`crosscheck`], [`study`], [`verify`], [`calibrate`], [`mod@bench`], [`tune`],
+//! [`warm`], [`collapse`], [`advise`].
 //!
-//! Owns no stream and no exit code: what is printed where, and what a process ends with, is its
-//! caller's. Within a module imports point one way: the result knows no form, page and text know the
-//! result, the module's own file knows both.
+//! Owns no stream and no exit code: the caller decides where to print and how the process ends.
+//! Imports within a module point one way: the result knows no format, page and text know the
+//! result, and the module's own file knows both.
 
 pub mod advise;
 pub mod bench;

@@ -1,11 +1,11 @@
-//! Which folio sizes back processes and files, and why not larger ones; and what programs on disk
+//! Which folio sizes map processes and files, why they are not larger, and what programs on disk
 //! allow.
 //!
-//! Reading order: `look` (taken and judged), `group` (by file, by order), `view` (JSON and CSV),
-//! `answer` (in a sentence), `text` with `table`, `summary` and `page` (the part of it that a page
-//! holds); `state` and `change` (two looks compared) with `diff` and `diff_text`, `board` and
-//! `board_rows` (what a full screen shows); `openmetrics`; `elf` with `elf_text` and `elf_page` for
-//! programs on disk.
+//! Reading order: `look` (reading and judging the system), `group` (by file, in order), `view`
+//! (JSON and CSV), `answer` (the answer in a sentence), `text` with `table`, `summary` and `page`
+//! (the data of a page); `state` and `change` (two looks compared) with `diff` and `diff_text`;
+//! `board` and `board_rows` (the full-screen view); `openmetrics`; `elf` with `elf_text` and
+//! `elf_page` for programs on disk.
 
 mod answer;
 mod board;
@@ -48,17 +48,17 @@ pub use show::Show;
 pub use state::State;
 pub use view::MapsResult;
 
-/// Mappings that are judged for a page: those of a large system with most memory.
+/// The most mappings that are judged for a page: those with most memory.
 pub const JUDGED_OF_PAGE: usize = 2000;
 
-/// The kernel whose rules decide about programs on disk: of that name, else 7.2 with the base page of
-/// this machine.
+/// Returns the kernel whose rules apply to programs on disk: `name`, or 7.2 with this machine's
+/// base page.
 ///
 /// # Errors
-/// There is no such kernel, or it has a policy or a control of sizes: what a file allows depends on
-/// neither.
+/// If there is no such kernel, or if it has a policy or size settings: neither affects what a file
+/// allows.
 pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
-    // Settings of the system change nothing in a file.
+    // The system's settings do not affect a file.
     let kernel = name.map_or_else(running::nearest_rules, running::named)?;
     let kernel = kernel.without_policy()?;
     if kernel.rules.sizes != FileSizes::default() {
@@ -72,10 +72,10 @@ pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
 }
 
 impl Look {
-    /// In the form asked for: a text shows `show` of it, JSON and CSV have everything.
+    /// Returns the requested format. Text is limited by `show`; JSON and CSV have everything.
     ///
     /// # Errors
-    /// None in practice: the result is names and numbers.
+    /// Never in practice: the result is names and numbers.
     pub fn written(
         &self,
         form: Form,
@@ -89,16 +89,17 @@ impl Look {
         }
     }
 
-    /// As metrics for Prometheus: of processes, control groups and files the largest `show.nr_rows`.
+    /// Returns metrics for Prometheus: the largest `show.nr_rows` processes, control groups and
+    /// files.
     #[must_use]
     pub fn openmetrics(&self, show: Show) -> String {
         openmetrics::of(self, show)
     }
 
-    /// As a page; for its pictures some mappings and files are examined once more.
+    /// Returns the page. Examines some mappings and files again for its pictures.
     ///
     /// # Errors
-    /// None in practice, as [`Look::written`].
+    /// Never in practice, as [`Look::written`].
     pub fn page(&self, command_line: &[String]) -> Result<Page, ExportError> {
         page::of(self, command_line)
     }
@@ -115,10 +116,10 @@ impl Forms for ElfResult {
 }
 
 impl ElfResult {
-    /// As a page.
+    /// Returns the page.
     ///
     /// # Errors
-    /// None in practice: the result is names and numbers.
+    /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {
         elf_page::of(self)
     }

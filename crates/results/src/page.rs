@@ -1,9 +1,8 @@
-//! What the pages of all verbs are made of; `largefolio_report::html` draws.
+//! Shared parts of the verbs' pages; `largefolio_report::html` draws.
 
 use largefolio_report::html::frame::{Basis, Section};
 use largefolio_report::html::markup::Markup;
 
-/// A part of a page.
 pub(crate) fn section(
     id: &'static str,
     title: &'static str,
@@ -14,12 +13,10 @@ pub(crate) fn section(
     Section { id: id.into(), title: title.into(), lead: lead.to_owned(), basis, body }
 }
 
-/// The last line of a page.
 pub(crate) fn footer(command_line: &[String]) -> String {
     format!("folio {}: {}", env!("CARGO_PKG_VERSION"), command_line.join(" "))
 }
 
-/// Sentences below one another.
 pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {
     let mut list = Markup::new();
     list.raw("<ul class=\"notes\">");
@@ -30,7 +27,7 @@ pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {
     list
 }
 
-/// What words mean.
+/// Draws a list of words with their meanings.
 pub(crate) fn meanings(words: &[(&str, &str)]) -> Markup {
     let mut list = Markup::new();
     list.raw("<dl class=\"bases\">");

@@ -1,16 +1,15 @@
-//! What is said beside a result, wherever that goes: standard error, Python's warnings.
+//! Remarks about a result, for standard error or Python warnings.
 
-/// A sentence about a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// It is as it was asked for, but perhaps not as it was meant.
+    /// The result is as requested, but perhaps not as intended.
     Warning(String),
-    /// Something that was asked for by name is missing in it.
+    /// Something requested by name is missing.
     Missing(String),
 }
 
 impl Remark {
-    /// The kernel's rules are those of another version, as `note` says.
+    /// Says, as in `note`, that the rules belong to another version than the kernel.
     #[must_use]
     pub fn of_rules(note: Option<&str>) -> Option<Self> {
         note.map(|note| Self::Warning(note.to_owned()))

@@ -1,10 +1,10 @@
-//! A remedy in words, and the choice of the one that leads: alike in a text, a page and an advice.
+//! Remedies in words, and the choice of the leading one: the same in text, pages and advice.
 
 use largefolio_linux::census::remedy::{Remedy, Restart};
 use largefolio_report::figures;
 
-/// The remedy that an answer begins with, and its companion. A remedy that is mostly new memory does not
-/// lead, nor does a small one beside it.
+/// Returns the remedy that an answer begins with, and its subject. A remedy that mostly adds new
+/// memory does not lead, and neither does one with less than half of the largest gain.
 pub(crate) fn leading<'a, T>(
     remedies: impl Iterator<Item = (T, &'a Remedy)>,
 ) -> Option<(T, &'a Remedy)> {
@@ -21,9 +21,9 @@ pub(crate) fn leading<'a, T>(
     best.filter(|(_, remedy)| remedy.present_bytes() >= most_bytes / 2)
 }
 
-/// The memory it takes: nothing, or one or two parts of a sentence about it.
+/// Says how much memory the remedy takes: empty, or one or two parts of a sentence.
 pub(crate) fn takes(remedy: &Remedy) -> Vec<String> {
-    // After its next start the program may touch more.
+    // The program may touch more memory after its next start.
     let is_now = remedy.restart == Restart::None;
     let takes = if is_now { "takes up to" } else { "takes at least" };
     let extra = (takes, remedy.extra_bytes, "more memory");

@@ -1,4 +1,4 @@
-//! The running kernel and its machine as the model knows them.
+//! The running kernel and its machine in terms of the model.
 
 mod settings;
 
@@ -20,16 +20,16 @@ use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 pub use self::settings::{Settings, edit};
 use crate::{Error, Remark};
 
-/// What the kernel calls itself: `uname -r`.
+/// Returns the kernel's release: `uname -r`.
 #[must_use]
 pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The rules nearest to those of this kernel, however old it is.
+/// Returns the rules closest to this kernel, however old it is.
 ///
 /// # Errors
-/// A release that is not a version.
+/// If the release is not a version.
 pub fn nearest_rules() -> Result<Kernel, Error> {
     let release = release();
     let page_bytes = rustix::param::page_size() as u64;
@@ -38,7 +38,6 @@ pub fn nearest_rules() -> Result<Kernel, Error> {
     Ok(nearest?)
 }
 
-/// Base page of this machine.
 pub(crate) fn page() -> PageSize {
     match Geometry::running().page_bytes {
         0x4000 => PageSize::K16,
@@ -47,31 +46,31 @@ pub(crate) fn page() -> PageSize {
     }
 }
 
-/// The edit that gives a kernel the base page of this machine: what is timed here is compared so.
+/// Returns the edit that gives a kernel this machine's base page, for comparison with local
+/// timings.
 #[must_use]
 pub fn page_edit() -> String {
     let [page, _] = size_names();
     format!("+page={page}")
 }
 
-/// Names of the base page and of what a PMD entry maps on this machine.
 pub(crate) fn size_names() -> [String; 2] {
     let sizes = Geometry::running();
     [sizes.page_bytes, sizes.pmd_bytes()].map(figures::size)
 }
 
-/// The rules of the kernel that calls itself `release` and has base pages of `page_bytes`.
+/// Returns the rules of the kernel `release` with base pages of `page_bytes`.
 ///
 /// # Errors
-/// A kernel that is older than all rules, or no version.
+/// If the kernel is older than all rules, or `release` is not a version.
 pub fn rules(release: &str, page_bytes: u64) -> Result<Kernel, Error> {
     Ok(rules_of_release(release, page_bytes)?)
 }
 
-/// Name of the running kernel with its settings, as a kernel that a user asks for.
+/// The name that users give for the running kernel with its settings.
 pub const THIS: &str = "this";
 
-/// The rules of this kernel with its settings of now.
+/// Returns this kernel's rules with its current settings.
 ///
 /// # Errors
 /// As [`rules`].
@@ -81,16 +80,17 @@ pub fn rules_with_settings() -> Result<Kernel, Error> {
     Ok(Kernel { note: kernel.note, ..Kernel::parse(&name)? })
 }
 
-/// The kernel that `name` asks for; as [`This::named`], with settings that are read for it alone.
+/// Returns the kernel called `name`, as [`This::named`] does, but reads the settings for this call
+/// alone.
 ///
 /// # Errors
-/// A kernel that there is not.
+/// If there is no such kernel.
 pub fn named(name: &str) -> Result<Kernel, Error> {
     This::new().named(name)
 }
 
-/// The running kernel. Its settings are read once, so all columns that a command compares have the
-/// same.
+/// The running kernel. Its settings are read once, so all columns of a comparison have the same
+/// ones.
 #[derive(Debug)]
 pub struct This {
     catalog: Catalog,
@@ -110,7 +110,7 @@ impl This {
         Self::below(Path::new("/"))
     }
 
-    /// Of a system with `/sys` and `/proc` below `root`.
+    /// For a system with `/sys` and `/proc` below `root`.
     fn below(root: &Path) -> Self {
         Self { catalog: Catalog::below(root), settings: OnceCell::new() }
     }
@@ -119,10 +119,11 @@ impl This {
         self.settings.get_or_init(|| Settings::read(&self.catalog))
     }
 
-    /// The kernel that `name` asks for: [`THIS`], with edits or without, or one that the model knows.
+    /// Returns the kernel called `name`: [`THIS`], with or without edits, or one that the model
+    /// knows.
     ///
     /// # Errors
-    /// A kernel that there is not.
+    /// If there is no such kernel.
     pub fn named(&self, name: &str) -> Result<Kernel, Error> {
         let (base, edits) = name.split_at(name.find('+').unwrap_or(name.len()));
         if base != THIS {
@@ -134,11 +135,11 @@ impl This {
         Ok(Kernel { note: nearest.note.or(kernel.note.clone()), ..kernel })
     }
 
-    /// The kernels to compare by default: the running one, the next version, and the newest, all with this
-    /// system's settings.
+    /// Returns the kernels to compare by default: the running one, the next version and the newest,
+    /// all with this system's settings.
     ///
     /// # Errors
-    /// A release that is not a version.
+    /// If the release is not a version.
     pub fn default_names(&self) -> Result<Vec<String>, Error> {
         let nearest = known(&nearest_rules()?.name);
         let running = version(&nearest);
@@ -152,28 +153,27 @@ impl This {
         Ok(std::iter::once(THIS.to_owned()).chain(next).collect())
     }
 
-    /// Remarks on the settings, if they were read.
+    /// Returns remarks on the settings, if they were read.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         self.settings.get().map_or(&[], Settings::remarks)
     }
 }
 
-/// The machine that stands for this one.
+/// The machine file for this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// As `folio calibrate` measured it, else the known one that is nearest.
+    /// The machine measured by `folio calibrate`, or else the closest known one.
     pub machine: Machine,
-    /// Which walks it makes.
+    /// Whether its page walks are native or nested.
     pub walks: Walks,
-    /// What is to be said of it.
     pub remark: Option<Remark>,
 }
 
-/// The machine this program runs on.
+/// Returns the machine this program runs on.
 ///
 /// # Errors
-/// A calibration that cannot be read.
+/// If the calibration cannot be read.
 pub fn machine() -> Result<Host, Error> {
     let processor = Processor::of(&Live);
     let calibrated = match Machine::of_user(machine::THIS) {
@@ -203,7 +203,8 @@ pub fn machine() -> Result<Host, Error> {
     Ok(Host { machine, walks, remark })
 }
 
-/// A kernel's name without the base page, unless that is no usual one: the machine has it.
+/// Returns a kernel's name without the base page, unless the base page is unusual: the machine
+/// implies it.
 fn known(name: &str) -> String {
     name.strip_suffix("+page=4K").unwrap_or(name).to_owned()
 }

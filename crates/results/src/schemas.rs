@@ -1,7 +1,7 @@
-//! JSON Schemas of the results, as `folio schema` prints them and the packages install them.
+//! JSON Schemas of the results, printed by `folio schema` and installed by the packages.
 //!
-//! Owns which there are. What is in one is data, `schemas/*.json`; the tests of the command line hold
-//! every JSON that they see against it. A schema lets further fields stand: they do not change its
+//! Owns the list of schemas. Their text is data in `schemas/*.json`, and the command line's tests
+//! check all their JSON against it. A schema allows further fields, which do not change its
 //! version.
 
 macro_rules! schema {
@@ -10,7 +10,6 @@ macro_rules! schema {
     };
 }
 
-/// Name and text of every schema, by name.
 const SCHEMAS: &[(&str, &str)] = &[
     schema!("advise"),
     schema!("advise-process"),
@@ -34,12 +33,12 @@ const SCHEMAS: &[(&str, &str)] = &[
     schema!("warm"),
 ];
 
-/// Names of the schemas, sorted.
+/// Returns the names of the schemas, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SCHEMAS.iter().map(|(name, _)| *name)
 }
 
-/// The text of the schema `name`.
+/// Returns the text of the schema `name`.
 ///
 /// ```
 /// let text = largefolio_results::schemas::text("predict").unwrap();

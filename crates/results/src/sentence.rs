@@ -1,8 +1,7 @@
-//! The answer in one sentence, for a text and for a page: its figures, and the words between them.
+//! An answer in one sentence for text and page: figures and the words between them.
 
 use largefolio_report::html::markup::Markup;
 
-/// A piece of a sentence.
 pub(crate) enum Piece {
     Words(String),
     Figure(String),
@@ -16,12 +15,11 @@ pub(crate) fn figure(figure: impl Into<String>) -> Piece {
     Piece::Figure(figure.into())
 }
 
-/// For a text.
 pub(crate) fn plain(sentence: &[Piece]) -> String {
     sentence.iter().map(|(Piece::Words(text) | Piece::Figure(text))| text.as_str()).collect()
 }
 
-/// For a page, where the figures stand out.
+/// For a page, which emphasizes the figures.
 pub(crate) fn marked(sentence: &[Piece]) -> Markup {
     let mut answer = Markup::new();
     answer.raw("<p class=\"answer\">");

@@ -1,8 +1,8 @@
-//! Published tables beside what is found here.
+//! Published tables compared with this model and this machine.
 //!
-//! Reading order: `find` (the traces, the cells, the rows), `live` (rows that are timed), `result`
-//! (JSON and CSV), `answer` (in a sentence), `text` of `curve`s (programs below limits) and `frontier`s (kernels
-//! over many programs), `columns` (their numbers), `page`.
+//! Reading order: `find` (traces, cells, rows), `live` (timed rows), `result` (JSON and CSV),
+//! `answer` (the answer in a sentence), `text` with `curve` (programs below limits) and `frontier`
+//! (kernels over many programs), `columns` (their numbers), `page`.
 
 mod answer;
 mod columns;
@@ -41,10 +41,10 @@ impl Forms for StudyResult {
 }
 
 impl StudyResult {
-    /// As a page.
+    /// Returns the page.
     ///
     /// # Errors
-    /// None in practice: the result is names and numbers.
+    /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {
         page::of(self)
     }

@@ -1,4 +1,4 @@
-//! A plan, what was changed and what was put back: as text, CSV and JSON.
+//! A plan, a change or an undo of `folio tune`: as text, CSV and JSON.
 
 use std::fmt::Write as _;
 
@@ -17,32 +17,28 @@ use serde::Serialize;
 use crate::files::{self, FileRow};
 use crate::running;
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Debug, Serialize)]
 struct TuneRow {
     setting: String,
-    /// Before what is told here.
+    /// The value before the command.
     now: String,
-    /// After it, or as planned; empty where it stays.
+    /// The value after the command, or the planned one; empty if unchanged.
     then: String,
-    /// What happens or happened to it.
+    /// The outcome or plan for the setting.
     result: &'static str,
     note: String,
 }
 
-/// Everything about one command.
 #[derive(Debug, Serialize)]
 pub struct TuneResult {
     title: String,
     rows: Vec<TuneRow>,
     missing: Vec<Missing>,
-    /// Values that hurt many programs; nothing here changes them.
+    /// Values that hurt many programs; this command does not change them.
     warnings: Vec<Warning>,
-    /// Files that survive a reboot.
     files: Vec<FileRow>,
-    /// What to do next.
     hint: String,
 }
 
@@ -56,7 +52,8 @@ struct Document<'a> {
     view: &'a TuneResult,
 }
 
-/// What would change and be written, the command that does it, and the one that takes it back.
+/// Lists the planned changes and files, the command that applies them, and the one that undoes
+/// them.
 #[must_use]
 pub fn planned(
     plan: &ChangeSet,
@@ -90,7 +87,6 @@ pub fn planned(
     result
 }
 
-/// What was changed.
 #[must_use]
 pub fn applied(plan: &ChangeSet) -> TuneResult {
     let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
@@ -98,7 +94,7 @@ pub fn applied(plan: &ChangeSet) -> TuneResult {
     TuneResult { title, rows, missing, warnings, files: Vec::new(), hint: String::new() }
 }
 
-/// Warnings of a plan, except for settings that it changes.
+/// Returns the plan's warnings, except for settings that it changes.
 fn still_true(plan: &ChangeSet) -> Vec<Warning> {
     let is_changed = |name: &str| plan.changes.iter().any(|change| change.name == name);
     plan.warnings.iter().filter(|warning| !is_changed(&warning.name)).cloned().collect()
@@ -133,7 +129,6 @@ fn rows(plan: &ChangeSet, result: &'static str) -> Vec<TuneRow> {
     changes.chain(kept).collect()
 }
 
-/// What was put back.
 #[must_use]
 pub fn undone(all: &[Undone]) -> TuneResult {
     let title = match all.len() {
@@ -172,7 +167,6 @@ pub fn undone(all: &[Undone]) -> TuneResult {
 }
 
 impl TuneResult {
-    /// With files that were written.
     #[must_use]
     pub fn wrote(mut self, all: &[Planned]) -> Self {
         let nr = all.iter().filter(|file| !file.is_unchanged()).count();
@@ -186,7 +180,6 @@ impl TuneResult {
         self
     }
 
-    /// With files that were written earlier.
     #[must_use]
     pub fn lists(mut self, all: &[Listed], undo: &str) -> Self {
         if !all.is_empty() {
@@ -200,7 +193,6 @@ impl TuneResult {
         self
     }
 
-    /// With files that were taken back.
     #[must_use]
     pub fn took(mut self, all: &[Taken]) -> Self {
         if !all.is_empty() {
@@ -218,7 +210,7 @@ impl TuneResult {
         self.title = if self.title.is_empty() { part } else { format!("{}; {part}", self.title) };
     }
 
-    /// For people; ends with a newline.
+    /// Returns the text for people, with a final newline.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.title);
@@ -235,7 +227,6 @@ impl TuneResult {
                 "  {:setting$}  {:>now$} {arrow} {:then$}  {:8}  {}",
                 row.setting, row.now, row.then, row.result, row.note
             );
-            // Writing to a string cannot fail, here and below.
             let _ = writeln!(text, "{}", line.trim_end());
         }
         for missing in &self.missing {
@@ -256,10 +247,10 @@ impl TuneResult {
         text
     }
 
-    /// One row per setting, those that are not there included, and one per file.
+    /// Returns one row per setting, including missing ones, and one per file.
     ///
     /// # Errors
-    /// None in practice: memory takes everything.
+    /// Never in practice: writing to memory does not fail.
     pub fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         let has_rows = !self.rows.is_empty() || !self.missing.is_empty();
@@ -281,10 +272,10 @@ impl TuneResult {
         writer.into_text()
     }
 
-    /// Indented JSON.
+    /// Returns indented JSON.
     ///
     /// # Errors
-    /// None in practice: names and values.
+    /// Never in practice: names and values.
     pub fn json(&self, command: &[String]) -> Result<String, ExportError> {
         let document = Document {
             schema_version: SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-//! A command with and without a change: the comparison, the verdict, the prediction beside.
+//! A command with and without a change: comparison, verdict and prediction.
 
 mod page;
 mod prediction;
@@ -24,10 +24,10 @@ impl Forms for VerifyResult {
 }
 
 impl VerifyResult {
-    /// As a page.
+    /// Returns the page.
     ///
     /// # Errors
-    /// None in practice: the result is names and numbers.
+    /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {
         page::of(self)
     }

@@ -1,4 +1,4 @@
-//! The results for each file, as a table, JSON or CSV.
+//! The results per file, as a table, JSON or CSV.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,6 @@ use serde::Serialize;
 use crate::files::{self, FileRow};
 use crate::{Forms, Remark, running};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 2;
 
 #[derive(Debug, Serialize)]
@@ -22,10 +21,10 @@ struct WarmRow {
     path: String,
     filesystem: String,
     file_bytes: u64,
-    /// Smallest folios that count.
+    /// The smallest folio size that counts, in bytes.
     folio_bytes: u64,
     possible_bytes: u64,
-    /// In such folios; absent where the kernel does not tell.
+    /// Bytes in folios of at least that size; `None` if the kernel does not report it.
     before_bytes: Option<u64>,
     after_bytes: Option<u64>,
     elapsed_ms: f64,
@@ -58,7 +57,7 @@ impl WarmRow {
         }
     }
 
-    /// Whether a run could make more of it large.
+    /// Returns whether a run could make more of it large.
     fn could_grow(&self) -> bool {
         let hopeless = [
             "too_small",
@@ -73,12 +72,11 @@ impl WarmRow {
     }
 }
 
-/// The sum of what is known of every row; nothing where it is not of one.
+/// Sums all rows; `None` if a row has no value.
 fn sum(rows: &[WarmRow], of: impl Fn(&WarmRow) -> Option<u64>) -> Option<u64> {
     rows.iter().try_fold(0, |sum: u64, row| Some(sum.saturating_add(of(row)?)))
 }
 
-/// The answer in a sentence.
 fn answer(rows: &[WarmRow], is_check: bool) -> String {
     let possible = sum(rows, |row| Some(row.possible_bytes)).unwrap_or_default();
     if possible == 0 {
@@ -113,7 +111,7 @@ fn answer(rows: &[WarmRow], is_check: bool) -> String {
     text + "."
 }
 
-/// What of each file is in large folios now, and what is in the way of more.
+/// How much of each file is in large folios now, and what prevents more.
 #[derive(Debug, Serialize)]
 pub struct WarmResult {
     schema_version: u32,
@@ -124,12 +122,11 @@ pub struct WarmResult {
     rows: Vec<WarmRow>,
     /// Files that could not be examined, with the reason.
     failed: Vec<(String, String)>,
-    /// Units that were written, so that the files are warmed again.
+    /// Units that were written to warm the files again.
     units: Vec<FileRow>,
 }
 
 impl WarmResult {
-    /// Of no file yet.
     #[must_use]
     pub fn new(command_line: Vec<String>, is_check: bool) -> Self {
         Self {
@@ -144,23 +141,19 @@ impl WarmResult {
         }
     }
 
-    /// What became of a file.
     pub fn add(&mut self, warmed: &Warmed) {
         self.rows.push(WarmRow::of(warmed));
     }
 
-    /// Units that were written.
     pub fn wrote(&mut self, units: &[Planned]) {
         self.units.extend(units.iter().map(FileRow::written));
     }
 
-    /// The files that could not be examined.
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
         self.failed.iter().map(|(_, told)| Remark::Missing(told.clone())).collect()
     }
 
-    /// A file that could not be examined.
     pub fn fail(&mut self, path: &Path, reason: String) {
         let name = shown(path).to_string();
         let path = path.to_string_lossy().into_owned();
@@ -168,7 +161,7 @@ impl WarmResult {
         self.failed.push((path, reason));
     }
 
-    /// Whether something is in large folios, or could be where only that was asked.
+    /// Returns whether something is in large folios, or with `--check`, could be.
     #[must_use]
     pub fn is_yes(&self) -> bool {
         let is_yes = |row: &WarmRow| {
@@ -186,7 +179,6 @@ impl Forms for WarmResult {
         }
         let mut text = answer(&self.rows, self.is_check) + "\n\n";
         let head = if self.is_check { "large now" } else { "large before -> after" };
-        // Writing to a string cannot fail, here and below.
         let _ =
             writeln!(text, "{:>11}  {:>8}  {head:>24}  {:>9}  file", "bytes", "large is", "time");
         for row in &self.rows {

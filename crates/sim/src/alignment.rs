@@ -1,17 +1,16 @@
-//! Which folio sizes can map the segments of a program naturally aligned, and what stands in the
-//! way.
+//! Which folio sizes can map a program's segments naturally aligned, and why others cannot.
 //!
-//! A folio is aligned to its size in the file. For one entry to map it, or one contpte block, it
-//! must be aligned in memory too:
+//! A folio is aligned to its size in the file. For one PMD entry or contpte block to map it, it
+//! must also be aligned in memory:
 //!
 //! ```text
 //!   file     |  offset o ....|  block  |  block  |..      multiples of the size
-//!   memory   |  load + v ....|  block  |  block  |..      aligned alike iff load + v = o mod size
-//!              load: fixed, or known only mod what the loader guarantees
+//!   memory   |  load + v ....|  block  |  block  |..      aligned in both iff load + v = o mod size
+//!              load: fixed, or known only mod the loader's guarantee
 //! ```
 //!
-//! Owns the arithmetic and the loader's guarantees. Does not read files, and does not say what a
-//! kernel reads by itself: that is a replay.
+//! Owns the arithmetic and the loader's guarantees. Does not read files. The folio sizes that a
+//! kernel chooses itself come from a replay.
 
 use largefolio_mm::mapping::disk::Disk;
 use largefolio_mm::placement::spans_pmd;
@@ -19,53 +18,45 @@ use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{Order, PageSize};
 use serde::Serialize;
 
-/// How a file is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loading {
-    /// At the addresses it names.
     Fixed,
-    /// A position-independent program: the kernel chooses a random multiple of the largest
-    /// alignment of its segments (Linux 5.10), at least of the base page.
+    /// A position-independent program: the kernel chooses a random multiple of its segments'
+    /// largest alignment (Linux 5.10), at least of the base page.
     Program,
-    /// A shared object: the loader asks for one range. It honours the segments' alignment (glibc
-    /// 2.35); where they ask for none, ext4, XFS and btrfs place a file that spans a PMD range
-    /// congruent to it (docs/behaviour B.6.3; `mm::placement`).
+    /// A shared object: the loader requests one range and honours the segments' alignment (glibc
+    /// 2.35). If they request none, ext4, XFS and btrfs place a file that spans a PMD range
+    /// congruently (docs/behaviour B.6.3; `mm::placement`).
     Library,
-    /// The same for a 32-bit process, which the kernel does not place congruently.
+    /// A shared object of a 32-bit process, which the kernel does not place congruently.
     Library32,
 }
 
-/// A LOAD segment, checked: nothing of it overflows.
+/// A validated LOAD segment: no sum of its fields overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Position in the file.
     pub offset: u64,
     /// Address before the load bias.
     pub vaddr: u64,
-    /// Bytes from the file.
     pub file_bytes: u64,
-    /// Alignment it asks for; 0 and 1 ask for none.
+    /// Requested alignment; 0 and 1 mean none.
     pub align: u64,
 }
 
-/// Why no folio of a size maps anything of a segment naturally aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// It has fewer bytes than the folio.
     TooSmall,
-    /// It holds no whole block: its ends are not aligned.
+    /// It contains no whole aligned block.
     NoWholeBlock,
-    /// Address and file offset differ mod the size, wherever it is loaded.
+    /// Address and file offset differ mod the size at every load address.
     Incongruent,
-    /// The load address is random in smaller steps: aligned only by chance.
+    /// Load addresses are random in smaller steps: aligned only by chance.
     RandomAddress,
-    /// The filesystem has no folios of the size.
     Filesystem,
 }
 
 impl Refusal {
-    /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,19 +69,14 @@ impl Refusal {
     }
 }
 
-/// What a filesystem allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
-    /// Base page that it was asked for.
     pub page: PageSize,
-    /// Largest folio of the filesystem.
     pub max: Order,
-    /// Whether it places files that span a PMD range congruently.
     pub places_aligned: bool,
 }
 
 impl Ground {
-    /// What `filesystem` allows under `rules`.
     #[must_use]
     pub fn of(rules: &Rules, filesystem: &str) -> Self {
         let max = rules.order_range(filesystem).max;
@@ -99,8 +85,8 @@ impl Ground {
     }
 }
 
-/// Sizes worth asking about: what one TLB entry can hold on some machine (C). 16K by the hardware
-/// where base pages are 4K, a contpte block, a PMD entry; of those the page cache's folios.
+/// Returns the sizes that one TLB entry can hold on some machine (C), limited to the page cache's
+/// folios: 16K by the hardware with 4K base pages, a contpte block, a PMD entry.
 #[must_use]
 pub fn sizes(rules: &Rules) -> Vec<u64> {
     let page = rules.page;
@@ -114,17 +100,17 @@ pub fn sizes(rules: &Rules) -> Vec<u64> {
     sizes
 }
 
-/// Where a file is loaded: its load bias is `residue` mod `modulus`.
+/// A file's load bias: `residue` mod `modulus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bias {
     residue: u64,
     modulus: u64,
 }
 
-/// A multiple of every folio size: what is fixed is known mod this.
+/// A multiple of every folio size; fixed addresses are known mod this.
 const FIXED_MODULUS: u64 = 1 << 40;
 
-/// Bytes of a load address's steps that are guaranteed; `None` for a fixed address.
+/// Returns the guaranteed alignment of a load address in bytes; `None` for a fixed address.
 #[must_use]
 pub fn step_bytes(loading: Loading, segments: &[Segment], ground: Ground) -> Option<u64> {
     (loading != Loading::Fixed).then(|| bias(loading, segments, ground).modulus)
@@ -150,8 +136,8 @@ fn bias(loading: Loading, segments: &[Segment], ground: Ground) -> Bias {
     }
 }
 
-/// Whether the one mapping that the loader asks for spans a PMD range of the file, on a filesystem
-/// that looks at it.
+/// Returns whether the loader's single mapping spans a PMD range of the file, on a filesystem that
+/// aligns such mappings.
 fn is_placed(segments: &[Segment], ground: Ground) -> bool {
     let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return false };
     let page = ground.page;
@@ -160,7 +146,7 @@ fn is_placed(segments: &[Segment], ground: Ground) -> bool {
     ground.places_aligned && spans_pmd(pgoff, page.pages_in(bytes), page.pmd_order())
 }
 
-/// Bytes of segment `nr` that whole folios of `bytes` map naturally aligned.
+/// Returns the bytes of segment `nr` that whole folios of `bytes` map naturally aligned.
 ///
 /// ```
 /// use largefolio_mm::units::{Order, PageSize};
@@ -178,10 +164,10 @@ fn is_placed(segments: &[Segment], ground: Ground) -> bool {
 /// ```
 ///
 /// # Errors
-/// When there is none: the first reason of [`Refusal`].
+/// The first matching reason of [`Refusal`] if there are no such bytes.
 ///
 /// # Panics
-/// When there is no segment `nr`, or `bytes` is no power of two.
+/// If there is no segment `nr`, or `bytes` is not a power of two.
 pub fn covered(
     loading: Loading,
     segments: &[Segment],
@@ -197,7 +183,7 @@ pub fn covered(
     }
     let page_mask = ground.page.bytes() - 1;
     let first = (segment.offset & !page_mask).checked_next_multiple_of(bytes);
-    // The file's last page counts where the segment reaches into it.
+    // Include the file's last page, even if the segment covers only part of it.
     let end = segment.offset.saturating_add(segment.file_bytes).saturating_add(page_mask);
     let end = end & !page_mask & !mask;
     let bias = bias(loading, segments, ground);
@@ -217,8 +203,8 @@ pub fn covered(
     }
 }
 
-/// Segments that have a page of the file in common with segment `nr`: the linker did not separate
-/// code from data, so a page of text is a page of another mapping too.
+/// Returns the segments that share a file page with segment `nr`: the linker did not separate code
+/// from data, so another mapping contains the same text page.
 #[must_use]
 pub fn sharing(segments: &[Segment], nr: usize, page: PageSize) -> Vec<usize> {
     let pages = |segment: &Segment| {

@@ -1,5 +1,4 @@
-//! Operations of the memory manager that a benchmark times, each with separate set-up, or that a
-//! study counts.
+//! Operations of the memory manager for benchmarks and studies, each with separate set-up.
 //!
 //! Nothing here reads a clock: the caller times the call.
 
@@ -15,5 +14,5 @@ pub use gigantic::{GIGANTIC_BYTES, fault_gigantic};
 
 use largefolio_mm::rules::Arch;
 
-/// What is timed in the model stands beside this machine.
+/// The host's architecture, so that model times are comparable with its kernel.
 const ARCH: Arch = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 };

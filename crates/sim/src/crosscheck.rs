@@ -5,24 +5,24 @@
 //!                 header, body
 //! ```
 //!
-//! A recording says what was done, step by step, and what the kernel did after each step
-//! (`recordings/README.md` has the formats). The replay does the same steps in the memory manager
-//! under the rules of that kernel. Everything that a kernel shows is compared; [`Aspect`] is the
-//! list. There are two kinds of recordings, and each is a [`RecordingBody`] below one header:
+//! A recording lists each step of a program and the kernel's state after it (`recordings/README.md`
+//! has the formats). The replay repeats the steps in the memory manager under that kernel's rules
+//! and compares every [`Aspect`]. A recording has one header and a [`RecordingBody`] of one of two
+//! kinds:
 //!
-//! - [`files`]: what touches, reads and writes do to the page cache, by a probe or a real program;
-//! - [`processes`]: what a few processes have mapped after each step of a random program.
+//! - [`files`]: the effect of touches, reads and writes on the page cache, by a probe or a real
+//!   program;
+//! - [`processes`]: the pages that a few processes have mapped after each step of a random program.
 //!
-//! Owns the reading, the replay and the comparison. Does not record: that is the job of
-//! `largefolio-linux`.
+//! Owns the parser, the replay and the comparison. `largefolio-linux` makes the recordings.
 //!
 //! Invariants:
 //! - I1: a recording is outside data. Parsing allocates in proportion to the text, and a replay
-//!   never indexes by a number it did not check.
-//! - I2: nothing that the kernel *decided* enters the replay. Of recordings of files, two things
-//!   that no rule determines are taken: which reads were complete (`files/timing`,
-//!   `FileSteps::takes_io_in_flight`), and what XFS has reserved before a write, since it may have
-//!   written back.
+//!   checks every number before it uses it as an index.
+//! - I2: no *decision* of the kernel enters the replay. For recordings of files, the replay takes
+//!   two facts that no rule determines: which reads were complete (`files/timing`,
+//!   `FileSteps::takes_io_in_flight`), and the space that XFS had reserved before a write, since
+//!   writeback may have run.
 
 mod difference;
 mod error;

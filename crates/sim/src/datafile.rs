@@ -1,7 +1,7 @@
-//! Data files: kernels, machines and studies, built in or given by a path.
+//! Data files: kernels, machines and studies, built in or loaded from a path.
 //!
-//! Owns how the text of one is found, read within its limit and parsed, and on which line a mistake
-//! stands. Does not own what a file says.
+//! Finds a file's text, reads it within its size limit, parses it, and finds an error's line. Does
+//! not interpret the contents.
 
 mod locate;
 
@@ -14,9 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::names::nearest;
 
-/// Why there is no such file, or no text in it that could be read.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum DataFileError {
     #[error("there is no {} '{}'{}; {hint}", .of.what, shown(name), .of.own)]
     Unknown { of: &'static DataFiles, name: String, hint: String },
@@ -28,31 +26,28 @@ pub enum DataFileError {
     Syntax { origin: String, line: usize, message: String },
 }
 
-/// The files of one kind.
 #[derive(Debug)]
 pub struct DataFiles {
-    /// What one of them says: `machine`.
+    /// The kind's name: `machine`.
     pub(crate) what: &'static str,
-    /// How a file that is not built in is given, in brackets.
+    /// How to specify a file that is not built in, for an error.
     pub(crate) own: &'static str,
-    /// Name and text of those built in, in the order they are shown.
+    /// Name and text of the built-in files, in display order.
     pub(crate) built_in: &'static [(&'static str, &'static str)],
-    /// A hundred times the built-in ones: a wrong path, such as a device, must not fill the memory.
+    /// A hundred times the largest built-in file: a wrong path, such as a device, must not fill
+    /// memory.
     pub(crate) bytes_max: u64,
 }
 
 impl DataFiles {
-    /// Names of the built-in files.
     pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
         self.built_in.iter().map(|(name, _)| *name)
     }
 
-    /// The text of the built-in file `name`.
     pub(crate) fn text(&self, name: &str) -> Option<&'static str> {
         self.built_in.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    /// The text of the built-in file `name`, else the names that could be meant.
     pub(crate) fn named(&'static self, name: &str) -> Result<&'static str, DataFileError> {
         self.text(name).ok_or_else(|| {
             let lower = name.to_ascii_lowercase();
@@ -65,8 +60,8 @@ impl DataFiles {
         })
     }
 
-    /// The built-in files of which `also` lists `name`: a core is in more than one machine, so that
-    /// its name is none of theirs, but tells which were meant.
+    /// Returns the built-in files with `name` in `also`. A core's name can be in several machines,
+    /// so it selects none, but errors suggest them.
     fn also_called(&self, name: &str) -> impl Iterator<Item = &'static str> {
         let lists_it = move |text: &str| {
             let table: toml::Table = text.parse().unwrap_or_default();
@@ -76,7 +71,6 @@ impl DataFiles {
         self.built_in.iter().filter(move |(_, text)| lists_it(text)).map(|(file, _)| *file)
     }
 
-    /// The text of the file at `path`, and how messages call it.
     pub(crate) fn read(&'static self, path: &Path) -> Result<(String, String), DataFileError> {
         let origin = shown(path).to_string();
         match read_text(path, self.bytes_max) {
@@ -89,7 +83,6 @@ impl DataFiles {
     }
 }
 
-/// The value that `text` is as TOML; `origin` names it in errors.
 pub(crate) fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, DataFileError> {
     toml::from_str(text).map_err(|error| DataFileError::Syntax {
         origin: origin.to_owned(),

@@ -1,32 +1,28 @@
-//! Numbers that are known within bounds, and how bounds add up.
+//! Numbers with bounds, and arithmetic on them.
 
 use serde::{Deserialize, Serialize};
 
-/// A number and what it may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The smallest that it may be.
     pub low: f64,
-    /// The likeliest, between the two others.
+    /// The likeliest value, between the other two.
     pub mid: f64,
-    /// The largest that it may be.
     pub high: f64,
 }
 
 impl Interval {
-    /// A number without doubt.
     #[must_use]
     pub const fn exact(value: f64) -> Self {
         Self { low: value, mid: value, high: value }
     }
 
-    /// `mid`, or up to `factor` times less or more.
+    /// Returns `mid`, with bounds `factor` times lower and higher.
     #[must_use]
     pub fn within(mid: f64, factor: f64) -> Self {
         Self { low: mid / factor, mid, high: mid * factor }
     }
 
-    /// The median of measured values, with the smallest and the largest; nothing for none.
+    /// Returns the median, minimum and maximum of measured values; `None` without values.
     #[must_use]
     pub fn measured(values: &[f64]) -> Option<Self> {
         let mut sorted = values.to_vec();
@@ -40,15 +36,15 @@ impl Interval {
         Some(Self { low, mid, high })
     }
 
-    /// `factor` times this; a negative factor turns it round.
+    /// Multiplies by `factor`; a negative factor swaps the bounds.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let (one, other) = (self.low * factor, self.high * factor);
         Self { low: one.min(other), mid: self.mid * factor, high: one.max(other) }
     }
 
-    /// The sum of numbers that err independently of each other: distances from the middle add up as
-    /// squares do, each side for itself.
+    /// Adds numbers with independent errors: the distances from the middle add up as squares, each
+    /// side separately.
     ///
     /// ```
     /// use largefolio_sim::interval::Interval;
@@ -67,14 +63,14 @@ impl Interval {
         Self { low: mid - below.sqrt(), mid, high: mid + above.sqrt() }
     }
 
-    /// This times a factor that is known within bounds; both above 0.
+    /// Multiplies by a factor with bounds; both are above 0.
     #[must_use]
     pub fn by(self, factor: Self) -> Self {
         let (low, high) = (self.low * factor.low, self.high * factor.high);
         Self { low, mid: self.mid * factor.mid, high }
     }
 
-    /// This over `base`, which is above 0: the extremes of all quotients.
+    /// Divides by `base`, which is above 0: the extremes of all quotients.
     #[must_use]
     pub fn over(self, base: Self) -> Self {
         let extremes = [self.low, self.high].map(|part| [part / base.low, part / base.high]);
@@ -86,20 +82,19 @@ impl Interval {
         }
     }
 
-    /// To whole numbers: an estimate in nanoseconds has no more digits.
     #[must_use]
     pub fn rounded(self) -> Self {
         self.rounded_to(1.0)
     }
 
-    /// To whole parts of which one has `parts`.
+    /// Rounds to multiples of `1 / parts`.
     #[must_use]
     pub fn rounded_to(self, parts: f64) -> Self {
         let round = |value: f64| (value * parts).round() / parts;
         Self { low: round(self.low), mid: round(self.mid), high: round(self.high) }
     }
 
-    /// Whether the number may be 0: a difference of which the sign is not known.
+    /// Returns whether the bounds contain 0: a difference of unknown sign.
     #[must_use]
     pub fn may_be_zero(self) -> bool {
         self.low <= 0.0 && self.high >= 0.0

@@ -1,10 +1,8 @@
 //! Kernels by name: presets, files, and edits.
 //!
-//! `6.12`, `./mine.toml` or `6.12+exec-block=64K+page=64K`: a base and edits, from left to right.
-//! A kernel file names the one it is `based-on` and says only what changed, so that the files read
-//! as the history of the rules.
-//!
-//! Owns the names and the files. Does not know what a rule does: that is `mm`.
+//! `6.12`, `./mine.toml` or `6.12+exec-block=64K+page=64K`: a base and edits, applied left to
+//! right. A kernel file names the kernel it is `based-on` and lists only the changes, so the files
+//! show the history of the rules. `mm` implements the rules.
 
 mod alias;
 mod builtin;
@@ -42,27 +40,22 @@ use toml::Table;
 use crate::policy::{KernelPolicy, PolicyFileError};
 use nearest::Nearest;
 
-/// A kernel to replay under.
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The name it was asked for by, edits included.
     pub name: String,
-    /// One line for people.
     pub description: String,
-    /// Every choice in which it differs from others.
     pub rules: Rules,
-    /// Whether the file or an edit chose the base page size; else the machine does.
+    /// Whether the file or an edit sets the base page size; otherwise the machine does.
     pub is_page_given: bool,
-    /// Why its rules are not those of a recorded kernel, if they are not.
+    /// Why no recording verifies the rules, if none does.
     pub not_judged: Option<NotJudged>,
-    /// Whose rules these are, where it is not the version that was asked for, and that no recording
-    /// judges them: one line for people.
+    /// For display, if the rules are another version's or no recording verifies them.
     pub note: Option<String>,
-    /// What answers instead of it where it decides; none in any kernel.
+    /// A policy that overrides the kernel's decisions. No preset has one.
     pub policy: Option<KernelPolicy>,
 }
 
-/// Same name, same rules: whoever was asked for, the results are the same.
+/// Ignores `note`, which depends on the request.
 impl PartialEq for Kernel {
     fn eq(&self, other: &Self) -> bool {
         let Self { name, description, rules, is_page_given, not_judged, note: _, policy } = self;
@@ -73,8 +66,8 @@ impl PartialEq for Kernel {
 }
 
 impl Kernel {
-    /// The kernel `text` names. A version newer than all that are known has the rules of the newest,
-    /// whose name it gets; [`Kernel::note`] says so.
+    /// Parses a kernel's name. A version newer than all known ones gets the rules and the name of
+    /// the newest; [`Kernel::note`] says so.
     ///
     /// ```
     /// use largefolio_sim::kernel::Kernel;
@@ -98,18 +91,17 @@ impl Kernel {
         Ok(kernel.after(newest.note))
     }
 
-    /// The kernel with `edits` (`exec-block=64K+page=64K`) on top, its name too.
+    /// Applies `edits` (`exec-block=64K+page=64K`) and adds them to the name.
     ///
     /// # Errors
     /// Bad edits.
     pub fn edited(&self, edits: &str) -> Result<Self, KernelError> {
         let name = format!("{}+{edits}", self.name);
-        // What stands before the first `+` is a kernel's name: here it is known already.
+        // The text up to the first `+` is a kernel's name, which is known here.
         let (_, parts) = parts(&name[self.name.len()..]);
         self.clone().with_edits(&parts, &name)
     }
 
-    /// The kernel with a policy on top, in place of the one it has; its name too.
     #[must_use]
     pub fn with_policy(&self, policy: KernelPolicy) -> Self {
         let (base, edits) = parts(&self.name);
@@ -119,7 +111,7 @@ impl Kernel {
         Self { name, policy: Some(policy), ..self.clone() }
     }
 
-    /// The kernel, if it has no policy: for who does not replay traces.
+    /// Returns the kernel if it has no policy, for callers that do not replay traces.
     ///
     /// # Errors
     /// [`KernelError::NoPolicyHere`].
@@ -130,19 +122,18 @@ impl Kernel {
         }
     }
 
-    /// The kernel that a kernel file says, which may be `based-on` others; `name` is its name.
+    /// Creates the kernel `name` from a kernel file's table, which can be `based-on` others.
     ///
     /// # Errors
-    /// What [`Kernel::parse`] says of files.
+    /// The errors of [`Kernel::parse`] for files.
     pub fn from_table(name: &str, table: Table) -> Result<Self, KernelError> {
         load::from_table(name, load::resolve(name, table)?)?.with_edits(&[], name)
     }
 
-    /// A kernel file, based on none, that says all of this kernel: [`Kernel::from_table`] of it gives
-    /// the kernel again.
+    /// Returns a complete kernel file without `based-on`. [`Kernel::from_table`] reads it back.
     ///
     /// # Errors
-    /// Numbers above those of TOML, 2^63.
+    /// Numbers above TOML's maximum, 2^63.
     pub fn to_table(&self) -> Result<Table, KernelError> {
         load::to_table(self)
     }
@@ -163,10 +154,10 @@ impl Kernel {
         Ok(self)
     }
 
-    /// The rules for a running kernel of `release` (`uname -r`, `6.18.15+deb13-cloud-amd64`) with
-    /// base pages of `page_bytes`: those of the newest known version that is not newer;
-    /// [`Kernel::note`] says where that is another version. `None` when there is no version so old,
-    /// or the release does not begin with two numbers.
+    /// Returns the rules for a running kernel of `release` (`uname -r`,
+    /// `6.18.15+deb13-cloud-amd64`) with base pages of `page_bytes`. Uses the newest known version
+    /// that is not newer than `release`; [`Kernel::note`] says if that is another version. `None`
+    /// if every known version is newer, or if the release does not begin with two numbers.
     ///
     /// ```
     /// use largefolio_sim::kernel::Kernel;
@@ -181,8 +172,8 @@ impl Kernel {
         Some(Self::of_nearest(nearest, page_bytes))
     }
 
-    /// As [`Kernel::of_release`], but the oldest rules for a kernel that is older than all; `None`
-    /// only where the release does not begin with two numbers.
+    /// Like [`Kernel::of_release`], but uses the oldest rules if every known version is newer.
+    /// `None` only if the release does not begin with two numbers.
     #[must_use]
     pub fn nearest_to_release(release: &str, page_bytes: u64) -> Option<Result<Self, KernelError>> {
         Some(Self::of_nearest(Nearest::to_release(release)?, page_bytes))
@@ -193,14 +184,13 @@ impl Kernel {
         Ok(kernel.after(nearest.note))
     }
 
-    /// The kernel with `note` before its own.
     fn after(self, note: Option<String>) -> Self {
         let notes: Vec<String> = note.into_iter().chain(self.note.clone()).collect();
         Self { note: (!notes.is_empty()).then(|| notes.join("; ")), ..self }
     }
 
-    /// What the packages of the built-in kernel `name` were built with, by flavour (`amd64`,
-    /// `arm64`, `arm64_16k`); none of a kernel that is not packaged.
+    /// Returns the build options of a built-in kernel's packages, by flavour (`amd64`, `arm64`,
+    /// `arm64_16k`). Empty for a kernel without packages.
     ///
     /// # Errors
     /// [`KernelError::BadFile`].
@@ -208,11 +198,11 @@ impl Kernel {
         packaged::of(name, builtin::KERNELS.text(name).unwrap_or_default())
     }
 
-    /// Whether the page cache and private memory have the folio sizes that the kernel is asked for,
-    /// with base pages of `page`.
+    /// Checks that the page cache and private memory support the requested folio sizes with base
+    /// pages of `page`.
     ///
     /// # Errors
-    /// If they do not; names the smallest and largest.
+    /// Names the smallest and the largest size if they do not.
     pub fn check_page(&self, page: PageSize) -> Result<(), KernelError> {
         self.check_folio_sizes(page)?;
         if let Some(bytes) = self.rules.anon.idle_control(page) {
@@ -230,8 +220,7 @@ impl Kernel {
         Rules { page, ..self.rules.clone() }.max_pagecache_order()
     }
 
-    /// Whether the page cache has folios as large as the rules ask for, with base pages of `page`:
-    /// larger ones would be made smaller without a word.
+    /// Checks the rules' folio sizes with base pages of `page`. Larger ones would silently shrink.
     fn check_folio_sizes(&self, page: PageSize) -> Result<(), KernelError> {
         let max_bytes = page.bytes() << self.max_order(page).get();
         let Rules { fault, order, min_folio_bytes, .. } = &self.rules;
@@ -260,13 +249,11 @@ impl Kernel {
         }
     }
 
-    /// Names of the kernels that are built in, oldest first; the recorded ones come last.
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::KERNELS.names()
     }
 }
 
-/// Major and minor number at the start of a release.
 #[must_use]
 pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(['.', '-', '+']);

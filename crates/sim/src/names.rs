@@ -1,9 +1,9 @@
-//! Names in messages: which one was meant, and what there is.
+//! Suggestions for misspelt names.
 
-/// Names nearer than this (Jaro-Winkler) are offered alone.
+/// If a name is more similar than this (Jaro-Winkler), only similar names are suggested.
 const NEAR: f64 = 0.75;
 
-/// "did you mean A or B?" for the names near `name`, else the list of all of them.
+/// Returns "did you mean A or B?" for the names similar to `name`, or the list of all names.
 #[must_use]
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
@@ -16,7 +16,7 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
         .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
         .filter(|(score, _)| *score > NEAR)
         .collect();
-    // Of names that differ from it in their number alone, the one with the next number comes first.
+    // Among names that differ only in their number, the nearest number comes first.
     let distance = |candidate: &str| trailing(name).abs_diff(trailing(candidate));
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(distance(a.1).cmp(&distance(b.1))));
     near.truncate(3);
@@ -27,7 +27,8 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     format!("did you mean {}?", near.join(" or "))
 }
 
-/// The versions before and after `name` among `known`, if it is one and has the major number of both.
+/// Returns the versions before and after `name` in `known`, if it is a version and both have its
+/// major number.
 fn neighbours<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     let number = |text: &str| -> Option<(u32, u32)> {
         let (major, minor) = text.split_once('.')?;
@@ -44,13 +45,13 @@ fn neighbours<'a>(name: &str, known: &[&'a str]) -> Vec<&'a str> {
     }
 }
 
-/// The number that a name ends in, 0 without one.
+/// Returns the number at the end of a name, or 0.
 fn trailing(name: &str) -> u64 {
     let start = name.trim_end_matches(|last: char| last.is_ascii_digit()).len();
     name[start..].parse().unwrap_or(0)
 }
 
-/// `a, b or c`.
+/// Returns `a, b or c`.
 pub(crate) fn or_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     match names.as_slice() {
@@ -69,7 +70,7 @@ mod tests {
             |name| nearest(name, ["6.1", "6.6", "6.8", "6.16", "7.0", "recorded/x"].into_iter());
         assert_eq!(hint("6.7"), "did you mean 6.6 or 6.8?");
         assert_eq!(hint("6.9"), "did you mean 6.8 or 6.16?");
-        // No known version of its major number is newer: a slip of the keys is likelier.
+        // No known version with its major number is newer, so a typing error is likelier.
         assert_eq!(hint("6.61"), "did you mean 6.6 or 6.16 or 6.1?");
         assert!(hint("6.").starts_with("did you mean"), "{}", hint("6."));
     }

@@ -1,4 +1,4 @@
-//! Policies of a kernel: programs of BPF that answer where it decides.
+//! Kernel policies: BPF programs that answer at the kernel's decision points.
 //!
 //! ```text
 //!   policy.c --clang--> policy.o --object--> programs, maps, variables
@@ -6,14 +6,14 @@
 //!                                     start:  fresh maps for a cell --> interpreter
 //! ```
 //!
-//! Why not a library: rbpf uses addresses of this process, which programs see, so that results could
-//! depend on where memory lies; of an access to registered memory it checks the first byte alone; and
-//! its helpers get plain addresses, which only unsafe code can follow. Here an address is a region and
-//! an offset.
+//! Three properties of rbpf ruled it out. Its programs see addresses of this process, so results
+//! could depend on memory layout. For registered memory it checks only an access's first byte. Its
+//! helpers get raw pointers, which only unsafe code can follow. In this interpreter an address is a
+//! region and an offset.
 //!
-//! Reading order: `insn`, `object` (the file), `verify` (what may run), `maps`, `interpreter`,
-//! `builtin` (those that come with folio). Owns programs. What a policy sees and may answer is
-//! [`largefolio_mm::policy`].
+//! Reading order: `insn`, `object` (the file), `verify` (which programs may run), `maps`,
+//! `interpreter`, `builtin` (the policies shipped with folio). Owns programs.
+//! [`largefolio_mm::policy`] defines a policy's inputs and answers.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -43,39 +43,35 @@ use insn::Insn;
 use interpreter::State;
 use object::Parsed;
 
-/// What a program returns for the kernel's own choice.
+/// Return value for the kernel's own choice.
 pub const OWN: u64 = u64::MAX;
-/// The same from a function that returns an `int`. As a number it would mean all orders, which is the
-/// kernel's own choice too, and nothing at the other points.
+/// `OWN` from a function that returns an `int`. As a set of orders it would mean all orders, which
+/// is the kernel's own choice too; it has no other meaning at the other points.
 pub const OWN_OF_INT: u64 = u32::MAX as u64;
-/// Instructions that cost about as much as a step of the memory manager.
+/// Instructions that cost about as much as one step of the memory manager.
 const INSNS_OF_STEP: u64 = 16;
-/// What object files end in.
 const SUFFIX: &str = ".o";
 
-/// Where a policy comes from: each cell starts one of its own.
+/// Source of policies: each cell starts its own.
 pub trait Source: fmt::Debug + Send + Sync {
-    /// What results call it.
     fn name(&self) -> &str;
 
-    /// BLAKE3 of what it does, in hex; `None` where that is not known.
+    /// BLAKE3 of its behaviour, in hex; `None` if unknown.
     fn digest(&self) -> Option<&str>;
 
-    /// The object file, if it is one.
     fn object(&self) -> Option<&[u8]>;
 
-    /// A policy that has seen nothing.
+    /// Starts a policy without state.
     ///
     /// # Errors
-    /// When it cannot be made, in its own words.
+    /// It cannot be created; the string says why.
     fn start(&self) -> Result<Box<dyn Policy>, String>;
 }
 
-/// The policy of a kernel.
 #[derive(Clone, Debug)]
 pub struct KernelPolicy(pub Arc<dyn Source>);
 
-/// Same name, same bytes.
+/// Equal name and equal bytes.
 impl PartialEq for KernelPolicy {
     fn eq(&self, other: &Self) -> bool {
         let is_same = self.0.name() == other.0.name() && self.0.digest() == other.0.digest();
@@ -84,13 +80,12 @@ impl PartialEq for KernelPolicy {
 }
 
 impl KernelPolicy {
-    /// What results call it.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// The policy that `text` names: one that comes with folio, or an object file.
+    /// Loads a built-in policy by name, or an object file.
     ///
     /// # Errors
     /// [`PolicyFileError`].
@@ -109,7 +104,7 @@ impl KernelPolicy {
         Self::from_object(stem.as_deref().unwrap_or(text), &bytes)
     }
 
-    /// The policy that the bytes of an object file are.
+    /// Loads a policy from an object file's bytes.
     ///
     /// # Errors
     /// [`PolicyFileError::Refused`].
@@ -121,18 +116,15 @@ impl KernelPolicy {
         Ok(Self(Arc::new(program)))
     }
 
-    /// Names of the policies that come with folio, and what each does.
     pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
         builtin::all()
     }
 }
 
-/// Names of points, for errors.
 fn point_names() -> String {
     Point::ALL.map(Point::name).join(", ")
 }
 
-/// A verified object file.
 #[derive(Debug)]
 struct Program {
     name: String,
@@ -175,12 +167,10 @@ impl Source for Program {
     }
 }
 
-/// A program with its maps and variables.
 #[derive(Debug)]
 struct Running {
     parsed: Arc<Parsed>,
     state: State,
-    /// Steps of the last answer.
     nr_steps: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Replay: a recorded program under another kernel on another machine.
+//! Replays a recorded program under another kernel on another machine.
 //!
 //! ```text
 //!   trace --decoded once--> batch --+--> cell (kernel A, machine X): place -> TLB -> mm
@@ -6,22 +6,14 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: `annotate` (folio sizes a loader asks for) and `linked` (pages that images are
-//! linked for), both for the files of a `pattern`, `fragmented` (the state of memory as people
-//! write it), `spec` (what to replay under); the parts of a cell: `files`, `slab`, `space`
-//! (address spaces) and `program` (threads, processes, open files), `place` and `places` (recorded addresses become addresses of the
-//! modelled kernel), `images` (laid out again as if linked for other pages), `hardware` (threads
-//! and their TLBs), [`clock`] (what khugepaged wakes by), `touched` and [`sizes`] (what is
-//! counted), `asked` (folios asked for and had), `reads` (who waits for which read),
-//! [`statistics`] (meminfo and smaps), [`programs`] (results by program), [`detail`], [`timeline`],
-//! `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
-//! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `lives`
-//! (processes begin and end), `layout` (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
-//! and `file_calls` (events), `charges` (to whom faults and memory are charged), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
-//! asked for becomes cells), `passes` (how far a replay is), `batch` (how many cells at once).
+//! Reading order: `request`, `spec` and their options (`annotate`, `linked`, `pattern`,
+//! `fragmented`, `budget`); a [`cell`] and its parts (`files`, `slab`, `space`, `program`, `place`,
+//! `places`, `images`, `hardware`, [`clock`]); its events (`run`, `lives`, `layout`, `relink`,
+//! `memory_calls`, `file_calls`, `charges`, `metering`, `watch`, `finish`); its results
+//! ([`outcome`], `touched`, [`sizes`], [`statistics`], [`programs`], `asked`, `reads`, and for
+//! pictures [`detail`], [`timeline`], `keeper`, `causes`, `curve`); `passes` and `batch`.
 //!
-//! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
-//! printed.
+//! Owns the order in which a cell sees a trace. Does not own memory management (`mm`) or output.
 
 mod annotate;
 pub mod asked;
@@ -94,13 +86,10 @@ pub use passes::{RowsDone, nr_passes};
 pub use request::{NR_CELLS_MAX, Request, RequestError};
 pub use spec::{CacheState, CellSpec};
 
-/// Version of what a replay counts: raised when the same trace, rules and machine may count
-/// differently, so that results of before and after are not taken for one another.
+/// Raised when the same trace, rules and machine may count differently. Results never mix versions.
 pub const RESULTS_VERSION: u32 = 8;
 
-/// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ReplayError {
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -111,7 +100,7 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// Whether the cell's memory, or that of a control group, was not enough for the program.
+    /// Returns whether the cell's memory, or a cgroup's limit, was too small for the program.
     #[must_use]
     pub const fn is_out_of_memory(&self) -> bool {
         match self {
@@ -121,14 +110,15 @@ impl ReplayError {
     }
 }
 
-/// What became of each cell, in the order of the specs.
 pub type Outcomes = Vec<Result<Outcome, ReplayError>>;
 
-/// Gets the number of rows decoded so far after each batch, and returns whether to continue.
+/// Receives the number of rows decoded so far after each batch and returns whether to continue.
 pub type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
-/// Replays the trace at `path` in every cell, decoding it once (twice where a cell starts with a
-/// warm page cache); `progress` hears the rows decoded so far.
+/// Replays the trace at `path` in every cell.
+///
+/// Decodes the trace once, or twice if a cell starts with a warm page cache. Calls `progress` with
+/// the number of rows decoded so far.
 ///
 /// # Errors
 /// A trace that cannot be read, or a cell that cannot continue.
@@ -144,7 +134,7 @@ pub fn replay(
     replay_until(&OpenTrace::open(path)?, specs, &mut hears)
 }
 
-/// As [`replay`], of a trace that was opened; ends early when `progress` says so.
+/// Like [`replay`], for an open trace. `progress` can stop it early.
 ///
 /// # Errors
 /// As [`replay`], or [`ReplayError::Stopped`].
@@ -157,8 +147,7 @@ pub fn replay_until(
     Ok((meta, cells.into_iter().collect::<Result<_, _>>()?))
 }
 
-/// As [`replay_until`], each cell for itself: one that cannot continue leaves the others as they are.
-/// Ends early when `progress`, which hears the rows decoded so far, says so.
+/// Like [`replay_until`], but a cell that fails does not end the others.
 ///
 /// # Errors
 /// A trace that cannot be read, or [`ReplayError::Stopped`].
@@ -170,14 +159,12 @@ pub fn replay_each(
     run(trace, specs, Failed::EndsItself, progress)
 }
 
-/// What a cell that cannot continue ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     EndsAll,
     EndsItself,
 }
 
-/// A cell that goes on, or why it does not.
 type Lane = Result<Box<Cell>, ReplayError>;
 
 fn run(
@@ -212,7 +199,6 @@ fn run(
     Ok((Arc::unwrap_or_clone(meta), outcomes))
 }
 
-/// Takes a cell one step on, if it goes on.
 fn step(lane: &mut Lane, take: impl FnOnce(&mut Cell) -> Result<(), CellError>) {
     if let Ok(cell) = lane
         && let Err(source) = take(cell)
@@ -221,7 +207,6 @@ fn step(lane: &mut Lane, take: impl FnOnce(&mut Cell) -> Result<(), CellError>) 
     }
 }
 
-/// The first failure, where that ends all.
 fn check(lanes: &mut Vec<Lane>, failed: Failed) -> Result<(), ReplayError> {
     if failed == Failed::EndsItself {
         return Ok(());
@@ -232,7 +217,6 @@ fn check(lanes: &mut Vec<Lane>, failed: Failed) -> Result<(), ReplayError> {
     }
 }
 
-/// Feeds the whole trace to the cells that `takes` selects.
 fn pass(
     mut reader: Reader,
     lanes: &mut Vec<Lane>,

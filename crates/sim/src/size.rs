@@ -1,19 +1,19 @@
-//! Sizes as people write them.
+//! Sizes such as `16G`.
 
 use largefolio_mm::rules::sizes::size_name;
 pub use largefolio_mm::units::parse_bytes;
 
-/// Most physical memory: the model keeps nine bytes of state a page, and a larger zone may not be
-/// had from the host.
+/// Maximum physical memory. The model keeps nine bytes of state per page, and the host may refuse a
+/// larger zone.
 pub const MEMORY_GIB_MAX: u64 = 1 << 12;
 
 /// Least physical memory: nothing runs in less.
 const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// Physical memory: `512M`, `16G`, `1T`.
+/// Parses physical memory: `512M`, `16G`, `1T`.
 ///
 /// # Errors
-/// What is expected, where `text` is no size, or less or more than a model can have.
+/// Describes the expected form, if `text` is not a size or is outside the model's limits.
 pub fn memory(text: &str) -> Result<u64, String> {
     let bytes = limit(text)?;
     if bytes < MEMORY_BYTES_MIN {
@@ -22,10 +22,10 @@ pub fn memory(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// A limit: any size up to the most memory.
+/// Parses a limit: any size up to the most memory.
 ///
 /// # Errors
-/// What is expected, where `text` is no size or more than a model can have.
+/// Describes the expected form, if `text` is not a size or is above the model's limit.
 pub fn limit(text: &str) -> Result<u64, String> {
     parse_bytes(text).filter(|&bytes| bytes <= MEMORY_GIB_MAX << 30).ok_or_else(|| {
         let most = size_name(MEMORY_GIB_MAX << 30);
@@ -33,7 +33,7 @@ pub fn limit(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Swap space: none, or as much as there can be memory.
+/// Parses swap space: zero, or a valid memory size.
 ///
 /// # Errors
 /// As [`memory`].

@@ -1,31 +1,31 @@
-//! Studies: a published table beside this model's numbers, as data.
+//! Studies compare published tables with this model's numbers. A study is a data file.
 //!
-//! Owns the study file (TOML), its checks, the studies built in, the runs they ask for and the
-//! comparison. Does not own how numbers are counted ([`crate::replay`], [`crate::cost`],
-//! [`crate::bench`]), anything measured on the running kernel (a caller hands it in), or printing.
+//! Owns the study file (TOML), its checks, the built-in studies, their runs and the comparison.
+//! Does not own the counting ([`crate::replay`], [`crate::cost`], [`crate::bench`]) or printing.
+//! The caller measures on the running kernel and passes the results in.
 //!
 //! ```text
 //!   studies/*.toml ─► Study ─► cells: replay of a trace | a generated workload | the model alone
-//!                       │      benches: measured by the caller, else quoted from a document
+//!                       │      benches: measured by the caller, or quoted from a document
 //!                       └────► rows: published before, after | ours before, after
-//!                                    change, change, distance, how close?
-//!                curves: cells below limits | lines over limits, where each is worse
-//!                frontiers: lines over programs | what each gains and pays, who loses
+//!                                    change, change, distance, closeness
+//!                curves: cells below limits | lines over limits, and where each is worse
+//!                frontiers: lines over programs | each line's gain and cost, and the losers
 //! ```
 //!
-//! Reading order: [`file`](Study) (what a study says), `load` (reading and checking), [`Metric`]
-//! (which of a cell's numbers), [`cell`](Values) and `model` (running), [`Closeness`], [`Score`] (which
-//! rows count), [`finding`](Finding) (the comparison), [`Curve`] (a program below limits), [`Frontier`] (kernels
-//! over many programs).
+//! Reading order: [`file`](Study) (the study's contents), `load` (reading and checking), [`Metric`]
+//! (a number of a cell), [`cell`](Values) and `model` (running), [`Closeness`], [`Score`] (which
+//! rows count), [`finding`](Finding) (the comparison), [`Curve`] (a program below limits),
+//! [`Frontier`] (kernels over many programs).
 //!
 //! Invariants:
 //! - I1: only the comparison reads `published`. If a row's inputs contain a published number of its
-//!   own series all the same, it says which (`inputs-of-series`, or a machine file that cites the
-//!   study's section), and it does not count.
-//! - I2: a row that moves in another direction than the published one, or is apart from it, says so
-//!   and why (`disagrees`), and a row that says so does disagree: [`Finding::surprises`] lists the
-//!   others.
-//! - I3: without a measurement handed in, the same inputs give the same findings.
+//!   own series, the study says so (`inputs-of-series`, or a machine file that cites the study's
+//!   section), and the row does not count.
+//! - I2: a row that moves in another direction than the published one, or is apart from it, must
+//!   give a reason in `disagrees`. A row with `disagrees` must disagree. [`Finding::surprises`]
+//!   lists violations.
+//! - I3: without new measurements, the same inputs produce the same findings.
 
 mod basis;
 mod builtin;

@@ -1,8 +1,9 @@
 //! The TLB of one CPU: which references need a page-table walk.
 //!
-//! Owns the structures of a TLB, their replacement and what one entry covers, the page-walk caches,
-//! which say what a walk reads, and the walker, which says what a walk waits for. Does not own the page tables (a [`Walk`] describes what
-//! they say), the cost of a walk, or the numbers of any machine ([`crate::machine`]).
+//! Owns a TLB's structures, their replacement and the range of an entry; the page-walk caches, which
+//! decide the entries that a walk reads; and the walker, which decides how a walk waits. Does not own
+//! the page tables (a [`Walk`] describes them), a walk's cost, or any machine's numbers
+//! ([`crate::machine`]).
 //!
 //! ```text
 //!    instruction fetch             load, store
@@ -26,29 +27,28 @@
 //!                        │  miss: the caller walks the page table, then `fill_walk`
 //! ```
 //!
-//! Rows of a trace are served in front of all this where their entries are remembered by recorded page;
-//! see `front` and `hints`.
+//! If the TLB remembers a row's entry by recorded page, the row is served before any of this; see
+//! `front` and `hints`.
 //!
 //! Invariants of a level:
-//! - I1: no two of its entries cover the same page (a real TLB treats that as a conflict). An entry
-//!   that is filled replaces what it overlaps.
-//! - I2: an entry lies in the set its block selects, in a structure that holds its order.
+//! - I1: no two entries cover the same page (a real TLB treats that as a conflict). A new entry
+//!   replaces the entries it overlaps.
+//! - I2: an entry is in the set that its block selects, in a structure that holds its order.
 //! - I3: the index finds exactly the resident entries.
 //! - I4: an entry is naturally aligned and not larger than a PMD entry.
 //!
-//! Rules (docs/behaviour C; where the manuals say nothing, an assumption that `docs/design`
-//! repeats):
+//! Rules (docs/behaviour C; if the manuals are silent, an assumption that `docs/design` repeats):
 //! - Replacement is true LRU within a set. Real structures often use pseudo-LRU.
-//! - A level-2 hit fills level 1; a walk fills both. Neither level includes the other: evicting an
-//!   entry of one leaves the other alone.
-//! - Level 1 stores the largest size it holds that fits into the translation, the piece around the
+//! - A level-2 hit fills level 1; a walk fills both. Neither level includes the other: an eviction
+//!   from one does not affect the other.
+//! - Level 1 stores the largest size it can hold within the translation, the piece around the
 //!   referenced page (Cortex-A76 TRM A5.2: the TLB breaks larger sizes down for level 1). Level 2
-//!   does so for pages of a contpte block, but never for a PMD entry: a level 2 without that size
-//!   does not hold it at all.
-//! - Page-walk caches, where the machine has them, count what walks read; see `walk_cache`. Where
-//!   that is found, and which walks overlap: see `walker`.
-//! - A write that finds a read-only entry is a *permission miss*: every entry of the page goes, in
-//!   all levels, because the kernel changes the PTE and flushes it. It is counted apart.
+//!   does the same for pages of a contpte block, but never for a PMD entry: without that size, it
+//!   does not hold the entry.
+//! - Page-walk caches, if the machine has them, count the entries that walks read; see `walk_cache`.
+//!   Where walks find these entries, and which walks overlap: see `walker`.
+//! - A write that finds a read-only entry is a *permission miss*: the kernel changes the PTE and
+//!   flushes it, so every level drops the page's entries. It is counted separately.
 //!
 //! ```
 //! use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};

@@ -1,20 +1,18 @@
-//! Which rule makes the difference between two kernels: the cells that tell.
+//! Finds the rule that makes the difference between two kernels.
 //!
 //! ```text
-//!   before   + each switch alone          n cells   what it does by itself
-//!   after    - each switch                n cells   what is lost without it
+//!   before   + each switch alone          n cells   its own effect
+//!   after    - each switch                n cells   the loss without it
 //!   before   + 1, + 1 2, + 1 2 3, ..      n cells   step by step to the other kernel
-//!   before   + each pair                            which rules work together
+//!   before   + each pair                            interactions of rules
 //! ```
 //!
-//! A switch is a rule that differs, or several where a kernel with one of them alone would have
-//! rules that no kernel can have. Owns the switches, the cells, and how the difference is shared out
-//! ([`Attribution`]). Does not own what is measured, nor which kernels there are.
+//! A switch is a rule that differs, or several rules that are valid only together. Owns the
+//! switches, the cells, and the [`Attribution`]. Does not own the measured result or the kernels.
 //!
 //! Invariants:
-//! - W1: the mix with every switch has the rules of the second kernel, the one with none those of
-//!   the first.
-//! - W2: every mix that [`Comparison::parts`] gives is a kernel that can be.
+//! - W1: the mix of all switches has the second kernel's rules, the empty mix the first kernel's.
+//! - W2: every mix of [`Comparison::parts`] is a valid kernel.
 
 mod attribution;
 mod mix;
@@ -25,24 +23,21 @@ pub use mix::Mix;
 use crate::kernel::{Change, Kernel, KernelError};
 use crate::replay::CellSpec;
 
-/// Rules that are changed together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
-    /// The rules: one, unless it cannot be changed alone.
+    /// One rule, unless it cannot be changed alone.
     pub changes: Vec<Change>,
 }
 
-/// Two cells whose kernels differ.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     before: CellSpec,
     after: String,
-    /// In the order in which their rules came.
     switches: Vec<Switch>,
 }
 
 impl Comparison {
-    /// The switches between two cells that differ in nothing but the kernel.
+    /// Returns the switches between two cells that differ only in the kernel.
     ///
     /// # Errors
     /// Rules that cannot be written as a kernel file.
@@ -51,7 +46,7 @@ impl Comparison {
         let changes = before.kernel.changes_to(&after.kernel)?;
         let switches = changes.into_iter().map(|change| Switch { changes: vec![change] }).collect();
         let mut comparison = Self { before, after: after.kernel.name, switches };
-        // What was joined is complete with its last rule.
+        // Joined switches take the position of the last one.
         while let Some((one, other)) = comparison.inseparable() {
             let mut earlier = comparison.switches.remove(one.min(other));
             let later = &mut comparison.switches[one.max(other) - 1].changes;
@@ -61,14 +56,13 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// What can be changed for itself, in the order in which it came.
     #[must_use]
     pub fn switches(&self) -> &[Switch] {
         &self.switches
     }
 
-    /// The mixes between the two kernels that tell what each switch does: alone, left out, and step
-    /// by step; each once.
+    /// Returns the mixes that show each switch's effect: alone, left out, and step by step; each
+    /// mix once.
     #[must_use]
     pub fn parts(&self) -> Vec<Mix> {
         let nr = self.switches.len();
@@ -83,16 +77,15 @@ impl Comparison {
         parts
     }
 
-    /// The cell of `mix`.
+    /// Returns the cell of `mix`.
     ///
     /// # Errors
-    /// A mix that is no kernel.
+    /// An invalid mix.
     pub fn spec(&self, mix: &Mix) -> Result<CellSpec, KernelError> {
         let kernel = self.kernel(mix)?;
         Ok(CellSpec { kernel, detail_runs_max: 0, ..self.before.clone() })
     }
 
-    /// Whether `mix` is a kernel that can be.
     #[must_use]
     pub fn is_possible(&self, mix: &Mix) -> bool {
         self.kernel(mix).is_ok()
@@ -113,7 +106,7 @@ impl Comparison {
         Ok(kernel)
     }
 
-    /// Two switches that must become one for W2.
+    /// Returns two switches that must be joined for W2.
     fn inseparable(&self) -> Option<(usize, usize)> {
         let nr = self.switches.len();
         let is_free = |ones: &[usize]| {
@@ -123,7 +116,7 @@ impl Comparison {
         for one in (0..nr).filter(|&one| !is_free(&[one])) {
             let others = (0..nr).filter(|&other| other != one);
             let other = others.clone().find(|&other| is_free(&[one, other])).or_else(|| {
-                // More than two belong together: any other that is not free is one of them.
+                // If more than two depend on each other, any other invalid one must be among them.
                 let bound = others.clone().find(|&other| !is_free(&[other]));
                 bound.or_else(|| others.clone().next())
             });
@@ -136,7 +129,6 @@ impl Comparison {
     }
 }
 
-/// The cell with its base page as a rule of its kernel.
 fn on_its_page(spec: &CellSpec) -> CellSpec {
     let mut spec = spec.clone();
     spec.kernel.rules.page = spec.page_size();

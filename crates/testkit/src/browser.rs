@@ -1,8 +1,7 @@
-//! A page in a real browser: its numbers, pointing, zoom, keys, narrow windows; no error and no
-//! request.
+//! Opens a page in a real browser and checks numbers, pointing, zoom, keys and narrow windows.
 //!
-//! The probe (`browser/probe.js`) is put behind the page's script and runs in a frame as wide as the
-//! test says; it posts what it saw to the outer page, which the browser prints.
+//! The probe (`browser/probe.js`) is appended to the page's script and runs in a frame. It posts
+//! its results to the outer page, which the browser prints.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +10,8 @@ use std::process::{Command, Output};
 const ERRORS: &str = include_str!("browser/errors.js");
 const PROBE: &str = include_str!("browser/probe.js");
 
-/// Debian's and Ubuntu's name, and that of the vendor's package.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// A browser; says loudly if there is none.
 #[must_use]
 pub fn browser() -> Option<&'static str> {
     let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();
@@ -28,11 +25,11 @@ pub fn browser() -> Option<&'static str> {
     found
 }
 
-/// Opens `page` in a frame of `width` dots; what the probe posted, as JSON: `wrong`, a list that
-/// should be empty, and `seen`, numbers.
+/// Opens `page` in a frame of `width` pixels. Returns the probe's results as JSON: `wrong`, a list
+/// that should be empty, and `seen`, numbers.
 ///
 /// # Panics
-/// When the browser fails, or says something on its console.
+/// Panics if the browser fails or writes to its console.
 #[must_use]
 pub fn probed(browser: &str, page: &str, width: u32) -> String {
     let dir = home();
@@ -60,10 +57,10 @@ pub fn probed(browser: &str, page: &str, width: u32) -> String {
     said
 }
 
-/// The page on paper, its scripts off: a PDF.
+/// Prints the page to PDF, with scripts off.
 ///
 /// # Panics
-/// When the browser writes none.
+/// Panics if the browser writes no PDF.
 #[must_use]
 pub fn printed(browser: &str, page: &str) -> Vec<u8> {
     let dir = home();
@@ -93,7 +90,6 @@ fn opened(browser: &str, words: &[&str], path: &Path, home: &Path) -> Output {
         .unwrap_or_else(|error| panic!("{browser}: {error}"))
 }
 
-/// The inverse of `encodeURIComponent`.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

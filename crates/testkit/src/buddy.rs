@@ -1,32 +1,27 @@
-//! A naive twin of the buddy allocator, written from docs/behaviour I alone: free lists are plain
-//! vectors, every question is answered by a scan. Types are 0 movable, 1 unmovable, 2 reclaimable.
+//! A naive model of the buddy allocator, written from docs/behaviour I alone: free lists are plain
+//! vectors, and every query is a scan. Types are 0 movable, 1 unmovable, 2 reclaimable.
 
 use std::collections::BTreeSet;
 
 const MOVABLE: usize = 0;
 
-/// State of one page frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Free,
-    /// Allocated for this type.
     Used(usize),
 }
 
-/// One zone.
 #[derive(Clone, Debug)]
 pub struct NaiveBuddy {
     pages: Vec<Page>,
     /// `lists[order][type]`: first page frames, head first.
     lists: Vec<[Vec<u64>; 3]>,
-    /// Type by pageblock.
     pageblocks: Vec<usize>,
     max_order: u8,
     pageblock_order: u8,
 }
 
 impl NaiveBuddy {
-    /// A zone of free movable pages.
     #[must_use]
     pub fn new(nr_pages: usize, max_order: u8, pageblock_order: u8) -> Self {
         let mut zone = Self {
@@ -50,13 +45,11 @@ impl NaiveBuddy {
         zone
     }
 
-    /// Free pages.
     #[must_use]
     pub fn nr_free(&self) -> u64 {
         self.pages.iter().filter(|&&page| page == Page::Free).count() as u64
     }
 
-    /// A free list, head first.
     #[must_use]
     pub fn list(&self, order: u8, of: usize) -> Vec<u64> {
         self.lists[usize::from(order)][of].clone()
@@ -65,7 +58,7 @@ impl NaiveBuddy {
     /// Allocates `2^order` pages for `of`.
     ///
     /// # Panics
-    /// When the twin itself hands out a page twice.
+    /// Panics if the model itself allocates a page twice.
     pub fn alloc(&mut self, order: u8, of: usize) -> Option<u64> {
         let pfn = self.find(order, of)?;
         for page in &mut self.pages[range(pfn, order)] {
@@ -79,7 +72,6 @@ impl NaiveBuddy {
         if let Some(pfn) = self.take_own(order, of) {
             return Some(pfn);
         }
-        // Claim, largest donor block first.
         for donor_order in (order..=self.max_order).rev() {
             let Some(donor) = self.donor(donor_order, of) else { continue };
             let is_allowed = donor_order >= self.pageblock_order
@@ -92,7 +84,6 @@ impl NaiveBuddy {
                 return self.take_own(order, of);
             }
         }
-        // Steal, smallest first.
         for donor_order in order..=self.max_order {
             if let Some(donor) = self.donor(donor_order, of) {
                 return Some(self.take_head(donor_order, order, donor));
@@ -122,7 +113,6 @@ impl NaiveBuddy {
         donors.into_iter().find(|&donor| !self.lists[usize::from(order)][donor].is_empty())
     }
 
-    /// Makes the pageblock, or all pageblocks of the block, `of`; whether it may.
     fn claim(&mut self, donor_order: u8, donor: usize, of: usize) -> bool {
         let head = self.lists[usize::from(donor_order)][donor][0];
         if donor_order >= self.pageblock_order {
@@ -166,7 +156,7 @@ impl NaiveBuddy {
     /// Frees `2^order` pages.
     ///
     /// # Panics
-    /// When one of them is free already.
+    /// Panics if one of them is already free.
     pub fn free(&mut self, pfn: u64, order: u8) {
         for page in &mut self.pages[range(pfn, order)] {
             assert_ne!(*page, Page::Free);
@@ -188,7 +178,6 @@ impl NaiveBuddy {
         self.lists[usize::from(order)][of].insert(0, pfn);
     }
 
-    /// I.9.
     #[must_use]
     pub fn fragmentation_index(&self, order: u8) -> i32 {
         let blocks = self.blocks();
@@ -203,7 +192,6 @@ impl NaiveBuddy {
         i32::try_from(requests).map_or(i32::MIN, |requests| 1000 - requests)
     }
 
-    /// I.10, in thousandths.
     #[must_use]
     pub fn unusable_index(&self, order: u8) -> u32 {
         let blocks = self.blocks();
@@ -212,7 +200,6 @@ impl NaiveBuddy {
         (unusable * 1000).checked_div(free).unwrap_or(1000)
     }
 
-    /// Orders of all free blocks.
     fn blocks(&self) -> Vec<u8> {
         let orders = (0..=self.max_order).zip(&self.lists);
         orders.flat_map(|(order, lists)| lists.iter().flatten().map(move |_| order)).collect()

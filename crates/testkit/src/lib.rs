@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
-//! For tests: naive models of the real types, a browser that opens pages, files that nobody should
-//! read, names that change under a reader, and how much is tried.
+//! Test helpers: naive models of the real types, a browser for pages, invalid files, names that
+//! change while they are read, and case counts.
 
 pub mod browser;
 pub mod buddy;

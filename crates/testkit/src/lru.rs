@@ -1,14 +1,10 @@
-//! A naive LRU buffer: a list searched from end to end. A curve of misses over sizes is checked
-//! against one list for each size.
+//! A naive LRU buffer: a list searched from end to end.
 
-/// One entry: `2^order` pages from `first`, which is aligned.
+/// `2^order` pages from `first`, which is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NaiveLruEntry {
-    /// First page.
     pub first: u64,
-    /// log2 of the number of pages.
     pub order: u8,
-    /// Whether a store may use it.
     pub is_writable: bool,
 }
 
@@ -19,34 +15,27 @@ impl NaiveLruEntry {
     }
 }
 
-/// What a reference found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NaiveFound {
-    /// An entry, which is the last used one now.
     Hit(NaiveLruEntry),
-    /// A read-only entry, which is gone.
     ReadOnly,
-    /// Nothing.
     Miss,
 }
 
-/// A buffer of `nr_max` entries, the last used one first.
+/// A buffer of `nr_max` entries, most recently used first.
 #[derive(Clone, Debug)]
 pub struct NaiveLru {
     nr_max: usize,
     entries: Vec<NaiveLruEntry>,
-    /// References that found nothing.
     pub nr_misses: u64,
 }
 
 impl NaiveLru {
-    /// An empty one.
     #[must_use]
     pub const fn new(nr_max: usize) -> Self {
         Self { nr_max, entries: Vec::new(), nr_misses: 0 }
     }
 
-    /// Looks up a page.
     pub fn refer(&mut self, vpn: u64, is_write: bool) -> NaiveFound {
         let Some(nr) = self.entries.iter().position(|entry| entry.overlaps(vpn, 1)) else {
             self.nr_misses += 1;
@@ -60,14 +49,13 @@ impl NaiveLru {
         NaiveFound::Hit(entry)
     }
 
-    /// Adds an entry in place of what it overlaps; the least recently used one may have to go.
+    /// Adds an entry, replacing the ones it overlaps; may evict the least recently used.
     pub fn fill(&mut self, entry: NaiveLruEntry) {
         self.invalidate(entry.first, 1 << entry.order);
         self.entries.insert(0, entry);
         self.entries.truncate(self.nr_max);
     }
 
-    /// Removes what covers one of `nr_pages` pages from `first`.
     pub fn invalidate(&mut self, first: u64, nr_pages: u64) {
         self.entries.retain(|entry| !entry.overlaps(first, nr_pages));
     }

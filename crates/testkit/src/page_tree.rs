@@ -1,36 +1,31 @@
-//! A naive twin of the page cache's tree: a sorted map from first index to order, every question
-//! answered by a scan.
+//! A naive model of the page cache's tree: a sorted map, searched from end to end.
 
 use std::collections::BTreeMap;
 
-/// A folio: first index, order, and a number that tells it from others.
+/// A folio: first index, order, and a unique number.
 pub type NaiveEntry = (u64, u8, u32);
 
-/// Folios of one file.
 #[derive(Clone, Debug, Default)]
 pub struct NaivePageTree {
     folios: BTreeMap<u64, (u8, u32)>,
 }
 
 impl NaivePageTree {
-    /// The folio that covers `index`.
     #[must_use]
     pub fn get(&self, index: u64) -> Option<NaiveEntry> {
         self.iter().find(|&(first, order, _)| first <= index && index - first < 1 << order)
     }
 
-    /// The first folio that covers an index of `[first, last]`.
     #[must_use]
     pub fn first_in(&self, first: u64, last: u64) -> Option<NaiveEntry> {
         self.iter().find(|&(start, order, _)| start <= last && start + ((1 << order) - 1) >= first)
     }
 
-    /// All folios in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = NaiveEntry> + '_ {
         self.folios.iter().map(|(&first, &(order, nr))| (first, order, nr))
     }
 
-    /// Stores a folio; `false` when one of its pages is cached.
+    /// Stores a folio; `false` if one of its pages is cached.
     pub fn insert(&mut self, (first, order, nr): NaiveEntry) -> bool {
         let is_free = self.first_in(first, first + ((1 << order) - 1)).is_none();
         if is_free {
@@ -39,7 +34,6 @@ impl NaivePageTree {
         is_free
     }
 
-    /// Takes the folio that covers `index` out.
     pub fn remove(&mut self, index: u64) -> Option<NaiveEntry> {
         let entry = self.get(index)?;
         self.folios.remove(&entry.0);
@@ -63,7 +57,6 @@ impl NaivePageTree {
             .unwrap_or(start.wrapping_sub(nr_pages))
     }
 
-    /// Cached pages.
     #[must_use]
     pub fn nr_pages(&self) -> u64 {
         self.iter().map(|(_, order, _)| 1 << order).sum()

@@ -1,10 +1,7 @@
-//! Parquet files that nobody should read.
+//! Parquet files that readers must reject.
 
-/// `file` with fields in its footer that only the Parquet library sees; `None` if it is no Parquet
-/// file.
-///
-/// The library takes a list of seven booleans, of a field that it does not know, for one without
-/// bytes, and those bytes for a list of two thousand million booleans: seconds for each nine bytes.
+/// Returns `file` with footer fields that only the Parquet library notices; `None` if it is
+/// not a Parquet file. It reads them as lists of two billion booleans, which takes seconds.
 #[must_use]
 pub fn with_hidden_fields(file: &[u8]) -> Option<Vec<u8>> {
     const HIDDEN: [u8; 9] = [0x29, 0x71, 0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];

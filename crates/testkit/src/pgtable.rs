@@ -1,63 +1,47 @@
-//! A naive twin of the page table, written from docs/behaviour C.1 alone: one ordered map from
-//! virtual page to entry, every rule applied page by page. An entry of a folded block keeps its
-//! own accessed and dirty bits, as hardware may; reading reports their OR.
+//! A naive model of the page table, written from docs/behaviour C.1 alone: one ordered map from
+//! virtual page to entry; every rule is applied page by page. Each entry of a folded block has its
+//! own accessed and dirty bits, as hardware allows; reading returns their OR.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Flag bit: stores are allowed.
 pub const WRITABLE: u8 = 1;
-/// Flag bit: stored to.
 pub const DIRTY: u8 = 2;
-/// Flag bit: accessed.
 pub const YOUNG: u8 = 4;
-/// Flag bit: never folded or batched.
+/// Never folded or batched.
 pub const SPECIAL: u8 = 8;
 
 const ACCESS: u8 = DIRTY | YOUNG;
 
-/// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NaivePte {
-    /// Page frame.
     pub pfn: u64,
-    /// Flag bits.
     pub flags: u8,
-    /// Contiguous bit.
     pub is_folded: bool,
 }
 
 /// Consecutive pages: first virtual page, first page frame, number, flags.
 pub type Piece = (u64, u64, u64, u8);
 
-/// A folio: first page frame and order.
+/// First page frame and order.
 pub type Folio = (u64, u8);
 
-/// Page table of one process.
 #[derive(Clone, Debug, Default)]
 pub struct NaivePageTable {
     ptes: BTreeMap<u64, NaivePte>,
-    /// PMD leaves by slot number.
     pmds: BTreeMap<u64, (u64, u8)>,
-    /// Slots with a PTE table.
     tables: BTreeSet<u64>,
-    /// Pages of a PMD slot.
     slot: u64,
-    /// Pages of a contpte block, 1 without.
     block: u64,
-    /// Blocks that got and lost the contiguous bit.
     pub nr_folds: u64,
-    /// Blocks that lost the contiguous bit and stayed.
     pub nr_unfolds: u64,
 }
 
 impl NaivePageTable {
-    /// An empty table with `slot` pages per PMD slot and `block` per contpte block (1: none).
     #[must_use]
     pub fn new(slot: u64, block: u64) -> Self {
         Self { slot, block, ..Self::default() }
     }
 
-    /// What a page reads as, PMD leaves included.
     #[must_use]
     pub fn read(&self, vpn: u64) -> Option<NaivePte> {
         if let Some(&(pfn, flags)) = self.pmds.get(&(vpn / self.slot)) {
@@ -91,13 +75,11 @@ impl NaivePageTable {
         if self.ptes.get(&vpn).is_some_and(|pte| pte.is_folded) { self.block } else { 1 }
     }
 
-    /// Whether a slot holds a PMD leaf.
     #[must_use]
     pub fn has_leaf(&self, vpn: u64) -> bool {
         self.pmds.contains_key(&(vpn / self.slot))
     }
 
-    /// Whether a slot holds neither table nor leaf.
     #[must_use]
     pub fn is_slot_empty(&self, vpn: u64) -> bool {
         !self.has_leaf(vpn) && !self.tables.contains(&(vpn / self.slot))
@@ -129,7 +111,7 @@ impl NaivePageTable {
     /// Maps `nr` pages of `folio`.
     ///
     /// # Panics
-    /// When one of them is mapped.
+    /// Panics if one of them is already mapped.
     pub fn map(&mut self, (vpn, pfn, nr, flags): Piece, folio: Folio) {
         self.tables.insert(vpn / self.slot);
         for by in 0..nr {
@@ -151,20 +133,18 @@ impl NaivePageTable {
     /// Maps a slot by one leaf.
     ///
     /// # Panics
-    /// When the slot is in use.
+    /// Panics if the slot is in use.
     pub fn map_pmd(&mut self, vpn: u64, pfn: u64, flags: u8) {
         assert!(self.is_slot_empty(vpn));
         self.pmds.insert(vpn / self.slot, (pfn, flags));
     }
 
-    /// Points one PTE at another page.
     pub fn replace(&mut self, vpn: u64, pfn: u64, flags: u8, folio: Folio) {
         self.unfold(vpn);
         self.ptes.insert(vpn, NaivePte { pfn, flags, is_folded: false });
         self.after_single_set(vpn, folio);
     }
 
-    /// Adds flags to what maps `vpn`.
     pub fn add_flags(&mut self, vpn: u64, flags: u8) {
         if let Some((_, old)) = self.pmds.get_mut(&(vpn / self.slot)) {
             *old |= flags;
@@ -173,13 +153,11 @@ impl NaivePageTable {
         if flags & WRITABLE & !self.ptes[&vpn].flags != 0 {
             self.unfold(vpn);
         }
-        // In a folded block only this entry changes; reading ORs.
         if let Some(pte) = self.ptes.get_mut(&vpn) {
             pte.flags |= flags;
         }
     }
 
-    /// Clears accessed; whether it was set.
     pub fn clear_young(&mut self, vpn: u64) -> bool {
         let was_young = self.read(vpn).is_some_and(|pte| pte.flags & YOUNG != 0);
         if let Some((_, old)) = self.pmds.get_mut(&(vpn / self.slot)) {
@@ -193,7 +171,7 @@ impl NaivePageTable {
         was_young
     }
 
-    /// Clears `vpn..end`; batches of PTEs by folio and whole leaves, in address order.
+    /// Clears `vpn..end`. Returns batches of PTEs by folio and whole leaves, in address order.
     pub fn clear(&mut self, vpn: u64, end: u64, folio_of: impl Fn(u64) -> Folio) -> Vec<Piece> {
         self.unfold_edges(vpn, end);
         let mut pieces: Vec<Piece> = Vec::new();
@@ -223,12 +201,11 @@ impl NaivePageTable {
         pieces
     }
 
-    /// Makes `vpn..end` read-only without folding.
     pub fn wrprotect(&mut self, vpn: u64, end: u64) {
         self.change(vpn, end, 0, WRITABLE);
     }
 
-    /// Changes flags of `vpn..end` and folds where a last PTE was rewritten.
+    /// Changes flags of `vpn..end`; folds a block when its last PTE is rewritten.
     pub fn protect(
         &mut self,
         (vpn, end): (u64, u64),
@@ -255,7 +232,6 @@ impl NaivePageTable {
         }
     }
 
-    /// Splits a PMD leaf.
     pub fn split_pmd(&mut self, vpn: u64) -> bool {
         let Some((pfn, flags)) = self.pmds.remove(&(vpn / self.slot)) else { return false };
         let first = vpn / self.slot * self.slot;
@@ -264,7 +240,6 @@ impl NaivePageTable {
         true
     }
 
-    /// Moves `vpn..end` to `to`.
     pub fn move_range(&mut self, (vpn, end): (u64, u64), to: u64, folio_of: impl Fn(u64) -> Folio) {
         self.unfold_edges(vpn, end);
         let mut at = vpn;
@@ -305,7 +280,7 @@ impl NaivePageTable {
         }
     }
 
-    /// Frees empty tables that lie wholly in `vpn..end`.
+    /// Frees the empty tables that are entirely inside `vpn..end`.
     pub fn free_empty_tables(&mut self, vpn: u64, end: u64) -> u64 {
         let (slot, ptes) = (self.slot, &self.ptes);
         let before = self.tables.len();
@@ -316,7 +291,6 @@ impl NaivePageTable {
         (before - self.tables.len()) as u64
     }
 
-    /// C.1.2 and C.1: the last PTE of a block was set.
     fn after_single_set(&mut self, vpn: u64, (folio, order): Folio) {
         let first = vpn / self.block * self.block;
         let here = self.ptes[&vpn];
@@ -361,7 +335,6 @@ impl NaivePageTable {
         self.nr_unfolds += 1;
     }
 
-    /// Unfolds blocks that have pages inside and outside of `vpn..end`.
     fn unfold_edges(&mut self, vpn: u64, end: u64) {
         for at in vpn..end {
             let first = at / self.block * self.block;

@@ -1,39 +1,31 @@
-//! A naive twin of a folio's counters: who maps which page, written down in full; every question
-//! answered by a scan.
+//! A naive model of a folio's counters: every mapping of every page; every query is a scan.
 
-/// How one mm maps a folio.
 #[derive(Clone, Debug, Default)]
 pub struct NaiveMm {
-    /// PTE mappings of each page.
     pub ptes: Vec<u32>,
-    /// PMD mappings of the folio.
     pub nr_pmds: u32,
 }
 
-/// All mappings of one folio, by mm.
 #[derive(Clone, Debug)]
 pub struct NaiveRmap {
-    /// One entry a mm.
     pub mms: Vec<NaiveMm>,
     nr_pages: usize,
 }
 
 impl NaiveRmap {
-    /// A folio of `nr_pages` that none of `nr_mms` maps.
     #[must_use]
     pub fn new(nr_pages: usize, nr_mms: usize) -> Self {
         let mm = NaiveMm { ptes: vec![0; nr_pages], nr_pmds: 0 };
         Self { mms: vec![mm; nr_mms], nr_pages }
     }
 
-    /// Adds a PTE mapping of each of `pages` by `mm`.
     pub fn add_ptes(&mut self, mm: usize, pages: std::ops::Range<usize>) {
         for nr in &mut self.mms[mm].ptes[pages] {
             *nr += 1;
         }
     }
 
-    /// Removes one; `false` and nothing changes when a page has none by `mm`.
+    /// Removes one mapping of each page; `false` without changes if `mm` does not map one of them.
     pub fn remove_ptes(&mut self, mm: usize, pages: std::ops::Range<usize>) -> bool {
         let ptes = &mut self.mms[mm].ptes[pages];
         let are_mapped = ptes.iter().all(|&nr| nr > 0);
@@ -45,37 +37,32 @@ impl NaiveRmap {
         are_mapped
     }
 
-    /// PTE mappings of `page`.
     #[must_use]
     pub fn nr_ptes(&self, page: usize) -> u32 {
         self.mms.iter().map(|mm| mm.ptes[page]).sum()
     }
 
-    /// PMD mappings.
     #[must_use]
     pub fn nr_pmds(&self) -> u32 {
         self.mms.iter().map(|mm| mm.nr_pmds).sum()
     }
 
-    /// Mappings of all pages, a PMD mapping counting `pmd`.
+    /// Mappings of all pages; a PMD mapping counts as `pmd`.
     #[must_use]
     pub fn mapcount(&self, pmd: u32) -> u32 {
         (0..self.mms.len()).map(|mm| self.mapcount_of(mm, pmd)).sum()
     }
 
-    /// Mappings by `mm`.
     #[must_use]
     pub fn mapcount_of(&self, mm: usize, pmd: u32) -> u32 {
         self.mms[mm].ptes.iter().sum::<u32>() + self.mms[mm].nr_pmds * pmd
     }
 
-    /// How many mms map the folio.
     #[must_use]
     pub fn nr_mms(&self) -> usize {
         (0..self.mms.len()).filter(|&mm| self.mapcount_of(mm, 1) > 0).count()
     }
 
-    /// Pages that anyone maps, by PTE or PMD entry.
     #[must_use]
     pub fn nr_mapped_pages(&self) -> usize {
         let is_entire = self.nr_pmds() > 0;

@@ -1,13 +1,12 @@
-//! A page as a golden test keeps it: its structure and words, without drawings and digits.
+//! A page reduced for golden tests: structure and words, without drawings and digits.
 
-/// What stands between `start` and `end`, each time.
 #[must_use]
 pub fn between<'a>(text: &'a str, start: &str, end: &str) -> Vec<&'a str> {
     let parts = text.split(start).skip(1);
     parts.map(|part| part.split(end).next().unwrap_or_default()).collect()
 }
 
-/// The page without style, scripts and data, a line for each part, numbers and drawings left out.
+/// The page without style, scripts, data, numbers and drawings, one line per element.
 #[must_use]
 pub fn skeleton(page: &str) -> String {
     let mut text = page.to_owned();
@@ -34,7 +33,6 @@ pub fn skeleton(page: &str) -> String {
                 shown.push(c);
             }
         }
-        // Equal lines are said once: how many there are is a number too.
         if lines.last() != Some(&shown) {
             lines.push(shown);
         }

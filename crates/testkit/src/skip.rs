@@ -1,8 +1,8 @@
-//! What a test says that cannot run here.
+//! Messages of skipped tests.
 
 use std::io::{self, Write as _};
 
-/// Says that the test, or a part of it, is skipped, and why.
+/// Reports that the test, or part of it, is skipped, and why.
 ///
 /// ```
 /// largefolio_testkit::skipped!("needs root");
@@ -12,9 +12,8 @@ macro_rules! skipped {
     ($($why:tt)*) => { $crate::say_skipped(module_path!(), &format!($($why)*)) };
 }
 
-/// What [`skipped!`](crate::skipped) says of a test in `module`. The runner shows it whatever becomes
-/// of the test: it holds back what goes through `eprintln!`, not what is written to stderr.
+/// Prints the message of [`skipped!`](crate::skipped) for a test in `module`. The test runner
+/// captures `eprintln!`, but always shows direct writes to stderr.
 pub fn say_skipped(module: &str, why: &str) {
-    // Nobody reads a closed stderr.
     let _ = writeln!(io::stderr(), "SKIPPED in {module}: {why}");
 }

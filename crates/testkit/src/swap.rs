@@ -1,4 +1,4 @@
-//! An attacker in a directory: exchanges its names without end.
+//! An attacker in a directory, which swaps its names continuously.
 //!
 //! ```text
 //!   names/target   a regular file | a link to the victim | a FIFO | a link to a device
@@ -23,26 +23,20 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, makedev};
 use tempfile::TempDir;
 
-/// Content of the victim.
 const SECRET: &[u8] = b"not to be changed\n";
-/// Exchanges of one pair.
 const NR_EXCHANGES: u64 = 40;
-/// Kinds of names.
 const NR_KINDS: u64 = 4;
 
-/// Names that are exchanged as long as this lives.
 #[derive(Debug)]
 pub struct Swap {
     dir: TempDir,
     is_over: Arc<AtomicBool>,
     nr_swaps: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
-    /// Reports each open of the device; `None` if this process may not make one.
     opened: Option<OwnedFd>,
 }
 
 impl Swap {
-    /// Begins with a regular file that holds `sample`.
     #[must_use]
     pub fn begin(sample: &[u8]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
@@ -51,7 +45,7 @@ impl Swap {
         fs::write(dir.path().join("sample"), sample).expect("another");
         let device = dir.path().join("device");
         let (kind, mode) = (FileType::CharacterDevice, Mode::RUSR | Mode::WUSR);
-        // The same driver as /dev/full: to open it does nothing.
+        // The driver of /dev/full: opening it does nothing.
         let created = rustix::fs::mknodat(CWD, &device, kind, mode, makedev(1, 7));
         let opened = created.ok().map(|()| watched(&device));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -70,25 +64,21 @@ impl Swap {
         Self { dir, is_over, nr_swaps, thread: Some(thread), opened }
     }
 
-    /// The name that is attacked.
     #[must_use]
     pub fn target(&self) -> PathBuf {
         self.dir.path().join("names/target")
     }
 
-    /// Whether it would be seen if the device were opened.
     #[must_use]
     pub fn has_device(&self) -> bool {
         self.opened.is_some()
     }
 
-    /// How often names were exchanged until now.
     #[must_use]
     pub fn nr_swaps(&self) -> u64 {
         self.nr_swaps.load(Ordering::Relaxed)
     }
 
-    /// What happened that must not.
     #[must_use]
     pub fn harm(&self) -> Option<String> {
         let victim = fs::read(self.dir.path().join("victim")).expect("the victim");
@@ -109,7 +99,6 @@ impl Drop for Swap {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It ends by itself, or has printed its panic.
             let _ = thread.join();
         }
     }
@@ -118,7 +107,6 @@ impl Drop for Swap {
 fn watched(device: &Path) -> OwnedFd {
     let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
     inotify::add_watch(&fd, device, WatchFlags::OPEN).expect("a watch");
-    // So that a test which sees nothing has not looked at nothing.
     drop(File::open(device));
     let mut events = [0; 4096];
     let seen = rustix::io::read(&fd, &mut events);
@@ -130,9 +118,8 @@ fn watched(device: &Path) -> OwnedFd {
 struct Attacker {
     at: PathBuf,
     random: u64,
-    /// Read ends, so that no writer waits.
     fifos: Vec<File>,
-    /// Those of the round before: one of its names may have been looked up just now.
+    /// Read ends of the previous round: one of its names may just have been looked up.
     earlier: Vec<File>,
 }
 
@@ -152,7 +139,7 @@ impl Attacker {
             fs::rename(next, &target).expect("to take the name");
             for _ in 0..NR_EXCHANGES {
                 let flags = RenameFlags::EXCHANGE;
-                // A name may be missing for the moment in which a result takes it.
+                // A name can be missing briefly while a result replaces it.
                 let _ = rustix::fs::renameat_with(CWD, &target, CWD, &spare, flags);
                 nr_swaps.fetch_add(1, Ordering::Relaxed);
                 for _ in 0..self.next() % 2000 {
@@ -163,7 +150,6 @@ impl Attacker {
         }
     }
 
-    /// Makes a file of a kind; returns the read end of a FIFO.
     fn put(&self, name: &str, kind: u64) -> Option<File> {
         let path = self.at.join(name);
         let _ = fs::remove_file(&path);
@@ -189,7 +175,7 @@ impl Attacker {
         }
     }
 
-    /// xorshift64: the same names in the same order at each run.
+    /// xorshift64: the same names in the same order in each run.
     fn next(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,19 +1,12 @@
-//! A naive TLB: the rules of `sim::tlb` written down a second time, as lists searched from end to
-//! end. It shares no code and no types with the TLB it checks.
-//!
-//! A set is a list of entries, the least recently used first. There is no clock, no index, no hint
-//! and no summary.
+//! A naive TLB: a second implementation of the rules of `sim::tlb`, as lists searched from end to
+//! end, least recently used first. It shares no code and no types with the TLB it checks.
 
-/// One entry: `2^order` pages from `first`, which is aligned.
+/// `2^order` pages from `first`, which is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NaiveEntry {
-    /// First page.
     pub first: u64,
-    /// log2 of the number of pages.
     pub order: u8,
-    /// Frame of the first page.
     pub pfn: u64,
-    /// Whether a store may use it.
     pub is_writable: bool,
 }
 
@@ -28,53 +21,40 @@ impl NaiveEntry {
     }
 }
 
-/// One structure.
 #[derive(Clone, Debug)]
 pub struct NaiveStructure {
     sets: Vec<Vec<NaiveEntry>>,
     ways: usize,
-    /// Orders it may hold.
     orders: Vec<u8>,
 }
 
 impl NaiveStructure {
-    /// `nr_sets` sets of `ways` ways that may hold `orders`.
     #[must_use]
     pub fn new(nr_sets: usize, ways: usize, orders: Vec<u8>) -> Self {
         Self { sets: vec![Vec::new(); nr_sets], ways, orders }
     }
 }
 
-/// What a lookup found; the names of `sim::tlb::Lookup`.
+/// Result of a lookup; the names match `sim::tlb::Lookup`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NaiveLookup {
-    /// In level 1.
     L1,
-    /// In level 2.
     L2,
-    /// Nowhere.
     Miss,
-    /// Read-only.
     Permission,
 }
 
-/// The structures of one level.
 pub type NaiveLevel = Vec<NaiveStructure>;
 
-/// A TLB of two sides. Side 0 and side 1 have their own level 1; `l2_of` says which of `l2` a side
-/// uses, if any.
+/// A TLB of two sides, each with its own level 1.
 #[derive(Clone, Debug)]
 pub struct NaiveTlb {
-    /// Level 1 by side.
     pub l1: [NaiveLevel; 2],
-    /// The second-level TLBs: none, one shared, or one per side.
     pub l2: Vec<NaiveLevel>,
-    /// Which of `l2` a side uses.
     pub l2_of: [Option<usize>; 2],
 }
 
 impl NaiveTlb {
-    /// One reference.
     pub fn lookup(&mut self, side: usize, vpn: u64, wants_write: bool) -> NaiveLookup {
         if let Some(entry) = find(&self.l1[side], vpn) {
             if wants_write && !entry.is_writable {
@@ -95,7 +75,6 @@ impl NaiveTlb {
         NaiveLookup::L2
     }
 
-    /// A walk for `vpn` found `entry`, at a PMD entry or not.
     pub fn fill(&mut self, side: usize, vpn: u64, entry: NaiveEntry, is_pmd: bool) {
         if let Some(nr) = self.l2_of[side] {
             let level = &mut self.l2[nr];
@@ -107,14 +86,12 @@ impl NaiveTlb {
         add(&mut self.l1[side], vpn, entry);
     }
 
-    /// Removes what covers one of these pages.
     pub fn invalidate(&mut self, first: u64, nr_pages: u64) {
         for level in self.l1.iter_mut().chain(&mut self.l2) {
             drop_overlapping(level, first, nr_pages);
         }
     }
 
-    /// Removes everything.
     pub fn flush(&mut self) {
         for level in self.l1.iter_mut().chain(&mut self.l2) {
             for structure in level {
@@ -123,7 +100,6 @@ impl NaiveTlb {
         }
     }
 
-    /// The entry a lookup would use.
     #[must_use]
     pub fn peek(&self, side: usize, vpn: u64) -> Option<NaiveEntry> {
         find(&self.l1[side], vpn)
@@ -156,7 +132,6 @@ fn drop_overlapping(level: &mut NaiveLevel, first: u64, nr_pages: u64) {
     }
 }
 
-/// Adds the largest part of `entry` around `vpn` that some structure holds.
 fn add(level: &mut NaiveLevel, vpn: u64, entry: NaiveEntry) {
     let mut best: Option<(u8, usize)> = None;
     for (nr, structure) in level.iter().enumerate() {

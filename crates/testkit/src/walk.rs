@@ -1,18 +1,16 @@
-//! Naive page-walk caches: the rules of `sim::tlb::walk_cache` written down a second time. An entry
-//! is the range of pages it covers; a walk goes down from the top and looks at everything.
+//! Naive page-walk caches: a second implementation of the rules of `sim::tlb::walk_cache`. An entry
+//! is the range of pages it covers; a walk starts at the top and checks every entry.
 
-/// One cache: entries of the level whose table covers `2^shift` pages.
+/// Entries of the level whose table covers `2^shift` pages.
 #[derive(Clone, Debug)]
 pub struct NaiveWalkCache {
-    /// log2 of the pages an entry covers.
     shift: u32,
-    /// First pages, the least recently used of a set first.
+    /// First pages, least recently used of a set first.
     sets: Vec<Vec<u64>>,
     ways: usize,
 }
 
 impl NaiveWalkCache {
-    /// A cache of entries that cover `2^shift` pages.
     #[must_use]
     pub fn new(shift: u32, nr_sets: usize, ways: usize) -> Self {
         Self { shift, sets: vec![Vec::new(); nr_sets], ways }
@@ -40,19 +38,15 @@ impl NaiveWalkCache {
     }
 }
 
-/// The walker of one hardware thread.
 #[derive(Clone, Debug)]
 pub struct NaiveWalker {
-    /// log2 of the entries of a table.
     pub table_bits: u32,
-    /// Levels of the page table, PTEs included.
     pub nr_levels: u32,
-    /// Caches, in any order.
     pub caches: Vec<NaiveWalkCache>,
 }
 
 impl NaiveWalker {
-    /// Whether the entry of each level is read: `[PTE, PMD, above it, top]`.
+    /// Reads per level of a walk: `[PTE, PMD, above it, top]`.
     pub fn walk(&mut self, vpn: u64, is_pmd: bool) -> [u64; 4] {
         let leaf = u32::from(is_pmd);
         let mut known = None;
@@ -83,7 +77,6 @@ impl NaiveWalker {
         reads
     }
 
-    /// Forgets what covers one of these pages.
     pub fn invalidate(&mut self, first: u64, nr_pages: u64) {
         let end = first.saturating_add(nr_pages);
         for cache in &mut self.caches {
@@ -94,7 +87,6 @@ impl NaiveWalker {
         }
     }
 
-    /// Forgets everything.
     pub fn flush(&mut self) {
         self.caches.iter_mut().for_each(|cache| cache.sets.iter_mut().for_each(Vec::clear));
     }

@@ -1,14 +1,13 @@
-//! Files that a user names: opened so that nothing blocks, written so that they appear whole.
+//! Files that a user names: opening never blocks, and results appear whole.
 //!
-//! Owns the one way in which a name is looked up ([`Found`]), how every crate opens its input
-//! ([`open_regular`]), the place of a result ([`Place`]) and how it is written ([`Whole`],
-//! [`write_whole`], [`check`]), and the directories that are made for one ([`MadeDirs`]). Does not own
-//! their content. Invariants:
-//! - I1: to open an input neither waits for the other end of a FIFO nor touches a device.
-//! - I2: under its own name a result is complete and on the disk; until then a file that had the
-//!   name before is untouched. Whatever ends the process, SIGKILL and a full disk included.
-//! - I3: a symbolic link that has the name of a result is replaced, never followed.
-//! - I4: the object that was judged is the object that is opened: no name is looked up twice.
+//! Owns the lookup of names ([`Found`]), opening input ([`open_regular`]), the place of a result
+//! ([`Place`]), writing it ([`Whole`], [`write_whole`], [`check`]), and its new directories
+//! ([`MadeDirs`]). Invariants:
+//! - I1: opening an input neither waits for the other end of a FIFO nor touches a device.
+//! - I2: a result gets its name only when it is complete and synced. Until then an earlier file
+//!   with that name is unchanged, even after SIGKILL or with a full disk.
+//! - I3: a symbolic link with a result's name is replaced, never followed.
+//! - I4: the object that was checked is the object that is opened: no name is looked up twice.
 
 mod found;
 mod made;

@@ -1,45 +1,46 @@
-//! One event of a trace: what a row means.
+//! One event of a trace, and the meaning of a row.
 //!
-//! Owns the vocabulary that recorder, generators, file format and replay share. Does not own how
-//! rows are stored ([`crate::file`]) or what a kernel does with them.
+//! Owns the vocabulary shared by recorders, generators, file format and replay. Does not own the
+//! storage of rows ([`crate::file`]) or their effect in a kernel.
 //!
 //! | op | addr | len | pos | aux | flags | file |
 //! |---|---|---|---|---|---|---|
 //! | exec | first byte of the 4 KiB page | number of references in the run | 0 | 0 | 0 | - |
 //! | read write | first byte of the 4 KiB page | number of references in the run | 0 | 0 | link, or 0 | - |
-//! | mmap | address given by the kernel | bytes | file position | log2 of the size of huge pages, or 0 | `PROT_*`, `MAP_*`: [`mmap_flags`] | file or none |
+//! | mmap | address that the kernel chose | bytes | file position | log2 of the huge page size, or 0 | `PROT_*`, `MAP_*`: [`mmap_flags`] | file or none |
 //! | munmap | address | bytes | 0 | 0 | 0 | - |
 //! | mprotect | address | bytes | 0 | 0 | `PROT_*` | - |
 //! | mremap | old address | old bytes | new address | new bytes | `MREMAP_*` | - |
-//! | madvise | address | bytes | as of collapse, for `MADV_COLLAPSE` | advice | 0 | - |
+//! | madvise | address | bytes | for `MADV_COLLAPSE`, as in collapse | advice | 0 | - |
 //! | brk | old end of the heap | 0 | new end | 0 | 0 | - |
 //! | fork | 0 | 0 | 0 | new thread id | [`SHARES_MEMORY`] or [`BORROWS_MEMORY`] | - |
-//! | exit | 0 | 0 | exit status | 0 | why: [`ExitKind`] | - |
+//! | exit | 0 | 0 | exit status | 0 | [`ExitKind`] | - |
 //! | execve | 0 | 0 | 0 | row of [`Meta::execs`](crate::Meta::execs) | 0 | program |
 //! | open | 0 | 0 | descriptor | 0 | `O_*` | file |
 //! | pread pwrite | 0 | bytes moved | file position | descriptor | 0 | file |
 //! | truncate | 0 | new size | 0 | 0 | 0 | file |
 //! | fadvise | 0 | bytes | file position | advice | 0 | file |
 //! | `drop_caches` | 0 | 0 | 0 | 0 | 0 | file or all |
-//! | collapse | address | bytes | bytes of the folios; 0 = PMD folios | 0 | 0 | - |
+//! | collapse | address | bytes | folio size in bytes; 0 = PMD folios | 0 | 0 | - |
 //! | close | 0 | 0 | descriptor | 0 | 0 | - |
 //!
-//! A *link* says that a value named the page before the program touched it: it is how many rows of
-//! references of the same thread (exec, read, write) back the load of that value is, 1 to
-//! [`LINK_MAX`]. 0 is no such load among them; or nothing is known, in a trace whose footer does not
-//! say that links were recorded ([`crate::Meta::links`]). No event of the thread lies between the two
-//! rows. In a damaged trace the row may be any row, or before the thread's first.
+//! A *link* means that the program loaded the page's address from memory before it used the page.
+//! It is the distance to that load in rows of references (exec, read, write) of the same thread,
+//! from 1 to [`LINK_MAX`]. 0 means that no such row loaded the address, or that nothing is known
+//! because the footer does not say that links were recorded ([`crate::Meta::links`]). The thread
+//! has no other events between the two rows. In a damaged trace, a link can point to any row, or
+//! before the thread's first.
 //!
-//! A *process* is a thread that a fork without [`SHARES_MEMORY`] announced, or the first one, and the
-//! threads that it starts. An execve ends the process's other threads and gives it the address
-//! space that its row of [`Meta::execs`](crate::Meta::execs) describes. With [`BORROWS_MEMORY`]
-//! (vfork, `posix_spawn`) the new process uses the address space of its parent, whose thread has no
-//! rows until the child's execve or exit.
+//! A *process* starts with the first thread, or with a thread from a fork without
+//! [`SHARES_MEMORY`], and includes the threads that it starts. An execve ends the process's other
+//! threads and replaces its address space with the one in its row of
+//! [`Meta::execs`](crate::Meta::execs). With [`BORROWS_MEMORY`] (vfork, `posix_spawn`) the new process
+//! uses its parent's address space. The parent thread has no rows until the child's execve or exit.
 //!
-//! Traces from before `close` was recorded have none: a descriptor is closed there when it is
-//! opened again, or its process ends.
+//! Older traces have no `close` events. In these, a descriptor closes when it is opened again or
+//! when its process ends.
 
-/// What a row describes. The numbers are the file format, the same in every schema version.
+/// A row's operation. The numbers are part of the file format and equal in every schema version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the table of the module says what each row holds")]
@@ -67,7 +68,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Every op, in the order of its number.
+    /// Every op, ordered by number.
     pub const ALL: [Self; 20] = [
         Self::Exec,
         Self::Read,
@@ -91,13 +92,13 @@ impl Op {
         Self::Execve,
     ];
 
-    /// The op with this number, `None` for a number no op has.
+    /// Returns the op with this number, `None` if no op has it.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Lower-case name, as `folio trace cat` prints it.
+    /// Returns the lower-case name, as `folio trace cat` prints it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -124,7 +125,7 @@ impl Op {
         }
     }
 
-    /// Whether the row is a run of memory references (exec, read or write).
+    /// Returns whether the row is a run of memory references (exec, read or write).
     #[must_use]
     pub const fn is_reference(self) -> bool {
         matches!(self, Self::Exec | Self::Read | Self::Write)
@@ -134,38 +135,38 @@ impl Op {
 /// Dense number of a thread of the recorded program; 0 is the first thread.
 pub type ThreadId = u32;
 
-/// Row of the file table in the footer.
+/// Row of the footer's file table.
 pub type FileId = u32;
 
-/// One row of a trace; the module's table gives the meaning of each field by op.
+/// One row of a trace. The module's table lists the fields' meanings by op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Thread that did it.
+    /// The thread.
     pub thread: ThreadId,
-    /// What it did.
+    /// The operation.
     pub op: Op,
     /// Address in bytes.
     pub addr: u64,
     /// Bytes, or number of references.
     pub len: u64,
-    /// Position in a file in bytes, or the op's second address.
+    /// File position in bytes, or the op's second address.
     pub pos: u64,
-    /// The op's further number.
+    /// The op's additional number.
     pub aux: u64,
-    /// The op's flags, with the numbers of the Linux x86-64 ABI.
+    /// The op's flags, numbered as in the Linux x86-64 ABI.
     pub flags: u32,
-    /// File concerned, a row of the file table.
+    /// A row of the file table.
     pub file: Option<FileId>,
 }
 
 impl Event {
-    /// An event of `thread` with every number zero and no file.
+    /// Creates an event of `thread` without a file and with all numbers 0.
     #[must_use]
     pub const fn new(thread: ThreadId, op: Op) -> Self {
         Self { thread, op, addr: 0, len: 0, pos: 0, aux: 0, flags: 0, file: None }
     }
 
-    /// A run of `count` references of kind `op` to the 4 KiB page at `addr`.
+    /// Creates a run of `count` references of kind `op` to the 4 KiB page at `addr`.
     #[must_use]
     pub const fn references(thread: ThreadId, op: Op, addr: u64, count: u64) -> Self {
         let mut event = Self::new(thread, op);
@@ -175,13 +176,13 @@ impl Event {
     }
 }
 
-/// Numbers of the Linux x86-64 ABI that the rows of a trace hold.
+/// Numbers of the Linux x86-64 ABI in the rows of a trace.
 pub mod abi {
-    /// The bits of `O_*` that say what an open file is used for: 0 to read.
+    /// Mask of the access mode in `O_*`; 0 = read-only.
     pub const O_ACCMODE: u32 = 3;
     /// Open for writing.
     pub const O_WRONLY: u32 = 1;
-    /// Open for read and write.
+    /// Open for reading and writing.
     pub const O_RDWR: u32 = 2;
     /// An execve closes the descriptor.
     pub const O_CLOEXEC: u32 = 0x8_0000;
@@ -195,27 +196,27 @@ pub mod abi {
     pub const MAP_SHARED: u32 = 1;
     /// Stores copy the page.
     pub const MAP_PRIVATE: u32 = 2;
-    /// At this address, replacing what is there.
+    /// Map at this address and replace earlier mappings.
     pub const MAP_FIXED: u32 = 0x10;
-    /// No file behind it.
+    /// A mapping without a file.
     pub const MAP_ANONYMOUS: u32 = 0x20;
-    /// Its pages are locked into memory, so they are there at once.
+    /// Lock the pages into memory, which also populates them.
     pub const MAP_LOCKED: u32 = 0x2000;
-    /// Nothing is promised to the mapping.
+    /// Reserve no swap space or huge pages.
     pub const MAP_NORESERVE: u32 = 0x4000;
-    /// Its pages are there at once.
+    /// Populate the pages.
     pub const MAP_POPULATE: u32 = 0x8000;
-    /// Huge pages of a pool; their size is told apart ([`super::huge_page_bytes`]).
+    /// Huge pages from a pool; [`super::huge_page_bytes`] returns their size.
     pub const MAP_HUGETLB: u32 = 0x4_0000;
-    /// At this address, which was free.
+    /// Map at this address if it is free.
     pub const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
 }
 
-/// Bit of an mmap's `flags` where `PROT_*` start. Below are `MAP_*`; of those, only the page size
-/// of a hugetlb mapping would reach up here, and is in `aux` ([`huge_size_of`]).
+/// First bit of `PROT_*` in an mmap's `flags`, above `MAP_*`. Of `MAP_*`, only a hugetlb mapping's
+/// page size would overlap it, so that size is in `aux` ([`huge_size_of`]).
 pub const PROT_SHIFT: u32 = 28;
 
-/// The `flags` of an mmap: `MAP_*` in bits 0 to 27, `PROT_*` in bits 28 to 31.
+/// Combines an mmap's `flags`: `MAP_*` in bits 0 to 27, `PROT_*` in bits 28 to 31.
 ///
 /// ```
 /// use largefolio_trace::event::{map_of, mmap_flags, prot_of};
@@ -227,36 +228,33 @@ pub const fn mmap_flags(prot: u32, map: u32) -> u32 {
     prot << PROT_SHIFT | map_of(map)
 }
 
-/// `PROT_*` in the `flags` of an mmap.
+/// Returns `PROT_*` from an mmap's `flags`.
 #[must_use]
 pub const fn prot_of(flags: u32) -> u32 {
     flags >> PROT_SHIFT
 }
 
-/// `MAP_*` in the `flags` of an mmap.
+/// Returns `MAP_*` from an mmap's `flags`.
 #[must_use]
 pub const fn map_of(flags: u32) -> u32 {
     flags & ((1 << PROT_SHIFT) - 1)
 }
 
-/// Bit of `MAP_*` where log2 of the size of huge pages starts, as a program passes it.
 const MAP_HUGE_SHIFT: u32 = 26;
-/// log2 of the default size of huge pages.
 const HUGE_DEFAULT_LOG2: u32 = 21;
-/// log2 of 16 GiB, the largest size that an architecture has.
+/// log2 of 16 GiB, the largest huge page of any architecture.
 const HUGE_MAX_LOG2: u64 = 34;
 
-/// The `aux` of an mmap: log2 of the size of huge pages that `MAP_*` asks for, 0 for the default
-/// and for other mappings.
+/// Returns an mmap's `aux`: log2 of the huge page size in `MAP_*`, or 0 for the default.
 #[must_use]
 pub const fn huge_size_of(map: u32) -> u64 {
     if map & abi::MAP_HUGETLB == 0 { 0 } else { (map >> MAP_HUGE_SHIFT) as u64 }
 }
 
-/// Bytes of a page of a hugetlb mapping; `None` for any other event.
+/// Returns the page size of a hugetlb mapping in bytes; `None` for any other event.
 ///
-/// Of a trace that has no `aux` there, the two low bits of the size are left in `flags`: they tell
-/// 2M and 1G apart.
+/// Older traces have 0 in `aux`. Their `flags` still hold the size's two low bits, which
+/// distinguish 2M and 1G.
 ///
 /// ```
 /// use largefolio_trace::event::abi::MAP_HUGETLB;
@@ -282,27 +280,27 @@ pub const fn huge_page_bytes(event: &Event) -> Option<u64> {
     }
 }
 
-/// Largest link of a read or write, in rows.
+/// Maximum link of a read or write, in rows.
 pub const LINK_MAX: u32 = 15;
 
 /// `flags` of a fork: a thread of the same process, in the same address space.
 pub const SHARES_MEMORY: u32 = 1;
-/// `flags` of a fork: a process in its parent's address space until it executes a program or ends
-/// (`CLONE_VFORK`). Traces of schema versions 1 to 3 have a fork in its place.
+/// `flags` of a fork: a process that uses its parent's address space until its execve or exit
+/// (`CLONE_VFORK`). Schema versions 1 to 3 have a plain fork instead.
 pub const BORROWS_MEMORY: u32 = 2;
 
-/// `flags` of an exit: what ended.
+/// `flags` of an exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum ExitKind {
-    /// One thread.
+    /// One thread exited.
     Thread = 0,
-    /// The whole process.
+    /// The whole process exited.
     Process = 1,
-    /// The process became a program (execve) that could not be recorded.
+    /// The process executed a program that could not be recorded.
     Execve = 2,
-    /// The process was killed by the signal in `pos`, 0 where that is not known.
+    /// The signal in `pos` killed the process; 0 = unknown signal.
     Signal = 3,
-    /// The whole process; whether with a status or by a signal is not known.
+    /// The whole process ended, by exit or by a signal.
     Unknown = 4,
 }

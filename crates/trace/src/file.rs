@@ -1,14 +1,14 @@
 //! The trace file on disk: Parquet, one row per [`Event`](crate::Event), metadata in the footer.
 //!
-//! Owns the columns and their encodings ([`schema`]), the streaming [`Writer`] and [`Reader`], the
-//! open file that several readers share ([`OpenTrace`]) and what can go wrong ([`TraceError`]); what is looked at in any Parquet file before the library reads
-//! it ([`ForeignParquet`]). Does not own what rows mean ([`crate::event`]) or which are
-//! legal ([`crate::validate`]). Invariants:
-//! - I1: a file under its final name is complete: it is written beside it and renamed.
-//! - I2: every [`Batch`] handed out is validated.
-//! - I3: reading takes bounded memory and time whatever the bytes are, and never panics: each
-//!   size that a file declares is checked against a constant before anything is allocated.
-//! - I4: a file that is opened is, by its checksum, the one that was written.
+//! Owns the columns and their encodings ([`schema`]), [`Writer`] and [`Reader`], the open file that
+//! readers share ([`OpenTrace`]), the errors ([`TraceError`]), and the checks of any Parquet file
+//! before the Parquet library reads it ([`ForeignParquet`]). Invariants:
+//! - I1: a file under its final name is complete. It gets its name only at the end
+//!   ([`crate::disk`]).
+//! - I2: every [`Batch`] returned by a reader is validated.
+//! - I3: reading takes bounded memory and time for any bytes, and never panics. Each size that a
+//!   file declares is compared with a constant before it is used for an allocation.
+//! - I4: the checksum verifies that an opened file is the one that was written.
 //!
 //! ```text
 //!   PAR1 | row group: thread op addr len pos aux flags file | row group | .. | footer | len PAR1

@@ -1,11 +1,11 @@
-//! Synthetic workloads as traces: the series' micro-benchmarks and mixes for studies.
+//! Synthetic workloads as traces: the micro-benchmarks of the series, and mixes for studies.
 //!
-//! Owns what the workloads do, as [`Event`]s. Invariants:
-//! - I1: same options and seed, same events, on every machine: integers only, own generator of
-//!   pseudo-random numbers.
-//! - I2: memory does not grow with the number of events (a random order of pages keeps one number
-//!   per page).
-//! - I3: options are checked before the first event; what they ask for cannot overflow.
+//! Owns the workloads as [`Event`]s. Invariants:
+//! - I1: the same options and seed produce the same events on every machine: integers only, and its
+//!   own pseudo-random generator.
+//! - I2: memory does not grow with the number of events. A random page order keeps one number per
+//!   page.
+//! - I3: options are checked before the first event, so nothing overflows later.
 
 mod fork;
 mod library;
@@ -33,42 +33,41 @@ pub use ret_stubs::{Advice, RetStubs, SweepOrder};
 pub use rng::Rng;
 pub use server::Server;
 
-/// Filesystem a generated file is said to live on: large folios in 6.16 and later, and the
-/// default of most distributions.
+/// It has large folios from 6.16 on and is the default of most distributions.
 pub const FILESYSTEM: &str = "ext4";
 
-/// Address of the first mapping: 256 GiB, aligned for the largest leaf modelled (512 MiB, the
-/// PMD of 64 KiB base pages) and below every 39-bit address space's end.
+/// Address of the first mapping: 256 GiB. Aligned for the largest modelled leaf (512 MiB, the PMD
+/// of 64 KiB base pages) and below the end of every 39-bit address space.
 pub const BASE: u64 = 1 << 38;
 
-/// Largest file or region, 1 TiB: four of the largest workload fit above [`BASE`] in 47 bits.
+/// Maximum size of a file or region: 1 TiB. Four of them fit above [`BASE`] in 47 bits.
 pub const REGION_BYTES_MAX: u64 = 1 << 40;
 
-/// Failure to generate.
+/// An error while generating a trace.
 #[derive(Debug, Error)]
 pub enum GenerateError {
-    /// An option is out of its range.
+    /// An option is out of range.
     #[error("{option} is {value}: {rule}")]
     Option {
-        /// Name of the option.
+        /// The option's name.
         option: &'static str,
-        /// Its value.
+        /// The rejected value.
         value: u64,
-        /// What it must be.
+        /// The legal values.
         rule: &'static str,
     },
     /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// Who hears of the progress ended it.
+    /// The progress callback stopped it.
     #[error("stopped")]
     Stopped,
 }
 
-/// Rows between two reports of progress: milliseconds.
+/// Rows between two progress reports: a few milliseconds.
 const NR_ROWS_UNHEARD: u64 = 1 << 16;
 
-/// Takes the events of a workload one by one.
+/// Receives the events of a workload one by one.
 pub type Sink<'a> = dyn FnMut(Event) -> Result<(), GenerateError> + 'a;
 
 /// A workload that can be written as a trace.
@@ -76,16 +75,16 @@ pub trait Workload {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`GenerateError::Option`] names the first that is out of range.
+    /// [`GenerateError::Option`] names the first option that is out of range.
     fn validate(&self) -> Result<(), GenerateError>;
 
-    /// The footer: files, seed, name of the workload with its options.
+    /// Returns the footer: files, seed, and the workload's name and options.
     fn meta(&self) -> Meta;
 
-    /// Hands every event to `sink`, in program order.
+    /// Passes every event to `sink`, in program order.
     ///
     /// # Errors
-    /// Those of [`Workload::validate`] and of `sink`.
+    /// The errors of [`Workload::validate`] and of `sink`.
     fn emit(&self, sink: &mut Sink<'_>) -> Result<(), GenerateError>;
 
     /// Appends the workload to `writer` and sets its metadata.
@@ -106,8 +105,8 @@ pub trait Workload {
         self.write_while(path, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// The same, as long as `hears`, which is told the rows so far now and then, lets it go on. If
-    /// it does not, no file is left.
+    /// Like [`Workload::write`], but calls `hears` with the rows so far from time to time. If it
+    /// returns `Break`, no file is left.
     ///
     /// # Errors
     /// As [`Workload::generate`], or [`GenerateError::Stopped`].
@@ -129,7 +128,7 @@ pub trait Workload {
         Ok(writer.finish()?)
     }
 
-    /// All events in memory, for tests and short replays.
+    /// Returns all events, for tests and short replays.
     ///
     /// # Errors
     /// [`GenerateError::Option`].
@@ -143,7 +142,6 @@ pub trait Workload {
     }
 }
 
-/// The line of `folio` that generates workload `verb`; an option without a value is a switch.
 fn command_of(verb: &str, options: &[(&str, String)], filesystem: &str) -> Vec<String> {
     let mut command: Vec<_> = ["folio", "trace", "gen", verb].map(str::to_owned).into();
     let filesystem = [("fs", filesystem.to_owned())];
@@ -155,7 +153,6 @@ fn command_of(verb: &str, options: &[(&str, String)], filesystem: &str) -> Vec<S
     command
 }
 
-/// The footer of workload `name`, generated by `command`.
 fn meta_of(name: &str, command: Vec<String>, seed: u64, files: Vec<FileInfo>) -> Meta {
     Meta {
         command,
@@ -177,7 +174,6 @@ fn file_of(name: &str, bytes: u64, filesystem: &str) -> FileInfo {
     }
 }
 
-/// Refuses `value` with `rule` unless `is_legal`.
 fn require(
     is_legal: impl Into<bool>,
     option: &'static str,
@@ -187,15 +183,15 @@ fn require(
     if is_legal.into() { Ok(()) } else { Err(GenerateError::Option { option, value, rule }) }
 }
 
-/// Requires whole pages, at least one, at most [`REGION_BYTES_MAX`].
+/// Requires whole pages, at least one, and at most [`REGION_BYTES_MAX`].
 fn require_region(option: &'static str, bytes: u64) -> Result<(), GenerateError> {
     let is_legal =
         (1..=REGION_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(REFERENCE_PAGE_BYTES);
     require(is_legal, option, bytes, "it must be a multiple of 4096 from 4096 to 1 TiB")
 }
 
-/// The page of a rank: neighbours in rank lie far apart. The step is prime, so that it shares no
-/// factor with a region's pages, which are fewer, and every page has a rank.
+/// Maps a rank to a page so that neighbouring ranks are far apart. The step is a prime larger than
+/// any number of pages, so every page has exactly one rank.
 const fn scattered(rank: u64, nr_pages: u64) -> u64 {
     rank * 0x9e37_79b1 % nr_pages
 }

@@ -1,5 +1,5 @@
 //! Recordings of other tools.
 //!
-//! Owns the parsers, which are pure (a line in, a value out). Does not start the tools.
+//! Owns the parsers, which are pure functions from a line to a value. Does not start the tools.
 
 pub mod lackey;

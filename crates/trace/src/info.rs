@@ -1,7 +1,7 @@
-//! What a trace holds: its metadata, and its rows by operation.
+//! The contents of a trace: its metadata, and its rows by operation.
 //!
-//! Owns the result of `folio trace info` and its JSON (schema version 1). Reading it takes one
-//! pass over the trace.
+//! Owns the result of `folio trace info` and its JSON (schema version 1). Takes one pass over the
+//! trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -14,44 +14,43 @@ use crate::file::{Batch, Reader, TraceError};
 use crate::meta::{Meta, program_file_of};
 use crate::validate::NR_THREADS_MAX;
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
 /// Rows of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OpCount {
-    /// Rows.
+    /// Number of rows.
     pub nr_rows: u64,
-    /// References, where the rows are runs of references.
+    /// Number of references, if the rows are runs of references.
     pub nr_references: u64,
 }
 
-/// What there is to say about a trace.
+/// The contents of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Info {
     /// Version of the JSON.
     pub schema_version: u32,
     /// Version of folio.
     pub tool_version: &'static str,
-    /// The name of the file, as given.
+    /// The file's name, as given.
     pub path: String,
-    /// Size of the file in bytes.
+    /// The file's size in bytes.
     pub file_bytes: u64,
-    /// Threads that did something.
+    /// Threads with at least one row.
     pub nr_threads: usize,
-    /// Processes that were started.
+    /// Processes started.
     pub nr_processes: u64,
-    /// How often each program was started, by its path.
+    /// Number of starts by program path.
     pub programs: BTreeMap<String, u64>,
-    /// Rows by operation; those without rows are left out.
+    /// Rows by operation, without operations that have none.
     pub ops: BTreeMap<&'static str, OpCount>,
     /// The footer.
     pub meta: Meta,
 }
 
 impl Info {
-    /// Reads all rows of `reader`, which was opened at `path`; `progress` hears the rows read so far
-    /// and may end it: `None` then.
+    /// Reads all rows of `reader`, which was opened at `path`. `progress` receives the rows read so
+    /// far and can stop it, which returns `None`.
     ///
     /// # Errors
     /// As [`Reader::next_batch`]; [`TraceError::Corrupt`] for more threads than [`NR_THREADS_MAX`].
@@ -65,7 +64,7 @@ impl Info {
         let mut started = Started::first(reader.meta());
         while reader.next_batch(&mut batch)? {
             count(&batch, &mut counts, &mut threads, &mut last);
-            // Before the next batch: a row may name any thread, and each takes memory.
+            // Checked for each batch, because a row can name any thread.
             if threads.len() > NR_THREADS_MAX {
                 return Err(too_many_threads(path));
             }
@@ -89,16 +88,13 @@ impl Info {
     }
 }
 
-/// What was started.
 struct Started {
     nr_processes: u64,
-    /// Rows of each of [`Meta::execs`]. Which program that is is said once, at the end: a layout and
-    /// a path may have megabytes.
+    /// Rows per entry of [`Meta::execs`]. Long layouts and paths are read only at the end.
     of_execs: Vec<u64>,
 }
 
 impl Started {
-    /// The first process.
     fn first(meta: &Meta) -> Self {
         Self { nr_processes: 1, of_execs: vec![0; meta.execs.len()] }
     }
@@ -117,7 +113,6 @@ impl Started {
         }
     }
 
-    /// How often each program was started, by its path; with the first.
     fn programs(&self, meta: &Meta) -> BTreeMap<String, u64> {
         let mut of_images = vec![0; meta.images.len()];
         for (exec, nr) in meta.execs.iter().zip(&self.of_execs) {
@@ -126,7 +121,7 @@ impl Started {
             }
         }
         let images = meta.images.iter().map(|image| &image.layout).zip(of_images);
-        // Each file once: paths that are compared may be long, too.
+        // Handles each file once, because long paths are slow to compare.
         let mut of_files: BTreeMap<FileId, u64> = BTreeMap::new();
         for (layout, nr) in images.chain([(&meta.layout, 1)]).filter(|&(_, nr)| nr > 0) {
             if let Some(file) = program_file_of(layout) {
@@ -148,7 +143,6 @@ fn too_many_threads(path: &Path) -> TraceError {
     TraceError::Corrupt { path: path.to_owned(), what }
 }
 
-/// Counts a batch; `last` spares the set of threads most of its work.
 fn count(
     batch: &Batch,
     counts: &mut [OpCount; Op::ALL.len()],

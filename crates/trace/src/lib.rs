@@ -1,11 +1,13 @@
 #![forbid(unsafe_code)]
-//! The trace file of largefolio: what a program touched, in program order.
+#![warn(missing_docs)]
+//! The trace file of largefolio: the memory references and system calls of a program, in program
+//! order.
 //!
-//! Reading order: [`event`] (what a row means) and [`meta`] (what the footer says), [`validate`]
-//! (the rules both obey), [`file`](mod@file) (the Parquet file on disk), [`runs`] (how references
-//! become rows), [`info`] (what a trace holds), [`generate`] (seeded synthetic traces), [`import`]
-//! (other tools' recordings). Beside the trace, for every crate above: [`disk`] (files that users
-//! name) and [`mod@shown`] (names that others chose).
+//! Reading order: [`event`] (rows) and [`meta`] (footer), [`validate`] (their rules),
+//! [`file`](mod@file) (the Parquet file), [`runs`] (how references become rows), [`info`] (the
+//! contents of a trace), [`generate`] (seeded synthetic traces), [`import`] (recordings of other
+//! tools). Other crates also use [`disk`] (files that users name) and [`mod@shown`] (safe output of
+//! foreign names).
 //!
 //! ```
 //! use largefolio_trace::{Batch, Event, Meta, Op, Reader, Writer};

@@ -1,42 +1,38 @@
-//! The footer of a trace: what was recorded, where and how.
+//! The footer of a trace: how and where it was recorded, its files and mappings.
 //!
 //! Owns the metadata types and their JSON form. Invariants:
 //! - I1: file ids are row numbers of [`Meta::files`].
-//! - I2: [`Meta::layout`], and that of each image, is sorted by address and its ranges do not overlap.
+//! - I2: [`Meta::layout`] and every image's layout are sorted by address, and their ranges do not
+//!   overlap.
 //! - I3: an execution names a row of [`Meta::images`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::FileId;
 
-/// Newest version of the schema; a reader refuses a newer one.
+/// Newest schema version. A reader rejects newer ones.
 pub const SCHEMA_VERSION: u32 = 6;
-/// First version with [`Meta::runs`].
 const SCHEMA_VERSION_OF_RUNS: u32 = 2;
-/// First version with [`Meta::links`].
 const SCHEMA_VERSION_OF_LINKS: u32 = 3;
-/// First version with [`Meta::execs`] and [`Meta::faults_only`].
 const SCHEMA_VERSION_OF_EXECS: u32 = 4;
-/// First version with [`Meta::arch`].
 const SCHEMA_VERSION_OF_ARCH: u32 = 5;
-/// First version with [`Meta::attached`].
 const SCHEMA_VERSION_OF_ATTACHED: u32 = 6;
 
-/// One file the program used.
+/// A file that the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FileInfo {
-    /// Path as the program's kernel knew it, or a name in `[..]` for a file that has none.
+    /// Path in the program's kernel, or a name in `[..]` for a file without a path.
     pub path: String,
-    /// Size in bytes when it was first seen.
+    /// Size in bytes at its first use.
     pub size_bytes: u64,
-    /// ELF build id in hexadecimal, empty when there is none.
+    /// ELF build id in hexadecimal; empty if it has none.
     pub build_id: String,
-    /// Filesystem by name (`ext4`, `xfs`, `tmpfs`, ..), empty when unknown.
+    /// Filesystem name (`ext4`, `xfs`, `tmpfs`, ..); empty if unknown.
     pub filesystem: String,
 }
 
-/// One mapping that existed before the first event.
+/// A mapping that existed before the first event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutEntry {
@@ -46,15 +42,15 @@ pub struct LayoutEntry {
     pub len: u64,
     /// `PROT_*` bits of the Linux x86-64 ABI.
     pub prot: u32,
-    /// Mapped file, `None` for anonymous memory.
+    /// Mapped file; `None` for anonymous memory.
     pub file: Option<FileId>,
-    /// Position in the file in bytes.
+    /// File position in bytes.
     pub pos: u64,
-    /// Kind: what the loader made it for.
+    /// The mapping's purpose.
     pub kind: LayoutKind,
 }
 
-/// What an initial mapping is.
+/// The purpose of an initial mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutKind {
@@ -71,33 +67,32 @@ pub enum LayoutKind {
 }
 
 impl LayoutKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Program, Self::Interpreter, Self::Stack, Self::Heap, Self::Other];
 }
 
-/// A program as execve leaves it: what is mapped before its first instruction.
+/// A program after its execve: the mappings before its first instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
     /// Its mappings, as in [`Meta::layout`].
     pub layout: Vec<LayoutEntry>,
-    /// Heap's first address (brk), 0 when unknown.
+    /// First address of the heap (brk); 0 if unknown.
     pub brk: u64,
 }
 
-/// What a process became by an execve.
+/// An execve.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Execution {
-    /// Program and arguments; a long command is cut.
+    /// Program and arguments. Long commands are cut.
     pub command: Vec<String>,
     /// Row of [`Meta::images`].
     pub image: u32,
 }
 
-/// One run of the recorded program by itself, on the recording machine: from its start to its end,
-/// with the children that it waited for.
+/// One run of the program without a recorder, including children that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainRun {
@@ -107,29 +102,29 @@ pub struct PlainRun {
     pub user_ns: u64,
     /// CPU time in the kernel in nanoseconds.
     pub system_ns: u64,
-    /// Page faults served without reading.
+    /// Page faults without a read.
     pub minor_faults: u64,
     /// Page faults that waited for a read.
     pub major_faults: u64,
-    /// What the CPU counted, where it has counters that the user may read.
+    /// Hardware counters, if the CPU has them and the user may read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<HardwareCounters>,
 }
 
-/// Hardware counters of one run; a counter that the CPU lacks is absent.
+/// Hardware counters of one run. A missing counter is absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HardwareCounters {
-    /// Cycles of the core.
+    /// Core cycles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycles: Option<u64>,
     /// Instructions retired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
-    /// Misses of the instruction TLB.
+    /// Instruction TLB misses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub itlb_misses: Option<u64>,
-    /// Misses of the data TLB by loads.
+    /// Data TLB misses by loads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtlb_misses: Option<u64>,
 }
@@ -138,30 +133,30 @@ pub struct HardwareCounters {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attached {
-    /// The first rows, which describe the time before the recording: mappings, and a reference for
-    /// each page that was resident. They build memory; they happened before, so nothing of them counts.
+    /// Number of leading rows for the time before the recording: mappings, and one reference per
+    /// resident page. They build memory but are not counted.
     pub nr_rows: u64,
     /// References in these rows.
     pub nr_pages: u64,
-    /// CPU time and faults from the moment of attaching to the end of the recording.
+    /// CPU time and faults from attaching to the end of the recording.
     pub run: PlainRun,
 }
 
-/// Everything the footer says.
+/// The contents of the footer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Meta {
-    /// [`SCHEMA_VERSION`] of the writer.
+    /// The writer's [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// What made the trace: `qemu`, `valgrind`, `generator NAME`, ..
+    /// The recorder: `qemu`, `valgrind`, `generator NAME`, ..
     pub recorder: String,
     /// Version of folio that wrote it.
     pub tool_version: String,
-    /// Kernel release of the recording machine, empty for a generated trace.
+    /// Kernel release of the recording machine; empty for a generated trace.
     pub kernel: String,
-    /// CPU model of the recording machine, empty for a generated trace.
+    /// CPU model of the recording machine; empty for a generated trace.
     pub machine: String,
     /// Architecture of the program (`aarch64`); empty for x86-64 and for a generated trace.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -170,71 +165,70 @@ pub struct Meta {
     pub page_bytes: u64,
     /// Seed of a generated trace.
     pub seed: Option<u64>,
-    /// Files, addressed by [`FileId`].
+    /// Files, indexed by [`FileId`].
     pub files: Vec<FileInfo>,
     /// Mappings that existed before the first event.
     pub layout: Vec<LayoutEntry>,
-    /// Heap's first address (brk), 0 when unknown.
+    /// First address of the heap (brk); 0 if unknown.
     pub brk: u64,
     /// Total references in the rows.
     pub nr_references: u64,
     /// Total rows.
     pub nr_rows: u64,
-    /// How the recording ended, in words: `exit 0`, `signal 2`, `execve /bin/true`, `stopped`.
+    /// How the recording ended: `exit 0`, `signal 2`, `execve /bin/true`, `stopped`.
     pub ended: String,
-    /// What the recorder could not see or had to leave out, one sentence each.
+    /// Gaps in the recording, one sentence each.
     pub warnings: Vec<String>,
-    /// Runs of the program without a recorder (`folio record --runs`); none where nobody asked.
+    /// Runs of the program without a recorder (`folio record --runs`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<PlainRun>,
-    /// Whether rows have links between loads ([`crate::event`]); if not, nothing is known of them.
+    /// Whether rows have links between loads ([`crate::event`]). If not, the links are unknown.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub links: bool,
-    /// What processes became by execve, named by the rows of those.
+    /// Executions, referenced by execve rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub execs: Vec<Execution>,
     /// Address spaces of [`Meta::execs`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// Whether the rows of references are page faults only, one reference each
-    /// (`folio record --live`): faults, reads and folios follow from them, TLBs and totals of
-    /// references do not.
+    /// Whether the reference rows are page faults only, one reference each (`folio record --live`).
+    /// Such a trace shows faults, reads and folios, but not TLB misses or total references.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub faults_only: bool,
-    /// Where the recording of running processes begins in the rows (`folio record --live -p`).
+    /// Start of the recording in the rows, for running processes (`folio record --live -p`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
 }
 
 impl Meta {
-    /// Rows that describe the time before the recording.
+    /// Returns the number of rows before the recording.
     #[must_use]
     pub fn nr_rows_before(&self) -> u64 {
         self.attached.map_or(0, |attached| attached.nr_rows)
     }
 
-    /// References of the recorded time: without the pages that were there before.
+    /// Returns the references during the recording, without the pages resident before it.
     #[must_use]
     pub fn nr_references_recorded(&self) -> u64 {
         self.nr_references.saturating_sub(self.attached.map_or(0, |attached| attached.nr_pages))
     }
 
-    /// The image that an execution, a row of [`Meta::execs`], has.
+    /// Returns the image of an execution, a row of [`Meta::execs`].
     #[must_use]
     pub fn image_of(&self, exec: u64) -> Option<&Image> {
         let exec = self.execs.get(usize::try_from(exec).ok()?)?;
         self.images.get(exec.image as usize)
     }
 
-    /// Path of the program whose mappings are `layout`.
+    /// Returns the path of the program whose mappings are `layout`.
     #[must_use]
     pub fn program_of(&self, layout: &[LayoutEntry]) -> Option<&str> {
         let file = program_file_of(layout)?;
         self.files.get(file as usize).map(|file| file.path.as_str())
     }
 
-    /// Oldest version of the schema that has all of it: a trace is written as that, so that earlier
-    /// versions of folio read what they can.
+    /// Returns the oldest schema version that has all fields in use. The trace is written in that
+    /// version, so older versions of folio can read it.
     pub(crate) fn schema_version_needed(&self) -> u32 {
         let needed = [
             (self.attached.is_some(), SCHEMA_VERSION_OF_ATTACHED),
@@ -247,7 +241,6 @@ impl Meta {
     }
 }
 
-/// File of the program whose mappings are `layout`.
 pub(crate) fn program_file_of(layout: &[LayoutEntry]) -> Option<FileId> {
     let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
     layout.iter().filter(is_program).find_map(|entry| entry.file)

@@ -1,7 +1,7 @@
-//! A run of references in one word: what a recorder hands over, thousands at a time.
+//! A run of references in one word: recorders pass thousands of them at a time.
 //!
-//! Owns the word. It holds all that a row of references can say but its thread, for the addresses and
-//! counts that recorders have; [`Event`] holds any row.
+//! Owns the word. It holds every field of a reference row except the thread, limited to the
+//! addresses and counts of real recorders. [`Event`] holds any row.
 //!
 //! ```text
 //!  63           28 27 26 25       4 3    0
@@ -32,13 +32,13 @@ const _: () = assert!(LINK_MAX < 1 << LINK_BITS);
 pub struct Run(u64);
 
 impl Run {
-    /// Most references of a run.
+    /// Maximum references of a run.
     pub const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
-    /// First address beyond those of a run.
+    /// First address that is too large for a run.
     pub const ADDR_END: u64 = REFERENCE_PAGE_BYTES << (u64::BITS - PAGE_SHIFT);
 
-    /// A run of `count` references of kind `op` to the page at `addr`; `None` if that is no legal row
-    /// of references or more than the word holds.
+    /// Creates a run of `count` references of kind `op` to the page at `addr`; `None` if this is
+    /// not a legal reference row or does not fit into the word.
     #[inline]
     #[must_use]
     pub const fn new(op: Op, addr: u64, count: u64, link: u32) -> Option<Self> {
@@ -58,35 +58,35 @@ impl Run {
         Some(Self(page << PAGE_SHIFT | (op as u64) << OP_SHIFT | count << LINK_BITS | link as u64))
     }
 
-    /// First address of the page.
+    /// Returns the first address of the page.
     #[inline]
     #[must_use]
     pub const fn addr(self) -> u64 {
         (self.0 >> PAGE_SHIFT) * REFERENCE_PAGE_BYTES
     }
 
-    /// Number of the op: exec, read or write.
+    /// Returns the number of the op: exec, read or write.
     #[inline]
     #[must_use]
     pub const fn op_number(self) -> u8 {
         (self.0 >> OP_SHIFT).to_le_bytes()[0] & 3
     }
 
-    /// References.
+    /// Returns the number of references.
     #[inline]
     #[must_use]
     pub const fn count(self) -> u64 {
         self.0 >> LINK_BITS & Self::COUNT_MAX
     }
 
-    /// Link, 0 for none.
+    /// Returns the link; 0 = none.
     #[inline]
     #[must_use]
     pub fn link(self) -> u32 {
         u32::from(self.0.to_le_bytes()[0]) & LINK_MAX
     }
 
-    /// The row of `thread`.
+    /// Returns the row for `thread`.
     #[must_use]
     pub fn event(self, thread: ThreadId) -> Event {
         let Some(op) = Op::from_number(self.op_number()) else { unreachable!("R1: op is known") };

@@ -1,38 +1,37 @@
-//! References become rows: runs of the same (thread, op, page) share one row with a count.
+//! Turns references into rows: references with the same (thread, op, page) share one row with a
+//! count.
 //!
-//! Owns the window in which a later reference may still join an earlier row. A program alternates
-//! between a few pages (text, stack, heap), so the window looks back several rows and not only at
-//! the last. Invariants:
-//! - I1: rows come out in the order of their first reference, counts add up to what came in.
+//! Owns the window of rows that a later reference can still join. A program alternates between a
+//! few pages (text, stack, heap), so the window holds several rows, not only the last. Invariants:
+//! - I1: rows come out in the order of their first references, and the counts add up to the input.
 //! - I2: the order in which (thread, op, page) triples first appear is kept.
 //! - I3: nothing moves across an event that is not a reference: it closes all rows.
 //! - I4: at most 64 rows wait, eight windows.
-//! - I5: rows have no links: a link counts rows, and those that share one are counted no more.
+//! - I5: rows have no links, because a link counts rows, and shared rows change that count.
 //!
-//! What the window gives up is the order of *repeated* references inside it: with eight rows of
-//! history that reorders accesses to pages that were all touched moments ago, which no fault,
-//! readahead or reclaim decision sees, and which a TLB of any size modelled would all hold.
+//! The window loses the order of *repeated* references inside it. With eight rows it reorders only
+//! accesses to recently touched pages. No fault, readahead or reclaim decision depends on that
+//! order, and a TLB of any modelled size holds all these pages.
 
 use std::collections::VecDeque;
 
 use crate::event::Event;
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Rows of a thread that a reference may still join.
+/// Rows of a thread that a reference can still join.
 pub const WINDOW_ROWS: usize = 8;
 
-/// Rows that wait in all, over the threads: an idle thread's open row holds others back no longer.
+/// Total waiting rows of all threads. It limits how long an idle thread's open row delays others.
 const NR_ROWS_MAX: usize = 8 * WINDOW_ROWS;
 
-/// A row that waits.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     row: Event,
-    /// Whether a reference may still join: the row is one of its thread's last [`WINDOW_ROWS`].
+    /// Whether a reference can still join: the row is among its thread's last [`WINDOW_ROWS`].
     is_open: bool,
 }
 
-/// Collapses same-page runs of references; see the module.
+/// Merges references to the same page; see the module.
 ///
 /// ```
 /// use largefolio_trace::{Event, Op, runs::RunBuffer};
@@ -46,14 +45,13 @@ struct Waiting {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RunBuffer {
-    /// In the order of their first reference.
     waiting: VecDeque<Waiting>,
 }
 
 impl RunBuffer {
-    /// Takes the next event in program order; appends the rows that are complete to `rows`.
+    /// Takes the next event in program order and appends completed rows to `rows`.
     ///
-    /// A reference may have any address (it is rounded down to its page) and may itself be a run.
+    /// A reference can have any address in its page, and can itself be a run.
     pub fn push(&mut self, event: Event, rows: &mut Vec<Event>) {
         if event.op.is_reference() {
             self.push_reference(event, rows);
@@ -63,7 +61,7 @@ impl RunBuffer {
         }
     }
 
-    /// Appends all waiting rows to `rows`: at the end, and before what must not be reordered.
+    /// Appends all waiting rows to `rows`, at the end or before a point that keeps the order.
     pub fn flush(&mut self, rows: &mut Vec<Event>) {
         rows.extend(self.waiting.drain(..).map(|waiting| waiting.row));
     }
@@ -81,7 +79,7 @@ impl RunBuffer {
         }
     }
 
-    /// Adds to a row of the window; otherwise closes the thread's oldest row if it has all it may.
+    /// Adds to a row of the window, or closes the thread's oldest row if the window is full.
     fn join(&mut self, event: &Event) -> bool {
         let mut nr_own = 0;
         for waiting in self.waiting.iter_mut().rev() {

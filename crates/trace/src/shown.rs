@@ -1,7 +1,7 @@
-//! Names that others chose (of files, programs, mappings), in a form that is safe to print.
+//! Makes foreign names (of files, programs, mappings) safe to print.
 //!
-//! A file can be called `\x1b]0;..`: printed as it is, it would drive the terminal. Every such name
-//! in an error, a warning or a table goes through here; JSON has it as it is, escaped.
+//! A file can be called `\x1b]0;..`, which would control the terminal. Every such name in an error,
+//! a warning or a table goes through this module. JSON contains the original name, escaped.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -9,11 +9,11 @@ use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// A name, printed by [`fmt::Display`] with `?` for what is [not printable](is_printable).
+/// A name that is printed with `?` for every [unprintable](is_printable) character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'a>(Cow<'a, str>);
 
-/// `name` - a path, a text - as it may stand in a line.
+/// Wraps `name`, a path or a text, for printing in a line.
 ///
 /// ```
 /// use largefolio_trace::shown;
@@ -38,7 +38,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// `text` with `?` for what is [not printable](is_printable).
+/// Returns `text` with `?` for every character that is [not printable](is_printable).
 ///
 /// ```
 /// assert_eq!(largefolio_trace::shown::printable("/a\x1b[2Jb"), "/a?[2Jb");
@@ -48,11 +48,10 @@ pub fn printable(text: &str) -> String {
     shown(text).to_string()
 }
 
-/// What is kept of the words of a library about a foreign file: a parser quotes what it found, which
-/// may have megabytes.
+/// Maximum length of a library's message, which quotes a foreign file.
 const NR_CHARS_BRIEF: usize = 200;
 
-/// [`printable`] and cut: the words of a library about a file that others made.
+/// Like [`printable`], but cuts long text. For a library's messages about foreign files.
 ///
 /// ```
 /// use largefolio_trace::shown::brief;
@@ -67,8 +66,8 @@ pub fn brief(text: &str) -> String {
     }
 }
 
-/// A path as text that no other path has: as it is where it is UTF-8, else with `\\xHH` for each byte
-/// that is not. For results, where names are told apart.
+/// Returns a path as unique text: unchanged if it is UTF-8, else with `\\xHH` for each invalid
+/// byte. Use it in results, where different paths must stay different.
 ///
 /// ```
 /// use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
@@ -81,15 +80,15 @@ pub fn spelled(path: &Path) -> String {
     for chunk in path.as_os_str().as_bytes().utf8_chunks() {
         text.push_str(chunk.valid());
         for byte in chunk.invalid() {
-            // A String takes everything.
+            // Writing to a String never fails.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
     text
 }
 
-/// Whether a character leaves the terminal and the line as they are: no control character (C0, DEL,
-/// C1), no line separator, none that turns the direction of writing.
+/// Returns whether a character is safe in a terminal line: not a control character (C0, DEL, C1), a
+/// line separator, or a change of writing direction.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     let separates = matches!(c, '\u{2028}' | '\u{2029}');

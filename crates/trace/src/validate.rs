@@ -1,57 +1,56 @@
-//! What a legal row and a legal footer are.
+//! The rules for rows and footers.
 //!
-//! Owns the rules that the writer enforces on its callers and the reader on files, so that code
-//! behind the reader never checks again. Invariants of a validated trace:
+//! The writer checks its callers and the reader checks files, so code after the reader never checks
+//! again. Invariants of a validated trace:
 //! - I1: a run of references counts at least one and starts at a 4 KiB page.
 //! - I2: no address or position range of a row or a mapping passes the end of the 64-bit space.
-//! - I3: a file id is a row of the file table, and an op on a file names one.
-//! - I4: each layout is sorted by address and its mappings are not empty and do not overlap.
-//! - I5: a read or write call moves at most what one call can.
-//! - I6: a read or write has a link of at most [`LINK_MAX`], if the footer says that links were
-//!   recorded; any other reference has none.
-//! - I7: an execve names a row of the footer's executions, and each of those an image.
-//! - I8: the references of all rows are as many as the footer says, below [`NR_REFERENCES_MAX`].
-//! - I9: the rows that describe the time before a recording, and their references, are not more than
-//!   all, and only a trace of page faults has such rows.
+//! - I3: a file id is a row of the file table, and every file op names one.
+//! - I4: each layout is sorted by address; its mappings are not empty and do not overlap.
+//! - I5: a read or write call moves at most [`CALL_BYTES_MAX`].
+//! - I6: the link of a read or write is at most [`LINK_MAX`], and 0 if the footer says that no
+//!   links were recorded. Other references have no link.
+//! - I7: an execve names one of the footer's executions, and each execution names an image.
+//! - I8: the total of all references equals the footer's, below [`NR_REFERENCES_MAX`].
+//! - I9: the rows before a recording, and their references, are at most the totals. Only a trace of
+//!   page faults has such rows.
 
 use thiserror::Error;
 
 use crate::event::{Event, FileId, LINK_MAX, Op};
 use crate::meta::{Attached, LayoutEntry, Meta};
 
-/// Bytes of the page that references are counted by, on every architecture (the smallest base
-/// page of the machines modelled).
+/// Page size of references on every architecture, the smallest base page of the modelled machines.
 pub const REFERENCE_PAGE_BYTES: u64 = 4096;
 
-/// A processor needs a century for so many references, and their sums stay below 2^63.
+/// A processor would need a century for this many references. Sums stay below 2^63.
 pub const NR_REFERENCES_MAX: u64 = 1 << 62;
 
-/// Largest file table: a file id is stored as a signed 32-bit number, and a table of this size
+/// Largest file table. A file id is stored as a signed 32-bit number, and a table of this size
 /// already takes tens of megabytes.
 pub const NR_FILES_MAX: usize = 1 << 20;
 
-/// Bytes of the metadata's JSON.
+/// Maximum length of the metadata's JSON.
 pub const META_BYTES_MAX: usize = 32 << 20;
 
-/// Thread ids of a trace that can be replayed: dense numbers, so more are a damaged trace.
+/// Maximum thread ids in a replay. Ids are dense, so a larger one means a damaged trace.
 pub const NR_THREADS_MAX: usize = 1 << 20;
 
-/// Processes of such a trace that live at one time: many more than run in a large build.
+/// Maximum processes alive at one time in a replay, many more than in a large build.
 pub const NR_PROCESSES_MAX: usize = 1 << 14;
 
-/// Most runs of the plain program in a footer.
+/// Maximum runs of the plain program in a footer.
 pub const NR_RUNS_MAX: usize = 1_000;
 
-/// Most rows of [`Meta::execs`]: with commands of 160 bytes they take half of the metadata.
+/// Maximum rows of [`Meta::execs`]. With commands of 160 bytes they take half of the metadata.
 pub const NR_EXECS_MAX: usize = 1 << 16;
 
-/// Most rows of [`Meta::images`].
+/// Maximum rows of [`Meta::images`].
 pub const NR_IMAGES_MAX: usize = 1 << 13;
 
-/// Most bytes that one read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
+/// Maximum bytes of one read or write call (`MAX_RW_COUNT`: 2 GiB less a page).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// Why a row is not legal.
+/// A broken rule of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RowFault {
     /// A run without references (I1).
@@ -63,39 +62,39 @@ pub enum RowFault {
     /// A range passes the end of the 64-bit space (I2).
     #[error("{1:#x} bytes from {0:#x} go past the end of the 64-bit space")]
     Overflow(u64, u64),
-    /// A call moved more than a call can (I5).
+    /// A call moved too many bytes (I5).
     #[error("a {op} of {1} bytes: one call moves at most {CALL_BYTES_MAX}", op = .0.name())]
     TooLong(Op, u64),
-    /// The file id has no row in the file table (I3).
+    /// The file id is not in the file table (I3).
     #[error("file {0} is not in the file table of {1} files")]
     UnknownFile(FileId, usize),
-    /// The op works on a file and the row names none (I3).
+    /// A file op names no file (I3).
     #[error("{} needs a file, but the row names none", .0.name())]
     MissingFile(Op),
-    /// A reference has a link that it cannot have (I6).
+    /// The link is too large, or the reference cannot have one (I6).
     #[error("a {op} has a link of {1}: one of a read or write is at most {LINK_MAX}", op = .0.name())]
     BadLink(Op, u32),
-    /// A reference has a link, and the footer says that none were recorded (I6).
+    /// A reference has a link, but the footer says that none were recorded (I6).
     #[error("a reference has a link of {0}, but the metadata says that no links were recorded")]
     UnknownLink(u32),
-    /// An execve names an execution that the footer does not have (I7).
+    /// An execve names an execution that is not in the footer (I7).
     #[error("an execve names execution {0}, which is not in the metadata's table of {1}")]
     UnknownExec(u64, usize),
-    /// The op number is not one of [`Op::ALL`].
+    /// The op number is not in [`Op::ALL`].
     #[error("op number {0} is not known")]
     UnknownOp(u8),
 }
 
-/// Why a footer is not legal.
+/// A broken rule of a footer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MetaFault {
-    /// More files than a trace may have.
+    /// Too many files.
     #[error("{0} files, at most {NR_FILES_MAX} are allowed")]
     TooManyFiles(usize),
-    /// More runs than anybody waits for.
+    /// Too many runs.
     #[error("{0} runs of the plain program, at most {NR_RUNS_MAX} are allowed")]
     TooManyRuns(usize),
-    /// More executions or images than a trace may have.
+    /// Too many executions or images.
     #[error("{0} executions of {1} images, at most {NR_EXECS_MAX} of {NR_IMAGES_MAX} are allowed")]
     TooManyExecs(usize, usize),
     /// An execution names an image that is not in the table (I7).
@@ -107,28 +106,28 @@ pub enum MetaFault {
     /// A mapping is empty or passes the end of the 64-bit space (I2, I4).
     #[error("mapping {0} of the layout is empty or goes past the end of the 64-bit space")]
     BadRange(usize),
-    /// A mapping starts before its predecessor ends (I4).
+    /// A mapping starts before the previous one ends (I4).
     #[error("mapping {0} of the layout starts before its predecessor ends")]
     Unsorted(usize),
-    /// More references than any program makes (I8).
+    /// Too many references (I8).
     #[error("{0} references, fewer than 2^62 are allowed")]
     TooManyReferences(u64),
-    /// More of the trace is of the time before than there is (I9).
+    /// More rows or references are marked as before the recording than the trace has (I9).
     #[error(
         "{0} rows with {1} references are of the time before the recording, which a trace of page \
          faults with at least as many may have"
     )]
     BadAttached(u64, u64),
-    /// References are counted by another page size.
+    /// References are counted in a different page size.
     #[error("page_bytes is {0}, version 1 counts references by {REFERENCE_PAGE_BYTES} bytes")]
     PageBytes(u64),
 }
 
 impl Event {
-    /// Checks the row against I1, I2, I5 and the halves of I3 and I6 that need no footer.
+    /// Checks the row against I1, I2, I5, and the parts of I3 and I6 that need no footer.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// The first broken rule.
     ///
     /// ```
     /// use largefolio_trace::{Event, Op, validate::RowFault};
@@ -179,10 +178,10 @@ fn fits(start: u64, bytes: u64) -> Result<(), RowFault> {
 }
 
 impl Meta {
-    /// Checks the footer against I2, I3, I4 and its half of I7.
+    /// Checks the footer against I2, I3, I4 and its part of I7.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// The first broken rule.
     pub fn validate(&self) -> Result<(), MetaFault> {
         if self.files.len() > NR_FILES_MAX {
             return Err(MetaFault::TooManyFiles(self.files.len()));
@@ -218,7 +217,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Checks one mapping that must not start before `previous_end`; returns its own end.
+    /// Checks one mapping, which must not start before `previous_end`, and returns its end.
     fn validate_mapping(
         &self,
         row: usize,

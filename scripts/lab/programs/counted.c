@@ -1,4 +1,4 @@
-/* Stores twenty times to each of ten pages, from two threads in turn, and executes what it is told. */
+/* Stores twenty times to each of ten pages, from two threads in turn, and executes its arguments. */
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>

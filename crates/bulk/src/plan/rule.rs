@@ -1,45 +1,41 @@
 //! The orders by kernel version.
 
-/// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (docs/behaviour D.4.2,
-/// J.2.1).
+/// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (D.4.2, J.2.1).
 pub const POSTED_UNIT_BYTES: u64 = 8 << 20;
-/// Unit of the merged form where the architecture clears several pages at once (docs/behaviour
-/// D.4.3; large enough for Zen CPUs to stop allocating cache lines, K.2.2).
+/// Unit of the merged form (D.4.3); large enough for Zen CPUs not to allocate cache lines (K.2.2).
 pub const MERGED_UNIT_BYTES: u64 = 32 << 20;
 
-/// An order of clearing; the values are data of a kernel.
+/// An order of clearing. The field values are part of a kernel's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// To 6.19: page at a time, from both ends towards the fault page (docs/behaviour D.4.1).
+    /// Up to 6.19: page by page, from both ends towards the fault page (docs/behaviour D.4.1).
     Converging {
-        /// Folios of more pages go straight up (`MAX_ORDER_NR_PAGES`).
+        /// Larger folios are cleared in one ascending pass (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,
     },
-    /// Series 001 as posted: three extents, reschedule points after the units (docs/behaviour
-    /// D.4.2).
+    /// Series 001 as posted: three extents, reschedule points after the units (D.4.2).
     Posted {
-        /// Folios of more pages go straight up (`MAX_ORDER_NR_PAGES`).
+        /// Larger folios are cleared in one ascending pass (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,
         /// Unit under cooperative preemption.
         unit_bytes: u64,
     },
-    /// From 7.0: three extents at every size, reschedule points before the units (docs/behaviour
-    /// D.4.3).
+    /// From 7.0: three extents at every size, reschedule points before the units (D.4.3).
     Merged {
-        /// Unit under cooperative preemption; one page where it is smaller than one.
+        /// Unit under cooperative preemption, at least one page.
         unit_bytes: u64,
     },
-    /// Straight up at every size, reschedule points before the units: the order to compare with.
+    /// One ascending pass, reschedule points before the units: the baseline for comparisons.
     OnePass {
-        /// Unit under cooperative preemption; one page where it is smaller than one.
+        /// Unit under cooperative preemption, at least one page.
         unit_bytes: u64,
     },
 }
 
-/// What decides about the primitive and thereby about the rule.
+/// Architecture: decides the primitive, and with it the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arch {
-    /// Has a primitive that clears several pages at once.
+    /// One call can clear several pages.
     X86_64,
     /// Clears page by page in every kernel up to 7.2.
     Other,
@@ -48,22 +44,20 @@ pub enum Arch {
 /// Whether the kernel was built with `CONFIG_PREEMPTION`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PreemptBuild {
-    /// It was: the model is fixed to full, or chosen at boot.
+    /// Yes: the model is fixed to full, or chosen at boot.
     Preemption,
-    /// It was not.
+    /// No.
     NoPreemption,
 }
 
 impl Rule {
-    /// The rule to 6.19, for the base page: `MAX_ORDER_NR_PAGES` is 1024, 2048 or 8192
-    /// (docs/behaviour 0.4, D.4.1).
+    /// The rule up to 6.19: `MAX_ORDER_NR_PAGES` is 1024, 2048 or 8192 (docs/behaviour 0.4, D.4.1).
     #[must_use]
     pub const fn converging(page_bytes: u64) -> Self {
         Self::Converging { straight_over_pages: max_order_nr_pages(page_bytes) }
     }
 
-    /// The posted series: its override of the converging order is built on x86-64 with
-    /// `CONFIG_PREEMPTION` alone (docs/behaviour D.4.2).
+    /// The posted series, which changes the order only on x86-64 with `CONFIG_PREEMPTION` (D.4.2).
     #[must_use]
     pub const fn posted(page_bytes: u64, arch: Arch, build: PreemptBuild) -> Self {
         match (arch, build) {

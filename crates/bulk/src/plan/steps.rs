@@ -1,40 +1,25 @@
-//! The steps of a plan, each computed from its number: a plan of a million pages takes no memory.
+//! The steps of a plan, each computed from its index: a plan of a million pages takes no memory.
 
 use super::{Region, Shape, Step, Unit};
 
-/// Where the reschedule points of an extent are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Points {
-    /// Before each unit.
     Before,
-    /// After each whole unit, and once more at the end, whether a remainder came or not.
+    /// After each whole unit, and again at the end, with or without a remainder.
     After,
-    /// Nowhere.
     Never,
 }
 
-/// In which units an extent is worked, and where others get their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// Pages of a unit; at least 1.
     pub(super) unit_pages: u64,
     pub(super) points: Points,
 }
 
-/// A part of a plan whose steps follow from their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// All pages of a folio, one at a time, from both ends towards the fault page.
     Converging { shape: Shape, points: Points },
-    Extent {
-        /// First page and pages; 0 pages have no steps.
-        first: u64,
-        nr: u64,
-        region: Region,
-        /// Pages of a unit; at least 1.
-        unit_pages: u64,
-        points: Points,
-    },
+    Extent { first: u64, nr: u64, region: Region, unit_pages: u64, points: Points },
 }
 
 impl Piece {
@@ -47,7 +32,6 @@ impl Piece {
         Self::Extent { first, nr, region, unit_pages, points }
     }
 
-    /// Units of the piece.
     pub(super) const fn nr_units(&self) -> u64 {
         match *self {
             Self::Converging { shape, .. } => shape.nr_pages,
@@ -55,7 +39,6 @@ impl Piece {
         }
     }
 
-    /// Reschedule points of the piece.
     pub(super) const fn nr_points(&self) -> u64 {
         match *self {
             Self::Extent { nr: 0, .. }
@@ -66,7 +49,6 @@ impl Piece {
         }
     }
 
-    /// Step number `at`, `None` past the last.
     fn step(&self, at: u64) -> Option<Step> {
         match *self {
             Self::Converging { shape, points } => numbered(at, shape.nr_pages, points, |k| {
@@ -87,7 +69,6 @@ impl Piece {
     }
 }
 
-/// Step `at` of `nr_units` units, each with a point before it or none.
 fn numbered(at: u64, nr_units: u64, points: Points, unit: impl Fn(u64) -> Unit) -> Option<Step> {
     let (k, is_point) = match points {
         Points::Never => (at, false),
@@ -99,8 +80,7 @@ fn numbered(at: u64, nr_units: u64, points: Points, unit: impl Fn(u64) -> Unit) 
     Some(if is_point { Step::Reschedule } else { Step::Unit(unit(k)) })
 }
 
-/// Step `at` of an extent whose whole units are followed by a point each, then the remainder, then
-/// one more point (docs/behaviour D.4.2).
+/// Step `at`: each whole unit and a point, then the remainder and another point (D.4.2).
 fn closed(at: u64, nr: u64, unit_pages: u64, unit: impl Fn(u64) -> Unit) -> Option<Step> {
     if nr == 0 {
         return None;
@@ -117,12 +97,12 @@ fn closed(at: u64, nr: u64, unit_pages: u64, unit: impl Fn(u64) -> Unit) -> Opti
     }
 }
 
-/// The page that is cleared as number `k` in converging order: first the longer side beyond the
-/// mirror image of the shorter one, then pairs from outside in (docs/behaviour D.4.1).
+/// Page number `k` in converging order: first the part of the longer side beyond the mirror image
+/// of the shorter one, then pairs from outside in (docs/behaviour D.4.1).
 fn converging(shape: Shape, k: u64) -> u64 {
     let Shape { nr_pages, fault_page, .. } = shape;
     let is_in_first_half = fault_page <= nr_pages / 2;
-    // Pages on each side of the middle that the pairs converge to.
+    // Pages on each side of the point where the pairs meet.
     let half = if is_in_first_half { fault_page } else { nr_pages - fault_page };
     let nr_single = nr_pages - 2 * half;
     let base = if is_in_first_half { 0 } else { nr_single };
@@ -138,9 +118,7 @@ fn converging(shape: Shape, k: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Steps {
     pieces: [Piece; 3],
-    /// The piece at work; 3 when done.
     piece: usize,
-    /// Number of its next step.
     at: u64,
 }
 

@@ -5,7 +5,6 @@ use core::arch::asm;
 use super::lines::Lines;
 use super::{ClearFn, CopyFn, Primitive};
 
-/// Bytes a turn of the pair loops handles: two pairs of 16-byte registers.
 const TURN_BYTES: usize = 64;
 /// `HWCAP2_MOPS` of the kernel's arm64 ABI (`Documentation/arch/arm64/elf_hwcaps.rst`).
 const HWCAP2_MOPS: usize = 1 << 43;
@@ -29,8 +28,7 @@ pub(super) fn copy_fn(primitive: Primitive) -> Option<CopyFn> {
     }
 }
 
-/// Whether the kernel lets programs use the instructions: on a machine whose CPUs differ only it
-/// knows, so the CPU itself is not asked.
+/// Only the kernel knows on a machine with different CPUs, so their registers are not used.
 fn has_mops() -> bool {
     #[cfg(target_os = "linux")]
     return rustix::param::linux_hwcap().1 & HWCAP2_MOPS != 0;
@@ -38,11 +36,11 @@ fn has_mops() -> bool {
     false
 }
 
-/// Bytes that one `dc zva` zeroes, `None` where the system prohibits it (bit 4 of `DCZID_EL0`,
-/// whose low four bits are log2 of the block in 4-byte words).
+/// Bytes that one `dc zva` zeroes; `None` if the system prohibits it (bit 4 of `DCZID_EL0`, whose
+/// low four bits are log2 of the block in 4-byte words).
 fn zva_block_bytes() -> Option<usize> {
     let dczid: usize;
-    // SAFETY: the register may be read at every exception level and has no side effect.
+    // SAFETY: the register is readable at every exception level and has no side effect.
     unsafe {
         asm!("mrs {}, dczid_el0", out(reg) dczid,
             options(pure, nomem, nostack, preserves_flags));
@@ -54,7 +52,7 @@ macro_rules! clear_by_pairs {
     ($name:ident, $store:literal) => {
         unsafe fn $name(start: *mut u8, len: usize) {
             let lines = Lines::of(start.addr(), len, TURN_BYTES);
-            // SAFETY: the lines came of the caller's range.
+            // SAFETY: the lines come from the caller's range.
             unsafe { lines.clear_ends(start, len) };
             let first = start.wrapping_add(lines.head);
             for line in 0..lines.nr {
@@ -78,7 +76,7 @@ macro_rules! copy_by_pairs {
     ($name:ident, $store:literal) => {
         unsafe fn $name(to: *mut u8, from: *const u8, len: usize) {
             let lines = Lines::of(to.addr(), len, TURN_BYTES);
-            // SAFETY: the lines came of the caller's destination.
+            // SAFETY: the lines come from the caller's destination.
             unsafe { lines.copy_ends(to, from, len) };
             for line in 0..lines.nr {
                 let offset = lines.head + line * TURN_BYTES;
@@ -109,19 +107,19 @@ copy_by_pairs!(copy_stnp, "stnp");
 unsafe fn clear_zva(start: *mut u8, len: usize) {
     let Some(block) = zva_block_bytes() else { unreachable!("clear_fn asked") };
     let lines = Lines::of(start.addr(), len, block);
-    // SAFETY: the lines came of the caller's range.
+    // SAFETY: the lines come from the caller's range.
     unsafe { lines.clear_ends(start, len) };
     let first = start.wrapping_add(lines.head);
     for line in 0..lines.nr {
         let at = first.wrapping_add(line * block);
-        // SAFETY: zeroes the aligned block at `at`, a whole one of the range; not prohibited.
+        // SAFETY: zeroes the aligned block at `at`, which is inside the range; not prohibited.
         unsafe { asm!("dc zva, {}", in(reg) at, options(nostack, preserves_flags)) };
     }
 }
 
-/// Prologue, main and epilogue of a memory set: registers x0 (address), x1 (bytes left), xzr
-/// (value). Given as words because the pinned assembler has no stable name for the feature:
-/// `setp [x0]!, x1!, xzr`, `setm ..`, `sete ..`.
+/// Prologue, main and epilogue of a memory set, with registers x0 (address), x1 (bytes left), xzr
+/// (value): `setp [x0]!, x1!, xzr`, `setm ..`, `sete ..`. They are encoded as words because the
+/// pinned assembler has no stable name for the feature.
 unsafe fn clear_mops(start: *mut u8, len: usize) {
     // SAFETY: writes `len` bytes at `start`, which the caller vouches for; `has_mops` held.
     unsafe {
@@ -135,8 +133,7 @@ unsafe fn clear_mops(start: *mut u8, len: usize) {
     }
 }
 
-/// The forward copy: x0 (to), x1 (from), x2 (bytes left). `cpyfp [x0]!, [x1]!, x2!`, `cpyfm ..`,
-/// `cpyfe ..`.
+/// The forward copy: x0 (to), x1 (from), x2 (bytes left). `cpyfp`, `cpyfm`, `cpyfe`.
 unsafe fn copy_mops(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: writes `len` bytes at `to` and reads as many at `from`, which the caller vouches for
     // and which do not overlap; `has_mops` held.

@@ -5,24 +5,19 @@
 //!   |--- head -----|== line == line ====|--- tail ---|
 //! ```
 //!
-//! Instructions that work on aligned lines get the middle; the portable routine does the ends,
-//! each shorter than a line.
+//! Instructions for aligned lines handle the middle; the portable routine handles the ends, each
+//! shorter than a line.
 
 use super::portable;
 
-/// How a range falls on lines of some power of two of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lines {
-    /// Bytes before the first whole line; all bytes if there is none.
     pub(super) head: usize,
-    /// Whole lines.
     pub(super) nr: usize,
-    /// Bytes after the last whole line.
     pub(super) tail: usize,
 }
 
 impl Lines {
-    /// Lines of `line` bytes, a power of two, in `len` bytes at address `start`.
     #[inline]
     pub(super) fn of(start: usize, len: usize, line: usize) -> Self {
         let head = (start.wrapping_neg() & (line - 1)).min(len);
@@ -30,10 +25,10 @@ impl Lines {
         Self { head, nr: rest / line, tail: rest % line }
     }
 
-    /// Zeroes head and tail of the range these lines were made of.
+    /// Zeroes the head and tail of the range.
     ///
     /// # Safety
-    /// `len` bytes at `start` are valid for writes and `self` came of them.
+    /// `len` bytes at `start` are valid for writes, and `self` was made from them.
     #[inline]
     pub(super) unsafe fn clear_ends(self, start: *mut u8, len: usize) {
         // SAFETY: the head begins the range.
@@ -42,10 +37,11 @@ impl Lines {
         unsafe { portable::clear(start.wrapping_add(len - self.tail), self.tail) };
     }
 
-    /// Copies head and tail; the lines are those of the destination.
+    /// Copies head and tail; the lines are the destination's.
     ///
     /// # Safety
-    /// `len` bytes at `to` and `from` are valid and apart, and `self` came of those at `to`.
+    /// `len` bytes at `to` and `from` are valid and do not overlap, and `self` was made from the
+    /// bytes at `to`.
     #[inline]
     pub(super) unsafe fn copy_ends(self, to: *mut u8, from: *const u8, len: usize) {
         let last = len - self.tail;
@@ -80,7 +76,7 @@ mod tests {
             let (mut to, from) = (Bytes([1; 512]), [2; 512]);
             let lines = Lines::of(start, len, 64);
             let at = to.0[start..].as_mut_ptr();
-            // SAFETY: the range lies inside the array.
+            // SAFETY: the range is inside the array.
             unsafe { lines.copy_ends(at, from.as_ptr(), len) };
             let written: usize = to.0.iter().map(|&byte| usize::from(byte == 2)).sum();
             assert_eq!(written, lines.head + lines.tail);

@@ -1,4 +1,4 @@
-//! What every platform has: the C library's `memset` and `memcpy`, or the compiler's own.
+//! Available on every platform: the C library's `memset` and `memcpy`, or the compiler's own.
 
 pub(super) unsafe fn clear(start: *mut u8, len: usize) {
     if len == 0 {

@@ -1,7 +1,7 @@
-//! x86-64: string instructions, AVX2 and AVX-512 through and past the cache, `clzero`.
+//! x86-64: string instructions, AVX2 and AVX-512 through the cache or bypassing it, `clzero`.
 //!
-//! The zero of the vector loops comes from an instruction the compiler cannot see through: a loop
-//! that visibly stores zeros is turned into a call of `memset`, which is another primitive.
+//! The vector loops get their zero from an instruction that is opaque to the compiler. The compiler
+//! would turn a loop that visibly stores zeros into a call of `memset`, which is another primitive.
 
 #![expect(clippy::cast_ptr_alignment, reason = "vectors lie on whole aligned lines")]
 
@@ -14,9 +14,8 @@ use core::arch::x86_64::{
 use super::lines::Lines;
 use super::{ClearFn, CopyFn, Primitive};
 
-/// Bytes of a cache line, on every x86-64 CPU.
 const LINE_BYTES: usize = 64;
-/// Lines a turn of a loop handles: enough that the loop costs nothing beside the stores.
+/// Lines per loop iteration: enough to make the loop overhead negligible.
 const UNROLL: usize = 4;
 
 pub(super) fn clear_fn(primitive: Primitive) -> Option<ClearFn> {
@@ -48,8 +47,7 @@ pub(super) fn copy_fn(primitive: Primitive) -> Option<CopyFn> {
     is_present.then_some(run)
 }
 
-/// `clzero` is bit 0 of EBX in extended leaf 8 (AMD64 manual, volume 3, appendix E); the standard
-/// library does not detect it.
+/// Bit 0 of EBX in extended leaf 8 (AMD64 manual, volume 3, appendix E).
 fn has_clzero() -> bool {
     const LEAF: u32 = 0x8000_0008;
     __cpuid(0x8000_0000).eax >= LEAF && __cpuid(LEAF).ebx & 1 == 1
@@ -73,7 +71,6 @@ unsafe fn copy_rep(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Orders streaming stores before whatever publishes the memory (I2).
 fn order_stores() {
     // SAFETY: SSE is part of x86-64.
     unsafe { _mm_sfence() };
@@ -101,7 +98,6 @@ fn zero_512() -> __m512i {
     zero
 }
 
-/// A routine that stores vectors of zeros on the whole lines of a range.
 macro_rules! clear_by_lines {
     ($name:ident, $feature:literal, $zero:ident, $store:ident, $vector:ty, $done:expr) => {
         #[target_feature(enable = $feature)]
@@ -109,7 +105,7 @@ macro_rules! clear_by_lines {
             const PER_LINE: usize = LINE_BYTES / size_of::<$vector>();
             const PER_TURN: usize = UNROLL * PER_LINE;
             let lines = Lines::of(start.addr(), len, LINE_BYTES);
-            // SAFETY: the lines came of the caller's range.
+            // SAFETY: the lines come from the caller's range.
             unsafe { lines.clear_ends(start, len) };
             let zero = $zero();
             let mut at = start.wrapping_add(lines.head).cast::<$vector>();
@@ -129,7 +125,6 @@ macro_rules! clear_by_lines {
     };
 }
 
-/// A routine that copies vectors to the whole lines of the destination.
 macro_rules! copy_by_lines {
     ($name:ident, $feature:literal, $load:ident, $store:ident, $vector:ty, $done:expr) => {
         #[target_feature(enable = $feature)]
@@ -137,7 +132,7 @@ macro_rules! copy_by_lines {
             const PER_LINE: usize = LINE_BYTES / size_of::<$vector>();
             const PER_TURN: usize = UNROLL * PER_LINE;
             let lines = Lines::of(to.addr(), len, LINE_BYTES);
-            // SAFETY: the lines came of the caller's destination.
+            // SAFETY: the lines come from the caller's destination.
             unsafe { lines.copy_ends(to, from, len) };
             let mut to = to.wrapping_add(lines.head).cast::<$vector>();
             let mut from = from.wrapping_add(lines.head).cast::<$vector>();
@@ -161,7 +156,7 @@ macro_rules! copy_by_lines {
     };
 }
 
-/// Stores through the cache are ordered as they are.
+/// Stores through the cache are already ordered.
 fn in_order() {}
 
 type V256 = __m256i;
@@ -191,12 +186,12 @@ copy_by_lines!(
 
 unsafe fn clear_clzero(start: *mut u8, len: usize) {
     let lines = Lines::of(start.addr(), len, LINE_BYTES);
-    // SAFETY: the lines came of the caller's range.
+    // SAFETY: the lines come from the caller's range.
     unsafe { lines.clear_ends(start, len) };
     let first = start.wrapping_add(lines.head);
     for line in 0..lines.nr {
         let at = first.wrapping_add(line * LINE_BYTES);
-        // SAFETY: zeroes the line at `at`, a whole one of the range; `has_clzero` held.
+        // SAFETY: zeroes the line at `at`, which is inside the range; `has_clzero` held.
         unsafe { asm!("clzero", in("rax") at, options(nostack, preserves_flags)) };
     }
     order_stores();

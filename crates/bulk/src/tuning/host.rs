@@ -1,28 +1,28 @@
-//! The choices for a CPU that nobody calibrated, with their reasons.
+//! Default choices for a CPU without calibration, with their reasons.
 
 use super::{Choices, Rung};
 use crate::primitive::{Clearer, Copier, Primitive};
 
-/// Smallest extent that is streamed: a base page. Cold 4 KiB, GB/s streaming against the best
-/// cacheable stores: Zen 4 22 against 10, Cascade Lake 6.46 against 5.86. Smaller ones were not
-/// measured and the fence at the end weighs more.
+/// Smallest streamed extent: a base page. Cold 4 KiB, GB/s streaming against the best cacheable
+/// stores: Zen 4 22 against 10, Cascade Lake 6.46 against 5.86. Smaller ones were not measured, and
+/// the final fence costs relatively more.
 const STREAM_BYTES_MIN: usize = 4 << 10;
-/// From here on [`CLEAR_AWAY`] is ahead of what clears a page best. Zen 4, cold, GB/s of `clzero` and
-/// AVX-512: 4 KiB 22.8 and 21.2, 64 KiB 67.5 and 69.0.
+/// From this size on, [`CLEAR_AWAY`] is faster than the best primitive for a page. Zen 4, cold,
+/// GB/s of `clzero` and AVX-512: 4 KiB 22.8 and 21.2, 64 KiB 67.5 and 69.0.
 const CLEAR_LARGE_BYTES_MIN: usize = 64 << 10;
-/// Largest extent kept in the cache when it will be touched. Zen 4 with 32 MiB of last cache,
-/// clearing what is cached: 8 MiB 100 GB/s through the cache against 90 past it; 32 MiB 79
+/// Largest extent kept in the cache when it will be touched. Zen 4 with 32 MiB of last-level cache,
+/// clearing cached memory: 8 MiB 100 GB/s through the cache against 90 bypassing it; 32 MiB 79
 /// against 90.
 const KEEP_BYTES_MAX: usize = 8 << 20;
-/// Largest extent kept in the cache when nobody knows: half of a private cache of 1 MiB, which is
-/// what both measured machines have. A larger one evicts what the program works on, and there the
-/// wrong guess costs 1.2 times (Zen 4, 1 MiB: 103 against 89 GB/s), the right one gains 2.6.
+/// Largest extent kept in the cache without a hint: half of the 1 MiB private cache of both
+/// measured machines. A larger extent evicts the program's working set, and a wrong guess costs 1.2
+/// times (Zen 4, 1 MiB: 103 against 89 GB/s), while a right one gains 2.6.
 const UNKNOWN_BYTES_MAX: usize = 512 << 10;
 
-/// Best first: what stores through the cache. Zen 4, hot 4 KiB, GB/s: AVX2 and AVX-512 115,
-/// `rep stosb` 114, `memset` 111. Cascade Lake: `memset` (AVX2 in its C library) 126, `rep stosb`
-/// 41; and AVX-512 behind AVX2 on cold memory, 4.66 against 5.86. arm64 unmeasured: `dc zva` is
-/// what the kernel clears pages by; MOPS "at least no slower" than not (docs/behaviour K.2.5).
+/// Best first: stores through the cache. Zen 4, hot 4 KiB, GB/s: AVX2 and AVX-512 115, `rep stosb`
+/// 114, `memset` 111. Cascade Lake: `memset` (AVX2 in its C library) 126, `rep stosb` 41; on cold
+/// memory AVX-512 4.66 against 5.86 for AVX2. arm64 is not measured: the kernel clears pages with
+/// `dc zva`; MOPS is "at least no slower" (docs/behaviour K.2.5).
 const CACHED: &[Primitive] = &[
     Primitive::Avx2,
     Primitive::Mops,
@@ -30,15 +30,15 @@ const CACHED: &[Primitive] = &[
     Primitive::StorePair,
     Primitive::Portable,
 ];
-/// Best first: what clears a few pages past the cache; only AMD has `clzero`.
+/// Best first: clearing a few pages, bypassing the cache. Only AMD has `clzero`.
 const CLEAR_PAGE_AWAY: &[Primitive] =
     &[Primitive::ClZero, Primitive::Avx512Stream, Primitive::Avx2Stream];
-/// Best first: what clears more past the cache. Zen 4, cold 2 MiB, GB/s: AVX-512 and AVX2 88, `clzero`
-/// 78, `rep stosb` 33. Cascade Lake: AVX-512 17.6. On arm64 `stnp` is a hint most cores ignore and
-/// `dc zva` writes without reading, so the cacheable ones stand.
+/// Best first: clearing larger extents, bypassing the cache. Zen 4, cold 2 MiB, GB/s: AVX-512 and
+/// AVX2 88, `clzero` 78, `rep stosb` 33. Cascade Lake: AVX-512 17.6. On arm64 most cores ignore the
+/// hint of `stnp`, and `dc zva` writes without reading, so the cacheable primitives are used.
 const CLEAR_AWAY: &[Primitive] = &[Primitive::Avx512Stream, Primitive::Avx2Stream];
-/// Best first: what copies past the cache. Zen 4, cold 2 MiB: AVX2 20.1, AVX-512 19.0, `rep movsb`
-/// 17.1.
+/// Best first: copying, bypassing the cache. Zen 4, cold 2 MiB, GB/s: AVX2 20.1, AVX-512 19.0, `rep
+/// movsb` 17.1.
 const COPY_AWAY: &[Primitive] = &[Primitive::Avx2Stream, Primitive::StorePairStream];
 
 pub(super) fn clear_choices() -> Choices {
@@ -50,7 +50,6 @@ pub(super) fn copy_choices() -> Choices {
     choices(&[(STREAM_BYTES_MIN, COPY_AWAY)], |primitive| Copier::new(primitive).is_some())
 }
 
-/// The first present primitive of each list, from its size on.
 fn choices(away: &[(usize, &[Primitive])], is_present: impl Fn(Primitive) -> bool) -> Choices {
     let first = |of: &[Primitive]| of.iter().copied().find(|&primitive| is_present(primitive));
     let near = first(CACHED).unwrap_or(Primitive::Portable);

@@ -1,5 +1,4 @@
-//! Every byte of the extent and none beyond it: all primitives, lengths and alignments, between
-//! guard pages.
+//! Writes every byte of the extent and no other: all primitives, lengths and alignments.
 
 use largefolio_bulk::{Clearer, Copier, RangeError, Residency};
 use largefolio_bulk::{clear_extent_raw, copy_extent_raw};
@@ -7,14 +6,12 @@ use proptest::prelude::*;
 
 use super::guarded::{Guarded, PAGE};
 
-/// A value that neither zeroing nor copying leaves by accident.
 const OLD: u8 = 0xa5;
 
 fn is_all(bytes: &[u8], value: u8) -> bool {
     bytes.iter().all(|&byte| byte == value)
 }
 
-/// Clears `start..start + len` of `memory` and looks at every byte.
 fn check_clear(clearer: Clearer, memory: &mut Guarded, start: usize, len: usize) {
     memory.fill(OLD);
     clearer.clear(&mut memory[start..start + len]);
@@ -24,7 +21,6 @@ fn check_clear(clearer: Clearer, memory: &mut Guarded, start: usize, len: usize)
     assert!(is_all(&memory[start + len..], OLD), "{what}: behind");
 }
 
-/// Copies between two memories at their own offsets and looks at every byte.
 fn check_copy(copier: Copier, to: (&mut Guarded, usize), from: (&Guarded, usize), len: usize) {
     let ((to, start), (from, first)) = (to, from);
     to.fill(OLD);
@@ -38,13 +34,12 @@ fn check_copy(copier: Copier, to: (&mut Guarded, usize), from: (&Guarded, usize)
 fn numbered(nr_pages: usize) -> Guarded {
     let mut memory = Guarded::new(nr_pages);
     for (at, byte) in memory.iter_mut().enumerate() {
-        // Neither the period of a page nor that of a line.
+        // A period that divides neither a page nor a line.
         *byte = u8::try_from(at % 251).unwrap();
     }
     memory
 }
 
-/// Lengths around every limit that a primitive could have, to four pages.
 fn lengths() -> impl Iterator<Item = usize> {
     let steps = [0, 16, 32, 64, 128, 192, 256, 320, 512, 1024, 2048];
     let pages = (1..=4).map(|n| n * PAGE);
@@ -59,7 +54,6 @@ fn every_length_to_four_pages_is_cleared_up_to_either_guard() {
         let all = memory.len();
         memory.fill(0);
         for len in 0..=all {
-            // The window alone is refilled: 16,384 lengths are many.
             for start in [0, all - len] {
                 let window = &mut memory[start..start + len];
                 window.fill(OLD);
@@ -156,7 +150,7 @@ fn raw_ranges_that_overlap_are_refused_unwritten_and_touching_ones_are_copied() 
     let base = memory.as_mut_ptr();
     let copy = |to: usize, from: usize, len: usize| {
         let (to, from) = (base.wrapping_add(to), base.wrapping_add(from));
-        // SAFETY: both ranges lie in the memory, which nothing else uses meanwhile.
+        // SAFETY: both ranges are inside the memory, which nothing else uses meanwhile.
         unsafe { copy_extent_raw(to, from, len, Residency::NotTouched) }
     };
     for (to, from) in [(0, 99), (99, 0), (50, 50)] {
@@ -210,7 +204,7 @@ fn this_architecture_has_its_primitives() {
     assert!(names.contains(&"rep-string") && copies.contains(&"rep-string"));
     #[cfg(target_arch = "aarch64")]
     assert!(names.contains(&"stp") && names.contains(&"stnp") && copies.contains(&"stnp"));
-    // The gate names what the emulated CPU must have, so that nothing is skipped in silence.
+    // CI lists the primitives that the emulated CPU must have, so none is skipped silently.
     for wanted in std::env::var("LARGEFOLIO_PRIMITIVES").iter().flat_map(|list| list.split(',')) {
         assert!(names.contains(&wanted), "{wanted} is not among {names:?}");
     }

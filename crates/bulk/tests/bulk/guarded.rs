@@ -1,16 +1,15 @@
-//! Whole pages between two that may not be accessed.
+//! Whole pages between two guard pages.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 
-/// Bytes of a page; where base pages are larger the guards cannot be laid.
+/// With larger base pages the guards cannot be placed.
 pub(crate) const PAGE: usize = 4096;
 
-/// Anonymous memory; one byte before or behind it is a fault.
+/// Anonymous memory; an access one byte before or after it faults.
 pub(crate) struct Guarded {
-    /// The first guard.
     base: NonNull<u8>,
     len: usize,
 }

@@ -1,4 +1,4 @@
-//! The orders of docs/behaviour D.4, and what holds of every plan.
+//! The orders of docs/behaviour D.4, and properties of every plan.
 
 use largefolio_bulk::plan::{
     Arch, Plan, PlanError, PreemptBuild, Preemption, Region, Rule, Shape, Step, Unit,
@@ -16,12 +16,10 @@ fn plan(rule: Rule, nr_pages: u64, fault_page: u64, preemption: Preemption) -> P
     Plan::new(rule, shape(nr_pages, fault_page), preemption).unwrap()
 }
 
-/// Pages in the order in which they are done.
 fn pages(plan: &Plan) -> Vec<u64> {
     plan.units().flat_map(|unit| unit.first..unit.first + unit.nr).collect()
 }
 
-/// Units as first and last page.
 fn extents(plan: &Plan) -> Vec<(u64, u64)> {
     plan.units().map(|unit| (unit.first, unit.first + unit.nr - 1)).collect()
 }
@@ -68,7 +66,7 @@ fn d_4_1_a_point_before_each_page_and_gigantic_folios_straight_up() {
     assert!(pages(&gigantic).into_iter().eq(0..1025));
     assert!(gigantic.units().all(|unit| unit.nr == 1 && unit.region == Region::Whole));
     assert_eq!(gigantic.steps().count(), 2050);
-    // The limit is the buddy allocator's: order 11 with 16K pages, 13 with 64K.
+    // The buddy allocator's limit: order 11 with 16K pages, 13 with 64K.
     for (page_bytes, limit) in [(PAGE, 1024), (4 * PAGE, 2048), (16 * PAGE, 8192)] {
         let rule = Rule::Converging { straight_over_pages: limit };
         assert_eq!(Rule::converging(page_bytes), rule);
@@ -93,7 +91,6 @@ fn d_4_3_extent_examples() {
 fn d_4_3_points_before_each_unit_of_32_mib_or_of_a_page() {
     let (gib, middle) = (1024 * MIB_PAGES, 512 * MIB_PAGES);
     let x86 = plan(Rule::merged(Arch::X86_64), gib, middle, Preemption::Cooperative);
-    // Near the middle each side has 16 units, of which the last lacks 2 or 3 pages.
     assert_eq!(x86.units().count(), 16 + 16 + 1);
     assert_eq!(x86.steps().count(), 2 * 33);
     assert_eq!(x86.steps().next(), Some(Step::Reschedule));

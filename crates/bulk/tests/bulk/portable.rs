@@ -1,4 +1,4 @@
-//! The safe API on whatever this platform has; small enough for an interpreter.
+//! The safe API with this platform's primitives; small enough for an interpreter.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -8,7 +8,6 @@ use largefolio_bulk::{
     clear_extent_raw, clear_folio, copy_extent, copy_extent_raw, copy_folio,
 };
 
-/// A page small enough that every page of every folio can be tried.
 const PAGE: usize = if cfg!(miri) { 16 } else { 64 };
 const HINTS: [Residency; 3] = [Residency::TouchedNow, Residency::NotTouched, Residency::Unknown];
 
@@ -28,7 +27,6 @@ fn rules() -> [Rule; 6] {
     ]
 }
 
-/// Every rule, preemption model and fault page of small folios.
 fn plans() -> impl Iterator<Item = Plan> {
     let shapes = (1..=9).flat_map(|nr| (0..nr).map(move |n| shape(nr, n)));
     shapes.flat_map(|shape| {
@@ -68,9 +66,9 @@ fn an_extent_is_copied_with_every_hint_and_nothing_beside_it() {
 fn raw_forms_do_the_same() {
     let (mut to, from) = ([9u8; 200], [3u8; 200]);
     let at = to.as_mut_ptr();
-    // SAFETY: 50 bytes from the tenth lie in the array.
+    // SAFETY: 50 bytes from the tenth are inside the array.
     unsafe { clear_extent_raw(at.wrapping_add(10), 50, Residency::Unknown) }.unwrap();
-    // SAFETY: 70 bytes from the hundredth lie in both arrays, which are two.
+    // SAFETY: 70 bytes from the hundredth are inside both arrays, which are distinct.
     unsafe { copy_extent_raw(at.wrapping_add(100), from.as_ptr(), 70, Residency::TouchedNow) }
         .unwrap();
     let count = |value| to.iter().map(|&byte| usize::from(byte == value)).sum::<usize>();
@@ -93,7 +91,6 @@ fn a_folio_is_cleared_and_copied_whole_in_every_order() {
     }
 }
 
-/// The folio as it is at reschedule point number `stop`.
 fn interrupted(plan: &Plan, stop: usize) -> Vec<u8> {
     let mut folio = vec![9u8; usize::try_from(plan.shape().len_bytes()).unwrap()];
     let mut nr_points = 0;

@@ -74,7 +74,7 @@ fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
         .filter(|n| !["pressure", "policies"].contains(n))
         .collect();
     assert_eq!(names, STUDIES.split_whitespace().collect::<Vec<_>>());
-    shows("docs/design/studies.md", &place.done(&format!("study {STUDIES} {}", traces())));
+    shows("docs/design/tables/studies.txt", &place.done(&format!("study {STUDIES} {}", traces())));
 }
 
 /// In the long lane: minutes where the compiler does not optimize.
@@ -87,13 +87,13 @@ fn the_document_shows_where_large_folios_hurt() {
         return;
     }
     let place = Place::new();
-    shows("docs/design/reclaim.md", &place.done(&format!("study pressure {}", traces())));
+    shows("docs/design/tables/pressure.txt", &place.done(&format!("study pressure {}", traces())));
 }
 
 #[test]
 fn the_document_shows_what_policies_do() {
     let place = Place::new();
-    shows("docs/design/policies.md", &place.done(&format!("study policies {}", traces())));
+    shows("docs/design/tables/policies.txt", &place.done(&format!("study policies {}", traces())));
 }
 
 /// The tables in a document are those of `shown`.

@@ -1,4 +1,4 @@
-//! The copy on disk: written beside its place, checked, and put there whole.
+//! Writes the copy next to its final place, checks it, and renames it.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,33 +15,28 @@ use crate::elf::{ElfError, ElfFile};
 use crate::proc::fd;
 use crate::trust;
 
-/// A copy that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Length of the original.
     pub file_bytes: u64,
-    /// Length of the copy, with its holes.
     pub copy_bytes: u64,
-    /// Storage the copy takes.
     pub stored_bytes: u64,
     /// Bytes of text in whole blocks.
     pub text_bytes: u64,
-    /// Segments and sections that were compared and are equal.
     pub nr_compared: usize,
-    /// What the copy does not have of the original, in words.
+    /// Attributes of the original that the copy lacks.
     pub lost: Vec<&'static str>,
 }
 
-/// Writes a copy of `path` to `copy`, laid out for `align`, a power of two from 4 KiB on.
+/// Writes a copy of `path` to `copy`, laid out for `align`, a power of two of at least 4 KiB.
 ///
 /// # Errors
-/// When the file is refused, or something cannot be written; `copy` is as it was then.
+/// If the file is refused or a write fails. `copy` is then unchanged.
 pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> {
     let failed = |action, path: &Path| {
         let path = path.to_owned();
         move |source: io::Error| AlignError::Io { action, path, source }
     };
-    // Opened once: the file that is checked is also the file that is compared and copied.
+    // Opened only once, so the same file is checked, compared and copied.
     let mut original = ElfError::open(path)?;
     let again = |file: &File| file.try_clone().map_err(failed("read", path));
     ElfFile::parse(path, &ReadCache::new(again(&original)?))?;
@@ -60,7 +55,7 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
     layout.write(&mut original, &mut file).map_err(failed("write", copy))?;
     file.set_len(layout.copy_bytes).map_err(failed("write", copy))?;
     let nr_compared = validate::compare(path, &original, file, align)?;
-    // Only then its blocks are known.
+    // The filesystem knows the file's blocks only after this.
     file.sync_all().map_err(failed("write", copy))?;
     let stored_bytes = file.metadata().map_err(failed("read", copy))?.blocks() * 512;
     let mut lost = Vec::new();
@@ -77,12 +72,12 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
     Ok(Copied { file_bytes: found.len(), copy_bytes, stored_bytes, text_bytes, nr_compared, lost })
 }
 
-/// Mode of the copy of a program with the mode `original`, as a new file gets it: with `created`, that
-/// of a file which is not executable, minus the umask. The copy gives no user a right to read or execute
-/// that the program does not give. Only its owner can write it: root may have examined the program before
-/// it made the copy.
+/// Returns the mode for the copy of a program with mode `original`. It is `created`, the mode of a
+/// new non-executable file under the umask, plus execute bits. The copy gives no user a right to
+/// read or execute that the program does not give. Only the owner can write it, because root may
+/// have examined the program before the copy.
 fn mode_of_copy(original: u32, created: u32) -> u32 {
-    // Of a class that the umask lets read.
+    // Only for classes that the umask lets read.
     let executable = (created & 0o444) >> 2;
     original & (created | executable) & !0o022 | created & 0o600
 }

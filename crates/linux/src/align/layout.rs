@@ -1,8 +1,8 @@
-//! Where each part of a file goes.
+//! The place of each part in the copy.
 //!
-//! The file is cut into pieces at the ends of its LOAD segments: segments, and gaps between and
-//! behind them. A segment moves up to the next place that agrees with its address; a gap stays
-//! behind what it followed. Every offset in the headers is then that of a byte of some piece.
+//! The file is cut at the ends of its LOAD segments into segments and gaps. A segment moves up to
+//! the next offset that agrees with its address. A gap stays right after the part it followed.
+//! Every offset in the headers is then translated through these pieces.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
@@ -17,36 +17,28 @@ use object::{Endianness, ReadRef, pod};
 use super::error::AlignError;
 use crate::elf::{Class, ElfFile, ElfKind};
 
-/// Offsets and addresses agree mod this at least, or no kernel loads the file.
+/// Offsets and addresses must agree modulo this, or no kernel loads the file.
 const PAGE_BYTES: u64 = 4096;
-/// Zero bytes at the end of a file that are no payload: linkers round its length.
+/// Up to this many zero bytes at the end are padding: linkers round the length.
 const PADDING_BYTES_MAX: u64 = 16;
-/// Where a packer leaves its mark.
 const HEAD_BYTES: u64 = 4096;
 
 /// Bytes that stay together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// In the file.
     pub old: Range<u64>,
-    /// Its beginning in the copy.
     pub new: u64,
 }
 
-/// The copy's layout.
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// In the order of the file.
     pub pieces: Vec<Piece>,
-    /// Length of the copy.
     pub copy_bytes: u64,
     /// Bytes of text in whole blocks.
     pub text_bytes: u64,
-    /// Headers of the copy: where, and what.
     patches: Vec<(u64, Vec<u8>)>,
 }
 
-/// A LOAD segment with bytes in the file, and where they go.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     offset: u64,
@@ -62,10 +54,10 @@ type Segment = ProgramHeader64<Endianness>;
 type Section = SectionHeader64<Endianness>;
 
 impl Layout {
-    /// Lays `data`, the content of `path`, out for an alignment: a power of two.
+    /// Lays out `data`, the content of `path`, for `align`, a power of two.
     ///
     /// # Errors
-    /// Each refusal of [`AlignError`] but those about the copy.
+    /// Any refusal of [`AlignError`] that does not concern the copy.
     pub fn of<'data, R: ReadRef<'data>>(
         path: &Path,
         data: R,
@@ -102,10 +94,10 @@ impl Layout {
         Ok(Self { pieces, copy_bytes, text_bytes, patches })
     }
 
-    /// Writes the copy of `from`, whose content was laid out, to an empty `to`.
+    /// Writes the copy of `from`, the file that was laid out, to an empty `to`.
     ///
     /// # Errors
-    /// What reading or writing met.
+    /// A failed read or write.
     pub fn write(
         &self,
         from: &mut (impl Read + Seek),
@@ -127,7 +119,6 @@ impl Layout {
     }
 }
 
-/// Whether loaders place it well as it is.
 fn is_aligned(elf: &ElfFile, align: u64) -> bool {
     let texts = elf.loads.iter().filter(|load| load.prot & 4 != 0);
     let agree = |vaddr: u64, offset: u64| vaddr.wrapping_sub(offset).is_multiple_of(align);
@@ -137,7 +128,6 @@ fn is_aligned(elf: &ElfFile, align: u64) -> bool {
         && (elf.kind == ElfKind::Fixed || all.any(|load| load.align >= align))
 }
 
-/// Bytes of whole blocks in a range of addresses.
 fn whole_blocks(start: u64, len: u64, align: u64) -> u64 {
     let first = start.checked_next_multiple_of(align).unwrap_or(u64::MAX);
     (start.saturating_add(len) / align * align).saturating_sub(first)
@@ -173,7 +163,6 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
         Ok((header, endian, segments, sections))
     }
 
-    /// Cuts the file and gives each piece its place.
     fn place(
         &self,
         segments: &[Segment],
@@ -200,7 +189,7 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
             }
             let rest = vaddr.wrapping_sub(new) & (self.align - 1);
             new = self.sum(new, rest)?;
-            // The headers of a segment that begins the file stay its beginning.
+            // Headers that a segment contains at the start of the file stay at its start.
             let end = self.sum(offset, file_bytes)?;
             pieces.push(Piece { old: offset..end, new });
             loads.push(Load {
@@ -220,13 +209,12 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
         Ok((loads, pieces))
     }
 
-    /// A place in the copy: files end at 2^63.
+    /// Adds within the copy: a file can have at most 2^63 bytes.
     fn sum(&self, at: u64, len: u64) -> Result<u64, AlignError> {
         let sum = at.checked_add(len).filter(|&sum| i64::try_from(sum).is_ok());
         sum.ok_or_else(|| self.tangled("the copy would be longer than a file can be"))
     }
 
-    /// Refuses bytes behind the last part that the headers know.
     fn check_end(
         &self,
         header: &Header,
@@ -258,7 +246,6 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
     }
 }
 
-/// Old places to new ones.
 struct Moved<'m, R> {
     plan: &'m Planner<'m, R>,
     loads: &'m [Load],
@@ -267,7 +254,6 @@ struct Moved<'m, R> {
 }
 
 impl<'data, R: ReadRef<'data>> Moved<'_, R> {
-    /// The headers of the copy.
     fn patches(
         &self,
         header: &Header,
@@ -289,7 +275,7 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
                 sections.iter().map(|section| self.section(section)).collect::<Result<_, _>>()?;
             patches.push((place, pod::bytes_of_slice(&sections).to_vec()));
         }
-        // A first segment that had to move took its copy of the header along.
+        // If the first segment moved, its copy of the header moved with it.
         let places = [0, self.range(0, size(size_of::<Header>()), "the file header")?];
         patches.extend(places.map(|at| (at, pod::bytes_of(&own).to_vec())));
         Ok(patches)
@@ -305,7 +291,7 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
         let place = if let Some(place) = self.loaded(old.p_vaddr(endian), offset) {
             place
         } else if is_load {
-            // Without bytes in the file: it only has to agree.
+            // It has no bytes in the file, so its offset only has to agree.
             old.p_vaddr(endian) & (self.plan.align - 1)
         } else if len == 0 {
             offset
@@ -334,18 +320,17 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
         Ok(new)
     }
 
-    /// Place of an address that a segment maps, where the file says the same of it.
+    /// Translates the offset of a mapped address, if the file's offset agrees with the segment.
     fn loaded(&self, address: u64, offset: u64) -> Option<u64> {
         let of = |load: &Load| {
             let into = address.checked_sub(load.vaddr).filter(|&into| into <= load.mem_bytes)?;
             let is_same = offset.checked_sub(load.offset) == Some(into);
             is_same.then(|| load.new.checked_add(into))?
         };
-        // At the end of one segment another may begin: that one is meant.
+        // One segment's end can be the next one's start, which takes precedence.
         self.loads.iter().rev().find_map(of)
     }
 
-    /// Place of bytes that must stay together.
     fn range(&self, offset: u64, len: u64, what: &str) -> Result<u64, AlignError> {
         let end = offset.checked_add(len);
         let is_inside = |piece: &&Piece| {
@@ -358,7 +343,7 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
         Ok(piece.new + (offset - piece.old.start))
     }
 
-    /// Place of something without bytes; where no piece has it, it stays.
+    /// Translates the offset of an empty range. Outside of all pieces it stays unchanged.
     fn point(&self, offset: u64) -> u64 {
         let has = |piece: &&Piece| (piece.old.start..=piece.old.end).contains(&offset);
         let piece = self.pieces.iter().find(has);

@@ -1,7 +1,7 @@
 //! Reads the copy back and compares it with the original.
 //!
-//! Owns the comparison: every LOAD segment and every section has the same bytes, the same address
-//! and the same flags; segments agree with the alignment.
+//! Every LOAD segment and every section must have the same bytes, address and flags, and segments
+//! must agree with the alignment.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,12 +12,10 @@ use object::{Endianness, ReadCache, ReadRef};
 
 use super::error::AlignError;
 
-/// Bytes compared at once.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 type Header = FileHeader64<Endianness>;
 
-/// Compares `copy` with the original `path`; the number of segments and sections that are equal.
 pub(super) fn compare(
     path: &Path,
     original: &File,
@@ -26,7 +24,7 @@ pub(super) fn compare(
 ) -> Result<usize, AlignError> {
     let differs = |what: String| AlignError::Differs { path: path.to_owned(), what };
     let read = |_| differs("its headers".to_owned());
-    // The cache keeps what it read: a fresh one for each part bounds it.
+    // The cache keeps everything it read. A new cache per part limits its size.
     let (old, new) = (ReadCache::new(original), ReadCache::new(copy));
     let (old, new) = (&old, &new);
     let old_header = Header::parse(old).map_err(read)?;
@@ -68,14 +66,13 @@ pub(super) fn compare(
     Ok(nr)
 }
 
-/// Where the original and the copy have the same bytes.
 struct Moved {
     old: u64,
     new: u64,
     len: u64,
 }
 
-/// Whether bytes are equal, except for the headers inside them.
+/// Returns whether the bytes are equal except for headers inside them.
 fn is_same(original: &File, copy: &File, &Moved { old, new, len }: &Moved) -> bool {
     let headers = headers(original);
     let mut at = 0;
@@ -96,7 +93,7 @@ fn is_same(original: &File, copy: &File, &Moved { old, new, len }: &Moved) -> bo
     true
 }
 
-/// Where the original has its file header and program headers: they differ on purpose.
+/// Returns the ranges of the original's file and program headers, which differ on purpose.
 fn headers(original: &File) -> Vec<std::ops::Range<u64>> {
     let cache = ReadCache::new(original);
     let cache = &cache;

@@ -1,8 +1,7 @@
 //! Anonymous memory by folio size: first touch, fork, munmap, copy-on-write (series 004).
 //!
-//! Owns regions of this process and short-lived children of it. The size of the folios is chosen by
-//! advice on the region and by the per-size settings, which are changed for a while
-//! ([`crate::setting`]).
+//! Owns regions of this process and its short-lived children. Advice on the region and temporary
+//! changes of the per-size settings ([`crate::setting`]) select the folio size.
 
 use std::io;
 use std::ptr;
@@ -20,86 +19,47 @@ use crate::setting::{Setting, SettingError};
 use crate::shell::compact_memory;
 use crate::system::Live;
 
-/// Why a benchmark could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// A setting could not be changed.
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// The kernel has no folios of this size.
     #[error(
         "this kernel has no anonymous folios of {kib} KiB ({THP}/hugepages-{kib}kB is missing)"
     )]
-    NoSize {
-        /// Size.
-        kib: u64,
-    },
-    /// Too little of a region got memory: folios of its size are not available.
+    NoSize { kib: u64 },
     #[error(
         "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: {}",
         cause()
     )]
-    NotFilled {
-        /// What became resident.
-        resident_bytes: usize,
-        /// The region.
-        len_bytes: usize,
-        /// The requested size.
-        folio_bytes: usize,
-    },
-    /// A region was filled by smaller folios.
+    NotFilled { resident_bytes: usize, len_bytes: usize, folio_bytes: usize },
     #[error(
         "{} MiB took {nr_faults} faults, where folios of {} KiB take {nr_folios}: {}",
         len_bytes >> 20,
         (len_bytes / nr_folios) >> 10,
         cause()
     )]
-    NotGiven {
-        /// Page faults.
-        nr_faults: u64,
-        /// Folios of the size.
-        nr_folios: usize,
-        /// The region.
-        len_bytes: usize,
-    },
-    /// The pool of hugetlb did not grow.
+    NotGiven { nr_faults: u64, nr_folios: usize, len_bytes: usize },
     #[error(
         "{mib} MiB in pages of 1 GiB: only {free} of them could be reserved; free memory is \
          fragmented or short, so reserve them at boot with hugepagesz=1G hugepages=N"
     )]
-    NoPool {
-        /// What was asked for.
-        mib: usize,
-        /// Pages that are free.
-        free: usize,
-    },
-    /// No gap could be measured.
+    NoPool { mib: usize, free: usize },
     #[error(transparent)]
     Gaps(#[from] largefolio_bulk::gaps::GapsError),
-    /// No such plan of clearing.
     #[error(transparent)]
     Plan(#[from] largefolio_bulk::plan::PlanError),
-    /// A folio was not cleared.
     #[error(transparent)]
     Folio(#[from] largefolio_bulk::FolioError),
-    /// This CPU lacks a primitive.
     #[error(transparent)]
     Tuning(#[from] largefolio_bulk::TuningError),
-    /// A system call failed.
     #[error("{call} failed: {source}")]
-    Call {
-        /// Which.
-        call: &'static str,
-        /// Why.
-        source: io::Error,
-    },
+    Call { call: &'static str, source: io::Error },
 }
 
 pub(super) fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> BenchError {
     move |source| BenchError::Call { call, source: source.into() }
 }
 
-/// Why folios are smaller than they might be.
 fn cause() -> String {
     if Task::own(&Live).is_thp_disabled() {
         "large folios are off for this process (PR_SET_THP_DISABLE, which children inherit)"
@@ -109,29 +69,24 @@ fn cause() -> String {
     }
 }
 
-/// Faults of this process that read nothing.
 fn nr_faults() -> Result<u64, BenchError> {
     let stat = Task::own(&Live).stat();
     let stat = stat.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
     Ok(stat.map_err(failed("reading /proc/self/stat"))?.nr_minor_faults)
 }
 
-/// What is timed. All times are of the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A store to every base page of a fresh region.
     Touch,
-    /// `fork` with the region populated.
     Fork,
-    /// `munmap` of the populated region.
     Munmap,
     /// A store to every base page while a child shares the region: each is copied.
     CowCopy,
-    /// A store to every base page after the child has ended: reused where the kernel can tell.
+    /// A store to every base page after the child has ended: reused if the kernel detects it.
     CowReuse,
 }
 
-/// Settings under which advised regions get folios of one size.
 #[derive(Debug)]
 pub struct FolioSize {
     pub(crate) bytes: usize,
@@ -139,11 +94,11 @@ pub struct FolioSize {
 }
 
 impl FolioSize {
-    /// Makes advised regions use folios of `bytes` until the result is dropped; base pages need no
+    /// Makes advised regions use folios of `bytes` until the result is dropped. Base pages need no
     /// setting.
     ///
     /// # Errors
-    /// Sizes the kernel does not have, or without the right to change settings.
+    /// A size the kernel does not have, or no right to change settings.
     pub fn enable(bytes: usize) -> Result<Self, BenchError> {
         let mut settings = Vec::new();
         if bytes != page_bytes() {
@@ -160,11 +115,11 @@ impl FolioSize {
         Ok(Self { bytes, _settings: settings })
     }
 
-    /// [`FolioSize::enable`] where a fresh region of `len_bytes` then gets folios of the size: times do
-    /// not say what they are of.
+    /// As [`FolioSize::enable`], and checks that a fresh region of `len_bytes` gets folios of this
+    /// size.
     ///
     /// # Errors
-    /// [`BenchError::NotGiven`] where it gets smaller ones, and those of [`FolioSize::enable`].
+    /// [`BenchError::NotGiven`] if it gets smaller ones, and the errors of [`FolioSize::enable`].
     pub fn given(bytes: usize, len_bytes: usize) -> Result<Self, BenchError> {
         let size = Self::enable(bytes)?;
         size.check(len_bytes)?;
@@ -180,7 +135,7 @@ impl FolioSize {
         let before = nr_faults()?;
         region.store_all();
         let nr_faults = nr_faults()?.saturating_sub(before);
-        // Page tables take none; a few are other threads'.
+        // Page tables cause no faults, but other threads cause a few.
         if nr_faults > (nr_folios + nr_folios / 16 + 16) as u64 {
             return Err(BenchError::NotGiven { nr_faults, nr_folios, len_bytes });
         }
@@ -190,7 +145,7 @@ impl FolioSize {
     /// Times `operation` on a region of `len_bytes`.
     ///
     /// # Errors
-    /// A system call that failed.
+    /// A failed system call.
     pub fn time(&self, operation: Operation, len_bytes: usize) -> Result<Duration, BenchError> {
         let region = Region::new(len_bytes, self.bytes)?;
         if operation == Operation::Touch {
@@ -216,7 +171,7 @@ impl FolioSize {
     }
 }
 
-/// The time of a fork; its child ends at once, and is gone after.
+/// Times a fork. Its child exits immediately and is reaped afterwards.
 fn fork_time() -> Result<Duration, BenchError> {
     let (taken, child) = timed(|| Child::fork(Life::EndsAtOnce));
     child.map(|_| taken)
@@ -228,11 +183,10 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     (start.elapsed(), result)
 }
 
-/// Anonymous memory of this process.
 pub(crate) struct Region {
     at: *mut u8,
     len_bytes: usize,
-    /// The whole mapping, from which `at` is aligned.
+    /// The whole mapping. `at` is its first aligned address.
     mapped: (*mut u8, usize),
 }
 
@@ -247,27 +201,24 @@ impl Region {
         } else {
             Advice::LinuxNoHugepage
         };
-        // SAFETY: this advice changes no content, and the range is the mapping made above.
+        // SAFETY: this advice does not change contents, and the range is the mapping made above.
         unsafe { madvise(first.cast(), mapped_bytes, advice) }.map_err(failed("madvise"))?;
         Ok(region)
     }
 
-    /// A mapping without advice.
     pub(super) fn map(len_bytes: usize, flags: MapFlags) -> Result<Self, BenchError> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no memory in use.
         let first = unsafe { mmap_anonymous(ptr::null_mut(), len_bytes, prot, flags) }
             .map_err(failed("mmap"))?
             .cast::<u8>();
         Ok(Self { at: first, len_bytes, mapped: (first, len_bytes) })
     }
 
-    /// Stores one byte to every base page.
     pub(crate) fn store_all(&self) {
         self.store_each(page_bytes());
     }
 
-    /// Loads one byte of every base page.
     pub(crate) fn load_all(&self) {
         for offset in (0..self.len_bytes).step_by(page_bytes()) {
             // SAFETY: `offset` is inside the mapping, which nothing else refers to.
@@ -275,14 +226,12 @@ impl Region {
         }
     }
 
-    /// Stores one byte at every multiple of `step_bytes`.
     pub(super) fn store_each(&self, step_bytes: usize) {
         for offset in (0..self.len_bytes).step_by(step_bytes) {
             self.store_at(offset);
         }
     }
 
-    /// Stores one byte at `offset`, which must be inside.
     pub(super) fn store_at(&self, offset: usize) {
         assert!(offset < self.len_bytes, "a store outside of the region");
         let byte = self.at.wrapping_add(offset);
@@ -290,24 +239,22 @@ impl Region {
         unsafe { byte.write_volatile(1) };
     }
 
-    /// Bytes of the region.
     pub(super) fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Whether a child gets the region.
     pub(crate) fn inherit(&self, inherit: Inherit) -> Result<(), BenchError> {
         let advice = match inherit {
             Inherit::Never => Advice::LinuxDontFork,
             Inherit::Usual => Advice::LinuxDoFork,
         };
         let (first, mapped_bytes) = self.mapped;
-        // SAFETY: this advice changes no content, and the range is the mapping of this value.
+        // SAFETY: this advice does not change contents, and the range is this value's mapping.
         unsafe { madvise(first.cast(), mapped_bytes, advice) }.map_err(failed("madvise"))
     }
 
     pub(crate) fn unmap(&self) -> Result<(), BenchError> {
-        // SAFETY: the range lies inside the mapping, and nothing refers to it any more.
+        // SAFETY: the range is inside the mapping, and nothing refers to it.
         unsafe { munmap(self.at.cast(), self.len_bytes) }.map_err(failed("munmap"))
     }
 }
@@ -315,26 +262,24 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         let (first, len) = self.mapped;
-        // SAFETY: unmaps what `new` mapped; unmapping parts of it twice is no error.
+        // SAFETY: unmaps the mapping made by `new`. Unmapping a part twice is not an error.
         let _ = unsafe { munmap(first.cast(), len) };
     }
 }
 
-/// What a child gets of a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inherit {
     Never,
     Usual,
 }
 
-/// How long a child lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     EndsAtOnce,
     Waits,
 }
 
-/// A child that does nothing; dropping it ends and reaps it.
+/// An idle child. Dropping it kills and reaps it.
 pub(crate) struct Child {
     pid: Pid,
     life: Life,
@@ -347,13 +292,13 @@ impl Child {
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             if life == Life::Waits {
-                // It holds copies of the pipes of its parent's keepers.
+                // The child holds copies of the keepers' pipes.
                 if helpers::end_with(parent) {
                     // SAFETY: waits for the signal that ends it.
                     unsafe { libc::pause() };
                 }
             }
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: ends the child without running any of the parent's code.
             unsafe { libc::_exit(0) };
         }
         let pid = Pid::from_raw(pid).filter(|_| pid > 0);

@@ -1,5 +1,6 @@
-//! Copy-on-write by several processes at once, as vm-scalability's anon-cow-seq and anon-cow-rand do
-//! (series 004, docs/behaviour J.5): the children of one process store to every page of its memory.
+//! Copy-on-write by several processes in parallel, as in vm-scalability's anon-cow-seq and
+//! anon-cow-rand (series 004, docs/behaviour J.5): one process's children store to every page of
+//! its memory.
 //!
 //! ```text
 //!   parent   fills the region, forks n children, opens the gate ... reaps the last child
@@ -17,21 +18,19 @@ use super::anon::{BenchError, FolioSize, Region, failed};
 use crate::geometry::page_bytes;
 use crate::helpers;
 
-/// In which order a child stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Ascending.
     Sequential,
-    /// Every page once, none after its neighbour; each child in an order of its own.
+    /// Every page once, never adjacent pages in a row, in a different order per child.
     Random,
 }
 
 impl FolioSize {
-    /// From the opening of the gate until the last of `nr_children` has stored to every base page of
+    /// Times from the opening of the gate until all `nr_children` have stored to every base page of
     /// the region. `len_bytes` must be a power of two.
     ///
     /// # Errors
-    /// A system call that failed.
+    /// A failed system call.
     pub fn cow_by_children(
         &self,
         order: Order,
@@ -54,7 +53,6 @@ impl FolioSize {
     }
 }
 
-/// A child that stores; dropping it ends and reaps it.
 struct Writer {
     pid: Pid,
     is_reaped: bool,
@@ -72,16 +70,17 @@ impl Writer {
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             if !helpers::end_with(parent) {
-                // SAFETY: ends the child without running anything of the parent's.
+                // SAFETY: ends the child without running any of the parent's code.
                 unsafe { libc::_exit(0) };
             }
             // SAFETY: the child's copy of the opener would keep the gate shut.
             unsafe { libc::close(opener.as_raw_fd()) };
             let mut byte = 0_u8;
-            // SAFETY: reads at most one byte into `byte`; it ends when the parent opens or dies.
+            // SAFETY: reads at most one byte into `byte`, and returns when the parent opens the
+            // gate or dies.
             unsafe { libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) };
             store(region, order, nr);
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: ends the child without running any of the parent's code.
             unsafe { libc::_exit(0) };
         }
         let pid = Pid::from_raw(pid).filter(|_| pid > 0);
@@ -105,7 +104,6 @@ impl Drop for Writer {
     }
 }
 
-/// Stores to every base page once.
 fn store(region: &Region, order: Order, nr: usize) {
     match order {
         Order::Sequential => region.store_each(page_bytes()),
@@ -116,13 +114,14 @@ fn store(region: &Region, order: Order, nr: usize) {
     }
 }
 
-/// The `i`th page in the order of child `nr`: each of `nr_pages`, a power of two, comes once.
+/// Returns the `i`th page in the order of child `nr`. Each of `nr_pages`, a power of two, comes
+/// once.
 fn shuffled(i: usize, nr: usize, nr_pages: usize) -> usize {
     // A linear congruential generator of full period: odd increment, multiplier 1 modulo 4.
     let mask = nr_pages - 1;
     let start = nr.wrapping_mul(0x9e37);
     let mixed = i.wrapping_add(start).wrapping_mul(0x9e37_79b1) & mask;
-    // A shift by no bit would cancel the number.
+    // A shift by 0 bits would cancel the number.
     mixed ^ (mixed >> (nr_pages.trailing_zeros() / 2).max(1))
 }
 

@@ -1,10 +1,9 @@
 //! Clearing and copying in user space by size, cold and hot (series 001): the choice of
 //! `largefolio-bulk` against page-at-a-time, the C library and every primitive of the CPU.
 //!
-//! Owns the memory it works on ([`Arena`]) and what a cell of the table is. Reading order:
-//! [`Cell`], [`near`] (what is left in the cache after a folio was cleared), [`gaps`] (how long
-//! others wait). All times are CPU time of the thread unless they say otherwise, so that other
-//! programs' time slices do not count; what they do to caches and memory does.
+//! Reading order: [`Cell`], [`near`] (data left in the cache after a folio was cleared), [`gaps`]
+//! (how long other tasks wait). Times are the thread's CPU time unless stated otherwise. They
+//! exclude other programs' time slices, but not their effect on caches and memory.
 
 mod arena;
 pub mod gaps;
@@ -22,48 +21,37 @@ use crate::measure::{Series, cpu_time, interleave};
 
 pub use arena::Arena;
 
-/// Bytes a sample of hot memory moves at least.
 const HOT_BYTES: usize = 8 << 20;
-/// Bytes a sample of cold memory moves at least: more than the cache holds.
 const COLD_BYTES: usize = 64 << 20;
 
-/// What the kernel clears a page by.
+/// The kernel's primitive for clearing a page.
 pub const PAGEWISE: Primitive =
     if cfg!(target_arch = "x86_64") { Primitive::RepString } else { Primitive::DcZva };
 
-/// What is done with the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// They become zeroes.
     Clear,
-    /// They come from elsewhere.
     Copy,
 }
 
-/// One size in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    /// What is done.
     pub work: Work,
-    /// Bytes of a unit; a power of two of at least a page, at most the arena.
+    /// Bytes of a unit: a power of two, at least a page and at most the arena.
     pub len_bytes: usize,
-    /// Written just before and used at once after; else one of many units, all others visited
-    /// before it comes again, and not used after.
+    /// Whether each unit is written just before and used right after. If not, all other units are
+    /// visited before the same one again, and it is not used after.
     pub is_hot: bool,
 }
 
-/// Who does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A page at a time by what the kernel uses.
+    /// A page at a time with the kernel's primitive.
     Pagewise,
-    /// The whole unit by what the tuning chooses, which is named.
     Chosen(Primitive),
-    /// The whole unit by this.
     Whole(Primitive),
 }
 
-/// What moves bytes.
 #[derive(Clone, Copy)]
 enum Routine {
     Clear(Clearer),
@@ -71,7 +59,6 @@ enum Routine {
 }
 
 impl Routine {
-    /// Moves the bytes of `range`, of the source or of nothing, to the destination's.
     fn run(self, to: &mut [u8], from: &[u8], range: Range<usize>) {
         match self {
             Self::Clear(clearer) => clearer.clear(&mut to[range]),
@@ -85,14 +72,13 @@ impl Routine {
 }
 
 impl Cell {
-    /// Bytes that a round of a subject moves.
     #[must_use]
     pub fn moved_bytes(&self) -> usize {
         self.nr_repeats() * self.len_bytes
     }
 
-    /// Each subject's rounds: page-at-a-time, the choice of `tuning`, then every primitive, the C
-    /// library's first.
+    /// Measures each subject's rounds: page-at-a-time, the choice of `tuning`, then every
+    /// primitive, starting with the C library's.
     #[must_use]
     pub fn measure(
         &self,
@@ -148,7 +134,6 @@ impl Cell {
         }
     }
 
-    /// The time a subject takes for [`Cell::moved_bytes`].
     fn sample(
         &self,
         arena: &mut Arena,
@@ -169,7 +154,8 @@ impl Cell {
         };
         let nr_repeats = self.nr_repeats();
         let mut pass = |nr| (0..nr).for_each(|_| run(if self.is_hot { 0 } else { walk() }));
-        // The lines it writes back while it is timed are its own, not its forerunner's.
+        // Runs untimed first, so the timed part writes back this subject's lines and not the
+        // previous one's.
         pass(if self.is_hot { 1 } else { nr_repeats });
         let start = cpu_time();
         pass(nr_repeats);

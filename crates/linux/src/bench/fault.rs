@@ -1,8 +1,8 @@
 //! Demand faults by page size, as series 001 measures them (`perf bench mem map`, docs/behaviour
-//! J.2): a fresh region, one store to every folio; what takes time is mostly the clearing.
+//! J.2): one store to every folio of a fresh region. Most of the time is clearing.
 //!
-//! Owns fresh regions of this process. Times are CPU time of the thread, the kernel's part of it
-//! included. A region that did not get folios of its size is an error, not a fast result.
+//! Owns fresh regions of this process. Times are the thread's CPU time, including the kernel's
+//! part. A region without folios of the requested size is an error, not a fast result.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,21 +16,20 @@ use crate::proc::{Task, host};
 use crate::setting::{Setting, thp};
 use crate::system::Live;
 
-/// The largest page of the architecture, which only hugetlb has.
+/// The architecture's largest page, which only hugetlb has.
 pub const GIGANTIC_BYTES: usize = 1 << 30;
 
 impl FolioSize {
-    /// The time of filling a fresh region of `len_bytes` by one store to every folio.
+    /// Times filling a fresh region of `len_bytes` by one store to every folio.
     ///
     /// # Errors
-    /// [`BenchError::NotFilled`] where the kernel had no folios of this size, or a system call that
-    /// failed.
+    /// [`BenchError::NotFilled`] if the kernel had no folios of this size, or a failed system call.
     pub fn fault(&self, len_bytes: usize) -> Result<Duration, BenchError> {
         let region = Region::new(len_bytes, self.bytes)?;
         let before = resident_bytes()?;
         let taken = fill(&region, self.bytes);
         let resident_bytes = resident_bytes()?.saturating_sub(before);
-        // The kernel's count of a process lags behind by some pages a CPU.
+        // The kernel's per-process count lags by a few pages per CPU.
         if resident_bytes + (1 << 20) < len_bytes - len_bytes / 16 {
             let folio_bytes = self.bytes;
             return Err(BenchError::NotFilled { resident_bytes, len_bytes, folio_bytes });
@@ -39,14 +38,13 @@ impl FolioSize {
     }
 }
 
-/// Pages of 1 GiB that were reserved and are free.
 #[must_use]
 pub fn nr_free_gigantic() -> usize {
     let nr = host::nr_free_hugetlb(&Live, GIGANTIC_BYTES as u64 >> 10);
     usize::try_from(nr).unwrap_or(usize::MAX)
 }
 
-/// Pages of 1 GiB in the pool of hugetlb, reserved for a while if too few are free.
+/// 1 GiB pages in the hugetlb pool, reserved temporarily if too few are free.
 #[derive(Debug)]
 pub struct Gigantic {
     nr: usize,
@@ -54,11 +52,11 @@ pub struct Gigantic {
 }
 
 impl Gigantic {
-    /// Makes sure that `nr` pages are free until the result is dropped; the pool then has its old
-    /// size again.
+    /// Makes sure that `nr` pages are free until the result is dropped, which restores the pool's
+    /// old size.
     ///
     /// # Errors
-    /// Without the right to change the pool, or where memory is too fragmented for it.
+    /// No right to change the pool, or memory that is too fragmented.
     pub fn reserve(nr: usize) -> Result<Self, BenchError> {
         let free = nr_free_gigantic();
         if free >= nr {
@@ -75,10 +73,10 @@ impl Gigantic {
         Ok(Self { nr, _pool: Some(pool) })
     }
 
-    /// The time of filling the pages by one store to each.
+    /// Times filling the pages by one store to each.
     ///
     /// # Errors
-    /// When they are no longer free.
+    /// If they are no longer free.
     pub fn fault(&self) -> Result<Duration, BenchError> {
         let flags = MapFlags::PRIVATE | MapFlags::HUGETLB | MapFlags::HUGE_1GB;
         let region = Region::map(self.nr * GIGANTIC_BYTES, flags)?;
@@ -86,7 +84,6 @@ impl Gigantic {
     }
 }
 
-/// How many pages of a size hugetlb holds.
 fn pool(kib: u64) -> PathBuf {
     host::hugetlb(kib, "nr_hugepages")
 }
@@ -97,11 +94,11 @@ fn fill(region: &Region, folio_bytes: usize) -> Duration {
     cpu_time().saturating_sub(start)
 }
 
-/// Sizes above the base page that areas of this kernel get, always, when advised or as the global
-/// setting says; in bytes, ascending.
+/// Returns the sizes above the base page that areas of this kernel get (always, when advised or by
+/// the global setting), in bytes, ascending.
 ///
 /// # Errors
-/// When a setting cannot be read.
+/// If a setting cannot be read.
 pub fn enabled_sizes() -> Result<Vec<u64>, BenchError> {
     let mut sizes = Vec::new();
     for kib in thp::sizes_kib()? {
@@ -112,7 +109,6 @@ pub fn enabled_sizes() -> Result<Vec<u64>, BenchError> {
     Ok(sizes)
 }
 
-/// Memory of this process.
 fn resident_bytes() -> Result<usize, BenchError> {
     let call = "reading /proc/self/statm";
     let pages = Task::own(&Live).nr_resident_pages().map_err(failed(call))?;

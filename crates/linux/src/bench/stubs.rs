@@ -1,9 +1,9 @@
 //! RET stubs: one return instruction per page, called in order and at random (series 000, 002,
 //! 003).
 //!
-//! Owns the file of stubs, how its pages are backed, and the two phases. A call costs little except
-//! its translation, so the effect of large folios on a program's text is undiluted. Reading order:
-//! [`Backing`], [`Stubs`], `call` (the timed loops), `file`, `mapping`.
+//! A call costs little except its translation, which isolates the effect of large folios on a
+//! program's text. Reading order: [`Backing`], [`Stubs`], `call` (the timed loops), `file`,
+//! `mapping`.
 //!
 //! ```text
 //!   page 0     page 1     page 2              cold    fresh mapping, one call a page in order
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Invariants:
-//! - I1: nothing is executed but stubs that [`Stubs`] wrote.
-//! - I2: no file has a name: nothing is left behind, whatever ends the process.
+//! - I1: only stubs that [`Stubs`] wrote are executed.
+//! - I2: files have no name, so nothing is left when the process ends.
 
 pub(crate) mod call;
 pub(crate) mod file;
@@ -35,81 +35,52 @@ use crate::system::Live;
 
 pub use file::default_dir;
 
-/// Pages of hugetlb: one entry of the TLB on every machine, of a PMD or of a contpte block.
+/// hugetlb page size. One TLB entry (a PMD or a contpte block) maps it on every machine.
 const HUGETLB_BYTES: usize = 2 << 20;
 
-/// Why stubs could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum StubsError {
-    /// The directory takes no file.
     #[error("cannot make a file in {dir}: {source}; choose another directory with --dir", dir = shown(.dir))]
-    Directory {
-        /// Where.
-        dir: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The filesystem forbids execution.
+    Directory { dir: PathBuf, source: io::Error },
     #[error(
         "files there may not be executed (mounted noexec); choose another directory with --dir"
     )]
     NoExec,
-    /// No return instruction is known.
     #[error("stubs exist only for x86-64 and arm64; this machine is different")]
     Architecture,
-    /// Too few pages are reserved.
     #[error(
         "{needed} pages of 2 MiB are needed, but {free} are in the pool, free and not reserved; \
          to add them: echo $((`cat {pool}` + {needed})) > {pool}",
         pool = pool()
     )]
-    NotReserved {
-        /// Pages needed.
-        needed: usize,
-        /// Pages there.
-        free: usize,
-    },
-    /// Not a whole block to collapse.
+    NotReserved { needed: usize, free: usize },
     #[error(
         "MADV_COLLAPSE makes folios of {} only, and the region has fewer bytes; choose a larger one \
          with --region",
         size_name(*.block_bytes as u64)
     )]
-    NoBlock {
-        /// Bytes of a block.
-        block_bytes: usize,
-    },
-    /// A system call failed.
+    NoBlock { block_bytes: usize },
     #[error("{call} failed: {source}")]
-    Call {
-        /// Which.
-        call: &'static str,
-        /// Why.
-        source: io::Error,
-    },
+    Call { call: &'static str, source: io::Error },
 }
 
-/// What backs the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// The page cache of a file on disk, in base pages.
+    /// A disk file's page cache, in base pages.
     CacheBase,
     /// The same in large folios: `MADV_HUGEPAGE` before the first touch.
     CacheLarge,
-    /// A file of memory, in base pages.
     Memfd,
     /// The same, collapsed into folios of 2 MiB.
     MemfdCollapsed,
-    /// A file of memory on reserved pages of 2 MiB.
+    /// A memfd on reserved 2 MiB pages.
     Hugetlb,
 }
 
 impl Backing {
-    /// All, the reference first.
     pub const ALL: [Self; 5] =
         [Self::CacheBase, Self::CacheLarge, Self::Memfd, Self::MemfdCollapsed, Self::Hugetlb];
 
-    /// Name in tables and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         let page = page_bytes() >> 10;
@@ -126,7 +97,6 @@ impl Backing {
         }
     }
 
-    /// Whether its pages can be read from a disk again.
     #[must_use]
     pub const fn is_on_disk(self) -> bool {
         matches!(self, Self::CacheBase | Self::CacheLarge)
@@ -136,24 +106,20 @@ impl Backing {
 /// Page cache before a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// As it was: faults only map.
     Warm,
-    /// Without the file, where it is on disk: faults read.
     Dropped,
 }
 
-/// Where stubs stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// One a page, each page on another line: translations decide.
+    /// One per page, each on a different cache line: translation dominates.
     OnePerPage,
-    /// One a cache line: the same lines, calls and predictions, on a 64th of the pages. What is left
-    /// is the program's own time.
+    /// One per cache line: the same lines, calls and predictions on a 64th of the pages. This
+    /// measures the program's own time.
     Packed,
 }
 
 impl Layout {
-    /// Bytes from stub to stub.
     fn stride(self) -> usize {
         match self {
             Self::OnePerPage => page_bytes(),
@@ -161,7 +127,6 @@ impl Layout {
         }
     }
 
-    /// Where stub `nr` begins.
     fn offset(self, nr: usize) -> usize {
         match self {
             Self::OnePerPage => nr * page_bytes() + call::line_of(nr, page_bytes()),
@@ -170,27 +135,26 @@ impl Layout {
     }
 }
 
-/// A file of stubs.
 #[derive(Debug)]
 pub struct Stubs {
     backing: Backing,
     layout: Layout,
     file: File,
     len_bytes: usize,
-    /// `None` only while it is replaced.
     mapping: Option<Mapping>,
 }
 
 impl Stubs {
-    /// Stubs in `len_bytes`, a multiple of 2 MiB, all mapped; a file on disk is made in `dir`.
+    /// Makes stubs in `len_bytes`, a multiple of 2 MiB, all mapped. A file on disk is made in
+    /// `dir`.
     ///
     /// # Errors
-    /// A directory that takes no executable file, too few reserved pages, or a failed call.
+    /// A directory without executable files, too few reserved pages, or a failed call.
     pub fn new(backing: Backing, len_bytes: usize, dir: &Path) -> Result<Self, StubsError> {
         Self::with_layout(backing, Layout::OnePerPage, len_bytes, dir)
     }
 
-    /// The same with stubs in another place.
+    /// As [`Stubs::new`], with the stubs placed by `layout`.
     ///
     /// # Errors
     /// As [`Stubs::new`].
@@ -214,7 +178,6 @@ impl Stubs {
         Ok(stubs)
     }
 
-    /// Writes the stubs into the file.
     fn write(&mut self) -> Result<(), StubsError> {
         let layout = self.layout;
         let mut fill = |at: usize, bytes: &mut [u8]| {
@@ -228,7 +191,7 @@ impl Stubs {
         if self.backing != Backing::Hugetlb {
             return file::write(&mut self.file, self.len_bytes, &mut fill);
         }
-        // No file of hugetlb can be written but through a mapping.
+        // A hugetlb file can only be written through a mapping.
         rustix::fs::ftruncate(&self.file, self.len_bytes as u64)
             .map_err(|error| file::failed("ftruncate", error))?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
@@ -243,7 +206,6 @@ impl Stubs {
         Ok(())
     }
 
-    /// Brings the pages into memory as the backing says, and maps them all.
     fn refill(&mut self) -> Result<(), StubsError> {
         self.mapping = None;
         if self.backing.is_on_disk() {
@@ -275,11 +237,10 @@ impl Stubs {
         Ok(mapping)
     }
 
-    /// Maps the file afresh and calls each stub once, in order; how long the calls took, their
-    /// faults included.
+    /// Maps the file again and times one call of each stub in order, including faults.
     ///
     /// # Errors
-    /// A system call that failed.
+    /// A failed system call.
     pub fn sweep(&mut self, cache: Cache) -> Result<Duration, StubsError> {
         self.mapping = None;
         if cache == Cache::Dropped && self.backing.is_on_disk() {
@@ -291,13 +252,13 @@ impl Stubs {
         let taken = unsafe { call::call_all(&list, 1) };
         self.mapping = Some(mapping);
         if cache == Cache::Dropped {
-            // The next phase finds the file backed as it was.
+            // The next phase needs the file's original backing.
             self.refill()?;
         }
         Ok(taken)
     }
 
-    /// `nr_calls` calls of stubs drawn at random, after one of each in order.
+    /// Times `nr_calls` calls of random stubs, after one call of each in order.
     #[must_use]
     pub fn random(&self, nr_calls: usize, seed: u64) -> Duration {
         let Some(mapping) = &self.mapping else { return Duration::ZERO };
@@ -310,8 +271,8 @@ impl Stubs {
         unsafe { call::call_all(&list, 1) }
     }
 
-    /// `nr_passes` passes over the first `nr_stubs` stubs, in one order that is no order, after one
-    /// pass that is not timed.
+    /// Times `nr_passes` passes over the first `nr_stubs` stubs in one random order, after one
+    /// untimed pass.
     #[must_use]
     pub fn cycle(&self, nr_stubs: usize, nr_passes: usize, seed: u64) -> Duration {
         let Some(mapping) = &self.mapping else { return Duration::ZERO };
@@ -323,7 +284,6 @@ impl Stubs {
         unsafe { call::call_all(&list, nr_passes) }
     }
 
-    /// Stubs in the file.
     #[must_use]
     pub(crate) fn nr_stubs(&self) -> usize {
         self.len_bytes / self.layout.stride()
@@ -333,11 +293,10 @@ impl Stubs {
         mapping.at() as usize + self.layout.offset(nr)
     }
 
-    /// Bytes that PMD entries map now.
     #[must_use]
     pub fn pmd_mapped_bytes(&self) -> u64 {
         match (&self.mapping, self.backing) {
-            // smaps counts them elsewhere; there is nothing else they could be mapped by.
+            // smaps counts them elsewhere, but only PMD entries can map them.
             (Some(_), Backing::Hugetlb) if pmd_bytes() == HUGETLB_BYTES => self.len_bytes as u64,
             (Some(mapping), _) => mapping.pmd_mapped_bytes(),
             (None, _) => 0,
@@ -345,7 +304,6 @@ impl Stubs {
     }
 }
 
-/// The setting of the pool of hugetlb.
 fn pool() -> String {
     host::hugetlb(HUGETLB_BYTES as u64 >> 10, "nr_hugepages").display().to_string()
 }
@@ -394,7 +352,7 @@ mod tests {
                 !matches!(backing, Backing::CacheBase | Backing::Memfd) && pmd_bytes() <= LEN;
             for cache in [Cache::Warm, Cache::Dropped, Cache::Warm] {
                 assert!(stubs.sweep(cache).unwrap() > Duration::ZERO, "{}", backing.name());
-                // All but the last 2 MiB: a folio that reaches the end of a file is no PMD folio.
+                // Allows for the last 2 MiB: a folio at the end of a file is not a PMD folio.
                 let is_mapped = stubs.pmd_mapped_bytes() >= 6 << 20;
                 assert_eq!(is_mapped, is_large, "{} {cache:?}", backing.name());
             }

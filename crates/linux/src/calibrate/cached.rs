@@ -1,4 +1,4 @@
-//! Read faults on a file of memory of which some pages are cached.
+//! Read faults on a file in memory that is partly cached.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,19 +12,18 @@ use crate::bench::stubs::file::failed;
 use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::geometry::page_bytes;
 
-/// Bytes fault-around looks at (64 KiB unless the administrator says otherwise).
 pub const AROUND_BYTES: usize = 64 << 10;
 
-/// CPU time of one load in every 64 KiB of a fresh mapping of `len_bytes` of a fresh file, of which
-/// `nr_cached` pages in every 64 KiB are cached, the first among them; a power of two up to
-/// all of them.
+/// Returns the CPU time of one load in every 64 KiB of a fresh mapping of a fresh file with
+/// `len_bytes`. In every 64 KiB, `nr_cached` pages are cached, including the first. `nr_cached` is
+/// a power of two up to all pages.
 ///
-/// The file is made anew each time: where its pages lie decides a third of the time. Files of 192
-/// MiB, 8 rounds each, 16 cached pages: medians of 3,065, 3,625 and 3,661 ns, none of them with a
-/// spread above 7%.
+/// The file is created anew each time: the location of its pages decides a third of the time. Files
+/// of 192 MiB, 8 rounds each, 16 cached pages: medians of 3,065, 3,625 and 3,661 ns, each with a
+/// spread of at most 7%.
 ///
 /// # Errors
-/// A system call that failed.
+/// A failed system call.
 pub(super) fn fault_each_ns(len_bytes: usize, nr_cached: usize) -> Result<f64, CalibrateError> {
     let file = memfd_create("folio-calibrate", MemfdFlags::CLOEXEC)
         .map(File::from)

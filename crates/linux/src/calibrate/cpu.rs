@@ -1,67 +1,53 @@
-//! What the CPU reports: name, TLB structures, whether it is virtual; and its clock.
+//! The CPU's own data: its name, TLB structures, whether it is virtual, and its clock.
 //!
-//! Owns CPUID leaves 18h (Intel) and `8000_0005h`, `8000_0006h` (AMD); user space may read them.
-//! arm64 has no register that tells the entries of TLBs; there, only the measured reach is known.
+//! Owns CPUID leaves 18h (Intel) and `8000_0005h`, `8000_0006h` (AMD), which user space can read.
+//! arm64 has no register for TLB entries, so only the measured reach is known there.
 
 use std::time::Instant;
 
 use crate::proc::Processor;
 use crate::system::Live;
 
-/// Additions of which each needs the one before it: a cycle each, on any core of the last twenty
-/// years. Of registers: some cores add a constant while they rename.
+/// Dependent additions: one cycle each on any core of the last twenty years. They add registers,
+/// because some cores add a constant during renaming.
 const NR_ADDITIONS: u64 = 1_000_000;
-/// Additions of a pass of the loop. With one, a busy machine looks like a slow clock, probably because
-/// two threads of a core share the branches it takes in a cycle. Zen 4, two virtual CPUs, load 8, 300
-/// times the fastest of eight chains: 1.72 GHz the least, 239 below 3.3. With 20, in turn with these:
-/// 3.15 GHz the least, 43 below.
+/// Additions per pass of the loop. With only one, a busy machine looks like a slow clock, probably
+/// because two threads of a core share its taken branches per cycle. Zen 4, two virtual CPUs, load
+/// 8, 300 times the fastest of eight chains: with 1, at least 1.72 GHz, 239 below 3.3. With 20,
+/// interleaved with these: at least 3.15 GHz, 43 below.
 const NR_UNROLLED: u64 = 20;
-/// Chains of which the fastest counts: some milliseconds together.
+/// Number of chains, of which the fastest counts. They take a few milliseconds together.
 const NR_CHAINS: usize = 10;
 
-/// Level and side of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Level 1, instructions.
     L1Instruction,
-    /// Level 1, data.
     L1Data,
-    /// Level 2, shared.
     L2,
-    /// Level 2, instructions.
     L2Instruction,
-    /// Level 2, data.
     L2Data,
 }
 
-/// A structure as the CPU describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Structure {
-    /// Where it stands.
     pub place: Place,
-    /// Entries.
     pub entries: u32,
-    /// Ways; `None`: fully associative.
+    /// `None` means fully associative.
     pub ways: Option<u32>,
-    /// Bytes of the pages it holds, ascending.
     pub page_bytes: Vec<u64>,
-    /// The leaf.
     pub leaf: String,
 }
 
-/// What the CPU says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
     /// As [`Processor`] names it.
     pub name: String,
-    /// Whether a hypervisor shows itself; `None` where that cannot be asked.
+    /// Whether a hypervisor is visible, `None` if unknown.
     pub is_virtual: Option<bool>,
-    /// TLB structures; none where the CPU does not say.
     pub structures: Vec<Structure>,
 }
 
 impl Cpu {
-    /// Asks.
     #[must_use]
     pub fn ask() -> Self {
         let (is_virtual, structures) = leaves::ask();
@@ -69,8 +55,8 @@ impl Cpu {
     }
 }
 
-/// Gigahertz of the core now: the fastest of some short chains of additions. Another program's time
-/// slice slows one of them down, another clock all.
+/// Returns the core's current clock in GHz: the fastest of several short chains of additions. A
+/// time slice of another program slows down one chain, a different clock all.
 #[must_use]
 pub fn fastest_clock_ghz() -> f64 {
     let chain = |_| {
@@ -86,7 +72,7 @@ pub fn fastest_clock_ghz() -> f64 {
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 fn add_in_a_chain(nr: u64) {
-    // SAFETY: arithmetic of registers only.
+    // SAFETY: arithmetic on registers only.
     unsafe {
         std::arch::asm!("2:", ".rept {unrolled}", "add {sum}, {one}", ".endr", "sub {nr}, 1",
             "jnz 2b", nr = inout(reg) nr / NR_UNROLLED => _, sum = inout(reg) 0_u64 => _,
@@ -97,7 +83,7 @@ fn add_in_a_chain(nr: u64) {
 #[cfg(target_arch = "aarch64")]
 #[inline(never)]
 fn add_in_a_chain(nr: u64) {
-    // SAFETY: arithmetic of registers only.
+    // SAFETY: arithmetic on registers only.
     unsafe {
         std::arch::asm!("2:", ".rept {unrolled}", "add {sum}, {sum}, {one}", ".endr",
             "subs {nr}, {nr}, #1", "b.ne 2b", nr = inout(reg) nr / NR_UNROLLED => _,
@@ -141,10 +127,10 @@ mod leaves {
         (Some(is_virtual), structures)
     }
 
-    /// A sub-leaf of 18h: type and level in EDX, ways and page sizes in EBX, sets in ECX.
+    /// Parses a sub-leaf of 18h: type and level in EDX, ways and page sizes in EBX, sets in ECX.
     pub(super) fn parameters(leaf: CpuidResult) -> Option<Structure> {
         let place = match (leaf.edx & 0x1f, leaf.edx >> 5 & 7) {
-            // Stores have a structure of their own in some cores (type 5): loads decide.
+            // Some cores have a separate structure for stores (type 5). Loads decide here.
             (1 | 4, 1) => Place::L1Data,
             (2, 1) => Place::L1Instruction,
             (1, 2) => Place::L2Data,
@@ -166,7 +152,8 @@ mod leaves {
         })
     }
 
-    /// Leaves of level 1 and 2: EAX for 2M and 4M, EBX for 4K; instructions in the low half.
+    /// Parses the level 1 and 2 leaves: EAX for 2M and 4M, EBX for 4K, instructions in the low
+    /// half.
     pub(super) fn amd(l1: CpuidResult, l2: CpuidResult) -> Vec<Structure> {
         let mut structures = Vec::new();
         for (page_bytes, [l1, l2]) in [(4 << 10, [l1.ebx, l2.ebx]), (2 << 20, [l1.eax, l2.eax])] {
@@ -187,7 +174,6 @@ mod leaves {
         structures
     }
 
-    /// Ways by the code of leaf `8000_0006h`.
     fn coded(code: u32) -> Option<u32> {
         const WAYS: [u32; 16] = [0, 1, 2, 3, 4, 6, 8, 0, 16, 0, 32, 48, 64, 96, 128, 0];
         WAYS.get(code as usize).copied().filter(|&ways| ways > 0)

@@ -1,9 +1,8 @@
-//! Time of a reference over the working set, for data and for instructions.
+//! Time per reference over the working set, for data and for instructions.
 //!
-//! Owns the memory of the curves and the order of runs. A working set of `n` is `n` cache lines in
-//! random order, once on `n` base pages (of folios of one page, or of a PMD entry), once packed into
-//! a 64th of them or less. Lines, caches and predictions are the same; the difference in time is
-//! translation.
+//! A working set of `n` is `n` cache lines in random order, once spread over `n` base pages (in
+//! folios of one page, or under a PMD entry) and once packed into at most a 64th of them. Lines,
+//! caches and predictions are the same, so the difference in time is translation.
 //!
 //! ```text
 //!   spread   |..#.....|.....#..|#.......|  n pages        extra = spread - packed, round by round
@@ -22,46 +21,33 @@ use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
 use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::{Series, interleave};
 
-/// Larger folios are not to be had in numbers.
+/// Larger folios are rarely available in quantity.
 const PMD_BYTES_MAX: usize = 2 << 20;
-/// References of a sample: some milliseconds.
 const NR_REFERENCES: usize = 200_000;
 
-/// What refers to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Loads, each at an address the one before it gave.
+    /// Loads, each at an address read by the previous one.
     Data,
-    /// Calls of RET stubs.
     Instruction,
 }
 
-/// What the pages of the spread working set are parts of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Folios of one page, mapped by PTEs.
     Base,
-    /// Folios mapped by PMD entries.
     Pmd,
 }
 
-/// The curve of one side on one kind of page.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Who refers.
     pub side: Side,
-    /// To what.
     pub pages: Pages,
-    /// Spread, by working set.
     pub spread: Vec<Point>,
-    /// Packed, by working set.
     pub packed: Vec<Point>,
-    /// The first minus the second, within a round.
     pub extra: Vec<Point>,
 }
 
 impl Curve {
-    /// The median of the medians of `extra` over working sets in `within`.
     #[must_use]
     pub fn extra_over(&self, within: std::ops::RangeInclusive<usize>) -> Option<f64> {
         let points = self.extra.iter().filter(|point| within.contains(&point.nr));
@@ -70,7 +56,6 @@ impl Curve {
     }
 }
 
-/// One kind of memory in which lines are referred to.
 enum Field {
     Data { mapping: Mapping, layout: Layout },
     Stubs(Stubs),
@@ -104,7 +89,6 @@ impl Field {
         }
     }
 
-    /// The time of passes over `nr` lines, and how many references it was.
     fn cycle(&self, nr: usize, seed: u64) -> (Duration, usize) {
         let nr_passes = NR_REFERENCES.div_ceil(nr).max(1);
         let taken = match self {
@@ -132,11 +116,11 @@ impl Field {
     }
 }
 
-/// The curves of one side over `sets`, working sets in pages, on both kinds of page; and why one is
-/// missing.
+/// Returns the curves of one side over `sets`, working sets in pages, on both kinds of page, and
+/// the reason if one is missing.
 ///
 /// # Errors
-/// Memory that is not available.
+/// Too little memory.
 pub(super) fn measure(
     side: Side,
     sets: &[usize],
@@ -157,7 +141,7 @@ pub(super) fn measure(
         None => {
             missing = Some("too few of this size are free".to_owned());
         }
-        // All but the last 2 MiB, which end the file, and what fragmentation costs.
+        // Allows for the last 2 MiB at the end of the file, and for fragmentation.
         Some(Ok(large)) if large.pmd_mapped_bytes() >= len as u64 / 8 * 7 => fields.push(large),
         Some(Ok(large)) => {
             let mapped = large.pmd_mapped_bytes() >> 20;
@@ -191,7 +175,6 @@ pub(super) fn measure(
     Ok((curves, missing))
 }
 
-/// Nanoseconds per reference of each field, the packed one last.
 fn at_point(nr: usize, spread: &[Field], packed: &Field, nr_rounds: usize) -> Vec<Series> {
     type Run<'a> = Box<dyn FnMut() -> Result<Duration, std::convert::Infallible> + 'a>;
     let mut runs: Vec<Run<'_>> = Vec::new();
@@ -199,9 +182,9 @@ fn at_point(nr: usize, spread: &[Field], packed: &Field, nr_rounds: usize) -> Ve
         let mut round = 0;
         runs.push(Box::new(move || {
             round += 1;
-            // Another order each round: an unlucky one counts once.
+            // Each round uses another order, so an unlucky one counts once.
             let (taken, nr_references) = field.cycle(nr, round);
-            // A thousand references, so that a Duration keeps their fractions of a nanosecond.
+            // Per thousand references, so a Duration keeps fractions of a nanosecond.
             let scale = 1000.0 / super::count(nr_references);
             Ok(taken.mul_f64(scale))
         }));

@@ -1,27 +1,27 @@
-//! The cost of faults, fork and unmapping on the running kernel.
+//! The running kernel's cost of faults, fork and unmapping.
 //!
-//! Owns the operations and how a cost is solved for. Each is measured on regions and folio sizes of
-//! its own ([`SIZES_PAGES`], [`REGION_BYTES`]), not on those that `folio calibrate --check` compares with.
-//! All operations share the rounds ([`super::rounds`]), and each cost is solved for in every round:
+//! Regions and folio sizes ([`SIZES_PAGES`], [`REGION_BYTES`]) differ from those in `folio
+//! calibrate --check`. All operations share the rounds ([`super::rounds`]), and each round solves
+//! for every cost:
 //!
 //! | cost | from |
 //! |---|---|
-//! | `fault` | loads from fresh base pages: the shared page of zeroes is mapped |
-//! | `fault_around`, `map_batch` + `map_entry` | reads of a file of memory of which fault-around finds 1 or 16 pages cached |
+//! | `fault` | loads from fresh base pages: the shared zero page is mapped |
+//! | `fault_around`, `map_batch` + `map_entry` | reads of a memfd with 1 or 16 cached pages around the fault |
 //! | `folio_alloc`, each page | first touch of several sizes: fixed for a folio, each for a page |
-//! | clearing a page | first touch of 2 MiB, mapped by one entry: less what is fixed |
-//! | `map_entry` | each page of first touch, less its clearing |
-//! | `fork_large`, `fork_entry` | fork with several sizes above the base page, less fork without the region |
-//! | `fork_batch` | the same with base pages, less `fork_entry` |
+//! | clearing a page | first touch of 2 MiB, mapped by one entry, minus the fixed part |
+//! | `map_entry` | each page of first touch, minus its clearing |
+//! | `fork_large`, `fork_entry` | fork with several sizes above the base page, minus fork without the region |
+//! | `fork_batch` | the same with base pages, minus `fork_entry` |
 //! | `unmap_large`, `unmap_pte` | munmap of several sizes above the base page while a child maps them |
-//! | `unmap_batch` | the same with base pages, less `unmap_pte` |
+//! | `unmap_batch` | the same with base pages, minus `unmap_pte` |
 //! | `fork_pmd`, `unmap_pmd` | the same with 2 MiB |
-//! | `folio_free`, `page_free` | munmap of every size, less munmap while a child maps them |
+//! | `folio_free`, `page_free` | munmap of every size, minus munmap while a child maps them |
 //!
-//! A base page is not a large folio of one page: it has no owner word and no count of its own beside
-//! the page's. n = 6, medians: fork took 65 ns for it, 276, 456, 1,152 and 2,118 ns for folios of
-//! 16K, 32K, 128K and 256K, which is 161 ns and 31 ns a page. One line through all five, as it was
-//! before, put the base page at 150.
+//! A base page is not a large folio of one page: it has no owner word, and no count other than the
+//! page's. n = 6, medians: fork took 65 ns for it, and 276, 456, 1,152 and 2,118 ns for folios of
+//! 16K, 32K, 128K and 256K, which is 161 ns and 31 ns a page. One line through all five put the
+//! base page at 150.
 
 use super::cached::AROUND_BYTES;
 use super::operations::{OfSize, Times, allowed, operations};
@@ -34,19 +34,18 @@ use crate::measure::Series;
 use crate::setting::NEEDS_ROOT;
 use crate::setting::thp::size_name;
 
-/// Folio sizes that fixed and proportional costs are solved from, in base pages. None but the base
-/// page is one of the check's.
+/// Folio sizes for solving fixed and proportional costs, in base pages. The check uses only the
+/// base page of these.
 pub const SIZES_PAGES: [usize; 5] = [1, 4, 8, 32, 64];
-/// For first touch one more, of which nearly all is clearing and setting entries.
+/// Additional size for first touch, whose time is nearly all clearing and setting entries.
 const LARGE_PAGES: usize = 256;
-/// Larger folios are not to be had in numbers: with 64K pages a PMD entry maps 512 MiB.
+/// Larger folios are rarely available in quantity: with 64K pages a PMD entry maps 512 MiB.
 const PMD_BYTES_MAX: usize = 32 << 20;
-/// Bytes of the regions; the check's are 256 MiB.
+/// Bytes of the regions. The check's are 256 MiB.
 pub const REGION_BYTES: usize = 192 << 20;
-/// Of regions of folios that PMD entries map, of which there must be enough to see one.
+/// Bytes of regions under PMD entries, large enough to measure the cost of one entry.
 const PMD_REGION_BYTES: usize = 384 << 20;
 
-/// The folio sizes of a machine.
 #[derive(Clone, Copy)]
 struct Sizes {
     page: usize,
@@ -59,57 +58,45 @@ impl Sizes {
         Self { page, large: page * LARGE_PAGES, pmd }
     }
 
-    /// All that are measured, ascending.
     fn all(self) -> impl Iterator<Item = usize> {
         let pmd = (self.pmd <= PMD_BYTES_MAX).then_some(self.pmd);
         SIZES_PAGES.into_iter().map(move |nr| nr * self.page).chain([self.large]).chain(pmd)
     }
 
-    /// Names of the base page, the large one, the largest of the others, the PMD size.
     fn names(self) -> [String; 4] {
         [self.page, self.large, self.page * SIZES_PAGES[4], self.pmd]
             .map(|bytes| size_name(bytes as u64))
     }
 }
 
-/// Costs in nanoseconds; `None`: could not be measured or was no cost.
+/// Costs in nanoseconds. `None` means it could not be measured or was not a valid cost.
 #[derive(Clone, Debug, Default)]
 pub struct KernelCosts {
-    /// A fault that maps one page, which need not be allocated or looked for.
+    /// A fault that only maps a page, without allocating or searching.
     pub fault: Option<Figure>,
-    /// Looking for cached pages.
     pub fault_around: Option<Figure>,
     /// Setting the entries of one folio.
     pub map_batch: Option<Figure>,
-    /// Each of them.
     pub map_entry: Option<Figure>,
-    /// First touch of a folio beyond a fault that only maps.
+    /// First touch of a folio, in addition to a fault that only maps.
     pub folio_alloc: Option<Figure>,
-    /// Clearing a page of a folio: each page of first touch less its entry.
+    /// Clearing a page of a folio: first touch per page minus its entry.
     pub clear_page: Option<Figure>,
-    /// Batch of fork: a base page.
+    /// Fork, a batch of one base page.
     pub fork_batch: Option<Figure>,
-    /// Batch of a large folio.
+    /// Fork, a batch of a large folio.
     pub fork_large: Option<Figure>,
-    /// PTE of fork.
     pub fork_entry: Option<Figure>,
-    /// PMD entry of fork.
     pub fork_pmd: Option<Figure>,
-    /// Batch of munmap: a base page. What unmapping costs is without freeing.
+    /// munmap without freeing, a batch of one base page.
     pub unmap_batch: Option<Figure>,
-    /// Batch of a large folio.
+    /// munmap, a batch of a large folio.
     pub unmap_large: Option<Figure>,
-    /// PTE of munmap.
     pub unmap_pte: Option<Figure>,
-    /// PMD entry of munmap.
     pub unmap_pmd: Option<Figure>,
-    /// Freeing a folio.
     pub folio_free: Option<Figure>,
-    /// Each page of it.
     pub page_free: Option<Figure>,
-    /// The machine meanwhile.
     pub pace: Option<Pace>,
-    /// What is missing, and why.
     pub missing: Vec<String>,
 }
 
@@ -118,25 +105,21 @@ impl Times {
         count(self.len_bytes / self.folio_bytes)
     }
 
-    /// Of one folio, round by round.
     fn folio_ns(&self) -> impl Iterator<Item = f64> {
         self.series.rounds_ns.iter().map(|ns| ns / self.nr_folios())
     }
 }
 
-/// Nanoseconds of faults on cached pages, a round each.
+/// Nanoseconds of faults on cached pages, one value per round.
 struct Around {
-    /// A fault, without its entry.
     fault_ns: Vec<f64>,
-    /// An entry, which here is a folio of its own.
     page_ns: Vec<f64>,
 }
 
-/// Measures; `part` shortens regions, 1 is whole.
 pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
     let machine = Sizes::of(page_bytes(), pmd_bytes());
     let (sizes, missing) = allowed(machine.all(), |size| machine.region_bytes(size, part));
-    // They stand in a file, where `the same command` says nothing.
+    // The texts go into a file, so `the same command` would be meaningless.
     let named =
         |why: String| why.replace(NEEDS_ROOT, "; this needs root: run folio calibrate as root");
     let mut missing: Vec<String> = missing.into_iter().map(named).collect();
@@ -175,7 +158,6 @@ impl Sizes {
         }
     }
 
-    /// Whole folios; and of regions of one length whole folios of each size.
     const fn region_bytes(self, folio_bytes: usize, part: usize) -> usize {
         let (whole, unit) = if folio_bytes == self.pmd {
             (PMD_REGION_BYTES, self.pmd)
@@ -186,7 +168,6 @@ impl Sizes {
     }
 }
 
-/// What was measured, by folio size.
 struct Solver<'t> {
     machine: Sizes,
     times: &'t [Times],
@@ -200,8 +181,8 @@ impl Solver<'_> {
         self.solve_freeing(costs);
     }
 
-    /// Faults and first touch, from the outside in: what a fault on a cached page takes, what a
-    /// folio takes beyond it, what a page takes, and how much of that is clearing.
+    /// Solves faults and first touch step by step: a fault on a cached page, then a folio's
+    /// additional time, a page's, and its clearing part.
     fn solve_faults(&self, costs: &mut KernelCosts, around: &Around) {
         let Sizes { page: page_bytes, pmd: pmd_bytes, .. } = self.machine;
         let [page, large, _, pmd] = self.machine.names();
@@ -257,7 +238,8 @@ impl Solver<'_> {
             (large, each, base, pmd);
     }
 
-    /// What munmap takes longer where it frees: one line from the base page to the PMD size.
+    /// Solves freeing from the extra time of munmap when it frees: one line from the base page to
+    /// the PMD size.
     fn solve_freeing(&self, costs: &mut KernelCosts) {
         let freeing = self.points(Work::Munmap, self.machine.page..self.machine.pmd + 1);
         let shared = self.points(Work::MunmapShared, self.machine.page..self.machine.pmd + 1);
@@ -282,8 +264,8 @@ impl Solver<'_> {
         self.times.iter().find(|times| times.work == work && times.folio_bytes == folio_bytes)
     }
 
-    /// What a work takes for a large folio, whatever its pages; for each of them; for a base page less
-    /// that; for a folio that a PMD entry maps. `from` says what was measured on folios of these sizes.
+    /// Returns an operation's cost for a large folio without its pages, for each page, for a base
+    /// page minus that, and for a PMD-mapped folio. `from` describes measurements on these sizes.
     fn by_kind(&self, work: Work, from: impl Fn(&str) -> String) -> [Option<Figure>; 4] {
         let Sizes { page: page_bytes, pmd: pmd_bytes, .. } = self.machine;
         let [page, _, largest, pmd] = self.machine.names();
@@ -302,7 +284,6 @@ impl Solver<'_> {
         [fixed, each, base, pmd]
     }
 
-    /// Pages and nanoseconds of a folio, by size; a round each.
     fn points(&self, work: Work, sizes: std::ops::Range<usize>) -> Vec<Vec<(f64, f64)>> {
         let of: Vec<&Times> = self
             .times
@@ -348,13 +329,13 @@ fn median(figure: Option<&Figure>) -> f64 {
     figure.map_or(0.0, |figure| figure.ns.median)
 }
 
-/// Fixed and proportional part, a round each.
 fn lines(rounds: &[Vec<(f64, f64)>]) -> (Vec<f64>, Vec<f64>) {
     rounds.iter().filter_map(|points| solve(points)).unzip()
 }
 
 impl Around {
-    /// One entry each, and as many as fault-around finds; nothing where that is one.
+    /// Solves from faults with one cached page and with as many as fault-around finds. Returns an
+    /// empty result if that is one.
     fn new(series: &[Series], nr_faults: usize, page_bytes: usize) -> Self {
         let nr_faults = count(nr_faults);
         let more = count((AROUND_BYTES / page_bytes).saturating_sub(1));
@@ -373,7 +354,7 @@ impl Around {
 mod tests {
     use super::*;
 
-    /// A kernel of which every cost is known, on regions of 1,024 folios.
+    /// A kernel with known costs, on regions of 1,024 folios.
     fn times(machine: Sizes, work: Work, folio_ns: &dyn Fn(f64) -> f64) -> Vec<Times> {
         let of = |folio_bytes: usize| Times {
             work,
@@ -413,7 +394,7 @@ mod tests {
         let mut all = times(Work::ForkBeyond, &fork);
         all.extend(times(Work::MunmapShared, &shared));
         all.extend(times(Work::Munmap, &|pages| shared(pages) + 220.0 + 8.0 * pages));
-        // Clearing 350, an entry 40; a PMD entry has none.
+        // Clearing takes 350, an entry 40. A PMD entry takes none.
         all.extend(times(Work::Touch, &|pages| {
             1_200.0 + if pages < pmd_pages { 390.0 * pages } else { 350.0 * pages }
         }));

@@ -1,22 +1,21 @@
-//! What loads wait for: a line from each cache, and how much of a walk runs beside other work.
+//! How long loads wait: for a line from each cache, and for page walks that overlap other work.
 //!
 //! ```text
-//!   lines    a circle over lines of a working set; each load needs the one before it. In the caches
-//!            all lines of the pages, in random order, as unused neighbours would be fetched as well;
-//!            in memory 16 of each page one after the other, so that translation is a 16th
-//!   walks    one line of each page, in random order, on folios of one page, and as many lines packed,
-//!            64 to 4 KiB. What the former take longer is translation, and the share of it that is waited for
+//!   lines    a circle over lines of a working set; each load depends on the one before it.
+//!            Caches: all lines of the pages in random order, because unused neighbours would be
+//!            fetched too. Memory: 16 lines of each page in sequence, so translation is a 16th.
+//!   walks    one line of each page in random order, on folios of one page, and as many lines
+//!            packed, 64 to 4 KiB. The difference is translation. Its share that delays the program:
 //!               dense    addresses from a list, nothing between     (dense spread - packed)
 //!               wide     the same over eight lines of each page     -----------------------
 //!               sparse   as dense, 256 instructions between         (chain spread - packed)
 //!               calls    of stubs on as many pages
-//!            Dense and wide are the ends of one range: where loads wait for memory, walks are hidden
-//!            behind them.
+//!            Dense and wide are the ends of a range: walks overlap with waits for memory.
 //! ```
 //!
-//! A share is of the medians of a few rounds. Before, 2M folios stood in place of packed lines: where a
-//! host holds them as 4K pages they are walked for as well, the differences were small, and the share
-//! of calls was between 0.5 and 7.8 in three calibrations.
+//! A share uses the medians of a few rounds. Packed lines replace the earlier 2M folios: if a host
+//! holds these as 4K pages, they need walks too. The differences were then small, and the share of
+//! calls varied between 0.5 and 7.8 in three calibrations.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -33,57 +32,50 @@ use crate::measure::{Spread, interleave};
 use crate::proc::host::{self, Caches};
 use crate::system::Live;
 
-/// What a circle calls a page, whatever the base page is.
+/// Page size of a circle, regardless of the base page.
 const PAGE_BYTES: usize = 4096;
-/// Lines of a page.
 const NR_LINES: usize = PAGE_BYTES / LINE_BYTES;
-/// Lines of a page that a circle through memory visits.
 const NR_LINES_APART: usize = 16;
-/// Loads of a sample at least.
 const NR_LOADS_MIN: usize = 200_000;
-/// Working sets of the shares, in pages: beyond any level-2 TLB.
+/// Working sets of the shares in pages, larger than any level-2 TLB.
 const SETS: [usize; 3] = [1 << 14, 1 << 15, 3 << 15];
-/// Rounds whose median makes one share: a difference of two rounds is mostly noise.
+/// Rounds whose median makes one share. A difference of two rounds is mostly noise.
 const BLOCK_ROUNDS: usize = 3;
-/// A difference of chains below this is noise, in nanoseconds.
+/// A smaller difference of chains, in nanoseconds, is noise.
 const DIFFERENCE_MIN_NS: f64 = 0.5;
 
-/// Latency of a line by where it is.
 #[derive(Clone, Debug, Default)]
 pub struct LineCosts {
-    /// In the L2 cache.
     pub l2: Option<Figure>,
-    /// In the last-level cache.
     pub llc: Option<Figure>,
-    /// In memory.
     pub memory: Option<Figure>,
 }
 
-/// Shares of a walk that are waited for: the smallest, middle and largest over working sets and
+/// Shares of a walk that delay the program: the smallest, middle and largest over working sets and
 /// blocks of rounds.
 #[derive(Clone, Debug, Default)]
 pub struct WalkShares {
-    /// Of walks for loads that follow each other at once.
+    /// Loads that follow each other immediately.
     pub beside: Option<Spread>,
-    /// Of walks for loads that are far apart.
+    /// Loads that are far apart.
     pub alone: Option<Spread>,
-    /// Of walks for instructions.
+    /// Instruction fetches.
     pub fetch: Option<Spread>,
 }
 
-/// The latency of a line in each cache and in memory.
+/// Measures a line's latency in each cache and in memory.
 ///
 /// # Errors
-/// Memory that is not available.
+/// Too little memory.
 pub(super) fn lines(
     caches: Caches,
     nr_rounds: usize,
     part: usize,
 ) -> Result<LineCosts, StubsError> {
-    // A quarter of a cache: what others need of it, and ways that fill unevenly, leave as much.
+    // Uses a quarter of a cache: other data and unevenly filled ways leave about that.
     let l2 = caches.l2_bytes / 4;
     let llc = (caches.llc_bytes / 8).max(caches.l2_bytes * 2);
-    // Its pages take four times as much: at most half of what there is.
+    // Its pages take four times as much, so this uses at most half of available memory.
     let room = host::available_bytes(&Live).and_then(|bytes| usize::try_from(bytes / 8).ok());
     let room = room.unwrap_or(usize::MAX);
     let memory = ((caches.llc_bytes * 8).max(64 << 20) / part).min(room);
@@ -104,16 +96,14 @@ pub(super) fn lines(
 
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Infallible> + 'a>;
 
-/// A circle of links over a working set.
 struct Circle {
     _mapping: Mapping,
-    /// Address of a word on it.
     start: usize,
     nr_lines: usize,
 }
 
 impl Circle {
-    /// Over `set_bytes` of lines, `nr_of_page` of each page.
+    /// Builds it from `set_bytes` of lines, `nr_of_page` per page.
     fn new(set_bytes: usize, nr_of_page: usize) -> Result<Self, StubsError> {
         let nr_pages = (set_bytes / (nr_of_page * LINE_BYTES)).max(4);
         let len_bytes = (nr_pages * PAGE_BYTES).next_multiple_of(2 << 20);
@@ -142,7 +132,7 @@ impl Circle {
         self.nr_lines * NR_LOADS_MIN.div_ceil(self.nr_lines)
     }
 
-    /// Whole rounds, so that each line is as old as it can be; the first warms.
+    /// Measures whole rounds, so each line is as old as possible. The first round warms up.
     fn go(&self) -> Duration {
         let start = self.start as *const usize;
         // SAFETY: the words form one circle.
@@ -152,7 +142,6 @@ impl Circle {
     }
 }
 
-/// Links the words at `order` into a circle, and gives the address of one.
 fn link(mapping: &Mapping, order: &[usize]) -> usize {
     #[expect(clippy::cast_ptr_alignment, reason = "each is the first word of a line")]
     let word = |nr: usize| mapping.at().wrapping_add(order[nr % order.len()]).cast::<usize>();
@@ -163,7 +152,6 @@ fn link(mapping: &Mapping, order: &[usize]) -> usize {
     word(0) as usize
 }
 
-/// Memory that has been stored to, on folios of a kind.
 fn field(len_bytes: usize, advice: Advice) -> Result<Mapping, StubsError> {
     let prot = ProtFlags::READ | ProtFlags::WRITE;
     let mapping = Mapping::new(Source::Anonymous, len_bytes, prot)?;
@@ -172,7 +160,6 @@ fn field(len_bytes: usize, advice: Advice) -> Result<Mapping, StubsError> {
     Ok(mapping)
 }
 
-/// What is run on spread and on packed lines.
 #[derive(Clone, Copy)]
 enum Way {
     Chain,
@@ -184,10 +171,8 @@ enum Way {
 
 const WAYS: [Way; 5] = [Way::Chain, Way::Dense, Way::Wide, Way::Sparse, Way::Calls];
 
-/// Lines of a page that a wide list has.
 const NR_LINES_WIDE: usize = 8;
 
-/// Lines of a working set in one layout.
 struct Lines {
     _mapping: Mapping,
     stubs: Stubs,
@@ -197,7 +182,6 @@ struct Lines {
 }
 
 impl Lines {
-    /// `nr_pages` lines, and eight times as many for the wide list.
     fn new(nr_pages: usize, layout: Layout, dir: &Path) -> Result<Self, StubsError> {
         let at = |pass: usize, nr: usize| match layout {
             Layout::OnePerPage => nr * page_bytes() + line_of(nr + pass, page_bytes()),
@@ -223,7 +207,7 @@ impl Lines {
         Ok(Self { _mapping: mapping, stubs, nr_pages, list, wide })
     }
 
-    /// The time of a load or call, a thousand times, so that a `Duration` keeps its fractions.
+    /// Returns the time of a load or call, times a thousand so a `Duration` keeps its fractions.
     fn go(&self, way: Way) -> Duration {
         let nr_passes = NR_LOADS_MIN.div_ceil(self.list.len());
         let run = |nr_passes: usize| match way {
@@ -231,7 +215,7 @@ impl Lines {
             Way::Chain => unsafe {
                 follow(self.list[0] as *const usize, nr_passes * self.list.len())
             },
-            // SAFETY: each address is that of a word of the mapping.
+            // SAFETY: each address is a word of the mapping.
             Way::Dense => unsafe { load_list(&self.list, nr_passes) },
             // SAFETY: as above.
             Way::Wide => unsafe { load_list(&self.wide, nr_passes) },
@@ -245,13 +229,13 @@ impl Lines {
     }
 }
 
-/// The shares of a walk that are waited for.
+/// Measures the shares of a walk that delay the program.
 ///
 /// # Errors
-/// Memory that is not available.
+/// Too little memory.
 pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkShares, StubsError> {
     let (mut beside, mut alone, mut fetch) = (Vec::new(), Vec::new(), Vec::new());
-    // Larger pages in smaller numbers, which are still beyond any level-2 TLB.
+    // Fewer pages if they are larger, still more than any level-2 TLB covers.
     let fewer = (page_bytes() / PAGE_BYTES).clamp(1, 8);
     for nr_pages in SETS.map(|nr| nr / part / fewer) {
         let layouts = [Layout::OnePerPage, Layout::Packed];

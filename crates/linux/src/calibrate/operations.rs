@@ -1,7 +1,7 @@
 //! Operations of the kernel on folios of several sizes, and read faults, all in the same rounds.
 //!
-//! Owns how a plan becomes subjects of [`watched`] rounds, and their series its times again. Does not
-//! own the plan: a calibration and its check have different sizes and regions.
+//! Turns a plan into subjects of [`watched`] rounds, and their series into times. The caller owns
+//! the plan: a calibration and its check use different sizes and regions.
 
 use super::CalibrateError;
 use super::cached::fault_each_ns;
@@ -10,45 +10,33 @@ use super::work::{Work, warm};
 use crate::bench::anon::FolioSize;
 use crate::measure::Series;
 
-/// What is measured on folios of one size.
 #[derive(Clone, Debug)]
 pub struct OfSize {
-    /// Bytes of a folio.
     pub folio_bytes: usize,
-    /// Bytes of the region.
     pub len_bytes: usize,
-    /// What is done with it, one after the other.
     pub works: Vec<Work>,
 }
 
-/// Nanoseconds of a work on a whole region, a round each.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// The work.
     pub work: Work,
-    /// Bytes of a folio.
     pub folio_bytes: usize,
-    /// Bytes of the region.
     pub len_bytes: usize,
-    /// The times.
     pub series: Series,
 }
 
-/// What was measured.
 #[derive(Debug)]
 pub struct Operations {
-    /// In the order of the plan.
     pub works: Vec<Times>,
-    /// Nanoseconds of all read faults, for each number of cached pages that was asked for.
+    /// Nanoseconds of all read faults, for each requested number of cached pages.
     pub faults: Vec<Series>,
-    /// The machine meanwhile.
     pub pace: Pace,
 }
 
 /// Measures `plan`, and read faults on files of `file_bytes` with each number of `nr_cached` pages.
 ///
 /// # Errors
-/// A system call that failed.
+/// A failed system call.
 pub fn operations(
     until: Until,
     plan: &[OfSize],
@@ -75,8 +63,8 @@ pub fn operations(
     Ok(Operations { works: all, faults, pace })
 }
 
-/// Those of `sizes` of which this process gets a region of as many bytes as `len_bytes` says, and why
-/// not the others.
+/// Returns the `sizes` for which this process gets a region of `len_bytes(size)`, and the reasons
+/// against the others.
 #[must_use]
 pub fn allowed(
     sizes: impl IntoIterator<Item = usize>,

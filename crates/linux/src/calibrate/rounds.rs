@@ -1,14 +1,14 @@
-//! Rounds under a watch: the clock of the core and a fixed piece of work, before and after each.
+//! Watched rounds: before and after each one, the core's clock and a fixed piece of work are timed.
 //!
-//! Owns which rounds count and when there are enough of them. Does not own what is run.
+//! Owns which rounds count and when there are enough. Does not own the measured operations.
 //!
-//! - R1: a round counts if the clock before and after it is within [`CLOCK_WITHIN`] of the median of
-//!   all rounds. Another round takes the place of one that does not, up to a limit.
-//! - R2: under [`Until::Agree`], two blocks of rounds, one after the other in time, must give the same
-//!   medians ([`AGREE_WITHIN`]); these two are the result. If no two do, all rounds are, and
-//!   [`Pace::agreed`] says so.
-//! - R3: subjects take turns in an order that reverses from round to round; the first round is not
-//!   counted. So each cost spans the same minutes as every other.
+//! - R1: a round counts if the clock before and after it is within [`CLOCK_WITHIN`] of the median
+//!   of all rounds. Another round replaces a rejected one, up to a limit.
+//! - R2: under [`Until::Agree`], two blocks of rounds, one after the other in time, must have the
+//!   same medians ([`AGREE_WITHIN`]). These two are the result. If no two agree, all rounds are the
+//!   result, and [`Pace::agreed`] is false.
+//! - R3: subjects alternate in an order that reverses from round to round, and the first round does
+//!   not count. Every cost therefore covers the same minutes.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -24,50 +24,40 @@ use super::cpu::fastest_clock_ghz;
 use super::work::Work;
 use super::{CalibrateError, count};
 
-/// Distance of a round's clock from the median of all rounds: turbo steps are smaller, a throttled
-/// core is farther away.
+/// Maximum distance of a round's clock from the median of all rounds. Turbo steps are smaller, a
+/// throttled core is farther away.
 pub const CLOCK_WITHIN: f64 = 0.10;
-/// Distance of two blocks' medians.
 const AGREE_WITHIN: f64 = 0.15;
-/// Share of the medians that must agree: one disturbed value is no reason to go on.
+/// Share of the medians that must agree. One disturbed value does not justify more rounds.
 const AGREE_SHARE: f64 = 0.9;
-/// The fixed piece of work: first touch of this many bytes in base pages.
 const TOUCH_BYTES: usize = 16 << 20;
 
-/// One subject: all its values of one round, the same number in every round.
+/// Runs one round of a subject and returns its values, the same number in every round.
 pub(super) type Subject<'a> = Box<dyn FnMut() -> Result<Vec<f64>, CalibrateError> + 'a>;
 
-/// When there are enough rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// So many that count, or twice as many in all.
     Counted(usize),
-    /// Two blocks of so many that agree, or six blocks in all.
+    /// Two blocks of this many that agree, or six blocks in all.
     Agree(usize),
 }
 
-/// The pace of the machine while it was measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pace {
-    /// Gigahertz of the rounds that count.
     pub clock_ghz: Spread,
-    /// Of all rounds.
     pub clock_all_ghz: Spread,
-    /// First touch of a base page in the fixed piece of work, in nanoseconds; rounds that count.
+    /// First touch of a base page in the fixed piece of work, in nanoseconds, in the rounds that
+    /// count.
     pub touch_ns: Spread,
-    /// Rounds that were run.
     pub nr_rounds: usize,
-    /// Of these, rounds in which the clock was another.
     pub nr_rejected: usize,
-    /// Whether two blocks agreed, and the distance that nine tenths of their medians keep; absent
-    /// where that was not asked.
+    /// Whether two blocks agreed, and the distance within which nine tenths of their medians are.
+    /// Absent unless [`Until::Agree`] was used.
     pub agreed: Option<(bool, f64)>,
-    /// How long it took.
     pub seconds: f64,
 }
 
 impl Pace {
-    /// What a reader of the results should know.
     #[must_use]
     pub fn note(&self) -> String {
         let Self { clock_ghz, clock_all_ghz: all, touch_ns, .. } = self;
@@ -109,17 +99,14 @@ impl Pace {
     }
 }
 
-/// One round.
 #[derive(Clone, Debug)]
 struct Round {
-    /// Before and after.
     clock_ghz: [f64; 2],
     touch_ns: f64,
-    /// By subject.
     values: Vec<Vec<f64>>,
 }
 
-/// Runs `subjects` in rounds; the series of each value of each subject.
+/// Runs `subjects` in rounds and returns the series of each value of each subject.
 ///
 /// # Errors
 /// The first error of a subject.
@@ -168,7 +155,6 @@ fn run(nr: usize, subjects: &mut [Subject<'_>]) -> Result<Round, CalibrateError>
     Ok(Round { clock_ghz: [before, fastest_clock_ghz()], touch_ns, values })
 }
 
-/// The rounds that count (R1).
 fn counted(rounds: &[Round]) -> Vec<usize> {
     let all: Vec<f64> = rounds.iter().flat_map(|round| round.clock_ghz).collect();
     let Some(Spread { median, .. }) = Spread::of(&all) else { return Vec::new() };
@@ -176,7 +162,7 @@ fn counted(rounds: &[Round]) -> Vec<usize> {
     (0..rounds.len()).filter(|&nr| rounds[nr].clock_ghz.iter().all(is_near)).collect()
 }
 
-/// Which rounds are the result, and whether two blocks agreed; nothing: go on.
+/// The rounds of the result, and whether two blocks agreed. `None` asks for more rounds.
 type Chosen = (Vec<usize>, Option<(bool, f64)>);
 
 fn enough(until: Until, rounds: &[Round]) -> Option<Chosen> {
@@ -200,7 +186,6 @@ fn enough(until: Until, rounds: &[Round]) -> Option<Chosen> {
     }
 }
 
-/// The distance that [`AGREE_SHARE`] of two blocks' medians keep.
 fn apart(rounds: &[Round], first: &[usize], second: &[usize]) -> f64 {
     let of = |nrs: &[usize]| -> Vec<f64> {
         let chosen: Vec<&Round> = nrs.iter().map(|&nr| &rounds[nr]).collect();
@@ -219,7 +204,6 @@ fn apart(rounds: &[Round], first: &[usize], second: &[usize]) -> f64 {
     by.get(nr.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-/// The values of `rounds` by subject and value.
 fn series(rounds: &[&Round]) -> Vec<Vec<Series>> {
     let Some(first) = rounds.first() else { return Vec::new() };
     let one = |subject: usize, value: usize| Series {
@@ -302,7 +286,7 @@ mod tests {
         let mut subjects = [subject('a', 1.0), subject('b', 5.0)];
         let (found, pace) = watched(Until::Counted(1), &mut subjects).unwrap();
         assert!(order.borrow().starts_with("abba"), "{}", order.borrow());
-        // A clock that changes just here gives one round more and none that counts.
+        // If the clock changes just here, there is one more round and none counts.
         assert!(pace.nr_rounds <= 2 && pace.touch_ns.median >= 0.0, "{pace:?}");
         if pace.nr_rejected == 0 {
             assert_eq!(found[1][1].rounds_ns, [10.0]);

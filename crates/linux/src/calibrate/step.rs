@@ -1,46 +1,40 @@
 //! Finds the steps in a curve of time over working set.
 //!
-//! Owns the arithmetic, without any measuring. The method, on medians of rounds:
+//! Owns the arithmetic, without measuring. The method, on medians of rounds:
 //!
 //! ```text
 //!   ns                      .  *       1. lower envelope: e(i) = the least value from i on. A working
 //!   |            *  . . * * *             set that was disturbed does not look like a step, as a
 //!   |  . . * . . *                        larger one is at least as slow
-//!   +--------------------------> n     2. a step lies where e(i + 1) / e(i) is largest, within a
-//!        ^ step   ^ step                  range of n; it is one if that is RATIO_MIN or more and the
+//!   +--------------------------> n     2. a step is where e(i + 1)  / e(i) is largest, within a
+//!        ^ step   ^ step                  range of n, if that is RATIO_MIN or more and the
 //!                                         envelopes of smallest and largest rounds do not overlap
 //! ```
 //!
-//! A step gives a bracket: the entries of a structure are at least the last working set before it
-//! and fewer than the first after it, less what the program's own pages take.
+//! A step is a bracket: a structure has at least as many entries as the last working set before it,
+//! and fewer than the first one after it, minus the program's own pages.
 
 use std::ops::Range;
 
 use crate::measure::Spread;
 
-/// Growth that makes a step: translations that hit cost the same over any working set.
+/// Minimum growth of a step. Translations that hit take equally long over any working set.
 const RATIO_MIN: f64 = 1.3;
 
-/// A working set and what a reference took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Pages of 4 KiB.
     pub nr: usize,
-    /// Nanoseconds per reference.
     pub ns: Spread,
 }
 
-/// Between which working sets the time rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bracket {
-    /// The last working set before.
     pub last: usize,
-    /// The first after.
     pub next: usize,
 }
 
-/// The step of `points`, working sets ascending, that begins in `within`; `None` where the data
-/// shows none.
+/// Returns the step of `points` (working sets ascending) that begins in `within`, `None` if there
+/// is none.
 ///
 /// ```
 /// use largefolio_linux::calibrate::{Point, step_within};
@@ -59,8 +53,7 @@ pub fn step_within(points: &[Point], within: Range<usize>) -> Option<Bracket> {
     let most = envelope(points, |ns| ns.max);
     let ratio = |at: usize| medians[at + 1] / medians[at];
     let is_step = |at: &usize| {
-        // A round in which everything was slow widens the spread of both sides: the quarter allows
-        // for it.
+        // A slow round widens the spread on both sides. The quarter allows for it.
         ratio(*at) >= RATIO_MIN && least[at + 1] * 1.25 > most[*at]
     };
     (0..points.len().saturating_sub(1))
@@ -84,9 +77,9 @@ fn envelope(points: &[Point], of: impl Fn(&Spread) -> f64) -> Vec<f64> {
     envelope
 }
 
-/// Solves `fixed + n * each = t` for several `(n, t)`, so that the sum of squared *relative*
-/// distances is least: a folio of 4 KiB counts as much as one of a megabyte. A part may come out
-/// below 0, as noise does in a round; `None` where there is no solution.
+/// Solves `fixed + n * each = t` for several `(n, t)` by least squares of the *relative* distances:
+/// a folio of 4 KiB counts as much as one of a megabyte. A part can be below 0 because of a round's
+/// noise. Returns `None` if there is no solution.
 ///
 /// ```
 /// use largefolio_linux::calibrate::solve;

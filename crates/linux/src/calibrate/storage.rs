@@ -1,7 +1,7 @@
 //! Reads of a file that is not in the page cache.
 //!
-//! Owns an unnamed file. Data in the cache of a virtual machine's host is as fast as that cache:
-//! the figure is what this kernel sees.
+//! Owns an unnamed file. In a virtual machine, the host's page cache can serve these reads. The
+//! figure is the time that this kernel sees.
 
 use std::fs::File;
 use std::io;
@@ -22,37 +22,31 @@ use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::geometry::page_bytes;
 use crate::measure::{Series, interleave};
 
-/// A read in sequence.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Random reads of a round.
 const NR_READS: usize = 64;
-/// Random reads of a round with several outstanding.
 const NR_DEEP_READS: usize = 256;
-/// How many are outstanding: a thread each.
+/// Numbers of outstanding reads, one thread each.
 const DEPTHS: [usize; 3] = [1, 4, 16];
 
-/// Takes one round's time.
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
 
-/// What reads cost.
 #[derive(Clone, Debug, Default)]
 pub struct Storage {
-    /// Nanoseconds of a random read of a base page that the page cache did not have.
+    /// Nanoseconds of a random read of an uncached base page.
     pub random: Option<Figure>,
-    /// The same with as many outstanding as `DEPTHS` says: wall time over reads.
     pub at_depth: Vec<(usize, Figure)>,
-    /// One at a time past the page cache (`O_DIRECT`).
+    /// One at a time, without the page cache (`O_DIRECT`).
     pub random_direct: Option<Figure>,
-    /// Nanoseconds of 1 MiB in sequence, with readahead.
+    /// Nanoseconds of a sequential 1 MiB read, with readahead.
     pub sequential: Option<Figure>,
-    /// Nanoseconds of 1 MiB from the page cache.
+    /// Nanoseconds of a 1 MiB read from the page cache.
     pub cached: Option<Figure>,
 }
 
 /// Measures reads of a file of `len_bytes` in `dir`.
 ///
 /// # Errors
-/// A directory that takes no file.
+/// A directory in which no file can be made.
 pub(super) fn measure(
     dir: &Path,
     len_bytes: usize,
@@ -70,7 +64,7 @@ pub(super) fn measure(
     })?;
     let file = &file;
     let prot = ProtFlags::READ | ProtFlags::WRITE;
-    // Aligned, as O_DIRECT wants it.
+    // Aligned for O_DIRECT.
     let buffer = &Mapping::new(Source::Anonymous, 2 * CHUNK_BYTES, prot)?;
     let mut seed = 0;
     let mut runs: Vec<Run<'_>> = vec![
@@ -108,7 +102,6 @@ pub(super) fn measure(
     })
 }
 
-/// Runs `work` on a file that is not in the page cache.
 fn advised(
     file: &File,
     advice: Advice,
@@ -121,10 +114,9 @@ fn advised(
     taken
 }
 
-/// One read into the buffer.
 fn read(file: &File, buffer: &Mapping, at: usize, len: usize) -> Result<(), StubsError> {
     debug_assert!(len <= buffer.len_bytes());
-    // SAFETY: mapped, written by nobody else, and read by nobody before the next read.
+    // SAFETY: mapped, and nothing else reads or writes it before the next read.
     let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.at(), len) };
     file.read_exact_at(bytes, at as u64).map_err(|error| failed("pread", error))
 }
@@ -142,8 +134,8 @@ fn random(
     Ok(start.elapsed())
 }
 
-/// `depth` threads that read at the same time: from the first one's start to the last one's end.
-/// This thread's own clock would do for neither: it may not run in between.
+/// Times `depth` parallel threads, from the first one's start to the last one's end. This thread's
+/// clock cannot measure either, because the thread may not be running then.
 fn outstanding(
     file: &File,
     len_bytes: usize,
@@ -185,7 +177,6 @@ fn sequential(file: &File, buffer: &Mapping, len_bytes: usize) -> Result<Duratio
     Ok(start.elapsed())
 }
 
-/// `None` where the filesystem has no direct reads.
 fn direct(file: &File, buffer: &Mapping, len_bytes: usize, nr_rounds: usize) -> Option<Series> {
     let flags = rustix::fs::fcntl_getfl(file).ok()?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;
@@ -207,7 +198,7 @@ mod tests {
         for depth in DEPTHS {
             assert_eq!(NR_DEEP_READS % depth, 0);
             assert!(outstanding(&file, 2 << 20, depth, 1).unwrap() > Duration::ZERO);
-            // A file that ends before is told, by whichever thread finds it.
+            // The thread that reaches the end of a shorter file reports it.
             assert!(outstanding(&file, 2 << 30, depth, 1).is_err());
         }
     }

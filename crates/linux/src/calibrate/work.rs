@@ -1,13 +1,12 @@
 //! One operation of the kernel, timed for a calibration or its check.
 //!
-//! Owns what is done to a region before the timed part, so that two runs of it compare. All times
-//! are CPU time of this thread: other programs' time slices are not in them. The memory was used by
-//! this process just before ([`warm`]): a virtual machine may have given free memory back to its
-//! host, and then pays the host for the first touch, five times as much as the kernel takes.
+//! All times are this thread's CPU time. This process used the memory just before ([`warm`]).
+//! Otherwise a virtual machine may have returned free memory to its host, and the first touch takes
+//! five times as long.
 //!
-//! Measured with two other programs busy on two cores, n = 7: first touch of 4K folios 1,838 ns
-//! [1,637 .. 1,918] a page so, 2,666 to 2,859 by the wall clock without warming; the same from 48 to
-//! 384 MiB.
+//! Measured with two other programs busy on two cores, n = 7: first touch of 4K folios takes 1,838
+//! ns [1,637 .. 1,918] a page this way, 2,666 to 2,859 by the wall clock without warming. From 48
+//! to 384 MiB it is the same.
 
 use std::time::Duration;
 
@@ -17,35 +16,34 @@ use crate::measure::{Spread, cpu_time};
 
 /// Pairs of forks whose difference is one time.
 const NR_FORKS: usize = 2;
-/// The same for folios that PMD entries map: what they add to a fork is a small part of it.
+/// The same for PMD-mapped folios, which add only a small part to a fork.
 const NR_PMD_FORKS: usize = 25;
 
-/// What is timed, on a region of which every base page was stored to, except for
+/// The timed operation. Every base page of the region was stored to before, except for
 /// [`Work::Touch`] and [`Work::Zeroes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A store to every base page of a fresh region.
     Touch,
-    /// A load of every base page of a fresh region, to which the shared page of zeroes is mapped: a
-    /// fault and nothing more.
+    /// A load from every base page of a fresh region, which maps the shared zero page: only a
+    /// fault.
     Zeroes,
-    /// `fork` less `fork` with the region kept out of the child (`MADV_DONTFORK`), just before; the
-    /// process stored to every page since the fork before.
+    /// `fork` minus a `fork` just before that keeps the region out of the child (`MADV_DONTFORK`).
+    /// Between the forks the process stores to every page.
     ForkBeyond,
-    /// `munmap`, which frees every folio.
     Munmap,
-    /// `munmap` while a child maps the same folios: nothing is freed but page tables.
+    /// `munmap` while a child maps the same folios: only page tables are freed.
     MunmapShared,
     /// A store to every base page while a child shares the region: each is copied.
     Cow,
 }
 
 impl Work {
-    /// CPU time of it on a region of `len_bytes`, in nanoseconds. The difference of two forks may
-    /// fall below 0.
+    /// Returns its CPU time on a region of `len_bytes` in nanoseconds. The difference of two forks
+    /// can be below 0.
     ///
     /// # Errors
-    /// A system call that failed.
+    /// A failed system call.
     pub fn time_ns(self, size: &FolioSize, len_bytes: usize) -> Result<f64, BenchError> {
         let region = Region::new(len_bytes, size.bytes)?;
         if self == Self::Zeroes {
@@ -72,24 +70,23 @@ impl Work {
     }
 }
 
-/// Uses as much memory as the works after it will, and gives it back to the kernel.
+/// Allocates as much memory as the works after it will, and frees it.
 ///
 /// # Errors
-/// A system call that failed.
+/// A failed system call.
 pub(super) fn warm(size: &FolioSize, len_bytes: usize) -> Result<(), BenchError> {
     Region::new(len_bytes, size.bytes)?.store_all();
     Ok(())
 }
 
-/// The difference of the medians of forks with and without the region.
 fn fork_beyond(region: &Region, folio_bytes: usize) -> Result<f64, BenchError> {
     let nr = if folio_bytes == pmd_bytes() { NR_PMD_FORKS } else { NR_FORKS };
     let (mut with, mut without) = (Vec::with_capacity(nr), Vec::with_capacity(nr));
     for _ in 0..nr {
-        // The parent's pages are writable again: fork takes that away from each.
+        // Makes the parent's pages writable again: fork had write-protected them.
         region.store_all();
         region.inherit(Inherit::Never)?;
-        // The first fork pays for what else the process wrote since the last one.
+        // The first fork pays for the other writes of the process since the last one.
         fork_ns()?;
         without.push(fork_ns()?);
         region.inherit(Inherit::Usual)?;
@@ -99,13 +96,11 @@ fn fork_beyond(region: &Region, folio_bytes: usize) -> Result<f64, BenchError> {
     Ok(median(&with) - median(&without))
 }
 
-/// The time of a fork; its child ends at once, and is gone after.
 fn fork_ns() -> Result<f64, BenchError> {
     let (taken, child) = cpu(|| Child::fork(Life::EndsAtOnce));
     child.map(|_| taken)
 }
 
-/// CPU time of `work` in nanoseconds.
 pub(super) fn cpu<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = cpu_time();
     let result = work();

@@ -1,20 +1,21 @@
-//! Can a block of memory become one folio, and at what price?
+//! Decides whether a block of memory can become one folio, and the cost.
 //!
 //! ```text
-//!   pagemap, kpageflags   each block, pages by state          Runs, BlockFacts
-//!   smaps                 of the whole mapping              AreaFacts
-//!   judge                 may it become one folio, at what price?   Result<Cost, Obstacle>
+//!   pagemap, kpageflags   each block, pages by state    Runs, BlockFacts
+//!   smaps                 the whole mapping             AreaFacts
+//!   judge                 one folio? at which cost?     Result<Cost, Obstacle>
 //! ```
 //!
-//! Owns the only answer to "can this block be in one folio", for `folio maps`, `folio advise` and `folio
-//! collapse`. Nothing is read here: facts come in, a judgement goes out. Each condition was tried on Linux
-//! 6.18; the live test `blocks` tries them again.
+//! `folio maps`, `folio advise` and `folio collapse` all use this judgement. Nothing is read here:
+//! facts come in, a judgement goes out. Every condition was tried on Linux 6.18; the live test
+//! `blocks` tries them again.
 //!
 //! Invariants:
-//! - B1: runs ascend by block, do not overlap, are not empty, and no run could be joined to the next.
-//! - B2: a block's present, zero, swapped and guard pages are together at most its size.
-//! - B3: an allowed block costs at most its size: new, swapped and copied pages are different pages, but
-//!   that a copied one is also present.
+//! - B1: runs ascend by block, do not overlap, are not empty, and no two neighbours could be
+//!   joined.
+//! - B2: a block's present, zero, swapped and guard pages together do not exceed its size.
+//! - B3: an allowed block costs at most its size. New, swapped and copied pages are different
+//!   pages, except that a copied page is also present.
 
 mod place;
 
@@ -24,7 +25,6 @@ pub(crate) use self::place::{FileBlock, Place};
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 
-/// When the block is to become one folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// In the running program, by `MADV_COLLAPSE`.
@@ -33,20 +33,16 @@ pub enum When {
     NextStart,
 }
 
-/// What kind of memory a mapping has, as far as the conditions differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backing {
-    /// Private memory without a file.
     #[default]
     Anon,
     /// memfd, tmpfs, shared anonymous memory.
     Shmem,
-    /// A file with a page cache.
     File,
 }
 
 impl Backing {
-    /// A word for tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,101 +53,80 @@ impl Backing {
     }
 }
 
-/// What holds for all blocks of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not exclude each other")]
 pub struct AreaFacts {
-    /// Kind of memory.
     pub backing: Backing,
-    /// THP is disabled for the process.
     pub is_disabled: bool,
-    /// `MADV_NOHUGEPAGE`, or the stack of a thread.
+    /// `MADV_NOHUGEPAGE`, or a thread's stack.
     pub is_no_huge: bool,
-    /// Pages of hugetlb.
     pub is_hugetlb: bool,
-    /// Memory of a device, or without pages that can be moved.
+    /// Device memory, or memory without movable pages.
     pub is_device: bool,
-    /// userfaultfd waits for missing pages.
+    /// userfaultfd handles missing pages.
     pub awaits_missing: bool,
-    /// userfaultfd waits for pages that are not mapped yet.
+    /// userfaultfd handles minor faults.
     pub awaits_minor: bool,
-    /// userfaultfd protects pages from writes.
+    /// userfaultfd write-protects pages.
     pub is_write_tracked: bool,
-    /// A fork copied it: another process shares some of its private pages.
+    /// Some private pages are shared with another process after a fork.
     pub is_forked: bool,
 }
 
-/// Pages of one block by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockFacts {
-    /// In memory, but for the page of zeros.
+    /// In memory, without zero pages.
     pub nr_present: u32,
-    /// The page of zeros.
     pub nr_zero: u32,
-    /// Present, mapped by single entries, and other processes or mappings have them too.
+    /// Present, PTE-mapped, and also mapped elsewhere.
     pub nr_shared: u32,
-    /// Present and mapped by a PMD entry.
     pub nr_pmd: u32,
-    /// Present, merged by KSM.
     pub nr_merged: u32,
-    /// Present, in a mapping of a file, and a private copy.
+    /// Present private copies in a file mapping.
     pub nr_copied: u32,
-    /// In swap space.
     pub nr_swapped: u32,
-    /// Markers of guard pages.
     pub nr_guard: u32,
-    /// Protected by userfaultfd, present or not.
+    /// Write-protected by userfaultfd, present or not.
     pub nr_protected: u32,
-    /// Pinned, as far as the kernel says where: held in place for `io_uring`.
+    /// Pinned for `io_uring`, as far as the kernel tells which pages.
     pub nr_pinned: u32,
 }
 
-/// What becoming one folio costs a block, in pages.
+/// The cost of turning a block into one folio, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Newly allocated: nothing was there.
     pub nr_new: u64,
-    /// Read from swap space.
     pub nr_swapped: u64,
-    /// Copied, while others keep the original.
+    /// Copied because other processes keep the original.
     pub nr_copied: u64,
 }
 
-/// Why a block cannot be one folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Obstacle {
-    /// It is one already, mapped by a PMD entry.
+    /// It already is one folio, mapped by a PMD entry.
     Large,
-    /// Nothing of it is in memory.
+    /// No page is in memory or in swap.
     Empty,
-    /// All that it has is in swap space.
     SwappedOut,
-    /// A marker of `MADV_GUARD_INSTALL`.
+    /// It contains a `MADV_GUARD_INSTALL` marker.
     Guard,
-    /// Pages merged by KSM.
     Merged,
-    /// userfaultfd protects a page, or waits for a missing one.
+    /// userfaultfd protects a page or handles a missing one.
     Userfaultfd,
-    /// Pages that are pinned, for `io_uring` or a device.
     Pinned,
-    /// Private copies of file pages.
+    /// Some pages are private copies of file pages.
     Copied,
-    /// THP disabled for the process.
     Disabled,
-    /// `MADV_NOHUGEPAGE`.
     NoHugeAdvice,
-    /// hugetlb.
     Hugetlb,
-    /// A device.
     Device,
-    /// Address and position in the file or in shared memory differ mod the block.
+    /// The address and the offset in the file or shared memory differ modulo the block size.
     Incongruent,
-    /// The mapping has no whole block.
+    /// The mapping contains no whole block.
     Short,
 }
 
 impl Obstacle {
-    /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -172,7 +147,6 @@ impl Obstacle {
         }
     }
 
-    /// For people.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -195,7 +169,6 @@ impl Obstacle {
 }
 
 impl AreaFacts {
-    /// Of a mapping as smaps shows it.
     #[must_use]
     pub fn of(smap: &Smap, backing: Backing) -> Self {
         Self {
@@ -211,13 +184,13 @@ impl AreaFacts {
         }
     }
 
-    /// Without the bans of the program or its starter, which an option may lift.
+    /// Clears the bans set by the program or its parent, which an option may lift.
     #[must_use]
     pub const fn lifted(self) -> Self {
         Self { is_disabled: false, is_no_huge: false, ..self }
     }
 
-    /// What keeps every block of the mapping from being one folio.
+    /// Returns the obstacle that all blocks of the mapping share.
     #[must_use]
     pub const fn obstacle(&self, when: When) -> Option<Obstacle> {
         let is_armed = self.awaits_missing || self.awaits_minor || self.is_write_tracked;
@@ -230,9 +203,9 @@ impl AreaFacts {
         } else if self.is_no_huge {
             Some(Obstacle::NoHugeAdvice)
         } else if match when {
-            // What fills missing pages then, fills them one by one again.
+            // After the restart, userfaultfd again fills missing pages one at a time.
             When::NextStart => is_armed,
-            // The tables of shared memory under write protection are not given back.
+            // Shared memory under write protection keeps its page tables.
             When::Now => self.is_write_tracked && !matches!(self.backing, Backing::Anon),
         } {
             Some(Obstacle::Userfaultfd)
@@ -241,7 +214,7 @@ impl AreaFacts {
         }
     }
 
-    /// Judges a block of `nr_pages`: its cost as one folio.
+    /// Judges a block of `nr_pages` and returns the cost of one folio.
     ///
     /// # Errors
     /// The obstacle.
@@ -262,7 +235,7 @@ impl AreaFacts {
         if block.nr_protected > 0 {
             return Err(Obstacle::Userfaultfd);
         }
-        // The next start pins the folio that it then has, and a fork splits the entry of such a folio.
+        // The restarted program pins the new folio instead, but a fork splits its PMD entry.
         if block.nr_pinned > 0 && (when == When::Now || self.is_forked) {
             return Err(Obstacle::Pinned);
         }
@@ -273,7 +246,7 @@ impl AreaFacts {
             let is_swapped = block.nr_swapped > 0;
             return Err(if is_swapped { Obstacle::SwappedOut } else { Obstacle::Empty });
         }
-        // A hole of shared memory is filled whatever waits for pages that are there.
+        // In shared memory, userfaultfd acts on a hole only if it handles missing pages.
         let awaits_holes = match self.backing {
             Backing::Anon => self.awaits_missing || self.awaits_minor || self.is_write_tracked,
             Backing::Shmem | Backing::File => self.awaits_missing,
@@ -285,16 +258,15 @@ impl AreaFacts {
         let is_now = when == When::Now;
         Ok(Cost {
             nr_new: nr_holes.into(),
-            // The next start fills it anyway.
+            // The restarted program fills it anyway.
             nr_swapped: if is_now { block.nr_swapped.into() } else { 0 },
-            // Pages of files and of shared memory stay shared.
+            // File and shared memory pages stay shared.
             nr_copied: if is_now && is_anon { block.nr_shared.into() } else { 0 },
         })
     }
 }
 
 impl BlockFacts {
-    /// Whether a PMD entry maps the block of `nr_pages` as a whole.
     pub(crate) const fn is_large(&self, nr_pages: u32) -> bool {
         self.nr_pmd >= nr_pages
     }
@@ -325,7 +297,7 @@ impl BlockFacts {
     }
 }
 
-/// What keeps every block of `block_bytes` of a mapping from being one folio now, whatever its pages are.
+/// Returns the obstacle for every block of `block_bytes` in a mapping, whatever its pages are.
 #[must_use]
 pub fn refusal(smap: &Smap, backing: Backing, block_bytes: u64) -> Option<Obstacle> {
     if smap.vma.nr_whole_blocks(block_bytes) == 0 {
@@ -336,14 +308,11 @@ pub fn refusal(smap: &Smap, backing: Backing, block_bytes: u64) -> Option<Obstac
     obstacle.or((!is_fit).then_some(Obstacle::Incongruent))
 }
 
-/// Consecutive blocks that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
-    /// Address of the first, in blocks from the first of the mapping on ([`Vma::first_block`]).
+    /// The first block, counted in blocks from the mapping's first ([`Vma::first_block`]).
     pub first: u64,
-    /// How many.
     pub nr: u64,
-    /// Of each.
     pub facts: BlockFacts,
 }
 
@@ -356,19 +325,17 @@ impl BlockRun {
 /// The whole blocks of a mapping that have something in the page table (B1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Runs {
-    /// Pages of a block are `2^order`.
+    /// A block has `2^order` pages.
     pub order: u32,
     list: Vec<BlockRun>,
 }
 
 impl Runs {
-    /// Of nothing.
     #[must_use]
     pub const fn new(order: u32) -> Self {
         Self { order, list: Vec::new() }
     }
 
-    /// Of ascending runs.
     #[cfg(test)]
     pub(crate) fn of(order: u32, runs: impl Iterator<Item = BlockRun>) -> Self {
         let mut all = Self::new(order);
@@ -376,18 +343,17 @@ impl Runs {
         all
     }
 
-    /// Ascending.
     pub fn iter(&self) -> impl Iterator<Item = &BlockRun> {
         self.list.iter()
     }
 
-    /// Pages of a block.
     #[must_use]
     pub const fn nr_pages(&self) -> u32 {
         1 << self.order
     }
 
-    /// The blocks that lie wholly in one of these ascending ranges of addresses, of private memory.
+    /// Returns the blocks of private memory that are completely inside any of the ascending address
+    /// ranges.
     pub(super) fn inside(&self, ranges: impl Iterator<Item = Range<u64>>, page_bytes: u64) -> Self {
         let mut inside = Self::new(self.order);
         let block_bytes = page_bytes << self.order;
@@ -404,7 +370,6 @@ impl Runs {
         inside
     }
 
-    /// Adds a run after all others.
     fn push(&mut self, run: BlockRun) {
         match self.list.last_mut() {
             Some(last) if last.end() == run.first && last.facts == run.facts => last.nr += run.nr,
@@ -413,7 +378,6 @@ impl Runs {
         }
     }
 
-    /// The blocks of both, each with the sum of its pages.
     fn joined(&self, other: &Self) -> Self {
         let mut joined = Self::new(self.order);
         let (mut ours, mut theirs) = (self.list.iter().copied(), other.list.iter().copied());
@@ -442,18 +406,14 @@ impl Runs {
     }
 }
 
-/// Blocks of a mapping from ascending stretches of pages.
 pub(super) struct Gathering {
-    /// Blocks that lie in the mapping as a whole.
     whole: Range<u64>,
     runs: Runs,
     open: Option<(u64, BlockFacts)>,
-    /// Pages before the first block.
     nr_before: u64,
 }
 
 impl Gathering {
-    /// Of a mapping.
     pub(super) fn new(vma: &Vma, page_bytes: u64, order: u32) -> Self {
         let first = vma.first_block(page_bytes << order);
         let page = |address: u64| address.saturating_sub(first) / page_bytes;
@@ -461,7 +421,6 @@ impl Gathering {
         Self { whole, runs: Runs::new(order), open: None, nr_before: first / page_bytes }
     }
 
-    /// Adds pages that follow those before.
     pub(super) fn add(&mut self, pages: Range<u64>, facts: impl Fn(u32) -> BlockFacts) {
         let order = self.runs.order;
         let bounds = self.whole.start << order..self.whole.end.max(self.whole.start) << order;
@@ -497,7 +456,6 @@ impl Gathering {
     }
 }
 
-/// The blocks of one mapping from all that is known of its pages.
 pub(super) fn together(all: [Gathering; 3]) -> Runs {
     let [first, second, third] = all.map(Gathering::found);
     [second, third]

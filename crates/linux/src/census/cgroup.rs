@@ -1,16 +1,16 @@
-//! Control groups: the processes of one, and which one a unit, a container or a process has.
+//! Control groups: the processes in one, and the group of a unit, a container or a process.
 //!
 //! ```text
 //!   /sys/fs/cgroup                        version 2; version 1 has one tree per controller below it
 //!     system.slice/db.service             unit db.service
-//!     system.slice/docker-ID.scope        container ID: 64 hexadecimal digits, however they are set
+//!     system.slice/docker-ID.scope        container ID: 64 hexadecimal digits, with any prefix
 //!     kubepods.slice/../cri-containerd-ID.scope
 //! ```
 //!
-//! Owns the walk of directories; versions 1 and 2 both list processes in `cgroup.procs`.
+//! Owns the directory walk. Versions 1 and 2 both list processes in `cgroup.procs`.
 //!
 //! Invariants:
-//! - G1: at most `GROUPS_MAX` groups are visited, whatever is nested.
+//! - G1: at most `GROUPS_MAX` groups are visited, however deep the nesting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,23 +21,21 @@ pub use crate::proc::cgroup::MemoryLimit;
 use crate::proc::cgroup::{self, MOUNTS, TREES_OF_V1};
 use crate::system::System;
 
-/// The processes of a group, one a line.
 pub(super) const LIST: &str = "cgroup.procs";
-/// Groups visited: deeper or wider trees are not made by people.
+/// Groups visited: no one builds deeper or wider trees by hand.
 const GROUPS_MAX: usize = 1 << 16;
-/// How units end that are made of others.
+/// The suffix of units that contain other units.
 const SLICE: &str = ".slice";
-/// Digits of a container's id; tools show the first twelve.
+/// Digits in a container id; tools show the first twelve.
 const ID_LEN: usize = 64;
-/// Digits of an id as people use it.
 const SHORT_ID_LEN: usize = 12;
-/// Names of units that are listed beside one that is not there.
+/// Names of similar units listed for a missing one.
 const NR_LIKE_MAX: usize = 5;
 
-/// Processes of the group `dir` and of the groups below it, ascending.
+/// Lists the processes of `dir` and the groups below it, ascending.
 ///
 /// # Errors
-/// When its list cannot be read; the file is named. Groups below that vanish are passed over.
+/// If its list cannot be read, with the file's path. Descendant groups that disappear are skipped.
 pub(crate) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf, io::Error)> {
     let dir = found(system, dir);
     let mut pids = BTreeSet::new();
@@ -49,22 +47,21 @@ pub(crate) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf
     Ok(pids.into_iter().collect())
 }
 
-/// The directory as it was named, or below a root of the groups.
+/// Returns the directory as given, or below a cgroup root.
 fn found(system: &dyn System, dir: &Path) -> PathBuf {
-    // `/system.slice/db.service` is how /proc/PID/cgroup writes it.
+    // `/proc/PID/cgroup` writes it as `/system.slice/db.service`.
     let inside = dir.strip_prefix("/").unwrap_or(dir);
     let roots = MOUNTS.iter().chain(&TREES_OF_V1).map(|root| Path::new(root).join(inside));
     let mut groups = std::iter::once(dir.to_owned()).chain(roots);
     groups.find(|group| system.text(&group.join(LIST)).is_ok()).unwrap_or_else(|| dir.to_owned())
 }
 
-/// 0 stands for processes of other PID namespaces.
+/// Parses the list. 0 is a process in another PID namespace.
 fn numbers(text: &[u8]) -> Vec<u32> {
     let lines = text.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     lines.filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
 }
 
-/// Calls `each` for every group below `dir`.
 fn each_below(system: &dyn System, dir: &Path, each: &mut dyn FnMut(&Path)) {
     let below = |dir: &Path| -> Vec<PathBuf> {
         let names = system.folders(dir).unwrap_or_default();
@@ -79,10 +76,10 @@ fn each_below(system: &dyn System, dir: &Path, each: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// Groups of a unit, in every tree; if there are none, units with similar names.
+/// Returns a unit's groups in every tree, or the names of similar units.
 pub(super) fn of_unit(system: &dyn System, unit: &str) -> Result<Vec<PathBuf>, Vec<String>> {
     let name = if is_unit(unit) { unit.to_owned() } else { format!("{unit}.service") };
-    // `postgresql` has its processes in postgresql@15-main.service.
+    // The processes of `postgresql` are in postgresql@15-main.service.
     let stem = unit.split(['.', '@']).next().unwrap_or(unit);
     let (mut groups, mut like) = (Vec::new(), BTreeSet::new());
     each_below(system, Path::new(MOUNTS[0]), &mut |group| {
@@ -96,7 +93,7 @@ pub(super) fn of_unit(system: &dyn System, unit: &str) -> Result<Vec<PathBuf>, V
     if groups.is_empty() { Err(like.into_iter().collect()) } else { Ok(groups) }
 }
 
-/// Whether a name is that of a unit with processes; a slice has them in the units below.
+/// Returns whether this names a unit with processes. The processes of a slice are in its units.
 fn is_unit(name: &str) -> bool {
     is_inner(name) || name.ends_with(SLICE)
 }
@@ -105,7 +102,7 @@ fn is_inner(name: &str) -> bool {
     [".service", ".scope"].iter().any(|kind| name.ends_with(kind))
 }
 
-/// Groups of the containers whose id begins with `id`, with their ids.
+/// Returns the groups of containers with an id that starts with `id`, and those ids.
 pub(super) fn of_container(system: &dyn System, id: &str) -> Vec<(String, PathBuf)> {
     let mut groups = Vec::new();
     each_below(system, Path::new(MOUNTS[0]), &mut |group| {
@@ -117,9 +114,9 @@ pub(super) fn of_container(system: &dyn System, id: &str) -> Vec<(String, PathBu
     groups
 }
 
-/// The id in the name of a container's group: `docker-ID.scope`, `ID`, `crio-ID`, `x:cri-containerd:ID`.
+/// Extracts the id from names such as `docker-ID.scope`, `ID`, `crio-ID`, `x:cri-containerd:ID`.
 fn container_id(name: &str) -> Option<&str> {
-    // The monitors of podman and CRI-O run beside the container.
+    // podman and CRI-O run a monitor next to the container.
     if name.contains("conmon") {
         return None;
     }
@@ -128,7 +125,7 @@ fn container_id(name: &str) -> Option<&str> {
     (id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
 }
 
-/// Limits of memory that any of these processes is below, each group once, by name.
+/// Returns the memory limits that apply to any of these processes, each group once, by name.
 #[must_use]
 pub fn limits(system: &dyn System, pids: &[u32]) -> Vec<MemoryLimit> {
     let own = |pid: &u32| Task::of(system, *pid).cgroups().ok();
@@ -138,25 +135,24 @@ pub fn limits(system: &dyn System, pids: &[u32]) -> Vec<MemoryLimit> {
     by_group.into_values().collect()
 }
 
-/// The group of a process as `/proc/PID/cgroup` writes it, such as `/system.slice/db.service`.
+/// A process's group as written in `/proc/PID/cgroup`, such as `/system.slice/db.service`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Group(pub String);
 
 impl Group {
-    /// Of a process; the root if it has no other, or cannot be read any more.
+    /// Reads a process's group. It is the root if the process has no other group or has exited.
     #[must_use]
     pub fn of(system: &dyn System, pid: u32) -> Self {
         Self(Task::of(system, pid).cgroup().unwrap_or_else(|| "/".to_owned()))
     }
 
-    /// The service or scope it lies in.
     #[must_use]
     pub fn unit(&self) -> Option<&str> {
         let mut parts = self.0.rsplit('/');
         parts.find(|part| is_inner(part))
     }
 
-    /// The container it lies in: the first digits of its id.
+    /// The first digits of the id of the container it is in.
     #[must_use]
     pub fn container(&self) -> Option<&str> {
         self.0.rsplit('/').find_map(container_id).map(|id| &id[..SHORT_ID_LEN])
@@ -172,7 +168,6 @@ mod tests {
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// A machine with these groups, each with one process: its number from 1 on.
     fn machine(groups: &[&str]) -> (tempfile::TempDir, MemSystem) {
         let dir = tempfile::tempdir().unwrap();
         for (nr, group) in groups.iter().enumerate() {

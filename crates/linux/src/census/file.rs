@@ -1,19 +1,18 @@
-//! Folio sizes of files in the page cache, mapped or not.
+//! The folio sizes of files in the page cache, mapped or not.
 //!
 //! ```text
-//!   cachestat   how many pages of a range are cached; halves of empty ranges are left alone
+//!   cachestat   cached pages in a range; empty halves are skipped
 //!   mmap        the range, MADV_RANDOM
-//!   mincore     which pages
-//!   populate    maps those: they are there, nothing is read
+//!   mincore     which pages are cached
+//!   populate    map those pages; nothing is read from disk
 //!   pagemap     their PFNs; munmap
 //! ```
 //!
-//! Owns how to find PFNs of pages that no process maps: the only way is to map them. What that
-//! disturbs: mappings of this process for a moment, so that the pages are not reclaimed meanwhile;
-//! a page evicted between `mincore` and `populate` is read again, alone. What it does not: with
-//! `MADV_RANDOM` nothing is read ahead and no readahead state changes - that belongs to the open
-//! file, and ours is closed again - and pages are not marked as used when they are unmapped. The
-//! access time stays where the owner or root asks (`O_NOATIME`).
+//! Owns finding the PFNs of pages that no process maps: the only way is to map them. While mapped,
+//! the pages cannot be reclaimed. A page evicted between `mincore` and `populate` is read again,
+//! alone. `MADV_RANDOM` prevents readahead, and the readahead state belongs to our own open file.
+//! Unmapping does not mark the pages as used. The access time does not change if the owner or root
+//! runs this (`O_NOATIME`).
 
 use std::fs::{self, File};
 use std::io;
@@ -34,78 +33,50 @@ use crate::geometry::Geometry;
 use crate::proc::{self, Task};
 use crate::system::{Entries, Live};
 
-/// Mapped at once: page tables of 2 MiB at most.
+/// A mapped window: at most 2 MiB of page tables.
 const WINDOW_BYTES: u64 = 1 << 30;
-/// cachestat(2), Linux 6.5; the same number on every architecture but alpha and mips.
+/// cachestat(2), Linux 6.5. The number is the same on every architecture except alpha and mips.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// Files below a directory: more are not examined.
 const FILES_MAX: usize = 1 << 22;
 
-/// Why a file's pages cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It cannot be opened.
     #[error("cannot open {}: {source}", shown(path))]
-    Open {
-        /// File.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// It is a directory, a device or the like.
+    Open { path: PathBuf, source: io::Error },
+    /// It is a directory, a device or another special file.
     #[error("{} is not a regular file; for a directory use --page-cache", shown(.0))]
     NotRegular(PathBuf),
-    /// A system call failed.
     #[error("{call} of {} failed: {source}", shown(path))]
-    Call {
-        /// Which.
-        call: &'static str,
-        /// File.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// No PFNs.
+    Call { call: &'static str, path: PathBuf, source: io::Error },
     #[error("folio sizes of the page cache need PFNs, which the kernel shows only to root")]
     NoPfns,
 }
 
-/// A file with what is cached of it.
 #[derive(Clone, Debug)]
 pub struct CachedFile {
-    /// Name as it was given or found.
     pub path: PathBuf,
-    /// Bytes of the file.
     pub len_bytes: u64,
-    /// Cached memory by folio size, all of it counted as aligned: alignment is a mapping's.
+    /// Cached memory by folio size. All of it counts as aligned: alignment belongs to a mapping.
     pub tally: Tally,
 }
 
-/// Files and what could not be opened among them.
 #[derive(Debug, Default)]
 pub struct CachedFiles {
-    /// Files, in the order they were given.
     pub files: Vec<CachedFile>,
-    /// The others.
     pub failed: Vec<FileError>,
-    /// Files with nothing cached.
     pub nr_empty: usize,
 }
 
-/// What is done with files with nothing cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Empty {
-    /// They are shown.
     Keep,
-    /// They are counted.
     Count,
 }
 
 /// Counts the cached folios of `paths`.
 ///
 /// # Errors
-/// [`FileError::NoPfns`] without the right to see PFNs; of single files the errors are in the
-/// result.
+/// [`FileError::NoPfns`] without the right to see PFNs. Errors of single files are in the result.
 pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError> {
     let geometry = Geometry::running();
     let call = |call: &'static str| {
@@ -145,10 +116,10 @@ pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError>
     Ok(result)
 }
 
-/// Counts the cached folios of a part of a file.
+/// Counts the cached folios in a part of a file.
 ///
 /// # Errors
-/// As [`cached`].
+/// See [`cached`].
 pub(crate) fn cached_part(path: &Path, part: Range<u64>) -> Result<Tally, FileError> {
     let geometry = Geometry::running();
     let call = |call| move |source| FileError::Call { call, path: path.to_owned(), source };
@@ -168,10 +139,10 @@ pub(crate) fn cached_part(path: &Path, part: Range<u64>) -> Result<Tally, FileEr
     Ok(tally(&book, &extents, geometry))
 }
 
-/// Regular files below `dir` on its filesystem; links are not followed.
+/// Returns the regular files below `dir` on its filesystem. Does not follow links.
 ///
 /// # Errors
-/// When `dir` itself cannot be listed.
+/// If `dir` itself cannot be listed.
 pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let device = fs::metadata(dir)?.dev();
     let mut files = Vec::new();
@@ -214,7 +185,6 @@ fn tally(book: &FlagBook, extents: &Extents, geometry: Geometry) -> Tally {
     counter.take()
 }
 
-/// This process's pagemap, and the flags of all pages.
 pub(super) fn open_live() -> io::Result<[Box<dyn Entries>; 2]> {
     Ok([Task::own(&Live).pagemap()?, proc::kpageflags(&Live)?])
 }
@@ -225,12 +195,10 @@ pub(super) struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// Length of a file and its cached pages, by their index in the file.
     pub(super) fn look(&self, path: &Path) -> Result<(u64, Extents), FileError> {
         self.part(path, 0..u64::MAX)
     }
 
-    /// The same of a part that begins with a page.
     fn part(&self, path: &Path, part: Range<u64>) -> Result<(u64, Extents), FileError> {
         let opened = |source| {
             let is_other = other_kind(&source).is_some();
@@ -245,7 +213,7 @@ impl Looker<'_> {
         Ok((len, extents))
     }
 
-    /// Looks at the halves of a range that have cached pages, down to windows.
+    /// Halves a range down to windows and skips halves without cached pages.
     fn range(&self, file: &File, range: Range<u64>, extents: &mut Extents) -> Result<(), Failed> {
         if range.is_empty() || nr_cached(file, &range).map_err(|e| ("cachestat", e))? == 0 {
             return Ok(());
@@ -265,7 +233,7 @@ impl Looker<'_> {
         let window = Window::map(file, &range).map_err(|error| ("mmap", error))?;
         let resident = window.resident(page_bytes).map_err(|error| ("mincore", error))?;
         for pages in &resident {
-            // What was evicted meanwhile and cannot be read any more is passed over.
+            // Skip pages that were evicted in the meantime and cannot be read again.
             let _ = window.populate(pages, page_bytes);
         }
         let first = window.at as u64 / page_bytes;
@@ -283,10 +251,8 @@ impl Looker<'_> {
     }
 }
 
-/// A call that failed.
 type Failed = (&'static str, io::Error);
 
-/// `struct cachestat` of the kernel's interface.
 #[repr(C)]
 #[derive(Default)]
 struct CacheStat {
@@ -295,12 +261,12 @@ struct CacheStat {
     others: [u64; 4],
 }
 
-/// Cached pages of a range; all it may have where the kernel cannot tell (before Linux 6.5).
+/// Counts a range's cached pages; before Linux 6.5, all its pages.
 pub(crate) fn nr_cached(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let offset_and_len = [range.start, range.end - range.start];
     let mut stat = CacheStat::default();
-    // SAFETY: the call takes a descriptor, two u64 (`struct cachestat_range`) and the result, which
-    // all live past it.
+    // SAFETY: the call takes a descriptor, two u64 (`struct cachestat_range`) and the result, and
+    // all of them outlive it.
     let result = unsafe {
         libc::syscall(
             SYS_CACHESTAT,
@@ -320,7 +286,6 @@ pub(crate) fn nr_cached(file: &File, range: &Range<u64>) -> io::Result<u64> {
     }
 }
 
-/// A range of a file, mapped.
 struct Window {
     at: *mut u8,
     len: usize,
@@ -330,8 +295,8 @@ impl Window {
     fn map(file: &File, range: &Range<u64>) -> io::Result<Self> {
         let len = usize::try_from(range.end - range.start)
             .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use; it is
-        // never read, so that a file that shrinks cannot raise SIGBUS.
+        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use. It is
+        // never read, so a shrinking file cannot raise SIGBUS.
         let at = unsafe {
             mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, range.start)
         }?;
@@ -341,11 +306,10 @@ impl Window {
         Ok(window)
     }
 
-    /// Cached pages, in runs.
     fn resident(&self, page_bytes: u64) -> io::Result<Vec<Range<u64>>> {
         let page = usize::try_from(page_bytes).unwrap_or(4096);
         let mut states = vec![0_u8; self.len.div_ceil(page)];
-        // SAFETY: the range is this mapping, and there is a byte for each of its pages.
+        // SAFETY: the range is this mapping, and the vector has a byte for each of its pages.
         let result = unsafe { libc::mincore(self.at.cast(), self.len, states.as_mut_ptr()) };
         if result != 0 {
             return Err(io::Error::last_os_error());
@@ -361,7 +325,6 @@ impl Window {
         Ok(runs)
     }
 
-    /// Maps pages that are cached.
     fn populate(&self, pages: &Range<u64>, page_bytes: u64) -> io::Result<()> {
         let bytes = |pages: u64| usize::try_from(pages * page_bytes).unwrap_or(usize::MAX);
         let start = bytes(pages.start).min(self.len);
@@ -374,7 +337,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; nothing refers to it any more.
+        // SAFETY: unmaps the mapping that `map` made; no reference to it remains.
         let _ = unsafe { munmap(self.at.cast(), self.len) };
     }
 }

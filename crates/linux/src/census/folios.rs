@@ -1,45 +1,39 @@
 //! Bytes by folio size and kind.
 //!
-//! Owns the [`Tally`] of a mapping, a process or the system, and the words for it, which are those
-//! of predictions: a folio is *aligned* if all of it is mapped at an address that is aligned like
-//! its place in the file or in memory, *unaligned* if all of it is mapped elsewhere, *partial* if
-//! only a part of it is mapped.
+//! Owns the [`Tally`] of a mapping, a process or the system. Uses the same terms as predictions: a
+//! folio is *aligned* if all of it is mapped at an address congruent to its file offset or PFN,
+//! *unaligned* if all of it is mapped at another address, and *partial* if only a part is mapped.
 //!
 //! ```text
 //!   mapped = aligned + unaligned + partial;   pmd and contpte are parts of it
 //! ```
 //!
-//! A thousand processes have twenty thousand tallies, most with one cell: they are short sorted lists.
+//! A thousand processes have twenty thousand tallies, most of them with one cell, so tallies are
+//! short sorted lists.
 
 use serde::{Deserialize, Serialize};
 
 use super::kpageflags::NR_ORDERS;
 
-/// What the memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Memory mapped for execution: of files, tmpfs and memfd too, and private memory without a file, which
-    /// a just-in-time compiler wrote.
+    /// Executable memory: files, tmpfs, memfd, and code from a just-in-time compiler.
     Text,
-    /// Other pages of files.
     File,
-    /// Private memory.
     Anon,
     /// tmpfs, memfd and shared anonymous memory, not executable.
     Shmem,
-    /// hugetlb pages: reserved, no folios of this census.
+    /// hugetlb pages: reserved, not folios of this census.
     Hugetlb,
-    /// Device memory, the page of zeros, and what changed while it was read.
+    /// Device memory, the zero page, and memory that changed during the census.
     Other,
 }
 
 impl Kind {
-    /// All, in the order of a table.
     pub const ALL: [Self; 6] =
         [Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Hugetlb, Self::Other];
 
-    /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,17 +47,15 @@ impl Kind {
     }
 }
 
-/// Size of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Size {
-    /// Not available: reading it needs PFNs.
+    /// Unknown, because reading it needs PFNs.
     Unknown,
     /// `2^order` base pages.
     Order(u32),
 }
 
 impl Size {
-    /// Bytes of such a folio.
     #[must_use]
     pub const fn bytes(self, page_bytes: u64) -> Option<u64> {
         match self {
@@ -76,26 +68,22 @@ impl Size {
 /// Memory in folios of one kind and size, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
-    /// In folios mapped whole and naturally aligned; of base pages all.
+    /// In folios mapped whole and naturally aligned; includes all base pages.
     pub aligned_bytes: u64,
-    /// In folios mapped whole, elsewhere.
+    /// In folios mapped whole at another address.
     pub unaligned_bytes: u64,
-    /// In folios mapped in part.
     pub partial_bytes: u64,
     /// In contpte blocks: naturally aligned, mapped whole from one folio.
     pub contpte_bytes: u64,
-    /// Mapped by PMD entries.
     pub pmd_bytes: u64,
 }
 
 impl Cell {
-    /// All of it.
     #[must_use]
     pub const fn mapped_bytes(&self) -> u64 {
         self.aligned_bytes + self.unaligned_bytes + self.partial_bytes
     }
 
-    /// Adds other memory.
     pub const fn add(&mut self, other: &Self) {
         self.aligned_bytes += other.aligned_bytes;
         self.unaligned_bytes += other.unaligned_bytes;
@@ -109,34 +97,28 @@ impl Cell {
     }
 }
 
-/// Memory by kind and folio size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Ascending.
     cells: Vec<((Kind, Size), Cell)>,
 }
 
 impl Tally {
-    /// Adds memory.
     pub fn add(&mut self, kind: Kind, size: Size, cell: &Cell) {
         if !cell.is_empty() {
             self.cell_mut(kind, size).add(cell);
         }
     }
 
-    /// Adds all of another tally.
     pub fn add_all(&mut self, other: &Self) {
         for ((kind, size), cell) in &other.cells {
             self.add(*kind, *size, cell);
         }
     }
 
-    /// Each kind and size with memory in it, ascending.
     pub fn cells(&self) -> impl Iterator<Item = (Kind, Size, &Cell)> {
         self.cells.iter().map(|((kind, size), cell)| (*kind, *size, cell))
     }
 
-    /// The sum over the kinds and sizes that `is_in` says.
     #[must_use]
     pub fn sum(&self, mut is_in: impl FnMut(Kind, Size) -> bool) -> Cell {
         let mut sum = Cell::default();
@@ -145,13 +127,12 @@ impl Tally {
         sum
     }
 
-    /// Everything that is mapped, folios or not.
+    /// Sums all mapped memory, including memory outside folios.
     #[must_use]
     pub fn all(&self) -> Cell {
         self.sum(|_, _| true)
     }
 
-    /// Memory of one kind.
     #[must_use]
     pub fn of(&self, kind: Kind) -> Cell {
         self.sum(|other, _| other == kind)
@@ -170,11 +151,10 @@ impl Tally {
     }
 }
 
-/// A tally in the making, without searches: a mapping has thousands of pieces. For one mapping after
-/// another.
+/// Counts without searches, because a mapping has thousands of pieces. Reused for each mapping.
 pub(super) struct Counter {
     cells: [[Cell; NR_ORDERS]; Kind::ALL.len()],
-    /// Orders that a kind has, as bits.
+    /// The orders in use for each kind, as bits.
     used: [u16; Kind::ALL.len()],
 }
 
@@ -191,7 +171,6 @@ impl Counter {
         &mut self.cells[kind as usize][order]
     }
 
-    /// What was counted since the last one.
     pub(super) fn take(&mut self) -> Tally {
         let mut tally = Tally::default();
         for (kind, (cells, used)) in

@@ -1,19 +1,19 @@
 //! The folio of every requested page, from `/proc/kpageflags`.
 //!
 //! ```text
-//!   PFNs       ....wwww..w....wwwwwwww....        w: wanted, one bit a page, by chunks of 128 MiB
-//!   read       ....[---------][--------]          runs in order of PFN, small gaps read over
+//!   PFNs       ....wwww..w....wwwwwwww....        w: wanted, one bit per page, by chunks of 128 MiB
+//!   read       ....[---------][--------]          runs in order of PFN, across small gaps
 //!   folio              H T T|T T T T T            a run that ends inside a folio grows to its ends
 //!   book       order and kind of every page in a byte or two: order = head + following tails
 //! ```
 //!
-//! Owns the [`FlagBook`]: an array over PFNs, allocated by chunk, so that nothing is sorted or searched
-//! whatever order a process's pages have. It also keeps what was seen of each page, for totals in
-//! which a shared page counts once.
+//! Owns the [`FlagBook`]: an array indexed by PFN, allocated by chunk. Nothing is sorted or
+//! searched, whatever order a process's pages have. It also records how each page is mapped, so
+//! totals count a shared page once.
 //!
 //! Invariants:
-//! - K1: memory is four bytes per page of the chunks that contain wanted pages, and these lie below
-//!   the end of kpageflags: it is bounded by the machine's memory, whatever pagemap says.
+//! - K1: the book uses four bytes per page in chunks with wanted pages. These chunks are below the
+//!   end of kpageflags, so the machine's memory bounds the book, whatever pagemap claims.
 //! - K2: an order is below [`NR_ORDERS`].
 
 use std::io;
@@ -27,16 +27,16 @@ use rayon::iter::{
 use super::pagemap::Extent;
 use crate::system::Entries;
 
-/// Orders a folio may have: base pages of 4 KiB up to 128 MiB, of 64 KiB up to 2 GiB.
+/// Possible folio orders: with base pages of 4 KiB up to 128 MiB, with 64 KiB up to 2 GiB.
 pub(super) const NR_ORDERS: usize = 16;
 const ORDER_MAX: u32 = 15;
 const _: () = assert!(NR_ORDERS == ORDER_MAX as usize + 1);
-/// Pages of a chunk: the largest folio lies in one.
+/// Pages per chunk: the largest folio fits in one.
 const CHUNK_LEN: usize = 1 << 15;
 const CHUNK_PAGES: u64 = CHUNK_LEN as u64;
-/// Chunks at most: 256 TiB of memory in base pages of 4 KiB.
+/// At most this many chunks: 256 TiB of memory in base pages of 4 KiB.
 const CHUNKS_MAX: u64 = 1 << 21;
-/// Runs with smaller gaps are read at once: a call costs as much as some ten entries.
+/// Runs with smaller gaps are read together: a call costs as much as about ten entries.
 const GAP_PAGES: usize = 12;
 
 /// Bits of an entry (include/uapi/linux/kernel-page-flags.h).
@@ -52,28 +52,26 @@ mod flag {
     pub(super) const ZERO_PAGE: u64 = 1 << 24;
 }
 
-/// What backs a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageKind {
-    /// Nothing known, or freed since pagemap was read.
+    /// Not known, or freed since pagemap was read.
     Unknown,
     File,
     Shmem,
     Anon,
-    /// Private memory that KSM merged.
     Merged,
     Hugetlb,
-    /// The page of zeros, small or huge: no folio of anybody.
+    /// The zero page, small or huge; not a folio of any process.
     Zero,
 }
 
-/// The folio of a page: order in the low bits, backing above. All zero is not known.
+/// A page's folio: order in the low bits, backing above. Zero is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Page(u8);
 
 impl Page {
     const fn new(order: u32, backing: PageKind) -> Self {
-        // Four bits; a longer row of tails is no folio (K2).
+        // Four bits; a longer run of tails is not a folio (K2).
         Self((order.to_le_bytes()[0] & 15) | (backing as u8) << 4)
     }
 
@@ -94,13 +92,11 @@ impl Page {
     }
 }
 
-/// What was seen of a page, as bits.
 pub(super) mod seen {
     pub(in super::super) const MAPPED: u8 = 1;
     pub(in super::super) const TEXT: u8 = 2;
-    /// In a folio that is mapped whole, naturally aligned.
+    /// In a folio mapped whole and naturally aligned.
     pub(in super::super) const ALIGNED: u8 = 4;
-    /// In a folio that is mapped whole.
     pub(in super::super) const WHOLE: u8 = 8;
     pub(in super::super) const CONTPTE: u8 = 16;
     pub(in super::super) const PMD: u8 = 32;
@@ -108,7 +104,6 @@ pub(super) mod seen {
 
 struct Chunk {
     wanted: Box<[u64; CHUNK_LEN / 64]>,
-    /// First pages of what PMD entries map.
     heads: Vec<usize>,
     pages: Box<[Page]>,
     seen: Box<[AtomicU8]>,
@@ -125,16 +120,13 @@ impl Chunk {
     }
 }
 
-/// Pages by PFN.
 pub(super) struct FlagBook {
     chunks: Vec<Option<Box<Chunk>>>,
     pmd_pages: usize,
-    /// Pages whose PFN lies past the end of kpageflags.
     pub(super) nr_beyond: u64,
 }
 
 impl FlagBook {
-    /// An empty book for the machine whose pages `flags` describes.
     pub(super) fn new(flags: &dyn Entries, pmd_pages: u64) -> io::Result<Self> {
         let nr = nr_pages(flags)?.div_ceil(CHUNK_PAGES).min(CHUNKS_MAX);
         let chunks = std::iter::repeat_with(|| None).take(usize::try_from(nr).unwrap_or(0));
@@ -142,7 +134,6 @@ impl FlagBook {
         Ok(Self { chunks: chunks.collect(), pmd_pages, nr_beyond: 0 })
     }
 
-    /// Notes that the pages of `extent` will be asked about.
     pub(super) fn want(&mut self, extent: &Extent) {
         let (mut pfn, end) = (extent.pfn, extent.pfn + u64::from(extent.nr));
         while pfn < end {
@@ -162,7 +153,6 @@ impl FlagBook {
         }
     }
 
-    /// Reads the flags of all wanted pages, on all threads.
     pub(super) fn read(&mut self, flags: &dyn Entries) -> io::Result<()> {
         let pmd_pages = self.pmd_pages;
         let chunks = self.chunks.par_iter_mut().enumerate();
@@ -172,7 +162,7 @@ impl FlagBook {
         })
     }
 
-    /// The folio of a page and how many pages from `pfn` on, at most `nr`, have the same answer.
+    /// Returns a page's folio, and how many of the next `nr` pages have the same answer.
     pub(super) fn at(&self, pfn: u64, nr: u64) -> (Page, u64) {
         let (at, inside) = split(pfn);
         let Some(Some(chunk)) = self.chunks.get(at) else { return (Page::default(), nr) };
@@ -182,7 +172,6 @@ impl FlagBook {
         (page, same.count() as u64)
     }
 
-    /// Notes what was seen of `pages`.
     pub(super) fn see(&self, pages: Range<u64>, bits: u8) {
         let mut pfn = pages.start;
         while pfn < pages.end {
@@ -191,7 +180,7 @@ impl FlagBook {
             let left = usize::try_from(pages.end - pfn).unwrap_or(usize::MAX);
             let left = left.min(CHUNK_LEN - inside);
             for byte in &chunk.seen[inside..inside + left] {
-                // Shared pages are mostly seen alike already; a load is much cheaper.
+                // The bits of a shared page are usually set already, and a load is much cheaper.
                 if byte.load(Relaxed) & bits != bits {
                     byte.fetch_or(bits, Relaxed);
                 }
@@ -200,7 +189,7 @@ impl FlagBook {
         }
     }
 
-    /// Every page that was seen mapped, with what was seen of it, in runs of the same answer.
+    /// Calls `each` for every mapped page, in runs with the same answer.
     pub(super) fn each_seen(&self, each: &mut dyn FnMut(Page, u8, u64)) {
         for chunk in self.chunks.iter().flatten() {
             let mut run = (Page::default(), 0, 0);
@@ -222,7 +211,6 @@ impl FlagBook {
     }
 }
 
-/// Chunk of a PFN, and the place inside.
 fn split(pfn: u64) -> (usize, usize) {
     let at = usize::try_from(pfn / CHUNK_PAGES).unwrap_or(usize::MAX);
     (at, usize::try_from(pfn % CHUNK_PAGES).unwrap_or(0))
@@ -237,7 +225,7 @@ fn want(wanted: &mut [u64], bits: Range<usize>) {
     }
 }
 
-/// Number of entries, by halving: no page is past it.
+/// Finds the number of entries by binary search.
 fn nr_pages(flags: &dyn Entries) -> io::Result<u64> {
     let (mut below, mut end) = (0, CHUNKS_MAX * CHUNK_PAGES);
     while below < end {
@@ -252,12 +240,11 @@ fn nr_pages(flags: &dyn Entries) -> io::Result<u64> {
 }
 
 impl Chunk {
-    /// Reads the wanted pages of the chunk that begins at `first_pfn`.
     fn read(&mut self, first_pfn: u64, pmd_pages: usize, flags: &dyn Entries) -> io::Result<()> {
         self.heads.sort_unstable();
         self.heads.dedup();
         for &head in &self.heads {
-            // What a PMD entry maps is one folio of at least its size: one entry says all.
+            // A PMD-mapped range is one folio of at least its size: one entry describes all of it.
             let mut entry = [0];
             if flags.read(first_pfn + head as u64, &mut entry)? == 1 {
                 let page = Page::new(pmd_pages.ilog2().min(ORDER_MAX), backing(entry[0]));
@@ -277,7 +264,7 @@ impl Chunk {
     }
 }
 
-/// The next run of wanted pages from `from` on, over gaps of [`GAP_PAGES`].
+/// Returns the next run of wanted pages from `from`, across gaps of [`GAP_PAGES`].
 fn next_run(wanted: &[u64], from: usize) -> Option<Range<usize>> {
     let next_set = |from: usize| {
         let mut at = from / 64;
@@ -309,7 +296,6 @@ fn next_run(wanted: &[u64], from: usize) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-/// Entries of a run of one chunk.
 struct Window<'a> {
     flags: &'a dyn Entries,
     first_pfn: u64,
@@ -317,14 +303,14 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Reads a run and the rest of the folios at its ends; returns what was read.
+    /// Reads a run and the rest of the folios at its ends; returns the range it read.
     fn read(&mut self, run: Range<usize>) -> io::Result<Range<usize>> {
         self.entries.clear();
         self.append(run.clone())?;
         let mut start = run.start;
         let mut reach = 64;
         while start > 0 && self.entries.first().is_some_and(|entry| entry & flag::TAIL != 0) {
-            // Heads are naturally aligned: the next place to look is the next larger boundary.
+            // Heads are naturally aligned: try the next larger boundary.
             let back = (start - 1) & !(reach - 1);
             let tail = std::mem::take(&mut self.entries);
             self.append(back..start)?;
@@ -359,7 +345,7 @@ impl Window<'_> {
     }
 }
 
-/// Orders and backing from flags. Tails without a head - the folio changed meanwhile - are unknown.
+/// Decodes orders and backing. A tail without a head is unknown: its folio changed meanwhile.
 fn decode(entries: &[u64], pages: &mut [Page]) {
     let mut at = 0;
     while at < entries.len() {

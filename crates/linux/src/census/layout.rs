@@ -1,18 +1,18 @@
-//! Where the folios of single mappings and files lie, for pictures.
+//! The positions of folios in single mappings and files, for pictures.
 //!
 //! ```text
 //!   pages of a mapping   |....AAAA BBBBBBBB cc..dddd|
 //!   runs                      [A ] [B B    ] [c [d        page, pages, order, how they are mapped
-//!   coarse               |   A   |   B   |   d      |     more runs than are wanted: cells instead
+//!   coarse               |   A   |   B   |   d      |     too many runs: cells instead
 //! ```
 //!
-//! Owns a second reading of what was chosen after a census: the census keeps only sums. A program
-//! that runs meanwhile may have changed; the runs are those of the second reading.
+//! Owns a second reading after a census, which keeps only sums. If the program changed meanwhile,
+//! the runs show the second reading.
 //!
 //! Invariants:
-//! - L1: runs ascend by page, do not overlap and lie inside the mapping or file.
+//! - L1: runs ascend by page, do not overlap, and are inside the mapping or file.
 //! - L2: a layout has at most as many runs as its caller wants.
-//! - L3: a run of whole folios begins with the first page of a folio.
+//! - L3: a run of whole folios starts at a folio's first page.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,56 +34,46 @@ use crate::system::{Entries, System};
 /// Cells of a layout that would have too many runs.
 const NR_CELLS: u64 = 1024;
 
-/// How folios are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// By PMD entries.
     Pmd,
-    /// Whole, at an address aligned as the place in the file or in memory; of files: cached.
+    /// Whole, at an address congruent to the file offset or PFN; for files: cached.
     Aligned,
-    /// Whole, elsewhere.
+    /// Whole, at any other address.
     Unaligned,
-    /// In part.
     Partial,
     /// Most of a cell is in folios of this size.
     Mostly,
 }
 
 impl How {
-    /// All of them, in the order of their numbers in a picture's data.
+    /// All of them, in the order used in a picture's data.
     pub const ALL: [Self; 5] =
         [Self::Pmd, Self::Aligned, Self::Unaligned, Self::Partial, Self::Mostly];
 }
 
-/// Neighbouring pages in folios of one order, mapped alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// First page, from the start of the mapping or file.
+    /// The first page, from the start of the mapping or file.
     pub page: u64,
-    /// Pages.
     pub nr_pages: u64,
-    /// Order of the folios.
     pub order: u32,
-    /// How they are mapped.
     pub how: How,
 }
 
-/// What lies where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Pages of the mapping or file.
     pub nr_pages: u64,
-    /// Pages of a cell, where there are too many runs to tell each; else 1.
+    /// Pages per cell if there are too many runs to show each; else 1.
     pub cell_pages: u64,
-    /// What is there.
     pub runs: Vec<Run>,
 }
 
-/// Looks again at mappings of processes; `None` where one cannot be read any more.
+/// Reads mappings again; `None` for each one that is no longer readable.
 ///
 /// # Errors
-/// When the flags of pages cannot be read.
+/// If the page flags cannot be read.
 pub fn of_mappings(
     system: &dyn System,
     wanted: &[(u32, &Vma)],
@@ -111,7 +101,7 @@ fn of_mapping(system: &dyn System, pid: u32, vma: &Vma) -> io::Result<Extents> {
     Ok(all)
 }
 
-/// Looks again at the page cache of files; `None` where one cannot be read any more.
+/// Reads the page cache of files again; `None` for each one that is no longer readable.
 ///
 /// # Errors
 /// Without the right to see PFNs.
@@ -126,7 +116,6 @@ pub fn of_files(paths: &[&Path], nr_runs_max: usize) -> io::Result<Vec<Option<La
     layouts(&*flags, geometry, found.collect(), nr_runs_max)
 }
 
-/// Pages examined, and what is present of them.
 type Found = Option<(Range<u64>, Extents)>;
 
 fn layouts(
@@ -151,7 +140,7 @@ fn layouts(
 }
 
 impl Walk<'_> {
-    /// Adds the runs of an extent of what begins at the page `start`.
+    /// Adds the runs of an extent, relative to the page `start`.
     fn runs(&self, start: u64, extent: Extent, runs: &mut Runs) {
         let (mut done, nr) = (0, u64::from(extent.nr));
         while done < nr {
@@ -184,7 +173,6 @@ const fn how(piece: &Piece, is_pmd: bool) -> How {
     }
 }
 
-/// Runs in the making; cells from the moment there are too many of them.
 struct Runs {
     nr_pages: u64,
     nr_max: usize,
@@ -211,7 +199,7 @@ impl Runs {
             last.nr_pages += next.nr_pages;
             return;
         }
-        // One more than is wanted says that there are too many.
+        // One run more than wanted is enough to show that there are too many.
         if self.list.len() <= self.nr_max {
             self.list.push(next);
         }

@@ -1,4 +1,4 @@
-//! Which pages of a process are present, and their PFNs.
+//! Finds a process's present pages and their PFNs.
 //!
 //! ```text
 //!   VMAs      |----|  |------------------------------|      joined or cut into spans
@@ -7,15 +7,13 @@
 //!   extents     aa       bcdd   P               ee          consecutive pages with consecutive PFNs
 //! ```
 //!
-//! Owns what is read: empty ranges are not, unless they are small, and of memory mapped by PMD entries
-//! one entry in 512 is.
-//! Without the scan (before Linux 6.7) whole mappings are read, and it is not known which pages PMD
-//! entries map.
+//! Large empty ranges are not read. For PMD-mapped memory, one entry in 512 is read. Before Linux
+//! 6.7 the scan does not exist: whole mappings are read, and PMD-mapped pages are not recognised.
 //!
 //! Invariants:
 //! - P1: extents ascend by virtual page and do not overlap.
-//! - P2: an extent takes less memory than the page tables of what it stands for times four; a
-//!   reservation of 128 TiB costs nothing but its scan.
+//! - P2: an extent takes at most four times the memory of the page tables it describes. A
+//!   reservation of 128 TiB costs only its scan.
 
 use std::io;
 use std::ops::Range;
@@ -26,64 +24,56 @@ use crate::proc::smaps::{self, Smap};
 use crate::system::entry::{EXCLUSIVE, GUARD, PFN_MASK, PRESENT, PROTECTED, SWAPPED};
 use crate::system::{Entries, Present};
 
-/// Pages in one span of work: 256 MiB of base pages. A larger mapping is cut, so that threads share
-/// it; in at most [`CUTS_MAX`] parts.
+/// Pages in one span: 256 MiB. A larger mapping is cut into at most [`CUTS_MAX`] parts.
 const SPAN_PAGES: u64 = 1 << 16;
-/// Parts of one mapping: a reservation of 128 TiB must not make half a million calls.
+/// Parts of one mapping: a reservation of 128 TiB must not cause half a million calls.
 const CUTS_MAX: u64 = 64;
-/// Entries read in one call: 256 KiB, which stay in a core's own cache.
+/// Entries read per call: 256 KiB, which fit in a core's own cache.
 const BUFFER_ENTRIES: usize = 1 << 15;
-/// Present ranges with smaller gaps are read at once: a call costs as much as some 30 entries.
+/// A call reads across gaps up to this, because it costs as much as about 30 entries.
 const GAP_PAGES: u64 = 32;
-/// Pages of small mappings that are read unscanned in one span; those of a program with some libraries.
+/// The most pages in small mappings read without a scan: enough for a few libraries.
 const SMALL_PAGES_MAX: u64 = 4096;
-/// Entries read of one mapping without a scan: 4 TiB of address space, some 30 seconds.
+/// Entries read from one mapping without a scan: 4 TiB of address space, about 30 seconds.
 const UNSCANNED_PAGES_MAX: u64 = 1 << 30;
-/// Pages of a mapping that is read without scan and smaps: 1 GiB.
+/// Pages of a mapping read without a scan and without smaps: 1 GiB.
 const UNKNOWN_PAGES_MAX: u64 = 1 << 18;
 
-/// Consecutive virtual pages on consecutive PFNs.
+/// Consecutive virtual pages with consecutive PFNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// First virtual page.
     pub(super) page: u64,
-    /// First PFN.
     pub(super) pfn: u64,
     pub(super) nr: u32,
-    /// Mapped by PMD entries.
     pub(super) is_pmd: bool,
-    /// Nothing else maps these pages.
+    /// No other mapping has these pages.
     pub(super) is_exclusive: bool,
 }
 
 impl Extent {
-    /// A page with its entry of `pagemap`.
     const fn of(page: u64, entry: u64) -> Self {
         let is_exclusive = entry & EXCLUSIVE != 0;
         Self { page, pfn: entry & PFN_MASK, nr: 1, is_pmd: false, is_exclusive }
     }
 }
 
-/// Consecutive virtual pages with entries that say more than a PFN.
+/// Consecutive virtual pages with entries that contain more than a PFN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// First virtual page.
     pub(super) page: u64,
     pub(super) nr: u32,
     pub(super) state: MarkState,
 }
 
-/// The state that a mark gives its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkState {
     Swapped,
     Guard,
-    /// By userfaultfd, and present as may be.
+    /// Write-protected by userfaultfd, present or not.
     Protected,
 }
 
 impl Mark {
-    /// Of an entry of `pagemap`, if there is one.
     fn of(page: u64, entry: u64) -> Option<Self> {
         let state = if entry & PRESENT == 0 && entry & GUARD != 0 {
             MarkState::Guard
@@ -97,7 +87,6 @@ impl Mark {
         Some(Self { page, nr: 1, state })
     }
 
-    /// What `nr` of its pages are to their block.
     pub(super) fn facts(&self, nr: u32) -> BlockFacts {
         let none = BlockFacts::default();
         match self.state {
@@ -108,14 +97,13 @@ impl Mark {
     }
 }
 
-/// What is read in one go: virtual pages, with the mappings they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) pages: Range<u64>,
     pub(super) vmas: Range<usize>,
 }
 
-/// Cuts and joins mappings into spans of [`SPAN_PAGES`]. The kernel's vsyscall page is left out.
+/// Cuts and joins mappings into spans of [`SPAN_PAGES`]. Leaves out the kernel's vsyscall page.
 pub(super) fn spans(vmas: &[Vma], page_bytes: u64, pmd_pages: u64) -> Vec<Span> {
     /// User addresses end at 2^56 with five-level page tables.
     const USER_END: u64 = 1 << 56;
@@ -133,7 +121,7 @@ pub(super) fn spans(vmas: &[Vma], page_bytes: u64, pmd_pages: u64) -> Vec<Span> 
         let step = SPAN_PAGES.max(len.div_ceil(CUTS_MAX)).next_multiple_of(pmd_pages);
         let mut start = pages.start;
         while start < pages.end {
-            // Cuts at multiples of the step keep PMD ranges whole.
+            // Cut at multiples of the step, which keeps PMD ranges whole.
             let end = (start - start % step).saturating_add(step).min(pages.end);
             spans.push(Span { pages: start..end, vmas: nr..nr + 1 });
             nr_pages = end - start;
@@ -143,28 +131,25 @@ pub(super) fn spans(vmas: &[Vma], page_bytes: u64, pmd_pages: u64) -> Vec<Span> 
     spans
 }
 
-/// How a process's pages are read.
 pub(super) struct Reader<'a> {
     pub(super) entries: &'a dyn Entries,
     pub(super) page_bytes: u64,
-    /// Pages that a PMD entry maps.
     pub(super) pmd_pages: u64,
 }
 
-/// What was read of a span.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     pub(super) list: Vec<Extent>,
     /// Present pages with a hidden PFN, which reads as 0.
     pub(super) hidden: Vec<Extent>,
-    /// Ascending; their pages may be present too.
+    /// Ascending. Marked pages can also be present.
     pub(super) marks: Vec<Mark>,
-    /// Pages that PMD entries map are marked.
+    /// Whether PMD-mapped pages are marked.
     pub(super) knows_pmd: bool,
 }
 
 impl Reader<'_> {
-    /// Reads a span; `smaps` bounds what is read without a scan, and is asked only then.
+    /// Reads a span. `smaps` is called only without a scan, to bound the reading.
     pub(super) fn read<'s>(
         &self,
         span: &Span,
@@ -199,8 +184,8 @@ impl Reader<'_> {
         Ok(result)
     }
 
-    /// What may be present of a span: mappings without room for a PMD entry as they are, of others what a
-    /// scan finds. A scan walks the page tables once more than the reading does.
+    /// Collects the ranges that may have present pages. Mappings too small for a PMD entry are
+    /// taken whole, because a scan would walk their page tables a second time.
     fn present(&self, span: &Span, vmas: &[Vma], present: &mut Vec<Present>) -> io::Result<()> {
         let pmd_bytes = self.page_bytes * self.pmd_pages;
         let is_small = |vma: &Vma| vma.nr_whole_blocks(pmd_bytes) == 0;
@@ -221,7 +206,6 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads pages of which all are present.
     pub(super) fn read_span(&self, span: &Span) -> io::Result<Extents> {
         let mut result = Extents::new();
         let nr = usize::try_from(span.pages.end - span.pages.start).unwrap_or(BUFFER_ENTRIES);
@@ -230,7 +214,7 @@ impl Reader<'_> {
         Ok(result)
     }
 
-    /// One entry of every PMD range; the rest of the range follows from it.
+    /// Reads one entry per PMD range and derives the rest of the range.
     fn read_pmds(&self, pages: Range<u64>, result: &mut Extents) -> io::Result<()> {
         let mut page = pages.start;
         while page < pages.end {
@@ -276,7 +260,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The mappings of a span of which smaps says that something is resident; without smaps all.
+    /// Returns a span's mappings with resident pages in smaps; without smaps, all of them.
     fn unscanned(&self, span: &Span, vmas: &[Vma], smaps: &[Smap]) -> Vec<Present> {
         let is_read = |vma: &&Vma| match smaps::find(smaps, vma.range.start) {
             Some(smap) => smap.rss_bytes > 0,
@@ -295,7 +279,7 @@ impl Reader<'_> {
     }
 }
 
-/// How many of the ranges are read at once: small gaps, none of PMD entries, fitting the buffer.
+/// Returns how many ranges one call can read. Gaps are small, and no range is PMD-mapped.
 fn joined(present: &[Present], nr_max: u64) -> usize {
     let start = present[0].pages.start;
     let pairs = present.windows(2);
@@ -313,9 +297,8 @@ impl Extents {
         Self { knows_pmd: true, ..Self::default() }
     }
 
-    /// Adds what was read of a later span.
     pub(super) fn append(&mut self, later: &Self) {
-        // A folio may be mapped across the cut between two spans.
+        // A folio may be mapped across the boundary of two spans.
         if let Some((first, rest)) = later.list.split_first() {
             self.add(*first);
             self.list.extend_from_slice(rest);

@@ -1,11 +1,11 @@
-//! One process: its mappings, and the folios behind them.
+//! One process: its mappings and their folios.
 //!
 //! ```text
 //!   addresses   |.....AAAA|AAAA BBBB.|....        extents of pagemap, cut at mappings
-//!   folios            [A  . A]  [B   . . ]        A whole in two mappings: partial in each
+//!   folios            [A  . A]  [B   . . ]        A is whole but in two mappings: partial in each
 //! ```
 //!
-//! Owns the walk of extents along mappings. Invariant R1: the cells of a mapping sum to its present
+//! Owns the walk of extents along mappings. Invariant R1: a mapping's cells sum to its present
 //! pages.
 
 use std::ops::Range;
@@ -20,25 +20,18 @@ use crate::proc::maps::Vma;
 use crate::proc::pinned::Pinned;
 use crate::proc::smaps::{self, Smap};
 
-/// A process as it was found.
 #[derive(Clone, Debug)]
 pub struct Process {
-    /// Process id.
     pub pid: u32,
-    /// Name, as `/proc/PID/comm` has it.
     pub name: String,
-    /// Its mappings with something in them, ascending.
     pub mappings: Vec<Mapping>,
-    /// Sum over them: shared memory counts in each process.
+    /// The sum over the mappings. Shared memory counts in each process.
     pub tally: Tally,
-    /// Page tables and pinned memory.
     pub held: Held,
-    /// Lines of its maps that were none.
     pub nr_bad_lines: usize,
 }
 
 impl Process {
-    /// The blocks of the mapping at these addresses, if they are known.
     #[must_use]
     pub fn touched(&self, range: &Range<u64>) -> Option<&Touched> {
         let starts = |mapping: &Mapping| mapping.vma.range.start;
@@ -48,19 +41,16 @@ impl Process {
     }
 }
 
-/// A mapping with its folios.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Addresses, file, permissions.
     pub vma: Vma,
-    /// What is present of it.
     pub tally: Tally,
-    /// Its whole blocks; `None` where pages are not seen one by one.
+    /// Its whole blocks; `None` if single pages are not visible.
     pub touched: Option<Touched>,
 }
 
 impl Mapping {
-    /// Bytes of its whole blocks in swap. Page tables show them of private memory only.
+    /// Bytes of its whole blocks in swap. Page tables show swap only for private memory.
     #[must_use]
     pub fn swapped_bytes(&self, geometry: Geometry) -> u64 {
         let runs = self.touched.iter().flat_map(|touched| touched.contpte.iter());
@@ -69,23 +59,19 @@ impl Mapping {
     }
 }
 
-/// The whole aligned blocks of a mapping that have something in the page table.
+/// A mapping's whole aligned blocks that have something in the page table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// Blocks that a PMD entry maps.
     pub pmd: Runs,
-    /// contpte blocks.
     pub contpte: Runs,
 }
 
-/// The walk of a process.
 pub(super) struct Walk<'a> {
     pub(super) book: &'a FlagBook,
     pub(super) geometry: Geometry,
 }
 
 impl Walk<'_> {
-    /// The mappings of a process with what is present of them.
     pub(super) fn mappings(&self, vmas: Vec<Vma>, read: &Extents, pinned: &Pinned) -> Vec<Mapping> {
         let mut rest = &read.list[..];
         let (mut mappings, mut counter) = (Vec::with_capacity(vmas.len()), Counter::new());
@@ -127,7 +113,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What of `left` pages, all in folios like `page`, is counted at once: whole folios together.
+    /// Counts as many of the `left` pages as possible in one piece: whole folios together.
     pub(super) fn piece(&self, page: Page, place: Place, left: u64) -> Piece {
         let Place { page: at, pfn } = place;
         let size = 1_u64 << page.order();
@@ -176,9 +162,8 @@ impl Walk<'_> {
     }
 }
 
-/// Blocks of both sizes along ascending pages.
 struct Touching {
-    /// From present pages, marks, and pinned ranges.
+    /// From present pages, marks and pinned ranges.
     pages: [Gathering; 2],
     marks: [Gathering; 2],
     pins: [Gathering; 2],
@@ -194,7 +179,6 @@ impl Touching {
         Self { pages: new(), marks: new(), pins: new(), geometry, whole: pages }
     }
 
-    /// Adds present pages of one kind.
     fn present(&mut self, pages: &Range<u64>, extent: &Extent, is: (PageKind, bool)) {
         let (kind, has_file) = is;
         let if_so = |is: bool, nr: u32| if is { nr } else { 0 };
@@ -213,7 +197,6 @@ impl Touching {
         }
     }
 
-    /// With the marks and the pinned ranges of the process.
     fn found(mut self, marks: &[Mark], pinned: &Pinned) -> Touched {
         let pages = self.whole.clone();
         for mark in overlapping(marks, |one| one.page..one.page + u64::from(one.nr), &pages) {
@@ -242,7 +225,7 @@ impl Touching {
     }
 }
 
-/// Blocks of a mapping with hidden PFNs: the kind of each page is not known.
+/// Collects the blocks of a mapping with hidden PFNs: each page's kind is unknown.
 pub(super) fn touched_unseen(
     vma: &Vma,
     extents: &Extents,
@@ -260,7 +243,6 @@ pub(super) fn touched_unseen(
     touching.found(&extents.marks, pinned)
 }
 
-/// The entries of an ascending list that share pages with `pages`.
 fn overlapping<'a, T>(
     list: &'a [T],
     of: impl Fn(&T) -> Range<u64>,
@@ -271,21 +253,18 @@ fn overlapping<'a, T>(
     list[first..].iter().take_while(move |one| of(one).start < end)
 }
 
-/// What pages are.
 struct Found {
     page: Page,
     kind: Kind,
     is_pmd: bool,
 }
 
-/// A virtual page and what it is mapped to.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) page: u64,
     pub(super) pfn: u64,
 }
 
-/// Consecutive pages that are counted alike.
 pub(super) struct Piece {
     pfn: u64,
     pub(super) nr: u64,
@@ -295,7 +274,6 @@ pub(super) struct Piece {
     blocks: Range<u64>,
 }
 
-/// The part of an extent that lies in `pages`.
 pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
     let before = pages.start.saturating_sub(extent.page);
     let end = (extent.page + u64::from(extent.nr)).min(pages.end);
@@ -317,7 +295,6 @@ fn kind(vma: &Vma, backing: PageKind) -> Kind {
     }
 }
 
-/// Kind of a page in totals, over all its mappings.
 pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
     match backing {
         PageKind::File | PageKind::Shmem | PageKind::Anon | PageKind::Merged
@@ -333,7 +310,7 @@ pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
     }
 }
 
-/// A mapping as smaps alone shows it: PMD-mapped memory by kind, of the rest no sizes.
+/// Counts a mapping from smaps alone: PMD-mapped memory by kind, the rest without a size.
 pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
     let mut tally = Tally::default();
     let file_kind = if vma.is_exec() { Kind::Text } else { Kind::File };
@@ -353,7 +330,7 @@ pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
         };
         tally.add(kind, pmd, &cell);
     }
-    // Whether a shared mapping is of tmpfs is not said where nothing of it is huge.
+    // smaps does not say whether a shared mapping is tmpfs unless some of it is PMD-mapped.
     let rest =
         |all: u64, pmd: u64| Cell { aligned_bytes: all.saturating_sub(pmd), ..Cell::default() };
     tally.add(anon_kind, Size::Unknown, &rest(smap.anon_bytes, smap.anon_pmd_bytes));
@@ -365,7 +342,7 @@ pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
     tally
 }
 
-/// hugetlb has its own lines in smaps, with its page size.
+/// hugetlb has separate lines in smaps, with its page size.
 fn hugetlb_of_smaps(tally: &mut Tally, smap: &Smap, geometry: Geometry) {
     let bytes = smap.hugetlb_bytes;
     let order = (smap.page_bytes / geometry.page_bytes).checked_ilog2();
@@ -379,7 +356,7 @@ fn hugetlb_of_smaps(tally: &mut Tally, smap: &Smap, geometry: Geometry) {
     tally.add(Kind::Hugetlb, order.map_or(Size::Unknown, Size::Order), &cell);
 }
 
-/// Gives mappings the PMD-mapped bytes that smaps says, where pagemap could not tell.
+/// Adds the PMD-mapped bytes from smaps if pagemap could not tell.
 pub(super) fn add_pmd_of_smaps(mappings: &mut [Mapping], smaps: &[Smap], geometry: Geometry) {
     for mapping in mappings {
         let Some(smap) = smaps::find(smaps, mapping.vma.range.start) else { continue };

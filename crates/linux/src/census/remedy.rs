@@ -1,17 +1,17 @@
-//! What to do about small folios: the command, its gain, its cost, and how it is undone.
+//! What to do about small folios: the command, its gain, its cost, and how to undo it.
 //!
 //! ```text
 //!   now          works on the running program              folio collapse 4242
-//!   after        type it, then start the program again     folio tune --set .. --yes
-//!   around       stop the program, type it, start it       folio warm FILE
+//!   after        run it, then restart the program          folio tune --set .. --yes
+//!   around       stop the program, run it, start again     folio warm FILE
 //! ```
 //!
-//! Owns the words. Which remedy a mapping gets is decided in [`super::why`], which asks the verbs
-//! first ([`verbs`]); what the options of runtimes do is data ([`runtime`]).
+//! Owns the texts. [`super::why`] chooses a mapping's remedy and asks the verbs first ([`verbs`]);
+//! the options of runtimes are data ([`runtime`]).
 //!
 //! Invariants:
 //! - M1: a remedy with a command was checked against the code that would execute it.
-//! - M2: one without a command says why nothing works.
+//! - M2: a remedy without a command says why nothing works.
 
 mod program;
 pub mod runtime;
@@ -26,69 +26,52 @@ use serde::Serialize;
 use crate::proc::host::HugetlbPool;
 use crate::shell::{as_root, as_typed, quoted};
 
-/// Which verb, or whose option, does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// `folio collapse`.
     Collapse,
-    /// `folio tune`.
     Tune,
-    /// A new start is enough.
+    /// A restart is enough.
     Restart,
-    /// An option or variable of the program or of its allocator.
+    /// An option or variable of the program or its allocator.
     Option,
-    /// `folio warm`.
     Warm,
-    /// `folio run`.
     Run,
-    /// `mount -o remount`.
     Remount,
-    /// Nothing works.
     Nothing,
 }
 
-/// When the program must start again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Restart {
-    /// It runs on.
     None,
-    /// Once the commands are done.
     After,
-    /// It must be stopped before the commands, and started after them.
+    /// It must be stopped before the commands and started after them.
     Around,
 }
 
-/// One way to larger folios.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Remedy {
-    /// Who does it.
     pub action: Action,
-    /// As a shell takes it; empty where only the start changes, or nothing works.
+    /// In shell syntax; empty if only the start changes, or if nothing works.
     pub command: String,
-    /// How the program is to be started, with `..` for its other arguments; empty for as before.
+    /// How to start the program, with `..` for its other arguments; empty if unchanged.
     pub start: String,
-    /// When it must be started.
     pub restart: Restart,
-    /// Bytes more in folios of `folio_bytes`, as far as the memory is touched again as it is now.
+    /// Additional bytes in folios of `folio_bytes`, if the program touches the same memory again.
     pub gain_bytes: u64,
-    /// Folios that it makes: of the target, or of a PMD entry where it can make no others; 0 where
-    /// nothing works.
+    /// The folio size it makes: the target, or a PMD entry; 0 if nothing works.
     pub folio_bytes: u64,
-    /// Memory that it may take besides: blocks that are only partly touched become whole, and pages
-    /// that a fork left shared are copied.
+    /// Additional memory: partly touched blocks become whole, and forked pages are copied.
     pub extra_bytes: u64,
-    /// Memory that it reads from swap space: it takes as much more.
+    /// Memory that it reads from swap; memory use grows by the same amount.
     pub swapped_in_bytes: u64,
-    /// What takes it back.
     pub undo: String,
-    /// What else it costs, or why nothing works.
+    /// Other costs, or the reason that nothing works.
     pub cost: String,
 }
 
 impl Remedy {
-    /// That nothing works, and why.
     pub(crate) fn nothing(why: impl Into<String>) -> Self {
         Self {
             action: Action::Nothing,
@@ -104,7 +87,6 @@ impl Remedy {
         }
     }
 
-    /// `folio tune --set NAME=VALUE`.
     pub(crate) fn tune(name: &str, value: &str) -> Self {
         Self {
             action: Action::Tune,
@@ -115,47 +97,40 @@ impl Remedy {
         }
     }
 
-    /// With what it brings and takes.
     pub(crate) fn gaining(self, gain_bytes: u64, extra_bytes: u64) -> Self {
         Self { gain_bytes, extra_bytes, ..self }
     }
 
-    /// With the bytes that it reads from swap space.
     pub(crate) fn reading(self, swapped_in_bytes: u64) -> Self {
         Self { swapped_in_bytes, ..self }
     }
 
-    /// The resident part of its gain. Remedies are compared by this, so that a remedy that is mostly new
-    /// memory does not lead.
+    /// Returns the resident part of its gain. A remedy of mostly new memory must not rank first.
     #[must_use]
     pub const fn present_bytes(&self) -> u64 {
         self.gain_bytes.saturating_sub(self.extra_bytes).saturating_sub(self.swapped_in_bytes)
     }
 
-    /// With the folios that it makes.
     pub(crate) fn in_folios_of(self, folio_bytes: u64) -> Self {
         Self { folio_bytes, ..self }
     }
 
-    /// With a cost.
     pub(crate) fn costing(self, cost: impl Into<String>) -> Self {
         Self { cost: cost.into(), ..self }
     }
 
-    /// Adds the figures of the same remedy for other memory.
     pub fn add(&mut self, other: &Self) {
         self.gain_bytes = self.gain_bytes.saturating_add(other.gain_bytes);
         self.extra_bytes = self.extra_bytes.saturating_add(other.extra_bytes);
         self.swapped_in_bytes = self.swapped_in_bytes.saturating_add(other.swapped_in_bytes);
     }
 
-    /// Whether it does something.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.action != Action::Nothing
     }
 
-    /// The same but for the figures, so that mappings with one remedy share a line.
+    /// Compares all but the numbers, so that mappings with the same remedy share a line.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let plain = |one: &Self| one.clone().gaining(0, 0).reading(0);
@@ -163,7 +138,7 @@ impl Remedy {
     }
 }
 
-/// What to do, as a sentence without an end.
+/// Writes the remedy as a sentence without a final period.
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = match self.start.as_str() {
@@ -184,7 +159,6 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// `folio collapse PID`.
 pub(crate) fn collapse(pid: u32) -> Remedy {
     Remedy {
         action: Action::Collapse,
@@ -197,7 +171,6 @@ pub(crate) fn collapse(pid: u32) -> Remedy {
     }
 }
 
-/// Reserved pages of hugetlb, for a program that has an option for them.
 pub(crate) fn hugetlb(pool: &HugetlbPool, bytes: u64, start: String) -> Remedy {
     let nr = pool.nr_with(bytes);
     Remedy {
@@ -210,7 +183,7 @@ pub(crate) fn hugetlb(pool: &HugetlbPool, bytes: u64, start: String) -> Remedy {
     }
 }
 
-/// `folio warm FILE`, of a file that others than the program map or not.
+/// Builds `folio warm FILE`. `is_shared` tells whether other programs also map the file.
 pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let warm = as_typed(&format!("folio warm {}", quoted(path)));
     if is_shared && is_systems(path) {
@@ -239,14 +212,13 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     }
 }
 
-/// Whether the file belongs to the system: a copy must not replace it.
+/// Whether the file belongs to the system. A copy must not replace it.
 fn is_systems(path: &Path) -> bool {
     let roots = ["/usr", "/lib", "/lib64", "/bin", "/sbin"];
     !path.starts_with("/usr/local") && roots.iter().any(|root| path.starts_with(root))
 }
 
-/// Commands that put a copy in the place of a file, each as it is typed. mktemp makes the file that
-/// the copy goes to, so that none that is there already is overwritten.
+/// Builds the commands that replace a file by a copy. mktemp never overwrites an existing file.
 pub(crate) fn replaced_by_copy(path: &Path, typed: impl Fn(&str) -> String) -> String {
     let mut name = path.as_os_str().to_owned();
     name.push(".XXXXXX");

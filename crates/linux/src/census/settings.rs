@@ -1,7 +1,7 @@
-//! The settings of transparent huge pages that decide about a mapping.
+//! The transparent huge page settings that apply to a mapping.
 //!
-//! Owns what they mean together: the setting of a size, where it says `inherit`, is the global one.
-//! Files of ordinary filesystems have no setting; their folios come from reads.
+//! Owns their combined meaning: a size's setting of `inherit` refers to the global one. Ordinary
+//! filesystems have no setting; their folios come from reads.
 
 use std::path::PathBuf;
 
@@ -9,55 +9,45 @@ use crate::geometry::Geometry;
 use crate::proc::thp;
 use crate::system::System;
 
-/// What a setting allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allows {
-    /// Every mapping.
     All,
-    /// Mappings with `MADV_HUGEPAGE`.
     Advised,
-    /// None.
     None,
 }
 
-/// The settings as they are.
 #[derive(Clone, Copy)]
 pub struct ThpSettings<'a> {
     system: &'a dyn System,
 }
 
-/// What a setting allows, and where it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// What is in force.
     pub allows: Allows,
-    /// The file that decides.
     pub path: PathBuf,
     /// Its name for `folio tune`.
     pub name: String,
 }
 
 impl<'a> ThpSettings<'a> {
-    /// Of a system.
     #[must_use]
     pub fn of(system: &'a dyn System) -> Self {
         Self { system }
     }
 
-    /// Private memory in folios of `bytes`.
     #[must_use]
     pub fn anon(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "enabled")
     }
 
-    /// Shared memory (memfd, shared anonymous memory, System V) in folios of `bytes`.
+    /// Returns the setting for memfd, shared anonymous memory and System V in folios of `bytes`.
     #[must_use]
     pub fn shmem(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "shmem_enabled")
     }
 
-    /// Files of a tmpfs that is mounted with `huge`, which overrules the setting but for `deny` and
-    /// `force`; `None` on kernels without transparent huge pages.
+    /// Returns the memory that a tmpfs mounted with `huge` allows. The mount option overrides the
+    /// setting, except for `deny` and `force`. `None` without transparent huge pages.
     #[must_use]
     pub fn tmpfs(&self, huge: &str) -> Option<Allows> {
         match thp::chosen(self.system, &thp::setting("shmem_enabled"))?.as_str() {
@@ -67,13 +57,13 @@ impl<'a> ThpSettings<'a> {
         }
     }
 
-    /// Whether shared memory has large folios denied, whatever else says.
+    /// Returns whether `deny` forbids all large folios of shared memory.
     #[must_use]
     pub fn is_shmem_denied(&self) -> bool {
         thp::chosen(self.system, &thp::setting("shmem_enabled")).as_deref() == Some("deny")
     }
 
-    /// `None` on kernels without transparent huge pages, or without this size.
+    /// Returns `None` on kernels without transparent huge pages or without this size.
     fn sized(&self, bytes: u64, name: &str) -> Option<InForce> {
         let path = thp::of_size(bytes >> 10, name);
         match thp::chosen(self.system, &path).as_deref() {
@@ -83,7 +73,7 @@ impl<'a> ThpSettings<'a> {
                 let name = format!("thp.{}{kind}", crate::setting::thp::size_name(bytes));
                 Some(InForce { allows: allows(word), path, name })
             }
-            // Before Linux 6.8 there is only the PMD size, under the global setting.
+            // Before Linux 6.8 only the PMD size exists, under the global setting.
             None if bytes == self.pmd_bytes() => self.global(name),
             None => None,
         }
@@ -93,7 +83,6 @@ impl<'a> ThpSettings<'a> {
         Geometry::of(self.system.page_bytes()).pmd_bytes()
     }
 
-    /// The setting that sizes inherit.
     pub(crate) fn global(&self, name: &str) -> Option<InForce> {
         let path = thp::setting(name);
         let word = thp::chosen(self.system, &path)?;

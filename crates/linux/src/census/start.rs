@@ -1,17 +1,17 @@
-//! How a process was started: its words, its variables, and which of its files is the program.
+//! How a process was started: its command line, its environment, and its program file.
 //!
 //! ```text
-//!   cmdline   words                 a title, if the process wrote one over them
-//!   environ   variables             unknown, if a title lies there too
-//!   auxv      AT_ENTRY              the file that the kernel started: the program, or its loader
-//!             AT_SECURE             the loader drops variables of allocators
+//!   cmdline   words                 a title if the process overwrote them
+//!   environ   variables             unknown if the title overwrote them too
+//!   auxv      AT_ENTRY              the file the kernel started: the program or its loader
+//!             AT_SECURE             the loader drops the variables of allocators
 //! ```
 //!
-//! Owns the reading and what follows from it without any other file. An option that the process has
-//! in effect is never recommended again ([`super::remedy::runtime`] asks here).
+//! Owns reading and interpreting these files. An option that is already in effect is never
+//! recommended again ([`super::remedy::runtime`] asks here).
 //!
-//! Invariant T1: whatever a process wrote over its words and variables, the command that is printed
-//! has only words that it was started with, or the path of its program.
+//! Invariant T1: whatever a process wrote over its command line and environment, the printed
+//! command has only words it was started with, or its program's path.
 
 pub mod variable;
 
@@ -22,15 +22,15 @@ use std::path::Path;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 
-/// Numbers of entries of the auxiliary vector (getauxval(3)).
+/// Entry types of the auxiliary vector (getauxval(3)).
 const AT_PAGESZ: u64 = 6;
 const AT_ENTRY: u64 = 9;
 const AT_SECURE: u64 = 23;
-/// The variable of glibc, which takes its value apart in place.
+/// glibc's variable. glibc parses its value in place.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// Starts of the names of loaders: glibc's and musl's.
+/// Prefixes of loader names: glibc's and musl's.
 const LOADERS: [&str; 4] = ["ld-linux", "ld64.so", "ld.so", "ld-musl"];
-/// Options of a loader with a word after them.
+/// Loader options that take a value.
 const LOADER_OPTIONS: [&str; 7] = [
     "--library-path",
     "--preload",
@@ -40,19 +40,17 @@ const LOADER_OPTIONS: [&str; 7] = [
     "--glibc-hwcaps-prepend",
     "--glibc-hwcaps-mask",
 ];
-/// Parents that are followed; real chains are shorter.
+/// How many parents are followed; real chains are shorter.
 const NR_PARENTS_MAX: usize = 64;
 
-/// How a process was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// Its words, the program first; or its title, as one word.
+    /// The command line, with the program first; or the title, as one word.
     pub words: Vec<OsString>,
-    /// Its variables; `None` if they cannot be read, or the process wrote over them.
+    /// The environment; `None` if it is not readable or the process overwrote it.
     pub variables: Option<Vec<(OsString, OsString)>>,
-    /// Whether it was started with other rights than its starter's.
     pub is_secure: bool,
-    /// Where the kernel began to execute the program, or its loader if that was started as a program.
+    /// The first instruction: in the program, or in its loader if the loader was run directly.
     pub entry: Option<u64>,
 }
 
@@ -67,15 +65,14 @@ impl Start {
         }
     }
 
-    /// The value of a variable.
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&OsStr> {
         let mut variables = self.variables.iter().flatten();
         variables.find(|(found, _)| found == name).map(|(_, value)| value.as_os_str())
     }
 
-    /// Whether an option is in effect: words of the variables `before` come before the command line's
-    /// own, and words of `after` after them. The last one counts.
+    /// Returns whether an option is in effect. Options in the variables `before` precede the
+    /// command line, those in `after` follow it, and the last one counts.
     #[must_use]
     pub fn has_argument(&self, argument: &str, before: &[String], after: &[String]) -> bool {
         let wanted = argument.as_bytes();
@@ -91,7 +88,6 @@ impl Start {
         said.next_back().is_some_and(|word| word == wanted)
     }
 
-    /// The argument of the command line that says the contrary of an option.
     #[must_use]
     pub fn contrary(&self, argument: &str) -> Option<String> {
         let key = variable::switch(argument.as_bytes());
@@ -102,10 +98,11 @@ impl Start {
         Some(word.to_string_lossy().into_owned())
     }
 
-    /// Which of the mapped files is the program. Ascending mappings with a file are given.
+    /// Finds the program among the mapped files. `files` has ascending mappings with a file.
     ///
-    /// A loader that was started as a program maps it as it maps libraries: its words say which. If the
-    /// entry is not known, the lowest executable file is the program, as in most layouts.
+    /// If the loader was run directly, it maps the program like a library, so its command line
+    /// names it. If the entry is unknown, the lowest executable file is the program, as in most
+    /// layouts.
     pub(crate) fn program<'v>(&self, files: &[&'v Vma]) -> Option<&'v Vma> {
         let lowest = || files.iter().find(|vma| vma.is_exec()).copied();
         let entered = self.entry.and_then(|entry| {
@@ -120,7 +117,6 @@ impl Start {
         files.iter().find(is_named).copied().or(Some(entered))
     }
 
-    /// The place of the program among the words of a loader.
     fn behind_loader(&self) -> Option<usize> {
         let mut at = 1;
         while let Some(word) = self.words.get(at) {
@@ -132,7 +128,7 @@ impl Start {
         None
     }
 
-    /// Whether the only word is a title, and not the path of the program.
+    /// Whether the only word is a title and not the program's path.
     fn is_title(&self, program: &Path) -> bool {
         let [word] = self.words.as_slice() else { return false };
         let is_odd =
@@ -140,13 +136,12 @@ impl Start {
         is_odd && Path::new(word).file_name() != program.file_name()
     }
 
-    /// The name it was started by, without folders; empty if that is not known.
+    /// The name it was started by, without folders; empty if unknown.
     pub(crate) fn name(&self, program: &Path) -> OsString {
         let first = self.words.first().map(OsString::as_os_str).unwrap_or_default();
         if self.is_title(program) { self.title_name() } else { base_name(first) }
     }
 
-    /// Of a title the part before the first blank.
     fn title_name(&self) -> OsString {
         let line = self.words.first().map_or(&b""[..], |word| word.as_bytes());
         let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
@@ -155,8 +150,8 @@ impl Start {
         OsString::from_vec(word.strip_suffix(b":").unwrap_or(word).to_vec())
     }
 
-    /// The words that start the program again, without its arguments. `finds` says whether a shell
-    /// finds the program by a name.
+    /// Returns the words that start the program again, without its arguments. `finds` tells whether
+    /// a shell finds the program by name.
     pub(crate) fn typed(&self, program: &Path, finds: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
         let first = self.words.first().map(OsString::as_os_str).unwrap_or_default();
         if is_loader(Path::new(first))
@@ -173,7 +168,7 @@ impl Start {
             () if name.is_empty() => base_name(program.as_os_str()),
             () if finds(&name) => name,
             () if !is_title && first.as_bytes().starts_with(b"/") => first.to_owned(),
-            // A link from the directory that it was started in.
+            // A link, relative to the directory it was started in.
             () if is_relative && Some(name.as_os_str()) != program.file_name() => first.to_owned(),
             () if own.is_empty() => name,
             () => own,
@@ -181,23 +176,23 @@ impl Start {
     }
 }
 
-/// A path's file name; a login shell's without its dash.
+/// Returns a path's file name; drops a login shell's dash.
 fn base_name(word: &OsStr) -> OsString {
     let name = Path::new(word).file_name().unwrap_or_default();
     let name = name.as_bytes().strip_prefix(b"-").unwrap_or(name.as_bytes());
     OsStr::from_bytes(name).to_owned()
 }
 
-/// Whether a file is the loader of programs.
 pub(crate) fn is_loader(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     LOADERS.iter().any(|loader| name.starts_with(loader.as_bytes()))
 }
 
-/// The variables of an environ file; `None` if it holds none: a process may write its title there.
+/// Parses an environ file; `None` if it has no variables, because a process may write its title
+/// there.
 ///
-/// Some versions of glibc write a zero byte over the colon after each tunable, so the rest of the value
-/// looks like further variables.
+/// Some glibc versions replace the colon after each tunable by a zero byte, so the rest of the
+/// value looks like more variables.
 fn variables(text: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     let parsed = |line: &[u8]| {
         let at = line.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
@@ -217,11 +212,10 @@ fn variables(text: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// The auxiliary vector of a process.
 struct Auxv(Vec<(u64, u64)>);
 
 impl Auxv {
-    /// Entries are pairs of words, of 8 bytes or, in a 32-bit process, of 4.
+    /// Parses pairs of words of 8 bytes, or of 4 in a 32-bit process.
     fn parse(bytes: &[u8]) -> Self {
         let word = |bytes: &[u8]| {
             let mut whole = [0; 8];
@@ -235,7 +229,7 @@ impl Auxv {
         };
         let long = entries(8);
         let is_long = long.value(AT_PAGESZ).is_some_and(u64::is_power_of_two);
-        // The words of a 32-bit process are little-endian on all machines that folio knows.
+        // 32-bit processes are little-endian on all supported machines.
         if is_long { long } else { entries(4) }
     }
 
@@ -244,24 +238,20 @@ impl Auxv {
     }
 }
 
-/// That a process has THP disabled with prctl(2).
+/// The process has THP disabled by prctl(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabled {
-    /// The highest parent that has it disabled too: from there it was inherited.
+    /// The highest ancestor that also has it disabled: it was inherited from there.
     pub ancestor: Option<Ancestor>,
 }
 
-/// A parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ancestor {
-    /// Its process id.
     pub pid: u32,
-    /// Its name.
     pub name: String,
 }
 
 impl Disabled {
-    /// Of a process; `None` if it may have large folios.
     pub(crate) fn of(task: &Task<'_>) -> Option<Self> {
         if !task.is_thp_disabled() {
             return None;

@@ -1,4 +1,4 @@
-//! The census of machines that are directories.
+//! Censuses of machines stored in directories.
 
 mod granules;
 mod random;
@@ -19,7 +19,6 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/proc").join(name)
 }
 
-/// A copy of a fixture in which files are replaced.
 fn edited(name: &str, edit: impl Fn(&Path)) -> (tempfile::TempDir, MemSystem) {
     let dir = tempfile::tempdir().unwrap();
     let mut folders = vec![PathBuf::new()];
@@ -120,7 +119,7 @@ fn without_pfns_smaps_tells_what_it_can() {
             if hide == "kpageflags" {
                 std::fs::remove_file(dir.join(hide)).unwrap();
             } else {
-                // Present, and no PFN: what the kernel shows without CAP_SYS_ADMIN.
+                // Present without a PFN: the kernel's answer without CAP_SYS_ADMIN.
                 std::fs::write(dir.join(hide), "scan\n400 30 8000000000000000\n").unwrap();
             }
         });
@@ -138,9 +137,9 @@ fn hostile_processes_cost_nothing_and_break_nothing() {
     let census = take(&system, &[1, 2, 3]).unwrap();
     let [everything, named, last] = census.processes.as_slice() else { panic!("three") };
     assert_eq!(everything.nr_bad_lines, 3);
-    // One page of a file's folio, and two of a folio of eight whose others are not mapped.
+    // One page of a file's folio, and two pages of an order-3 folio with no other page mapped.
     assert_eq!(everything.tally.sum(|_, size| size == Size::Order(3)).partial_bytes, 8 * K);
-    // Read to the end of a pagemap that is cut: tails that have no head.
+    // Reading stops at the end of a truncated pagemap: tails without a head.
     assert_eq!(named.tally.of(Kind::Other).mapped_bytes(), 32 * K);
     assert_eq!(named.mappings[0].vma.path, Path::new("/tmp/a\nb"));
     assert!(census.nr_beyond > 0 && last.tally.of(Kind::Other).mapped_bytes() == 4 * K);
@@ -161,13 +160,11 @@ fn judged_with(system: &MemSystem, pid: u32, verbs: &Answers) -> (Census, Vec<Fi
     (census, found)
 }
 
-/// The finding of the mapping that starts at an address.
 fn finding(found: &(Census, Vec<Finding>), start: u64) -> Option<&Finding> {
     let mappings = &found.0.processes[0].mappings;
     found.1.iter().find(|finding| mappings[finding.mapping].vma.range.start == start)
 }
 
-/// Reasons of the mapping that starts at an address.
 fn reasons(system: &MemSystem, pid: u32, start: u64) -> Vec<(Refusal, u64)> {
     let found = judged(system, pid);
     let reasons = finding(&found, start).map(|finding| finding.reasons.clone());

@@ -1,4 +1,4 @@
-//! Whose memory is examined: the one type for it, whoever asks.
+//! Chooses the processes to examine. Every verb uses this type.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,75 +11,51 @@ use super::{CensusError, all, cgroup};
 use crate::proc::Task;
 use crate::system::System;
 
-/// Digits of a container's id at least: fewer are mistyped.
+/// The fewest digits accepted for a container id: shorter ones are probably typing errors.
 const ID_DIGITS_MIN: usize = 3;
-/// Ids that are listed where several fit.
+/// How many ids an error lists if several match.
 const NR_IDS_MAX: usize = 4;
 
-/// Whose memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// Every process.
     All,
-    /// These.
     Processes(Vec<u32>),
-    /// Those whose name is one of these: that of the kernel, or of the program as it was started.
+    /// Every process with one of these names: the kernel's, or the program's as started.
     Names(Vec<String>),
-    /// The processes of a control group and of the groups below it.
+    /// The processes of a cgroup and of its descendants.
     Cgroup(PathBuf),
-    /// Those of a unit of systemd, of every manager that has one of this name.
+    /// The processes of a systemd unit, under every manager with a unit of this name.
     Unit(String),
-    /// Those of the container whose id begins so.
+    /// The processes of the container with an id that starts with this.
     Container(String),
 }
 
-/// What was asked for by name and is not there.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
-    /// A name.
     #[error(
         "no process is called {}: the name must be whole, as ps -eo comm or the program's file has it",
         shown(.0)
     )]
     Name(String),
-    /// A control group.
     #[error(
         "cannot read {}: {source}; is it a control group directory? systemd-cgls shows them",
         shown(path)
     )]
-    Cgroup {
-        /// Its list of processes.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
-    /// A unit.
+    Cgroup { path: PathBuf, source: io::Error },
     #[error(
         "no control group belongs to the unit {}; systemctl list-units shows what runs{}",
         shown(unit),
         also(like)
     )]
-    Unit {
-        /// Its name.
-        unit: String,
-        /// Units with similar names.
-        like: Vec<String>,
-    },
-    /// A container.
+    Unit { unit: String, like: Vec<String> },
     #[error(
         "no control group belongs to a container with the id {}; docker ps, podman ps or crictl ps \
          show ids, not names",
         shown(.0)
     )]
     Container(String),
-    /// More than one.
     #[error("several containers have an id that begins with {}: {}", shown(id), ids.join(", "))]
-    Containers {
-        /// As it was given.
-        id: String,
-        /// Theirs.
-        ids: Vec<String>,
-    },
+    Containers { id: String, ids: Vec<String> },
 }
 
 fn also(like: &[String]) -> String {
@@ -87,31 +63,27 @@ fn also(like: &[String]) -> String {
     if like.is_empty() { String::new() } else { format!("; similar: {}", like.join(", ")) }
 }
 
-/// The processes that were meant.
 #[derive(Debug, Default)]
 pub struct Chosen {
-    /// Ascending.
     pub pids: Vec<u32>,
-    /// What is not there.
     pub missing: Vec<Missing>,
 }
 
 impl Whom {
-    /// Whether no process is asked for.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         matches!(self, Self::Processes(pids) if pids.is_empty())
     }
 
-    /// Who that is now.
+    /// Resolves the choice to the processes that run now.
     ///
     /// # Errors
-    /// When the processes cannot be listed.
+    /// If the processes cannot be listed.
     pub fn chosen(&self, system: &dyn System) -> Result<Chosen, CensusError> {
         Ok(match self {
             Self::All => {
                 let mut pids = all(system)?;
-                // folio itself is not of interest.
+                // Leave out `folio` itself.
                 pids.retain(|pid| *pid != std::process::id());
                 Chosen { pids, ..Chosen::default() }
             }

@@ -1,23 +1,21 @@
-//! Why the folios of a mapping are not larger.
+//! Why a mapping's folios are not larger.
 //!
 //! ```text
-//!   target    the size that pays for what it maps (text, memory), else a contpte block
-//!   large     bytes mapped so: by PMD entries, or as contpte blocks
-//!   missing   whole blocks of the target that are not
+//!   target    the size that pays off for this mapping (text, memory), else a contpte block
+//!   large     bytes mapped at that size: by PMD entries, or as contpte blocks
+//!   missing   whole blocks of the target that are smaller
 //!
 //!   congruent?  -no->  Incongruent
-//!   pages       not there: NotTouched      in small folios: CachedSmall, Filesystem, ..Setting, ..
+//!   pages       absent: NotTouched      in small folios: CachedSmall, Filesystem, ..Setting, ..
 //!               in large ones: PartlyMapped, NoHugeAdvice, MappedByPages
 //! ```
 //!
-//! Owns the judgement from what the census counted, smaps, settings and facts about the file. Bytes of
-//! several reasons of a mapping may overlap: a file that is cached small *and* mapped at a wrong
-//! address needs both remedies.
+//! Owns the judgement, from the census, smaps, settings and facts about the file. The bytes of
+//! several reasons may overlap: a file that is cached small *and* mapped at a wrong address needs
+//! both remedies. Each remedy is checked with its verb first ([`Question::verbs`]).
 //!
-//! What removes them is asked of the verbs ([`Question::verbs`]) before it is said.
-//!
-//! Why a folio is small is judged from what is there: a filesystem in which some folio of the census
-//! has the target size can have them; of others the caller tells the limit.
+//! If any folio on a filesystem has the target size, the filesystem supports it. For all others,
+//! the caller passes the limit.
 
 mod advise;
 mod allocated;
@@ -40,8 +38,8 @@ use super::folios::{Cell, Kind};
 use super::process::Mapping;
 use crate::proc::maps::Vma;
 
-/// Judges the mappings of a census: those with most memory that could be larger. Of the others only
-/// the memory outside whole blocks is counted, which needs no reading: sums over all mappings are right.
+/// Judges the mappings of a census with the most memory to gain. For the others, only counts the
+/// memory outside whole blocks, which needs no reading and keeps sums over all mappings correct.
 #[must_use]
 pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -81,7 +79,6 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     found
 }
 
-/// Target, large and missing bytes of a mapping that has memory and could be larger.
 fn missing(census: &Census, mapping: &Mapping) -> Option<(u64, u64, u64)> {
     let all = mapping.tally.all();
     let is_all = |kind| mapping.tally.of(kind) == all;
@@ -101,7 +98,7 @@ fn missing(census: &Census, mapping: &Mapping) -> Option<(u64, u64, u64)> {
     (missing > 0).then_some((target, large, missing))
 }
 
-/// `[vdso]`, `[vvar]` and the like; `[heap]` and `[stack]` are the program's.
+/// `[vdso]`, `[vvar]` and similar. `[heap]` and `[stack]` belong to the program.
 fn is_kernels(vma: &Vma) -> bool {
     vma.path.to_string_lossy().starts_with("[v")
 }

@@ -1,16 +1,15 @@
-//! One block of another process, collapsed.
+//! Collapses one block of another process.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// Collapses `len_bytes` from `address` on in the process; the error number where it is refused.
 pub(super) fn collapse(process: &OwnedFd, address: u64, len_bytes: u64) -> Result<(), i32> {
     let number = |value: u64| usize::try_from(value).map_err(|_| libc::EOVERFLOW);
     let range = libc::iovec {
         iov_base: std::ptr::without_provenance_mut(number(address)?),
         iov_len: number(len_bytes)?,
     };
-    // SAFETY: the vector is whole; the addresses in it are the other process's, whose content this
+    // SAFETY: the vector is whole. Its addresses are the other process's, whose contents this
     // advice does not change.
     let result = unsafe {
         libc::syscall(

@@ -1,6 +1,6 @@
-//! Which blocks of an area `folio collapse` would try; nothing is done here.
+//! Chooses the blocks of an area that `folio collapse` would try. Changes nothing.
 //!
-//! Owns the choice. What the kernel then refuses block by block is not known before.
+//! The kernel's refusals per block cannot be predicted.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,16 @@ use crate::proc::smaps::Smap;
 use crate::setting::thp::size_name;
 use crate::system::mounts;
 
-/// Why blocks are not tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
     /// The kernel would refuse each, or there is nothing to do.
     Block(Obstacle),
-    /// Their area is smaller than `--min-size`.
     BelowMinimum,
-    /// Too little memory is available: their holes would become memory.
+    /// Too little memory is available to fill their holes.
     NoMemory,
 }
 
 impl Left {
-    /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +31,6 @@ impl Left {
         }
     }
 
-    /// For people, of blocks of `block_bytes`.
     #[must_use]
     pub fn meaning(self, block_bytes: u64) -> String {
         let size = size_name(block_bytes);
@@ -53,8 +49,8 @@ impl Left {
         }
     }
 
-    /// Whether `bytes` left out mean that the request was not met. Threads' stacks hold a few pages
-    /// each: less than one block does not matter.
+    /// Returns whether skipping `bytes` means that the request was not met. Less than one block
+    /// does not count: each thread stack has a few pages.
     pub(super) const fn is_missed(self, bytes: u64, block_bytes: u64) -> bool {
         match self {
             Self::Block(
@@ -72,24 +68,20 @@ impl Left {
     }
 }
 
-/// What would be done with an area.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AreaPlan {
-    /// The blocks that would be tried, ascending.
     pub(super) tried: Vec<Block>,
-    /// Blocks that are large already.
     pub(super) nr_large: u64,
-    /// Bytes in memory or in swap space that are left, by reason.
     pub(super) left: BTreeMap<Left, u64>,
 }
 
-/// Whether an area has content. Without its blocks, nothing but memory shows that it may be tried: all
-/// that is swapped out would come back.
+/// Returns whether an area has contents. If its blocks are unknown, only resident memory counts: an
+/// area that is all in swap would be swapped in.
 pub(super) const fn is_used(smap: &Smap, has_blocks: bool) -> bool {
     smap.rss_bytes > 0 || (has_blocks && smap.swap_bytes > 0)
 }
 
-/// Plans an area. Without its blocks, all may be tried, and each may take a whole folio.
+/// Plans an area. If its blocks are unknown, all may be tried, and each may take a whole folio.
 pub(super) fn plan(
     smap: &Smap,
     backing: Backing,
@@ -150,8 +142,8 @@ pub(super) fn plan(
     plan
 }
 
-/// The kind of an area of a process with these mounts; `None` for those of the kernel and of devices.
-/// Nothing is opened by a name that the process chose.
+/// Returns the kind of an area in a process with these mounts, `None` for areas of the kernel and
+/// of devices. Opens nothing by a name that the process chose.
 pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<Backing> {
     let name = vma.path.to_string_lossy();
     let name = &*name;
@@ -167,12 +159,11 @@ pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<Backing> {
     if vma.is_nameless_shared() || filesystem.as_deref() == Some("tmpfs") {
         return Some(Backing::Shmem);
     }
-    // A deleted file of no mounted filesystem is the kernel's: memfd_secret, device buffers.
+    // A deleted file without a mounted filesystem is the kernel's: memfd_secret, device buffers.
     let is_kernels = vma.is_deleted && filesystem.is_none();
     (name.starts_with('/') && !name.starts_with("/dev/") && !is_kernels).then_some(Backing::File)
 }
 
-/// Addresses of the whole blocks inside an area.
 fn blocks(vma: &Vma, block_bytes: u64) -> impl Iterator<Item = u64> {
     let first = vma.range.start.next_multiple_of(block_bytes);
     (0..vma.nr_whole_blocks(block_bytes)).map(move |nr| first + nr * block_bytes)

@@ -1,10 +1,10 @@
-//! How much memory a collapse takes, and how much there is.
+//! The memory that a collapse needs, and the memory available.
 //!
-//! A block with a single page takes a whole folio, so a sparse mapping may grow 512-fold. The need of
-//! each block is counted first. The densest blocks come first, until memory is used up.
+//! A block with a single page takes a whole folio, so a sparse mapping can grow 512-fold. Each
+//! block's need is counted first, and the densest blocks are collapsed until memory is used up.
 //!
-//! Owns both counts and the choice. Invariant R1: the chosen blocks fit into the available memory, and
-//! the part that stays free for others is left.
+//! Invariant R1: the chosen blocks fit into the available memory and leave a reserve for other
+//! processes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,50 +17,40 @@ use crate::proc::{Task, host};
 use crate::system::entry::PRESENT;
 use crate::system::{Entries, Present, System};
 
-/// Pages that are scanned at once: their ranges take 12 MiB at most.
+/// Pages per scan. Their ranges take at most 12 MiB.
 const WINDOW_PAGES: u64 = 1 << 20;
-/// Entries that are read at once.
 const READ_PAGES: usize = 1 << 13;
-/// The part of the machine and of a control group that stays free for others, as with copies of text.
+/// Fraction of the machine and of a cgroup that stays free for other processes, as for copies of
+/// text.
 const FREE_PART: u64 = 32;
 
-/// Memory that may be taken, and its limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Available {
-    /// Bytes.
     pub bytes: u64,
-    /// The control group that has so little; `None` if it is the machine.
+    /// The cgroup that sets the limit, `None` if the machine does.
     pub group: Option<String>,
 }
 
-/// How much a collapse will take, before it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
-    /// Bytes that all blocks would take in addition to their resident pages.
     pub wanted_bytes: u64,
-    /// Bytes that the blocks take that will be collapsed.
     pub taken_bytes: u64,
-    /// The memory that is left.
     pub available: Available,
-    /// Blocks that will be collapsed.
     pub nr_blocks: u64,
-    /// Blocks that are left out, because too little memory is available.
     pub nr_left: u64,
 }
 
-/// A block that is to be collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) address: u64,
     pub(super) kind: CollapseKind,
-    /// The block of a file: several mappings may have it.
+    /// The block of a file, which several mappings can share.
     pub(super) file: Option<FileBlock>,
     pub(super) resident_bytes: u64,
-    /// Memory that collapsing it takes beyond that.
+    /// Memory that collapsing it takes in addition to the resident pages.
     pub(super) takes_bytes: u64,
 }
 
-/// Memory that may be taken for `task`.
 pub(super) fn available(system: &dyn System, task: &Task<'_>) -> Available {
     let less_free = |bytes: u64, all: u64| bytes.saturating_sub(all / FREE_PART);
     let all = host::memory_bytes(system).unwrap_or(0);
@@ -74,8 +64,8 @@ pub(super) fn available(system: &dyn System, task: &Task<'_>) -> Available {
     groups.chain([machine.clone()]).min_by_key(|room| room.bytes).unwrap_or(machine)
 }
 
-/// Calls `each` with every present range in `pages`. A scan also finds swapped pages: only their
-/// entries differ. Before Linux 6.7 the entries of all pages are read.
+/// Calls `each` with every present range in `pages`. A scan also finds swapped pages, which only
+/// their entries show. Before Linux 6.7, this reads the entries of all pages.
 fn present(
     entries: &dyn Entries,
     pages: Range<u64>,
@@ -104,7 +94,6 @@ fn present(
     Ok(())
 }
 
-/// Calls `each` with every present range in `pages` as their entries have it.
 fn read(
     entries: &dyn Entries,
     pages: Range<u64>,
@@ -133,18 +122,16 @@ fn read(
     Ok(())
 }
 
-/// An area of the process, as far as its blocks need it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) kind: CollapseKind,
     pub(super) first_address: u64,
     pub(super) nr_blocks: u64,
     pub(super) resident_bytes: u64,
-    /// The part that other processes have too: collapse copies such private memory.
+    /// The part shared with other processes. Collapse copies private memory of this kind.
     pub(super) shared_bytes: u64,
 }
 
-/// The blocks `tried` of an area, in ascending order, with the pages that they have now, if any.
 pub(super) fn seen(
     entries: &dyn Entries,
     area: &Area,
@@ -160,7 +147,6 @@ pub(super) fn seen(
     Ok(tried)
 }
 
-/// The blocks of an area that have a page, ascending.
 fn blocks(
     entries: &dyn Entries,
     area: &Area,
@@ -200,7 +186,6 @@ fn blocks(
 }
 
 impl Area {
-    /// Bytes that a block takes: its holes, and a copy of its shared pages.
     fn takes(&self, resident_bytes: u64, block_bytes: u64) -> u64 {
         let shared = u128::from(resident_bytes) * u128::from(self.shared_bytes);
         let copied = shared.div_ceil(u128::from(self.resident_bytes.max(1)));
@@ -209,8 +194,8 @@ impl Area {
     }
 }
 
-/// Lets only the first mapping of a block of a file take memory: the folio is for all of them. The
-/// mapping with most pages tells how much. Returns the blocks densest first, those of one folio together.
+/// Counts the memory of a file's block only once, because its mappings share the folio. The mapping
+/// with the most pages decides. Returns the blocks densest first, with those of one folio together.
 fn once(mut blocks: Vec<Block>) -> Vec<Block> {
     let mut least: BTreeMap<FileBlock, u64> = BTreeMap::new();
     for block in &blocks {
@@ -230,8 +215,8 @@ fn once(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks
 }
 
-/// Splits `blocks` into those that fit into the available memory, densest first, and the rest. Both are
-/// sorted by address.
+/// Splits `blocks` into those that fit into the available memory, densest first, and the rest. Both
+/// are sorted by address.
 pub(super) fn choose(
     blocks: Vec<Block>,
     available: Available,
@@ -271,7 +256,7 @@ mod tests {
     const M2: u64 = 2 << 20;
     const PAGE: u64 = 4096;
 
-    /// Pages that are present, as a kernel that scans them or one that does not.
+    /// Present pages, as a kernel with or without `PAGEMAP_SCAN` reports them.
     struct Pages {
         present: Vec<Range<u64>>,
         swapped: Vec<Range<u64>>,
@@ -317,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_block_takes_what_it_lacks_and_one_without_a_page_is_none() {
-        // The first block has one page; the second none; the third and the fourth are halves.
+        // The first block has one page, the second none, the third and the fourth are half full.
         let present = vec![600..601, 512 * 4 - 256..512 * 4 + 256];
         for can_scan in [true, false] {
             let pages = Pages::of(present.clone(), can_scan);
@@ -368,8 +353,8 @@ mod tests {
         }
     }
 
-    /// Mappings of one file with other pages each: a folio is for all of them, and the mapping with most
-    /// pages knows how much it takes.
+    /// Mappings of one file with different pages. They share a folio, and the mapping with the most
+    /// pages decides how much it takes.
     #[test]
     fn a_block_of_a_file_takes_memory_once() {
         for bytes in (0..80).map(|nr| nr * PAGE) {

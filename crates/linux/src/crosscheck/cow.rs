@@ -1,14 +1,15 @@
 //! `folio crosscheck cow` and `collapse`: programs of a few processes on the running kernel.
 //!
-//! Owns the folio sizes that programs want enabled, khugepaged's sleep, and the run of
-//! `probe/cow.c`. Does not know the programs: text goes in, text comes out.
+//! Owns the enabled folio sizes, khugepaged's sleep, and the run of `probe/cow.c`. Does not know
+//! the programs: text goes in, text comes out.
 //!
 //! Invariants:
-//! - W1: the earlier settings are back when [`CowRecorder`] or a run is dropped or this process ends
-//!   ([`crate::setting`]): per-size THP controls, two times of khugepaged, the pool of huge pages
-//!   and, where programs wake khugepaged, its limits and `shmem_enabled`.
+//! - W1: the earlier settings are restored when [`CowRecorder`] or a run is dropped or this process
+//!   ends ([`crate::setting`]): per-size THP controls, two times of khugepaged, the hugetlb pool,
+//!   and, if programs wake khugepaged, its limits and `shmem_enabled`.
 //! - W2: the global THP setting is not changed.
-//! - W3: if somebody else changed a setting during a run, the result says so: it proves nothing.
+//! - W3: if another process changed a setting during a run, the result reports it, because the run
+//!   then proves nothing.
 
 use std::fs;
 
@@ -24,16 +25,16 @@ use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 use crate::tracefs::Instance;
 
-/// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits
-/// has the value of the file above, which is examined too.
+/// Values of `shmem_enabled` that give shared memory base pages only. A size with `inherit` uses
+/// the global file, which is also checked.
 const IN_BASE_PAGES: [&str; 3] = ["never", "deny", "inherit"];
 
-/// What programs need of khugepaged.
+/// How the programs use khugepaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Khugepaged {
     /// It sleeps all the time.
     Asleep,
-    /// Steps of the programs wake it.
+    /// Program steps wake it.
     Woken,
 }
 
@@ -45,31 +46,26 @@ const LIMITS: [&str; 4] = [
     "shmem_enabled",
 ];
 
-/// A run of programs on this kernel.
 #[derive(Debug)]
 pub struct CowRecorder {
     signals: Signals,
-    /// Holds the program; seen by nobody.
+    /// Holds the program; invisible to other processes.
     place: Detached,
     _asleep: [Setting; 2],
-    /// Shows what khugepaged does, where programs wake it.
     events: Option<Instance>,
     _limits: Vec<Setting>,
-    /// As they were found, khugepaged asleep.
+    /// The settings before, with khugepaged asleep.
     settings: Settings,
 }
 
-/// What a run of programs left.
 #[derive(Clone, Debug, Default)]
 pub struct CowRun {
-    /// The recording.
     pub text: String,
-    /// Settings that somebody else changed before or during the run.
     pub changes: Vec<Change>,
 }
 
 impl CowRecorder {
-    /// Sends khugepaged to sleep; `command` is what root should type.
+    /// Disables khugepaged; `command` is the command line to repeat as root.
     ///
     /// # Errors
     /// Not root, no THP for advised areas, or a setting that cannot be changed.
@@ -106,11 +102,11 @@ impl CowRecorder {
         Ok(Self { signals, place, _asleep: asleep, events, _limits: limits, settings })
     }
 
-    /// Runs programs with exactly these folio sizes enabled for advised areas, and with this pool of
-    /// huge pages.
+    /// Runs programs with exactly these folio sizes enabled for advised areas, and with this
+    /// hugetlb pool.
     ///
     /// # Errors
-    /// A program that is not of the format, an unknown size, a signal.
+    /// A program with invalid syntax, an unknown size, or a signal.
     pub fn record(
         &self,
         programs: &str,
@@ -144,7 +140,6 @@ impl CowRecorder {
         }
     }
 
-    /// What all settings should be while these sizes are enabled.
     fn wanted(&self, sizes_kib: &[u64]) -> Result<Settings, CrosscheckError> {
         let mut wanted = self.settings.clone();
         for kib in thp::sizes_kib()? {

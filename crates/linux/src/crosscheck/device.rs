@@ -1,9 +1,9 @@
 //! A block device in memory: a loop device over a memfd.
 //!
-//! Owns attaching, formatting, and the two queue settings a recording needs. The device detaches
-//! itself when its last user is gone (`LO_FLAGS_AUTOCLEAR`); memory is used for what is written.
-//! Invariant D1: the earlier settings of the queue are back when [`Device`] is dropped, or this
-//! process killed.
+//! Owns attaching, formatting, and the two queue settings that a recording needs. The device
+//! detaches itself after its last user (`LO_FLAGS_AUTOCLEAR`); it uses memory only for written
+//! data. Invariant D1: the queue's earlier settings are restored when [`Device`] is dropped or this
+//! process is killed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,25 +18,23 @@ use super::workloads::Filesystem;
 use crate::proc::block;
 use crate::setting::Setting;
 
-/// Length of the device without a file of the user's; XFS wants 300 MiB.
+/// The device's length without a user file; XFS needs 300 MiB.
 const DEVICE_BYTES: u64 = 640 << 20;
-/// Largest request in KiB, the one of the packaged kernels' recordings.
+/// The largest request in KiB, as in the recordings of the packaged kernels.
 const MAX_SECTORS_KB: u64 = 512;
-/// That of btrfs, whose own device keeps the kernel's default whatever the one below can do.
+/// btrfs has its own device, which keeps the kernel's default whatever the device below supports.
 const BTRFS_SECTORS_KB: u64 = 128;
-/// Another process may take the free device that was found.
+/// Another process may take the free device first.
 const NR_TRIES: usize = 16;
 
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
-/// `struct loop_config` of `<linux/loop.h>`, with `struct loop_info64` inside.
 #[repr(C)]
 struct LoopConfig {
     fd: u32,
     block_size: u32,
-    /// `lo_device .. lo_sizelimit`.
     places: [u64; 5],
     number: u32,
     encrypt_type: u32,
@@ -47,18 +45,15 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// An attached loop device.
 #[derive(Debug)]
 pub(super) struct Device {
     number: u32,
-    /// Settings changed, by file.
     settings: BTreeMap<PathBuf, Setting>,
-    /// Holds the device between formatting and mounting.
+    /// Keeps the device attached between formatting and mounting.
     _open: File,
 }
 
 impl Device {
-    /// Attaches a new image with `more_bytes` of room.
     pub(super) fn new(more_bytes: u64) -> Result<Self, CrosscheckError> {
         let image = memfd_create("largefolio", MemfdFlags::CLOEXEC)
             .map_err(CrosscheckError::os("make an image in memory"))?;
@@ -80,13 +75,11 @@ impl Device {
         PathBuf::from(format!("/dev/loop{}", self.number))
     }
 
-    /// Sets the largest request.
     pub(super) fn set_max_sectors_kb(&mut self) -> Result<(), CrosscheckError> {
         self.set(&self.queue("max_sectors_kb"), MAX_SECTORS_KB)
     }
 
-    /// The setting of the readahead window of files on `filesystem`, which is mounted from here.
-    /// btrfs has a device of its own for it.
+    /// Returns the readahead window setting of `filesystem`. btrfs has its own device for it.
     pub(super) fn window_of(&self, filesystem: Filesystem) -> Result<PathBuf, CrosscheckError> {
         if filesystem != Filesystem::Btrfs {
             return Ok(self.queue("read_ahead_kb"));
@@ -99,8 +92,7 @@ impl Device {
         Ok(found.ok_or_else(missing)?.join("bdi/read_ahead_kb"))
     }
 
-    /// Sets the readahead window of files that are opened from now on, where the filesystem takes it
-    /// from here.
+    /// Sets the readahead window for files opened from now on, except on btrfs.
     pub(super) fn set_window_kb(&mut self, window_kb: u64) -> Result<(), CrosscheckError> {
         self.set(&self.queue("read_ahead_kb"), window_kb)
     }
@@ -109,7 +101,6 @@ impl Device {
         block::of_disk(&format!("loop{}", self.number), &format!("queue/{name}"))
     }
 
-    /// Sets a value until the device is dropped.
     pub(super) fn set(&mut self, path: &Path, value: u64) -> Result<(), CrosscheckError> {
         let wanted = value.to_string();
         if let Some(setting) = self.settings.get_mut(path) {
@@ -126,15 +117,13 @@ impl Device {
     }
 }
 
-/// Largest request that files on `filesystem` see, in KiB.
 pub(super) const fn max_sectors_kb(filesystem: Filesystem) -> u64 {
     if matches!(filesystem, Filesystem::Btrfs) { BTRFS_SECTORS_KB } else { MAX_SECTORS_KB }
 }
 
-/// Binds `image` to a free loop device.
 fn attach(image: &OwnedFd) -> io::Result<(u32, File)> {
     let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
-    // SAFETY: the request takes no argument and answers a number.
+    // SAFETY: the request takes no argument and returns a number.
     let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
     let number = u32::try_from(number).map_err(|_| io::Error::last_os_error())?;
     let path = format!("/dev/loop{number}");

@@ -1,6 +1,6 @@
-//! What a plan must know about the running kernel.
+//! Facts about the running kernel that plans depend on.
 //!
-//! Owns the seam: plans are made from [`Facts`], so that every refusal is tested without root.
+//! Owns the seam: plans use only [`Facts`], so every refusal is tested without root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,45 +13,33 @@ use crate::mount::Detached;
 use crate::proc::{host, thp};
 use crate::system::Live;
 
-/// Fault-around of every kernel whose setting nobody changed.
+/// The default fault-around window of all kernels.
 pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
 
-/// The global setting of transparent huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thp {
-    /// For every mapping.
     Always,
-    /// For mappings that ask.
     Madvise,
-    /// For none.
     Never,
-    /// The kernel was built without.
     Absent,
 }
 
-/// The running machine, as far as a plan depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Effective user 0.
     pub is_root: bool,
     /// `uname -r`.
     pub release: String,
-    /// Base page in bytes.
     pub page_bytes: u64,
-    /// The global THP setting.
     pub thp: Thp,
-    /// Fault-around window in bytes; `None` where the kernel does not tell (debugfs, lockdown).
+    /// The fault-around window in bytes; `None` if the kernel hides it (debugfs, lockdown).
     pub fault_around_bytes: Option<u64>,
-    /// Whether LRU lists are kept by generations.
+    /// Whether multi-generational LRU is active.
     pub has_generations: bool,
-    /// Memory cgroups with a limit.
     pub limits: Limits,
-    /// Formatters that were found, by filesystem.
     pub formatters: Vec<(Filesystem, PathBuf)>,
 }
 
 impl Facts {
-    /// Asks the running machine.
     #[must_use]
     pub fn of_host() -> Self {
         let thp = match thp::chosen(&Live, &thp::setting("enabled")).as_deref() {
@@ -76,10 +64,10 @@ impl Facts {
         }
     }
 
-    /// Whether the model can say what a group with a limit loses on this machine.
+    /// Checks whether the model can predict evictions from a limited group on this machine.
     ///
     /// # Errors
-    /// Why not, with its remedy.
+    /// The obstacle, with its remedy.
     pub const fn check_limits(&self) -> Result<(), CrosscheckError> {
         match self.limits {
             Limits::Absent => Err(CrosscheckError::NoMemoryGroups),
@@ -88,7 +76,7 @@ impl Facts {
         }
     }
 
-    /// Name of this kernel's recordings: `live_6.18_amd64`, `live_7.2_arm64_16k`.
+    /// Returns the name of this kernel's recordings: `live_6.18_amd64`, `live_7.2_arm64_16k`.
     #[must_use]
     pub fn variant(&self) -> String {
         let version: Vec<&str> = self.release.split(['.', '-', '+']).take(2).collect();
@@ -100,7 +88,6 @@ impl Facts {
         format!("live_{}_{arch}{page}", version.join("."))
     }
 
-    /// Path of the tool that makes `filesystem`.
     #[must_use]
     pub fn formatter(&self, filesystem: Filesystem) -> Option<&Path> {
         let found = self.formatters.iter().find(|(known, _)| *known == filesystem);
@@ -108,7 +95,7 @@ impl Facts {
     }
 }
 
-/// The first processor that this thread may use: what is recorded runs on it alone.
+/// Returns the first CPU that this thread may use. Recorded programs run only there.
 pub(super) fn first_cpu() -> Result<usize, CrosscheckError> {
     let allowed = rustix::thread::sched_getaffinity(None)
         .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
@@ -116,7 +103,6 @@ pub(super) fn first_cpu() -> Result<usize, CrosscheckError> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
 }
 
-/// Asks debugfs, mounted or not.
 pub(super) fn fault_around_bytes() -> Option<u64> {
     let debugfs = Detached::new("debugfs", None).ok()?;
     let text = fs::read_to_string(debugfs.path().join("fault_around_bytes")).ok()?;

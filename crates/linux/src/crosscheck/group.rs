@@ -1,9 +1,9 @@
 //! A memory cgroup with a limit, for one workload.
 //!
-//! Owns the group's life. The probe joins it and leaves it by itself (`probe/pressure.h`).
+//! Owns the group's lifetime. The probe joins and leaves it by itself (`probe/pressure.h`).
 //!
-//! Invariant G1: a group ends with the value, or is removed by the next run of any process if this
-//! one was killed: the probe dies with whoever started it, and nobody else is in the group.
+//! Invariant G1: a group is removed when its value is dropped, or by the next run of any process if
+//! this one was killed. The probe ends with its parent, and the group has no other process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,30 +14,25 @@ use crate::proc::cgroup::{MEMORY_OF_V1, MOUNTS};
 use crate::proc::host;
 use crate::system::Live;
 
-/// Begins the names of our groups; the process id follows.
 const PREFIX: &str = "folio-crosscheck-";
-/// Limit of a group, in version 2 and in version 1.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
-/// Updates of counters that may wait on one processor (`MEMCG_CHARGE_BATCH`).
+/// Counter updates that can be pending per CPU (`MEMCG_CHARGE_BATCH`).
 const NR_WAITING: u64 = 64;
 
-/// What a memory cgroup with a limit pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limits {
-    /// No such group can be made.
     Absent,
     /// Folios and the kernel's own memory.
     OfAllMemory,
-    /// Folios alone (`cgroup.memory=nokmem`, groups of version 2).
+    /// Only folios (`cgroup.memory=nokmem`, cgroup version 2).
     OfFolios,
 }
 
-/// A group, removed when dropped.
 #[derive(Debug)]
 pub(super) struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// Makes one that may have so many bytes, after removing those of processes that are gone.
+    /// Makes a group limited to `bytes`, after removing the groups of processes that have ended.
     pub(super) fn with_limit(bytes: &str) -> Result<Self, CrosscheckError> {
         let tree = tree().ok_or(CrosscheckError::NoMemoryGroups)?;
         remove_stale(&tree);
@@ -57,12 +52,11 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // Refused only while a process is in it: the probe has ended.
+        // Fails only while a process is in the group, but the probe has ended.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// What groups with a limit pay for here.
 pub(super) fn limits() -> Limits {
     match tree() {
         None => Limits::Absent,
@@ -73,13 +67,12 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-/// Faults after which the kernel adds up what a group counted: more than may wait on all
-/// processors.
+/// Returns how many faults flush a group's counters: more than can be pending on all CPUs.
 pub(super) fn nr_refresh_faults() -> u64 {
     NR_WAITING * (host::nr_cpus(&Live) + 1) + 2
 }
 
-/// The folder in which groups have a limit: below the root, because a process may leave for it.
+/// Returns the folder for groups with a limit: below the root, because a process can leave to it.
 fn tree() -> Option<PathBuf> {
     let has_memory = |mount: &&&str| {
         let given = fs::read_to_string(Path::new(mount).join("cgroup.subtree_control"));
@@ -91,7 +84,6 @@ fn tree() -> Option<PathBuf> {
     of_v2.or(of_v1)
 }
 
-/// Removes the groups of processes that were killed.
 fn remove_stale(tree: &Path) {
     for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -112,7 +104,7 @@ mod tests {
     fn groups_of_processes_that_are_gone_are_removed() {
         let tree = tempfile::tempdir().unwrap();
         let group = |name: &str| tree.path().join(name);
-        // No process has a number as large as the largest there can be.
+        // The limit of pids is 4194304, so no process has this one.
         let dead = group(&format!("{PREFIX}4194304"));
         let kept = [group(&format!("{PREFIX}{}", std::process::id())), group("folio-crosscheck-x")];
         for path in kept.iter().chain([&dead]) {

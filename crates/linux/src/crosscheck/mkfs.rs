@@ -7,10 +7,9 @@ use super::error::CrosscheckError;
 use super::workloads::Filesystem;
 use crate::environment::{Host, find_in_path};
 
-/// Where administrators' tools are when `PATH` does not say.
+/// Administrators' tools are here if `PATH` lacks them.
 const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
-/// The tool that makes a filesystem, its package, and its arguments.
 const fn formatter(
     filesystem: Filesystem,
 ) -> (&'static str, &'static str, &'static [&'static str]) {
@@ -24,7 +23,6 @@ const fn formatter(
     }
 }
 
-/// Puts an empty filesystem on `device` with `tool`.
 pub(super) fn make(
     filesystem: Filesystem,
     device: &Path,
@@ -45,13 +43,11 @@ pub(super) fn make(
     Err(CrosscheckError::Tool { command, said })
 }
 
-/// Why there is no such filesystem, with the remedy.
 pub(super) fn missing(filesystem: Filesystem) -> String {
     let (tool, package, _) = formatter(filesystem);
     format!("{tool} for {filesystem} was not found; install it: apt-get install {package}")
 }
 
-/// Path of the tool on this machine.
 pub(super) fn installed(filesystem: Filesystem) -> Option<PathBuf> {
     let (name, ..) = formatter(filesystem);
     let in_sbin = || SBIN.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());

@@ -1,6 +1,6 @@
-//! A filesystem of our own, and the workloads recorded on it.
+//! A private filesystem, and the workloads recorded on it.
 //!
-//! Owns the order of set-up and its reversal: [`Recorder`] holds what all filesystems share,
+//! Owns the order of set-up and tear-down: [`Recorder`] has the state shared by all filesystems,
 //! [`Place`] one filesystem with its files.
 
 use std::collections::BTreeSet;
@@ -24,37 +24,33 @@ use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 use crate::tracefs::Instance;
 
-/// Microseconds after each step in which its I/O ends; the probe's own default.
+/// Microseconds after each step for its I/O to end; the probe's own default.
 const PAUSE_US: u64 = 1500;
-/// Where that was too short.
 const LONG_PAUSE_FACTOR: u64 = 20;
-/// A page that another processor still held in a batch cannot be dropped at once.
+/// Attempts to drop the cache: a page in another CPU's batch cannot be dropped immediately.
 const NR_COOLINGS: usize = 4;
-/// Batches are drained by work on each processor.
+/// Time for each CPU to drain its batches.
 const COOLING: Duration = Duration::from_millis(50);
-/// Each page begins with an instruction that returns, so that it can be called.
+/// Each page starts with a return instruction, so it can be called.
 #[cfg(target_arch = "x86_64")]
 const RETURN: [u8; 4] = [0xc3, 0, 0, 0];
 #[cfg(not(target_arch = "x86_64"))]
 const RETURN: [u8; 4] = [0xc0, 0x03, 0x5f, 0xd6];
 
-/// How long the probe waits after each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// 1.5 ms, or what the workload asks for.
+    /// 1.5 ms, or the workload's own pause.
     Usual,
-    /// Twenty times as long, for a machine that was busy.
+    /// Twenty times as long, for a busy machine.
     Long,
 }
 
-/// What all recordings of a run share.
 #[derive(Debug)]
 pub struct Recorder {
     facts: Facts,
     instance: Instance,
     signals: Signals,
     cpu: usize,
-    /// Khugepaged's times.
     asleep: Option<[Setting; 2]>,
 }
 
@@ -62,7 +58,7 @@ impl Recorder {
     /// Watches signals and makes the tracefs instance.
     ///
     /// # Errors
-    /// The refusal, with its remedy; nothing is left behind.
+    /// The refusal, with its remedy; nothing remains on the system.
     pub fn new(facts: Facts) -> Result<Self, CrosscheckError> {
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
         let instance = tracefs::instance()?;
@@ -70,8 +66,8 @@ impl Recorder {
         Ok(Self { facts, instance, signals, cpu, asleep: None })
     }
 
-    /// Keeps khugepaged from working until this is dropped, on kernels whose khugepaged takes files
-    /// of filesystems with large folios.
+    /// Disables khugepaged until this is dropped, on kernels with a khugepaged that collapses files
+    /// on filesystems with large folios.
     ///
     /// # Errors
     /// A setting that cannot be changed.
@@ -83,14 +79,14 @@ impl Recorder {
     /// Makes a filesystem in memory with room for a file of `own_bytes`.
     ///
     /// # Errors
-    /// The refusal, with its remedy; nothing is left behind.
+    /// The refusal, with its remedy; nothing remains on the system.
     pub fn place(
         &self,
         filesystem: Filesystem,
         own_bytes: u64,
     ) -> Result<Place<'_>, CrosscheckError> {
         let made = Place::new(self, filesystem, own_bytes);
-        // Ctrl-C also reaches the formatter, which then fails: that is not the story.
+        // Ctrl-C also reaches the formatter. Report the signal, not the formatter's failure.
         match self.signals.seen() {
             Some(signal) => Err(CrosscheckError::Interrupted(signal)),
             None => made,
@@ -98,20 +94,18 @@ impl Recorder {
     }
 }
 
-/// A mounted filesystem with files. Dropped, it is unmounted and gone.
+/// A mounted filesystem with files. Dropping it unmounts and removes it.
 #[derive(Debug)]
 pub struct Place<'a> {
     recorder: &'a Recorder,
     filesystem: Filesystem,
-    // Before the device: the mount goes first.
+    // Declared before the device, so the mount is dropped first.
     mount: Detached,
     device: Device,
-    /// The setting of the readahead window.
     window: PathBuf,
     files: Vec<FileSpec>,
-    /// Files that exist.
     made: BTreeSet<String>,
-    /// Files whose pages no longer begin with [`RETURN`].
+    /// Files with pages that no longer start with [`RETURN`].
     soiled: BTreeSet<String>,
 }
 
@@ -136,10 +130,10 @@ impl<'a> Place<'a> {
         Ok(Self { recorder, filesystem, mount, device, window, files, made, soiled })
     }
 
-    /// Runs one workload; its recording.
+    /// Runs one workload and returns its recording.
     ///
     /// # Errors
-    /// [`CrosscheckError::Probe`] when this workload could not be recorded, others when none can.
+    /// [`CrosscheckError::Probe`] if only this workload failed; other errors affect all workloads.
     pub fn record(&mut self, workload: &Workload, pause: Pause) -> Result<String, CrosscheckError> {
         self.prepare(workload)?;
         self.device.set(&self.window, workload.window_kb)?;
@@ -165,7 +159,6 @@ impl<'a> Place<'a> {
         Err(CrosscheckError::Probe { workload: workload.name.clone(), said })
     }
 
-    /// All arguments of the probe.
     fn words(&self, workload: &Workload, pause: Pause) -> Vec<String> {
         let facts = &self.recorder.facts;
         let file = self.mount.path().join(workload.file());
@@ -188,7 +181,6 @@ impl<'a> Place<'a> {
         words
     }
 
-    /// Brings the file into the state in which the workload expects it, and on the device.
     fn prepare(&mut self, workload: &Workload) -> Result<(), CrosscheckError> {
         let name = workload.file();
         let own = FileSpec { name: OWN_FILE, bytes: workload.own_bytes, is_sparse: false };
@@ -199,7 +191,7 @@ impl<'a> Place<'a> {
         };
         let path = self.mount.path().join(name);
         let is_called = workload.word("prot") == Some("rxc");
-        // A file of a drawn workload is as new: what writes left of it would not be said anywhere.
+        // A random workload needs a new file, free of leftovers from earlier writes.
         let is_stale = spec.is_sparse && has_grown(&path, spec)
             || is_own && has_length(&path, spec.bytes) == Some(false)
             || (is_called || is_own) && self.soiled.contains(name);
@@ -215,7 +207,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Whether a hole has been written to.
 fn has_grown(path: &Path, spec: FileSpec) -> bool {
     fs::metadata(path).map_or(true, |found| found.len() != spec.bytes || found.blocks() > 0)
 }
@@ -224,7 +215,6 @@ fn has_length(path: &Path, bytes: u64) -> Option<bool> {
     fs::metadata(path).map(|found| found.len() == bytes).ok()
 }
 
-/// Makes a file anew.
 fn make(path: &PathBuf, spec: FileSpec) -> io::Result<()> {
     if path.exists() {
         fs::remove_file(path)?;

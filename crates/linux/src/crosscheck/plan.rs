@@ -1,7 +1,6 @@
-//! Which workloads are recorded; which are not, and why.
+//! Selects the workloads to record, and gives the reason for each one skipped.
 //!
-//! Owns the selection. Making a plan changes nothing and needs no rights; [`Facts`] say what the
-//! machine can do.
+//! Making a plan changes nothing and needs no privileges; [`Facts`] describe the machine.
 
 mod custom;
 mod pattern;
@@ -17,21 +16,17 @@ pub use custom::Custom;
 pub(super) use custom::OWN_FILE;
 pub use random::Random;
 
-/// Which built-in workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadSet {
     /// The grid over windows.
     Usual,
-    /// Those in a memory cgroup with a limit, each with a window of its own.
+    /// Workloads in a memory cgroup with a limit, each with its own window.
     Limited,
 }
 
-/// The request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Of which workloads.
     pub set: WorkloadSet,
-    /// Filesystems, in order.
     pub filesystems: Vec<Filesystem>,
     /// Readahead windows in KiB, in order.
     pub windows_kb: Vec<u64>,
@@ -47,52 +42,41 @@ impl Default for Selection {
     }
 }
 
-/// Workloads that share a filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Filesystem.
     pub filesystem: Filesystem,
-    /// Workloads, in order.
     pub workloads: Vec<Workload>,
 }
 
 impl Group {
-    /// Room that the workloads need for files of their own.
     #[must_use]
     pub fn own_bytes(&self) -> u64 {
         self.workloads.iter().map(|workload| workload.own_bytes).max().unwrap_or(0)
     }
 }
 
-/// Workloads that are not recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
-    /// Filesystem.
     pub filesystem: Filesystem,
-    /// Window in KiB.
     pub window_kb: u64,
-    /// Name.
     pub name: String,
-    /// Why, as the end of "skipped: ..".
+    /// The reason, as the end of "skipped: ..".
     pub reason: &'static str,
 }
 
-/// A checked selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadPlan {
-    /// What is recorded.
     pub groups: Vec<Group>,
-    /// What is not.
     pub skipped: Vec<Skipped>,
-    /// What the user should know, one sentence each with its remedy.
+    /// Warnings for the user, one sentence each with its remedy.
     pub warnings: Vec<String>,
 }
 
 impl WorkloadPlan {
-    /// Chooses workloads; `command` is what root should type.
+    /// Chooses workloads; `command` is the command line to repeat as root.
     ///
     /// # Errors
-    /// Not root, no filesystem that can be made, nothing left.
+    /// Not root, no filesystem that can be made, or nothing selected.
     pub fn new(
         selection: &Selection,
         facts: &Facts,
@@ -108,10 +92,10 @@ impl WorkloadPlan {
         Ok(plan)
     }
 
-    /// One workload of the user's on each filesystem with each window.
+    /// Records one user-defined workload on each filesystem with each window.
     ///
     /// # Errors
-    /// As [`WorkloadPlan::new`].
+    /// See [`WorkloadPlan::new`].
     pub fn custom(
         custom: &Custom,
         selection: &Selection,
@@ -127,10 +111,10 @@ impl WorkloadPlan {
         Ok(plan)
     }
 
-    /// Workloads drawn from a seed; without windows in the selection they are drawn too.
+    /// Draws workloads from a seed. If the selection has no windows, they are drawn too.
     ///
     /// # Errors
-    /// As [`WorkloadPlan::new`].
+    /// See [`WorkloadPlan::new`].
     pub fn random(
         random: Random,
         selection: &Selection,
@@ -150,7 +134,6 @@ impl WorkloadPlan {
         Ok(plan)
     }
 
-    /// Workloads that will be recorded.
     #[must_use]
     pub fn nr_workloads(&self) -> usize {
         self.groups.iter().map(|group| group.workloads.len()).sum()
@@ -171,7 +154,6 @@ impl WorkloadPlan {
         Ok(Self { groups: Vec::new(), skipped: Vec::new(), warnings })
     }
 
-    /// The filesystems that can be made here.
     fn usable(
         &mut self,
         filesystems: &[Filesystem],
@@ -197,7 +179,6 @@ impl WorkloadPlan {
             return;
         }
         let mut workloads = Vec::new();
-        // One grid serves all windows where no folio is large.
         let is_single = filesystem == Filesystem::Ext4Encrypt;
         let windows_kb = if is_single { &[128][..] } else { &selection.windows_kb };
         for &window_kb in windows_kb {
@@ -207,7 +188,6 @@ impl WorkloadPlan {
         self.keep(filesystem, workloads, facts);
     }
 
-    /// Takes the workloads that this machine can record.
     fn keep(&mut self, filesystem: Filesystem, workloads: Vec<Workload>, facts: &Facts) {
         if facts.formatter(filesystem).is_none() {
             return;
@@ -239,7 +219,6 @@ impl WorkloadPlan {
     }
 }
 
-/// Why a workload cannot be recorded without changing the system's settings.
 fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
     let around = workload.word("around").and_then(|bytes| bytes.parse().ok());
     let is_around = facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES);

@@ -1,4 +1,4 @@
-//! A pool of huge pages for a while: set, and put back however the process ends ([`crate::setting`]).
+//! A temporary hugetlb pool, restored however the process ends ([`crate::setting`]).
 
 use std::path::PathBuf;
 
@@ -6,16 +6,14 @@ use super::error::CrosscheckError;
 use crate::proc::host;
 use crate::setting::Setting;
 
-/// Huge pages that programs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolNeed {
-    /// Size of a page.
     pub kib: u64,
-    /// Pages of the pool, all of them unused and promised to nobody.
+    /// Pages in the pool, all unused and unreserved.
     pub nr_pages: u64,
 }
 
-/// The pool as programs need it; dropping it puts the earlier one back.
+/// The pool that the programs need; dropping it restores the earlier pool.
 #[derive(Debug)]
 pub(super) struct PoolSet {
     _settings: [Setting; 2],
@@ -34,14 +32,14 @@ impl PoolNeed {
     /// Gives the pool exactly these pages.
     ///
     /// # Errors
-    /// No such pool, one that somebody uses, or too little memory in one piece.
+    /// No such pool, a pool in use, or too little contiguous memory.
     pub(super) fn set(self) -> Result<PoolSet, CrosscheckError> {
         let Self { kib, nr_pages } = self;
         if self.number("nr_hugepages")? != self.number("free_hugepages")? {
             return Err(CrosscheckError::PoolInUse { kib });
         }
-        // Promises that a kernel has lost stay until it is booted again (docs/behaviour O.5.3).
-        // More given back than promised shows as a number near 2^64: nothing is held then.
+        // Reservations that the kernel lost stay until reboot (docs/behaviour O.5.3). If it
+        // released more than was reserved, the count is near 2^64: no page is in use then.
         let nr_held = u64::try_from(self.number("resv_hugepages")?.cast_signed()).unwrap_or(0);
         let nr_pages = nr_pages.saturating_add(nr_held);
         let none_beyond = Setting::change(&self.file("nr_overcommit_hugepages"), "0")?;

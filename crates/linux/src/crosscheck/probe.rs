@@ -1,7 +1,7 @@
 //! One run of the probe (`probe/probe.c`).
 //!
-//! Owns the embedded program, its arguments and its end. The probe prints the recording, or one
-//! line that says why there is none.
+//! Owns the embedded program, its arguments and its exit. The probe prints the recording, or one
+//! line that explains the failure.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _};
@@ -16,20 +16,17 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::error::CrosscheckError;
 use crate::signals::Signals;
 
-/// The program, a few ten KiB: static, without a C library.
+/// The program, a few tens of KiB: static, without a C library.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe"));
-/// Between looks at the probe and at signals; the shortest workloads take some ten times as long.
+/// The polling interval; the shortest workloads take about ten times as long.
 const POLL: Duration = Duration::from_millis(2);
 
-/// The program of [`super::cow`].
 const COW_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cow"));
 
-/// Writes the program to `path`.
 pub(super) fn install(path: &Path) -> io::Result<()> {
     install_program(path, PROGRAM)
 }
 
-/// Writes the program of [`super::cow`] to `path`.
 pub(super) fn install_cow(path: &Path) -> io::Result<()> {
     install_program(path, COW_PROGRAM)
 }
@@ -39,11 +36,8 @@ fn install_program(path: &Path, program: &[u8]) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }
 
-/// How a run of the probe ended.
 pub(super) enum ProbeEnd {
-    /// With a recording.
     Recorded(String),
-    /// With a sentence about why there is none.
     Refused(String),
 }
 
@@ -61,7 +55,7 @@ pub(super) fn run(
         .stdin(Stdio::null())
         .stdout(shared(&out)?)
         .stderr(shared(&said)?)
-        // Ctrl-C is ours: the probe is stopped and waited for, then its traces are removed.
+        // Ctrl-C must reach only this process, which stops the probe and removes its traces.
         .process_group(0)
         .spawn()
         .map_err(CrosscheckError::os("run the probe"))?;
@@ -75,7 +69,6 @@ pub(super) fn run(
     Ok(ProbeEnd::Refused(said))
 }
 
-/// A probe at work, killed when dropped.
 struct Running(Child);
 
 impl Running {
@@ -95,13 +88,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only where the probe has ended.
+        // Both fail only if the probe has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A file in memory.
 fn buffer() -> Result<File, CrosscheckError> {
     let made = memfd_create("largefolio-probe", MemfdFlags::CLOEXEC);
     made.map(File::from).map_err(CrosscheckError::os("make a buffer"))

@@ -1,15 +1,15 @@
-//! A real program on the running kernel, recorded with all its files.
+//! Records a real program on the running kernel, with all its files.
 //!
 //! ```text
-//!   first run: which files does it read?          (discover)
-//!   copies of them on a fresh filesystem,
-//!   mounted over the originals where only the program sees it   (disk)
+//!   first run: find the files it reads            (discover)
+//!   copies of them on a fresh filesystem, mounted
+//!   over the originals, visible only to the program             (disk)
 //!   second run, every file cold, under ptrace: faults and page cache from tracefs,
 //!   system calls as marks in the same buffer      (tracer, marks, events)
 //!   the trace written as a recording              (line, areas, convert)
 //! ```
 //!
-//! Owns the recording. Replay and comparison are `largefolio_sim::crosscheck`'s.
+//! Owns the recording. `largefolio_sim::crosscheck` owns replay and comparison.
 
 mod areas;
 mod births;
@@ -55,51 +55,40 @@ use crate::proc::host;
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 
-/// What to record.
 #[derive(Clone, Debug)]
 pub struct ProgramPlan {
-    /// Program and arguments.
     pub command: Vec<OsString>,
-    /// Filesystem for its files.
     pub filesystem: Filesystem,
-    /// Readahead window in KiB.
     pub window_kb: u64,
-    /// Device below the filesystem.
     pub disk: Disk,
 }
 
-/// A recording of a program.
 #[derive(Clone, Debug)]
 pub struct ProgramRecording {
-    /// The recording (`recordings/README.md`).
     pub text: String,
-    /// How the program ended.
     pub status: ExitStatus,
-    /// Files it used.
     pub nr_files: usize,
-    /// Folios somebody else took out of the page cache meanwhile (reclaim, DAMON, `drop_caches`).
+    /// Folios that others removed from the page cache (reclaim, DAMON, `drop_caches`).
     pub nr_removed: u64,
 }
 
-/// A run during which folios were taken away is recorded again, so often.
+/// If folios were removed during a run, it is repeated at most this often.
 const NR_TRIES: usize = 5;
-/// How often a waiting thread looks for signals to pass on.
+/// The polling interval for signals to forward.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Records programs.
 #[derive(Debug)]
 pub struct ProgramRecorder {
     facts: Facts,
     signals: Signals,
-    /// Khugepaged's times.
     asleep: Option<[Setting; 2]>,
 }
 
 impl ProgramRecorder {
-    /// Checks what every recording needs and watches signals.
+    /// Checks the requirements of every recording and watches signals.
     ///
     /// # Errors
-    /// The refusal, with its remedy. `as_root` is the command line that would work.
+    /// The refusal, with its remedy. `as_root` is a command line that would work.
     pub fn new(facts: Facts, as_root: &str) -> Result<Self, CrosscheckError> {
         if !facts.is_root {
             return Err(CrosscheckError::NotRoot(as_root.to_owned()));
@@ -108,7 +97,7 @@ impl ProgramRecorder {
         Ok(Self { facts, signals, asleep: None })
     }
 
-    /// Keeps khugepaged from working until this is dropped.
+    /// Disables khugepaged until this is dropped.
     ///
     /// # Errors
     /// A setting that cannot be changed.
@@ -117,15 +106,16 @@ impl ProgramRecorder {
         Ok(())
     }
 
-    /// Records a program: a first run finds its files, the second is recorded.
+    /// Records a program: the first run finds its files, the second is recorded.
     ///
     /// # Errors
-    /// The refusal, with its remedy; nothing is left behind. A program that fails is no error.
+    /// The refusal, with its remedy; nothing remains on the system. A program that fails is not an
+    /// error.
     pub fn record(&self, plan: &ProgramPlan) -> Result<ProgramRecording, CrosscheckError> {
         if self.facts.formatter(plan.filesystem).is_none() {
             return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)));
         }
-        // Mounts are private to a thread, and so is the parenthood of a traced process.
+        // Mounts are private to a thread, and only the tracing thread may wait for its tracees.
         thread::scope(|scope| {
             let recording = scope.spawn(|| record_here(plan, &self.facts));
             while !recording.is_finished() {
@@ -154,7 +144,7 @@ fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, Cr
     if files.is_empty() {
         return Err(CrosscheckError::NoFiles(name_of(plan)));
     }
-    // What starts before the mounts are private does not see them.
+    // Started before the mounts become private, so they do not see them.
     let (kept, mut events) = (Kept::new(plan.disk.is_zram())?, Events::new()?);
     disk::private_mounts()?;
     let mut stage = Stage::new(plan, facts, &files, kept)?;
@@ -229,14 +219,12 @@ fn header(
     ))
 }
 
-/// Name of the program, as one word.
 fn name_of(plan: &ProgramPlan) -> String {
     let name = Path::new(plan.command.first().map_or(OsStr::new("-"), |name| name));
     let name = name.file_name().unwrap_or_default().to_string_lossy();
     name.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
 }
 
-/// Finds the program as a shell would.
 fn program_of(command: &[OsString]) -> Result<TracedProgram, CrosscheckError> {
     let name = command.first().cloned().unwrap_or_default();
     let missing = || CrosscheckError::NoProgram(name.to_string_lossy().into_owned());

@@ -1,7 +1,7 @@
-//! Settings of large folios, read before and after a run: somebody else may change them meanwhile.
+//! Large folio settings, read before and after a run, because another process may change them.
 //!
-//! Owns the list and the comparison. A change that was put back between two readings is not seen;
-//! therefore a program that differs is run again.
+//! Owns the list and the comparison. A change that is undone between two readings is missed;
+//! therefore a program with a different result runs again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,23 +14,19 @@ use super::facts::fault_around_bytes;
 use crate::proc::thp::THP;
 use crate::setting::Setting;
 
-/// Files of a folder of settings that count or describe.
+/// Files in a settings folder that are counters or descriptions.
 const NOT_SETTINGS: [&str; 3] = ["full_scans", "pages_collapsed", "hpage_pmd_size"];
-/// Folders below the settings that hold counters.
+/// Subfolders with counters.
 const COUNTERS: &str = "stats";
 
-/// Values by file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<PathBuf, String>);
 
-/// A setting that is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Change {
-    /// File.
     pub setting: String,
-    /// Value it had, or should have had.
+    /// The earlier or expected value.
     pub from: String,
-    /// Value that was found.
     pub to: String,
 }
 
@@ -42,7 +38,7 @@ impl fmt::Display for Change {
 }
 
 impl Settings {
-    /// Those of the running system that decide which folios memory and files get.
+    /// Reads all settings that affect the folios of memory and files.
     #[must_use]
     pub fn now() -> Self {
         let mut settings = Self::below(Path::new(THP));
@@ -52,7 +48,6 @@ impl Settings {
         settings
     }
 
-    /// All files below a folder. What cannot be read is no setting.
     pub(super) fn below(folder: &Path) -> Self {
         let mut settings = Self::default();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -69,19 +64,16 @@ impl Settings {
         settings
     }
 
-    /// The same with another value.
     pub(super) fn set(&mut self, path: PathBuf, value: &str) {
         self.0.insert(path, value.to_owned());
     }
 
-    /// Settings with one of these names that have none of these values.
     pub(super) fn others(&self, name: &str, values: &[&str]) -> Option<(&Path, &str)> {
         let named = self.0.iter().filter(|(path, _)| path.ends_with(name));
         let mut others = named.filter(|(_, value)| !values.contains(&value.as_str()));
         others.next().map(|(path, value)| (path.as_path(), value.as_str()))
     }
 
-    /// What is different in `later`.
     #[must_use]
     pub fn changes(&self, later: &Self) -> Vec<Change> {
         let change = |(path, from): (&PathBuf, &String)| {

@@ -3,10 +3,10 @@
 use super::error::CrosscheckError;
 use crate::tracefs::{Instance, TracefsError};
 
-/// Without it there is no recording; any other event may be missing.
+/// Required for any recording; all other events are optional.
 const NEEDED_EVENT: &str = "filemap/mm_filemap_add_to_page_cache";
 
-/// Makes one: its buffers and filters are the probe's.
+/// Makes an instance. The probe sets its buffers and filters.
 pub(super) fn instance() -> Result<Instance, CrosscheckError> {
     let instance = Instance::new("crosscheck").map_err(|error| match error {
         TracefsError::NotPermitted => CrosscheckError::NotPermitted { what: "tracefs" },

@@ -1,11 +1,10 @@
-//! The workload set: what each kernel is asked to do.
+//! The workload set: the accesses recorded on each kernel.
 //!
-//! Owns names and words. A workload is a name, `FS_raKB_PROT_ADVICE_PATTERN_sSEED`, and the
-//! `key=value` words of the probe (`recordings/README.md`). The same set is recorded on packaged
-//! kernels (`scripts/recordings`) and, as far as it leaves the system's settings alone, on the
-//! running one.
+//! Owns names and words. A workload is a name, `FS_raKB_PROT_ADVICE_PATTERN_sSEED`, and the probe's
+//! `key=value` words (`recordings/README.md`). The same set is recorded on packaged kernels
+//! (`scripts/recordings`) and, as far as it needs no system settings, on the running kernel.
 //!
-//! Invariant W1: within one filesystem no two workloads have the same name.
+//! Invariant W1: workload names are unique within a filesystem.
 
 mod rows;
 
@@ -17,37 +16,32 @@ use rows::Row;
 
 const MIB: u64 = 1 << 20;
 
-/// Windows of the packaged kernels that have the whole grid, in KiB.
+/// Windows with the whole grid on packaged kernels, in KiB.
 const PACKAGED_KB: [u64; 3] = [128, 512, 2048];
 
-/// A filesystem to record on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Filesystem {
     /// ext4 with blocks of 4 KiB.
     Ext4,
-    /// XFS.
     Xfs,
-    /// ext4 with the encrypt feature: none of its files has large folios.
+    /// ext4 with the encrypt feature: its files never have large folios.
     Ext4Encrypt,
-    /// The same on a device so slow that reads are still in flight at the next touch. Only an
-    /// emulator has such a device.
+    /// ext4 on an emulated device so slow that reads are in flight at the next touch.
     Ext4Slow,
-    /// btrfs, which takes window and largest request from a device of its own.
+    /// btrfs, with the window and largest request of its own device.
     Btrfs,
 }
 
 impl Filesystem {
-    /// All.
     pub const ALL: [Self; 5] =
         [Self::Ext4, Self::Xfs, Self::Ext4Encrypt, Self::Ext4Slow, Self::Btrfs];
-    /// Those that a loop device can hold.
+    /// Filesystems that a loop device can hold.
     pub const LIVE: [Self; 4] = [Self::Ext4, Self::Xfs, Self::Ext4Encrypt, Self::Btrfs];
-    /// Those that take their window from the block device, as real programs are recorded.
+    /// Filesystems that use the block device's window, as in recordings of real programs.
     pub const PROGRAMS: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Ext4Encrypt];
-    /// Those that workloads are drawn for.
+    /// Filesystems for random workloads.
     pub const RANDOM: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
 
-    /// As in the names of workloads.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,7 +53,6 @@ impl Filesystem {
         }
     }
 
-    /// The kernel's name of its driver.
     #[must_use]
     pub(crate) const fn driver(self) -> &'static str {
         match self {
@@ -69,7 +62,7 @@ impl Filesystem {
         }
     }
 
-    /// The filesystem of that name.
+    /// Finds a filesystem by name.
     ///
     /// ```
     /// use largefolio_linux::crosscheck::Filesystem;
@@ -87,18 +80,14 @@ impl Display for Filesystem {
     }
 }
 
-/// A file that workloads use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Its name.
     pub name: &'static str,
-    /// Its length.
     pub bytes: u64,
-    /// A hole: reading it needs no I/O, so none of its folios is ever locked.
+    /// A hole: reading it needs no I/O, so its folios are never locked.
     pub is_sparse: bool,
 }
 
-/// Every file of a filesystem, for base pages of `page` bytes.
 #[must_use]
 pub fn files(filesystem: Filesystem, page: u64) -> Vec<FileSpec> {
     let full = |name, bytes| FileSpec { name, bytes, is_sparse: false };
@@ -131,18 +120,15 @@ fn holes(page: u64, hole: impl Fn(&'static str, u64) -> FileSpec, long: u64) -> 
     files
 }
 
-/// One workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// `FS_raKB_PROT_ADVICE_PATTERN_sSEED`.
     pub name: String,
-    /// Its filesystem.
     pub filesystem: Filesystem,
-    /// Readahead window in KiB.
     pub window_kb: u64,
-    /// The arguments of the probe, in order, each key once.
+    /// The probe's arguments, in order, each key once.
     pub words: Vec<(String, String)>,
-    /// Length of the file that it brings; 0 where it uses one of the set.
+    /// The length of its own file; 0 if it uses a shared file.
     pub own_bytes: u64,
 }
 
@@ -153,19 +139,17 @@ impl Workload {
         Self { name, filesystem, window_kb, words, own_bytes: 0 }
     }
 
-    /// Value of a word.
     #[must_use]
     pub fn word(&self, key: &str) -> Option<&str> {
         self.words.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    /// The file it uses.
     #[must_use]
     pub fn file(&self) -> &str {
         self.word("file").unwrap_or("data")
     }
 
-    /// The words that `folio crosscheck record --` takes for it, where it brings its own file.
+    /// Returns the words for `folio crosscheck record --`, if it has its own file.
     #[must_use]
     pub fn typed(&self) -> Option<String> {
         let own = format!("file={}", self.own_bytes);
@@ -175,7 +159,6 @@ impl Workload {
         (self.own_bytes > 0).then(|| all.join(" "))
     }
 
-    /// Whether some mapping is given `MADV_HUGEPAGE`.
     #[must_use]
     pub fn is_huge(&self) -> bool {
         let has_huge = |key| self.word(key).is_some_and(|value| value.contains("huge"));
@@ -184,7 +167,6 @@ impl Workload {
     }
 }
 
-/// The workloads of one filesystem with one window, for base pages of `page` bytes.
 #[must_use]
 pub fn with_window(filesystem: Filesystem, window_kb: u64, page: u64) -> Vec<Workload> {
     let rows = match (filesystem, window_kb) {
@@ -214,9 +196,9 @@ pub fn with_window(filesystem: Filesystem, window_kb: u64, page: u64) -> Vec<Wor
         .collect()
 }
 
-/// The workloads in a memory cgroup with a limit, each with a window of its own: on filesystems
-/// that have files of base pages and of large folios, for base pages of 4 KiB. `limit=` says how
-/// many bytes the group may have; whoever records makes the group and names it in `group=`.
+/// Returns the workloads in a memory cgroup with a limit, each with its own window, for base pages
+/// of 4 KiB. `limit=` is the group's size in bytes; the recorder makes the group and passes it in
+/// `group=`.
 #[must_use]
 pub fn limited(filesystem: Filesystem, page: u64) -> Vec<Workload> {
     let is_recorded =
@@ -228,7 +210,6 @@ pub fn limited(filesystem: Filesystem, page: u64) -> Vec<Workload> {
     rows.map(|(window_kb, row)| Workload::of(filesystem, window_kb, row)).collect()
 }
 
-/// The workloads recorded on packaged kernels.
 #[must_use]
 pub fn packaged(filesystem: Filesystem, page: u64) -> Vec<Workload> {
     let of = |window_kb, rows: Vec<Row>| {

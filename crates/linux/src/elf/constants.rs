@@ -1,6 +1,6 @@
-//! Words that a program holds as constants: what is linked into it cannot be told by its libraries.
+//! String constants in a program, which reveal statically linked libraries.
 //!
-//! Owns the search of the read-only segments, which is bounded: C1: at most `BYTES_MAX` are read.
+//! Searches the read-only segments. C1: reads at most `BYTES_MAX`.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -10,12 +10,11 @@ use largefolio_trace::disk::open_regular;
 
 use super::ElfFile;
 
-/// Bytes examined at most: a browser has 200 MiB of text, in front of which its constants stand.
+/// Bytes that are searched at most. A browser has 200 MiB of text, after its constants.
 const BYTES_MAX: u64 = 64 << 20;
-/// Bytes read at once.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Those of `wanted` that the file holds as whole strings with a NUL at their end.
+/// Returns those of `wanted` that the file contains as whole NUL-terminated strings.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -24,7 +23,7 @@ pub fn constants(path: &Path, elf: &ElfFile, wanted: &[&str]) -> io::Result<Vec<
     let longest = wanted.iter().map(|word| word.len()).max().unwrap_or(0);
     let mut found: Vec<String> = Vec::new();
     let mut left = BYTES_MAX;
-    // Linkers keep constants apart from text, or at its beginning.
+    // Linkers place constants apart from text, or at its start.
     let mut loads: Vec<_> = elf.loads.iter().filter(|load| load.prot & 2 == 0).collect();
     loads.sort_by_key(|load| load.prot & 4);
     for load in loads {
@@ -43,7 +42,7 @@ pub fn constants(path: &Path, elf: &ElfFile, wanted: &[&str]) -> io::Result<Vec<
                 let new = wanted.iter().find(is_wanted).map(|&one| one.to_owned());
                 found.extend(new.filter(|new| !found.contains(new)));
             }
-            // The start of a string that goes on in the next piece.
+            // Keeps the start of a string that continues in the next chunk.
             bytes.drain(..=whole);
             bytes.truncate(longest + 1);
             at += nr as u64;

@@ -1,6 +1,6 @@
-//! The dynamic section: which libraries a file needs, and where it says to look for them.
+//! The dynamic section: the libraries a file needs, and its search paths for them.
 //!
-//! Owns the reading, with the bounds of [`super`] (E1). Does not look for the libraries.
+//! Reads within the limits of [`super`] (E1). Does not search for the libraries.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
@@ -16,48 +16,42 @@ use object::{Endianness, FileKind, ReadCache, ReadRef};
 
 use super::{ElfError, PART_BYTES_MAX};
 
-/// Libraries a file may name; more is no program.
 const NR_NEEDED_MAX: usize = 4096;
-/// Largest table of names read: a browser has 2 MiB.
+/// Largest string table. A browser has 2 MiB.
 const STRINGS_BYTES_MAX: u64 = 64 << 20;
 
-/// What a file says to its loader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     /// Names of libraries, in order (`DT_NEEDED`).
     pub needed: Vec<OsString>,
-    /// `DT_RPATH`: for it and what it loads, before `LD_LIBRARY_PATH`.
+    /// `DT_RPATH`: applies to the file and the libraries it loads, before `LD_LIBRARY_PATH`.
     pub rpath: Option<OsString>,
-    /// `DT_RUNPATH`: for it alone, after `LD_LIBRARY_PATH`.
+    /// `DT_RUNPATH`: applies only to this file, after `LD_LIBRARY_PATH`.
     pub runpath: Option<OsString>,
-    /// Whether a sanitizer's runtime is linked in or needed; false where it was not asked for
-    /// ([`Symbols::Skip`]).
+    /// Whether a sanitizer's runtime is linked in or needed. False with [`Symbols::Skip`].
     pub is_sanitized: bool,
 }
 
-/// Whether the names of all symbols are looked through: a large program has megabytes of them.
+/// Whether to scan the names of all symbols. A large program has megabytes of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symbols {
-    /// For a sanitizer's.
     Scan,
-    /// Not at all.
     Skip,
 }
 
-/// Symbols by which the runtime of a sanitizer is known, linked in or not.
 const SANITIZERS: [&[u8]; 5] =
     [b"__asan_init\0", b"__tsan_init\0", b"__msan_init\0", b"__hwasan_init\0", b"__lsan_init\0"];
 
 impl Dynamic {
-    /// Reads the dynamic section of `path`; empty for a file without one.
+    /// Reads the dynamic section of `path`, empty if there is none.
     ///
     /// # Errors
-    /// When it is no ELF file, or a damaged one.
+    /// If it is not an ELF file or is damaged.
     pub fn read(path: &Path, symbols: Symbols) -> Result<Self, ElfError> {
         Self::parse(path, symbols, &ReadCache::new(ElfError::open(path)?))
     }
 
-    /// Reads the dynamic section in `data`, which errors call `path`.
+    /// Reads the dynamic section in `data`. Errors name it `path`.
     ///
     /// # Errors
     /// As [`Dynamic::read`].
@@ -124,7 +118,6 @@ where
     Ok(dynamic)
 }
 
-/// Whether names of symbols are those of a sanitizer's runtime.
 fn is_sanitized(names: &[u8]) -> bool {
     let starts = |at: &usize| names[*at..].starts_with(b"__");
     let places =
@@ -132,7 +125,6 @@ fn is_sanitized(names: &[u8]) -> bool {
     places.filter(starts).any(|at| SANITIZERS.iter().any(|name| names[at..].starts_with(name)))
 }
 
-/// Where in the file an address of its image is.
 fn offset_of<H: FileHeader>(
     segments: &[H::ProgramHeader],
     endian: H::Endian,

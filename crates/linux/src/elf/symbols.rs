@@ -1,7 +1,7 @@
-//! Functions that a file defines: they tell which `malloc` a program uses.
+//! The functions that a file defines, which show the `malloc` that a program uses.
 //!
-//! Owns the reading of the two symbol tables, with bounds: Y1: of each table at most
-//! `SYMBOLS_BYTES_MAX` are read, and of its names at most `NAMES_BYTES_MAX`.
+//! Reads the two symbol tables within limits: Y1: at most `SYMBOLS_BYTES_MAX` per table and
+//! `NAMES_BYTES_MAX` of its names.
 
 use std::path::Path;
 
@@ -11,15 +11,14 @@ use object::{Endianness, FileKind, ReadCache, ReadRef};
 
 use super::ElfError;
 
-/// Bytes of a table of symbols: a browser with all of them has 100 MiB.
+/// Limit of a symbol table in bytes. A browser with full symbols has 100 MiB.
 const SYMBOLS_BYTES_MAX: u64 = 256 << 20;
-/// Bytes of its names.
 const NAMES_BYTES_MAX: u64 = 256 << 20;
 
-/// The `wanted` names that `path` defines, in its dynamic symbols or in its full table.
+/// Returns those of `wanted` that `path` defines, in its dynamic symbols or its full table.
 ///
 /// # Errors
-/// When it is not an ELF file, or a damaged one.
+/// If it is not an ELF file or is damaged.
 pub fn defined(path: &Path, wanted: &[&str]) -> Result<Vec<String>, ElfError> {
     let data = &ReadCache::new(ElfError::open(path)?);
     let damaged = |error: object::read::Error| ElfError::Damaged {

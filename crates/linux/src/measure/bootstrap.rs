@@ -1,34 +1,28 @@
 //! Confidence in a median: the bootstrap.
 //!
-//! Values are drawn with replacement as often as there are values, the median is taken, and this is
-//! repeated; the middle 95 per cent of the medians are the interval. Draws come from a generator
-//! with a fixed seed: the same values give the same interval.
+//! Draws as many values as there are, with replacement, and takes their median. This is repeated,
+//! and the middle 95 percent of the medians are the interval. The generator has a fixed seed, so
+//! equal values produce equal intervals.
 
 use super::median_of;
 
-/// How often values are drawn. The ends of the interval stand on 100 medians each.
+/// Number of resamples. Each end of the interval is determined by 100 medians.
 const NR_RESAMPLES: usize = 4_000;
-/// Part of the medians that is left out at each end.
 const TAIL: f64 = 0.025;
-/// Below this there is no interval worth the name.
+/// With fewer values an interval is meaningless.
 const NR_VALUES_MIN: usize = 3;
 
-/// A median with its 95 per cent confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The median of the values.
     pub median: f64,
-    /// Lower end.
     pub low: f64,
-    /// Upper end.
     pub high: f64,
-    /// Values.
     pub n: usize,
 }
 
 impl Interval {
-    /// Of the median of `values`; `None` for fewer than three or where one is no number. Infinite values
-    /// are larger than all others: they make ends of the interval infinite where they reach them.
+    /// Returns the interval of the median of `values`, `None` for fewer than three values or a NaN.
+    /// Infinite values are larger than all others and can make an end of the interval infinite.
     ///
     /// ```
     /// # use largefolio_linux::measure::bootstrap::Interval;
@@ -68,7 +62,7 @@ impl Interval {
     }
 }
 
-/// splitmix64: every state gives a well mixed word.
+/// splitmix64: every state produces a well mixed word.
 struct Draws(u64);
 
 impl Draws {
@@ -92,7 +86,7 @@ mod tests {
         let mut draws = Draws(7);
         let mut nr_covered = 0;
         for _ in 0..100 {
-            // The sum of four uniform numbers of 0..1000: median 1998.
+            // The sum of four uniform numbers in 0..1000, with median 1998.
             let value = |draws: &mut Draws| (0..4).map(|_| draws.below(1000)).sum::<usize>();
             #[expect(clippy::cast_precision_loss, reason = "below 4000")]
             let values: Vec<f64> = (0..25).map(|_| value(&mut draws) as f64).collect();

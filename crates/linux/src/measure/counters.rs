@@ -1,11 +1,8 @@
-//! Hardware counters of what this thread starts (`perf_event_open`), where there are any.
+//! Hardware counters (`perf_event_open`) of the processes that this thread starts.
 //!
-//! Owns the descriptors and their reading. An event that the CPU, the hypervisor or
-//! `kernel.perf_event_paranoid` refuses is absent; a virtual machine often has none at all.
-//!
-//! A counter is inherited by every process that is started while it runs, and holds their counts once
-//! they have ended. This thread's own work between start and end is in it too: it starts a process
-//! and waits.
+//! An event is absent if the CPU, the hypervisor or `kernel.perf_event_paranoid` refuses it. Every
+//! process started while a counter runs inherits it, and its counts are added when it ends. This
+//! thread's own work is included too: it starts a process and waits.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,7 +10,7 @@ use std::os::fd::FromRawFd as _;
 
 use largefolio_trace::HardwareCounters;
 
-/// `perf_event_attr` as far as its first published size; the kernel takes the rest for zero.
+/// `perf_event_attr` up to its first published size. The kernel takes the rest as zero.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -29,33 +26,28 @@ struct Attributes {
     config1: u64,
 }
 
-/// Bytes of [`Attributes`]: `PERF_ATTR_SIZE_VER0`.
+/// `PERF_ATTR_SIZE_VER0`.
 const ATTRIBUTES_BYTES: u32 = 64;
-/// Flag: processes that are started later count too.
+/// Flag: count processes that are started later too.
 const INHERIT: u64 = 1 << 1;
-/// Flag: the hypervisor's work does not count.
+/// Flag: exclude the hypervisor's work.
 const EXCLUDE_HV: u64 = 1 << 6;
-/// Read format: how long the counter was wanted, and how long it ran.
+/// Read format: the time the counter was enabled, and the time it ran.
 const TIMES: u64 = 1 | 1 << 1;
-/// Close the descriptor on exec.
 const CLOSE_ON_EXEC: u64 = 1 << 3;
 
-/// An event: type and number.
 #[derive(Clone, Copy)]
 struct Event(u32, u64);
 
 const CYCLES: Event = Event(0, 0);
 const INSTRUCTIONS: Event = Event(0, 1);
-/// Misses of reads in the data TLB.
 const DTLB_MISSES: Event = Event(3, 3 | 1 << 16);
-/// Misses of reads in the instruction TLB.
 const ITLB_MISSES: Event = Event(3, 4 | 1 << 16);
 
-/// One counter.
 struct Counter(File);
 
 impl Counter {
-    /// Starts to count; nothing where the event cannot be had.
+    /// Starts counting. Returns `None` if the event is not available.
     fn start(event: Event) -> Option<Self> {
         let Event(kind, config) = event;
         let flags = INHERIT | EXCLUDE_HV;
@@ -79,11 +71,10 @@ impl Counter {
             )
         };
         let descriptor = i32::try_from(descriptor).ok().filter(|&descriptor| descriptor >= 0)?;
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and nothing else owns it.
         Some(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// The count, scaled up if the counter shared its hardware with others; nothing if it never ran.
     fn end(mut self) -> Option<u64> {
         let mut bytes = [0; 24];
         self.0.read_exact(&mut bytes).ok()?;
@@ -96,13 +87,11 @@ impl Counter {
     }
 }
 
-/// `count` events in `running` of `enabled` nanoseconds.
 fn scaled(count: u64, enabled: u64, running: u64) -> Option<u64> {
     let whole = u128::from(count) * u128::from(enabled);
     u64::try_from(whole.checked_div(running.into())?).ok()
 }
 
-/// Counters that run.
 pub struct Counting {
     cycles: Option<Counter>,
     instructions: Option<Counter>,
@@ -111,7 +100,6 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Starts all that can be had; nothing if that is none.
     #[must_use]
     pub fn start() -> Option<Self> {
         let all = Self {
@@ -126,7 +114,6 @@ impl Counting {
         has_any.then_some(all)
     }
 
-    /// What they counted; nothing where none of them ran.
     #[must_use]
     pub fn end(self) -> Option<HardwareCounters> {
         let end = |counter: Option<Counter>| counter.and_then(Counter::end);
@@ -146,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// `PERF_COUNT_SW_PAGE_FAULTS`: every kernel has it, so the path of the hardware's is tested.
+    /// `PERF_COUNT_SW_PAGE_FAULTS` exists in every kernel, so the test covers the hardware path.
     const PAGE_FAULTS: Event = Event(1, 2);
 
     #[test]

@@ -1,4 +1,4 @@
-//! Settings that are made again at every boot: by systemd-tmpfiles, and by udev when a disk appears.
+//! Settings that are made at every boot: by systemd-tmpfiles, and by udev when a disk appears.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::tune::TuneError;
 use crate::tune::catalog::Catalog;
 use crate::tune::plan::Lasting;
 
-/// The files that make `settings` again.
+/// Returns the files that make `settings` at boot.
 ///
 /// # Errors
 /// An unknown name, or a value that is not a word or number.
@@ -31,7 +31,7 @@ pub fn of_settings(settings: &[Lasting]) -> Result<Vec<Piece>, TuneError> {
         .collect())
 }
 
-/// In rules a disk such as `cciss!c0d0` of sysfs has its own name again.
+/// udev rules use a disk's own name: `cciss/c0d0` for `cciss!c0d0` in sysfs.
 fn rule(disk: &str, value: &str) -> Line {
     let kernel = disk.replace('!', "/");
     Line {
@@ -40,7 +40,7 @@ fn rule(disk: &str, value: &str) -> Line {
     }
 }
 
-/// The kernel's words, such as `defer+madvise`, and numbers need no quotes.
+/// Accepts the kernel's words, such as `defer+madvise`, and numbers. They need no quotes.
 fn check(name: &str, value: &str) -> Result<(), TuneError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte);
     if !value.is_empty() && value.bytes().all(is_plain) {

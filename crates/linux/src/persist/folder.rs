@@ -1,4 +1,4 @@
-//! Reads, writes and removes files in directories of the system.
+//! Reads, writes and removes files in system directories.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,22 +11,21 @@ use super::Planned;
 use crate::setting;
 use crate::tune::TuneError;
 
-/// A file of ours has some lines; a longer one is somebody else's.
+/// Our files have a few lines. A longer one is not ours.
 pub(crate) const BYTES_MAX: u64 = 64 << 10;
-/// Everybody may read what is in `/etc`, root writes it.
+/// Files in `/etc` are readable for all users and writable for root.
 const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
-/// Write permission for everybody.
 const OPEN: u32 = 0o002;
 
 pub(crate) fn error(path: &Path, message: impl Into<String>) -> TuneError {
     TuneError::File { path: path.to_owned(), message: message.into() }
 }
 
-/// How many directories on the way from `root` to `path` are missing.
+/// Returns the number of missing directories between `root` and `path`.
 ///
 /// # Errors
-/// One that is a link, no directory, or one in which others could have put something.
+/// One that is a link, is not a directory, or could contain files of other users.
 pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, TuneError> {
     let way = folders(root, path);
     for (nr, folder) in way.iter().enumerate() {
@@ -51,7 +50,6 @@ pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, TuneError> {
     Ok(0)
 }
 
-/// Directories below `root` down to the one of `path`.
 fn folders(root: &Path, path: &Path) -> Vec<PathBuf> {
     let below = |folder: &&Path| folder.starts_with(root) && *folder != root;
     let mut way: Vec<_> = path.ancestors().skip(1).take_while(below).map(Path::to_owned).collect();
@@ -59,10 +57,11 @@ fn folders(root: &Path, path: &Path) -> Vec<PathBuf> {
     way
 }
 
-/// What is at `path`; of a link, where it leads.
+/// Returns the contents of `path`, or a link's target.
 ///
 /// # Errors
-/// Something of another kind, or too long, or not text ([`is_of_others`]), or the system's.
+/// Another kind of file, one that is too long or not text ([`is_of_others`]), or a failed system
+/// call.
 pub(crate) fn read(path: &Path, is_link: bool) -> io::Result<Option<String>> {
     let text = if is_link {
         fs::read_link(path).map(|target| target.to_string_lossy().into_owned())
@@ -78,10 +77,10 @@ pub(crate) fn read(path: &Path, is_link: bool) -> io::Result<Option<String>> {
     }
 }
 
-/// Writes one file, with the directories on the way.
+/// Writes one file and creates its missing directories.
 ///
 /// # Errors
-/// Then nothing has the file's name that did not have it before.
+/// A failed write. It leaves no new file under that name.
 pub(crate) fn write(file: &Planned) -> Result<(), TuneError> {
     if file.is_unchanged() {
         return Ok(());
@@ -103,10 +102,10 @@ fn put(path: &Path, text: &str, is_link: bool) -> io::Result<()> {
     whole.commit()
 }
 
-/// Whether a file can be written, as far as this is known before; changes nothing.
+/// Checks whether a file can be written, as far as this can be predicted. Changes nothing.
 ///
 /// # Errors
-/// A directory that cannot be written to, with what to do.
+/// A directory that cannot be written to, with the remedy.
 pub(crate) fn check(file: &Planned) -> Result<(), TuneError> {
     let folder = file.path.ancestors().skip(1).nth(file.nr_folders).unwrap_or(&file.path);
     let probe = folder.join("50-largefolio.conf");
@@ -115,10 +114,10 @@ pub(crate) fn check(file: &Planned) -> Result<(), TuneError> {
         .map_err(|cause| error(&file.path, format!("cannot write it: {cause}{}", remedy(&cause))))
 }
 
-/// Brings back what was there before [`write`].
+/// Restores the state before [`write`].
 ///
 /// # Errors
-/// The system's.
+/// A failed system call.
 pub(crate) fn put_back(file: &Planned) -> Result<(), TuneError> {
     match &file.found {
         Some(_) if file.is_unchanged() => Ok(()),
@@ -129,10 +128,10 @@ pub(crate) fn put_back(file: &Planned) -> Result<(), TuneError> {
     }
 }
 
-/// Removes a file, and the `nr_folders` directories around it that were made for it and are empty.
+/// Removes a file, and the `nr_folders` directories that were created for it, if they are empty.
 ///
 /// # Errors
-/// The system's; a file that is gone is no error.
+/// A failed system call. A missing file is not an error.
 pub(crate) fn remove(path: &Path, nr_folders: usize) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
@@ -142,11 +141,10 @@ pub(crate) fn remove(path: &Path, nr_folders: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the `nr_folders` directories around `path` as far as they are empty.
 pub(crate) fn remove_folders(path: &Path, nr_folders: usize) {
     for folder in path.ancestors().skip(1).take(nr_folders) {
         if fs::remove_dir(folder).is_err() {
-            // It was not made, or somebody else has put something there.
+            // It was not created, or another program has put something into it.
             break;
         }
     }
@@ -162,7 +160,6 @@ fn remedy(cause: &io::Error) -> &'static str {
     }
 }
 
-/// How a message names a file of somebody else's.
 pub(crate) fn in_the_way(path: &Path) -> TuneError {
     error(
         path,

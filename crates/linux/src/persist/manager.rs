@@ -1,24 +1,23 @@
-//! Tells a running systemd about units. Nothing is told below another root than `/`, or where systemd
-//! is not process 1. No service of others is started, stopped or restarted.
+//! Notifies a running systemd of unit changes, only if the root is `/` and systemd is process 1.
+//! Starts, stops and restarts only our units.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::place::{OwnUnit, Place};
 
-/// There is such a directory while systemd is process 1 (`sd_booted(3)`).
+/// This directory exists while systemd is process 1 (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
 
-/// Whether the units below `root` are those of a running systemd.
 #[must_use]
 pub fn is_running(root: &Path) -> bool {
     root == Path::new("/") && Path::new(BOOTED).is_dir()
 }
 
-/// Has systemd read its units again.
+/// Makes systemd reload its units.
 ///
 /// # Errors
-/// The command that failed, with its message.
+/// The failed command with its message.
 pub fn reload() -> Result<(), String> {
     systemctl(&["daemon-reload"])
 }
@@ -26,15 +25,15 @@ pub fn reload() -> Result<(), String> {
 /// Starts the path units among `places`.
 ///
 /// # Errors
-/// The command that failed, with its message.
+/// The failed command with its message.
 pub fn start<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
     own_paths(places).try_for_each(|unit| systemctl(&["start", unit.name()]))
 }
 
-/// Stops the path units among `places`, before their files go.
+/// Stops the path units among `places`, before their files are removed.
 ///
 /// # Errors
-/// The command that failed, with its message.
+/// The failed command with its message.
 pub fn stop<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
     own_paths(places).try_for_each(|unit| systemctl(&["stop", unit.name()]))
 }

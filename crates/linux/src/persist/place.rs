@@ -1,4 +1,4 @@
-//! Where files are, by names that lead nowhere else.
+//! The places of files, by names that cannot lead elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::tune::TuneError;
 
-/// Where an administrator's units and drop-ins are.
 const UNITS: &str = "etc/systemd/system";
-/// Name of a drop-in of ours: `override.conf` of `systemctl edit` comes later and wins.
+/// Our drop-in's name. `override.conf` from `systemctl edit` sorts later and wins.
 pub(super) const DROP_IN: &str = "50-largefolio.conf";
-/// What pulls units in at boot.
 const WANTED: &str = "multi-user.target.wants";
-/// Begins the names of units of ours.
 pub(crate) const WARM: &str = "largefolio-warm-";
-/// Where a unit may be, in order of precedence.
 pub(super) const UNIT_FOLDERS: [&str; 8] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -26,39 +22,32 @@ pub(super) const UNIT_FOLDERS: [&str; 8] = [
     "lib/systemd/system",
     "run/systemd/transient",
 ];
-/// systemd's limit is 255, a file's name with `.d` has no more either.
+/// systemd's limit is 255. A file name with `.d` has the same limit.
 const NAME_BYTES_MAX: usize = 250;
-/// Names in the directory of units that are looked at; more than a few hundred is rare.
+/// Names that are read in the unit directory. More than a few hundred are rare.
 const NAMES_MAX: usize = 1 << 16;
 
-/// A file that folio may write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// Settings that systemd-tmpfiles writes at boot.
     Tmpfiles,
-    /// Settings of disks.
     Udev,
-    /// Variables of a service.
     DropIn(ServiceName),
-    /// A unit of ours.
     Unit(OwnUnit),
-    /// The link that starts a unit of ours at boot.
     Wanted(OwnUnit),
 }
 
-/// Name of a service, such as `redis-server.service`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceName(String);
 
-/// Name of a unit of ours, `largefolio-warm-NAME.service` or `.path`.
+/// Name of our unit, `largefolio-warm-NAME.service` or `.path`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct OwnUnit(String);
 
 impl Place {
-    /// The file below `root`.
     #[must_use]
     pub fn path(&self, root: &Path) -> PathBuf {
         let units = root.join(UNITS);
@@ -71,18 +60,16 @@ impl Place {
         }
     }
 
-    /// Whether a symbolic link is there.
     pub(crate) fn is_link(&self) -> bool {
         matches!(self, Self::Wanted(_))
     }
 
-    /// Whether systemd reads it only when it is told to.
     #[must_use]
     pub fn is_of_systemd(&self) -> bool {
         !matches!(self, Self::Tmpfiles | Self::Udev)
     }
 
-    /// Places that have a file below `root`, by name; links are left out.
+    /// Returns the places that have a file below `root`, by name, without links.
     #[must_use]
     pub fn all_used(root: &Path) -> Vec<Self> {
         let mut places = vec![Self::Tmpfiles, Self::Udev];
@@ -104,10 +91,10 @@ impl Place {
 }
 
 impl ServiceName {
-    /// `redis-server` or `redis-server.service`.
+    /// Accepts `redis-server` or `redis-server.service`.
     ///
     /// # Errors
-    /// What is no name of a service, or of one that no unit directory below `root` has.
+    /// An invalid service name, or one that no unit directory below `root` has.
     pub fn of_service(name: &str, root: &Path) -> Result<Self, TuneError> {
         let full = if name.strip_suffix(".service").is_some() {
             name.to_owned()
@@ -129,7 +116,6 @@ impl ServiceName {
         })
     }
 
-    /// Its name and its template's name.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         let template = self.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
         [self.0.clone()].into_iter().chain(template)
@@ -137,19 +123,17 @@ impl ServiceName {
 }
 
 impl OwnUnit {
-    /// The name, for systemctl.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// Whether it watches a path.
     #[must_use]
     pub fn is_path(&self) -> bool {
         self.0.strip_suffix(".path").is_some()
     }
 
-    /// Where it is on a running system, whatever the root: what a link leads to.
+    /// Returns its path on a running system, regardless of the root: a link's target.
     pub(crate) fn target(&self) -> String {
         format!("/{UNITS}/{}", self.0)
     }
@@ -188,7 +172,7 @@ impl From<OwnUnit> for String {
     }
 }
 
-/// systemd's own rules for names, except that none is hidden.
+/// Applies systemd's own rules for names, and refuses hidden ones.
 fn check(stem: &str, name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\@-".contains(&byte);
     if stem.is_empty() || stem.starts_with('.') || !name.bytes().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Texts, and what systemd says to them.
+//! The texts, and systemd's checks of them.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ fn lasting(name: &str, value: &str) -> Lasting {
     Lasting { name: name.to_owned(), value: value.to_owned() }
 }
 
-/// Output of a tool of systemd's; `None`, loudly, where it is not installed.
+/// Runs a systemd tool. If it is not installed, prints that and returns `None`.
 fn tool(words: &[&str]) -> Option<std::process::Output> {
     match Command::new(words[0]).args(&words[1..]).output() {
         Ok(output) => Some(output),
@@ -32,7 +32,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Writes pieces below a root, as the store does.
 fn write(root: &Path, pieces: &[Piece]) -> Vec<PathBuf> {
     let put = |piece: &Piece| {
         let path = piece.place.path(root);
@@ -87,7 +86,6 @@ fn a_line_of_an_earlier_call_stays_and_one_of_the_same_setting_is_replaced() {
     assert_eq!(second.text(Some(&joined)), joined);
 }
 
-/// systemd-tmpfiles takes the file, and writes what it says: tried on a file that is not in `/sys`.
 #[test]
 fn systemd_tmpfiles_understands_the_file() {
     let root = tempfile::tempdir().unwrap();
@@ -117,14 +115,12 @@ fn udev_understands_the_rules() {
     assert!(output.status.success(), "{said}");
 }
 
-/// What `systemd-analyze verify` says to units below a root of their own.
 fn verified(root: &Path, unit: &str) -> Option<String> {
     let rooted = format!("--root={}", root.display());
     let output = tool(&["systemd-analyze", "verify", "--man=no", &rooted, unit])?;
     Some(format!("{}{}", text(&output.stdout), text(&output.stderr)))
 }
 
-/// A root that has the targets a unit depends on.
 fn root_with_targets() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let units = root.path().join("usr/lib/systemd/system");
@@ -155,7 +151,7 @@ fn systemd_understands_the_units_of_warm_with_any_name_it_can_hold() {
         let files = write(root.path(), &pieces);
         let service = fs::read_to_string(&files[0]).unwrap();
         assert!(service.contains(" warm --libs -- \"/usr/lib/"), "{service}");
-        // Its program is looked for below the root, too.
+        // It looks for the program below the root, too.
         let inner = service.replace(folio.to_str().unwrap(), "/usr/bin/folio");
         fs::write(&files[0], inner).unwrap();
         for file in &files[..2] {
@@ -170,7 +166,7 @@ fn systemd_understands_the_units_of_warm_with_any_name_it_can_hold() {
     }
 }
 
-/// The control of the test above and of the next: a mistake is told.
+/// Control for the tests above and below: systemd reports a mistake.
 #[test]
 fn systemd_tells_mistakes_in_units() {
     let root = root_with_targets();
@@ -285,7 +281,7 @@ fn systemd_understands_the_drop_in() {
     assert!(!said.contains("largefolio") && !said.contains("job.service"), "{said}");
 }
 
-/// What systemd makes of a word in double quotes: escapes, then specifiers.
+/// Reads a double-quoted word as systemd does: escapes, then specifiers.
 fn read_by_systemd(word: &str) -> Option<String> {
     let inner = word.strip_prefix('"')?.strip_suffix('"')?;
     let mut value = String::new();

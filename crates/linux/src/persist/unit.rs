@@ -1,13 +1,12 @@
-//! Text of units: variables of a service, and words that systemd takes as they are.
+//! Text of units: a service's variables, and escaped words for systemd.
 
 use super::place::ServiceName;
 use super::{Body, Line, Piece, Place};
 use crate::tune::TuneError;
 
-/// Far more than a variable of an allocator or runtime has; systemd's lines have up to 1 MiB.
+/// Far more than an allocator's or runtime's variable needs. A systemd line can have up to 1 MiB.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// A variable of the environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
     name: String,
@@ -15,10 +14,10 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
+    /// Parses an assignment such as `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`.
     ///
     /// # Errors
-    /// What is no assignment, or cannot be in a unit.
+    /// Text that is not an assignment or cannot be in a unit.
     pub fn parse(assignment: &str) -> Result<Self, TuneError> {
         let error = |message: &str| TuneError::Given {
             what: format!("variable {assignment:?}"),
@@ -41,20 +40,17 @@ impl Variable {
         Ok(Self { name: name.to_owned(), value: value.to_owned() })
     }
 
-    /// The part before the sign.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The part after the sign.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }
 }
 
-/// The drop-in that gives a service these variables.
 #[must_use]
 pub fn drop_in(unit: &ServiceName, variables: &[Variable]) -> Piece {
     let line = |variable: &Variable| Line {
@@ -66,7 +62,7 @@ pub fn drop_in(unit: &ServiceName, variables: &[Variable]) -> Piece {
     Piece { place: Place::DropIn(unit.clone()), body }
 }
 
-/// What systemd reads as `text` between double quotes, where it replaces `%` and `\`.
+/// Escapes `text` for systemd's double quotes, in which it replaces `%` and `\`.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%")
 }

@@ -1,11 +1,10 @@
-//! The variables that a service has already: a new drop-in must not take options of theirs away.
+//! A service's existing variables: a new drop-in must not remove their options.
 //!
-//! Owns the reading of `Environment=` in a unit and its drop-ins, in systemd's order, and which of
-//! these a new variable joins ([`crate::census::start::variable`]). The drop-in that folio writes is
-//! left out: its lines replace each other.
+//! Reads `Environment=` in a unit and its drop-ins, in systemd's order. Skips folio's own drop-in,
+//! whose lines replace each other.
 //!
-//! Invariant D1: a value that cannot be read exactly, as one with a specifier (`%i`), is not merged
-//! but refused.
+//! Invariant D1: a value that cannot be read exactly, such as one with a specifier (`%i`), is
+//! refused instead of merged.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -19,31 +18,24 @@ use super::unit::Variable;
 use crate::census::start::variable::merged;
 use crate::tune::TuneError;
 
-/// Longest unit taken; they have a few kilobytes.
 const UNIT_BYTES_MAX: u64 = 1 << 20;
-/// Drop-ins of one service.
 const NR_DROP_INS_MAX: usize = 256;
 
-/// The variables of a unit's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variables {
-    /// By name, as the files have them; an error for one that only systemd can expand.
+    /// By name, as in the files. An error if only systemd can expand it.
     values: BTreeMap<String, Result<String, String>>,
-    /// Files of `EnvironmentFile=`, which overrule them.
     files: Vec<PathBuf>,
 }
 
-/// A variable as it is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// With the options that the unit has.
     pub variable: Variable,
-    /// A remark for the reader; empty for a variable that the unit does not have.
+    /// A note for the user, empty if the unit does not set the variable.
     pub note: String,
 }
 
 impl Variables {
-    /// Of a service below `root`.
     #[must_use]
     pub fn of(unit: &ServiceName, root: &Path) -> Self {
         let mut found = Self::default();
@@ -81,7 +73,7 @@ impl Variables {
         }
     }
 
-    /// A variable with the options that the unit gives the same one.
+    /// Merges a variable with the options that the unit sets in it.
     ///
     /// # Errors
     /// A value that only systemd can expand.
@@ -123,7 +115,6 @@ fn below(root: &Path, file: &Path) -> PathBuf {
     root.join(file.strip_prefix("/").unwrap_or(file))
 }
 
-/// Whether a file of variables sets one.
 fn has_variable(file: &Path, name: &str) -> bool {
     let text = read_whole(file, UNIT_BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -131,8 +122,8 @@ fn has_variable(file: &Path, name: &str) -> bool {
     lines.any(|line| line.split_once('=').is_some_and(|(found, _)| found.trim_end() == name))
 }
 
-/// The unit, then its drop-ins by name: a file in an earlier folder hides files of the same name. A
-/// template's drop-ins count for its instances.
+/// Returns the unit, then its drop-ins by name. A file in an earlier folder hides files of the same
+/// name. A template's drop-ins apply to its instances.
 fn files_of(unit: &ServiceName, root: &Path) -> Vec<PathBuf> {
     let names: Vec<String> = unit.names().collect();
     let folders = || UNIT_FOLDERS.iter().map(|folder| root.join(folder));
@@ -155,7 +146,7 @@ fn files_of(unit: &ServiceName, root: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Words of a value: blanks separate them, quotes and backslashes keep them together.
+/// Splits a value at blanks, except in quotes and after backslashes.
 fn words(value: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = value.chars();
@@ -175,7 +166,7 @@ fn words(value: &str) -> Vec<String> {
     words
 }
 
-/// The value with `%%` as `%`; the value itself as an error if it has a specifier.
+/// Replaces `%%` by `%`. Returns the value as an error if it has a specifier.
 fn expanded(value: &str) -> Result<String, String> {
     let plain = value.replace("%%", "");
     if plain.contains('%') { Err(value.to_owned()) } else { Ok(value.replace("%%", "%")) }

@@ -1,8 +1,8 @@
-//! Units that run `folio warm` at boot, and again when a file is replaced, as by an upgrade.
+//! Units that run `folio warm` at boot, and when a file is replaced, as by an upgrade.
 //!
-//! The path unit watches the name as it is given: the link `/usr/bin/python3`, and not the version it
-//! leads to today. What `folio warm` itself does (open to read, fsync) is no change to systemd, so the
-//! units do not start each other in a circle.
+//! The path unit watches the given name, for example the link `/usr/bin/python3` and not its
+//! current target. systemd does not count `folio warm`'s own actions (open for reading, fsync) as
+//! changes, so the units do not trigger each other.
 
 use std::fmt::Write as _;
 use std::path::{Component, Path};
@@ -14,19 +14,16 @@ use crate::shell::{as_root, quoted};
 use crate::trust;
 use crate::tune::TuneError;
 
-/// Which libraries are warmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libraries {
-    /// None.
     No,
-    /// Those that the program is linked to.
     Linked,
 }
 
-/// The files that warm `file` again, with the folio that is at `folio`.
+/// Returns the files that warm `file`, with the folio at `folio`.
 ///
 /// # Errors
-/// A path that a unit cannot hold, or a folio that somebody else could replace: root would run it.
+/// A path that a unit cannot hold, or a folio that another user could replace: root would run it.
 pub fn of_file(folio: &Path, file: &Path, libraries: Libraries) -> Result<Vec<Piece>, TuneError> {
     let folio = checked_folio(folio)?;
     let file = checked_file(file)?;
@@ -44,9 +41,9 @@ pub fn of_file(folio: &Path, file: &Path, libraries: Libraries) -> Result<Vec<Pi
     ])
 }
 
-/// `folio warm` ends with 1 if it can enlarge nothing; that counts as success. A few writes in a row must
-/// not make systemd give up. Without any limit, any user with the right to write the file could keep
-/// root's service busy forever.
+/// `folio warm` exits with 1 if it can enlarge nothing, which counts as success here. A few writes
+/// in a row must not make systemd give up. Without any limit, a user who may write the file could
+/// keep root's service busy forever.
 fn service_text(folio: &str, file: &str, libraries: Libraries) -> String {
     let option = if libraries == Libraries::Linked { " --libs" } else { "" };
     let (shown, word) = (percent(file), escaped(file).replace('$', "$$"));
@@ -86,7 +83,6 @@ fn percent(text: &str) -> String {
     text.replace('%', "%%")
 }
 
-/// An absolute path that a line of a unit can end with.
 fn checked_file(file: &Path) -> Result<&str, TuneError> {
     let error = |message: &str| TuneError::Given {
         what: format!("file {}", quoted(file)),
@@ -137,7 +133,7 @@ fn escape_path(path: &str) -> String {
             b':' | b'_' | b'.' => text.push(char::from(byte)),
             byte if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
             byte => {
-                // A String takes everything.
+                // Writing to a String cannot fail.
                 let _ = write!(text, "\\x{byte:02x}");
             }
         }

@@ -1,4 +1,4 @@
-//! Control groups: memory limits of versions 1 and 2, the group of this process, CPU time of a group.
+//! Control groups: memory limits of versions 1 and 2, this process's group, and a group's CPU time.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -10,30 +10,28 @@ use serde::Serialize;
 use super::number;
 use crate::system::System;
 
-/// Where version 2 is mounted, alone or beside version 1.
+/// The mount points of version 2, alone or together with version 1.
 pub(crate) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-/// Trees of version 1 that have all processes of a service or container.
+/// The version 1 trees that contain all processes of a service or container.
 pub(crate) const TREES_OF_V1: [&str; 2] = ["/sys/fs/cgroup/systemd", MEMORY_OF_V1];
-/// The one with memory cgroups.
+/// The version 1 tree of the memory controller.
 pub(crate) const MEMORY_OF_V1: &str = "/sys/fs/cgroup/memory";
 
-/// Lists the processes of a group, and takes others.
+/// Lists a group's processes; writing a pid moves that process into the group.
 const PROCS: &str = "cgroup.procs";
 
-/// What a limit is compared with.
+/// The memory to compare with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// What nobody uses.
     Free,
-    /// That, and cached files that nobody used lately: reclaim takes them first.
+    /// Also includes cold cached files, because reclaim takes them first.
     WithColdFiles,
 }
 
-/// Names of the files of one version of groups.
 struct Names {
     max: &'static str,
     current: &'static str,
-    /// Line of `memory.stat`.
+    /// A line of `memory.stat`.
     cold_files: &'static str,
 }
 
@@ -44,38 +42,33 @@ const V1: Names = Names {
     current: "memory.usage_in_bytes",
     cold_files: "total_inactive_file",
 };
-/// Version 1 has no word for no limit: it shows the largest number of whole pages.
+/// Version 1 shows "no limit" as the largest number of whole pages.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// A group with a limit of memory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct MemoryLimit {
-    /// As `/proc/PID/cgroup` writes it.
     pub group: String,
-    /// `memory.max`.
     pub max_bytes: u64,
-    /// What is charged to it and the groups below it.
+    /// Charged to it and its descendants.
     pub used_bytes: u64,
-    /// Of that, cached files that nobody used lately.
+    /// The part in cached files that were not used recently.
     pub cold_file_bytes: u64,
 }
 
 impl MemoryLimit {
-    /// Bytes that may still be taken.
     pub(crate) fn room_bytes(&self, room: Room) -> u64 {
         let cold = if room == Room::Free { 0 } else { self.cold_file_bytes };
         self.max_bytes.saturating_sub(self.used_bytes.saturating_sub(cold))
     }
 }
 
-/// Bytes that this process may still take before a limit of its group or of one above; `None`
-/// without a limit.
+/// Returns how much this process can take before a limit of its group or an ancestor.
 pub(crate) fn room_bytes(system: &dyn System, room: Room) -> Option<u64> {
     let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     limits_of(system, &own).iter().map(|limit| limit.room_bytes(room)).min()
 }
 
-/// The group of a process and those above that have a limit; `own` is its `/proc/PID/cgroup`.
+/// Returns a process's group and ancestors that have a limit; `own` is its `/proc/PID/cgroup`.
 pub(crate) fn limits_of(system: &dyn System, own: &[u8]) -> Vec<MemoryLimit> {
     let v2 = own_path(own).into_iter().flat_map(|path| MOUNTS.map(|mount| (mount, path, &V2)));
     let v1 = memory_path(own).into_iter().map(|path| (MEMORY_OF_V1, path, &V1));
@@ -86,20 +79,18 @@ pub(crate) fn limits_of(system: &dyn System, own: &[u8]) -> Vec<MemoryLimit> {
     limits.collect()
 }
 
-/// The group of this process, below the mount of version 2.
 fn own_path(own: &[u8]) -> Option<&str> {
     let path = own.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::/"))?;
     str::from_utf8(path).ok()
 }
 
-/// The memory cgroup of this process, below the tree of version 1.
 fn memory_path(own: &[u8]) -> Option<&str> {
     let lines = own.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     let mut parts = lines.filter_map(|line| line.split_once(':')?.1.split_once(":/"));
     parts.find_map(|(names, path)| names.split(',').any(|one| one == "memory").then_some(path))
 }
 
-/// Directory of the group of this process; `None` where version 2 is not mounted.
+/// Returns the directory of this process's group; `None` if version 2 is not mounted.
 pub(crate) fn own(system: &dyn System) -> Option<PathBuf> {
     let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let path = own_path(&own).filter(|path| !path.split('/').any(|part| part == ".."))?;
@@ -107,25 +98,24 @@ pub(crate) fn own(system: &dyn System) -> Option<PathBuf> {
     groups.into_iter().find(|group| system.text(&group.join(PROCS)).is_ok())
 }
 
-/// Moves the process `pid` into the roots of the trees by which whole groups are killed, as a service is
-/// that ends or runs out of memory. Where that is refused it stays.
+/// Moves process `pid` to the roots of the trees in which whole groups are killed, because a
+/// service that ends or runs out of memory kills its group. If this is refused, the process stays.
 pub(crate) fn leave(pid: u32) {
     let [systemd, _] = TREES_OF_V1;
     for tree in MOUNTS.into_iter().chain([systemd]) {
-        // Not created: where trees of version 1 are, the first mount is a directory of them.
+        // Never created: with version 1 trees, the first mount is only a directory.
         let procs = OpenOptions::new().write(true).open(Path::new(tree).join(PROCS));
         let _ = procs.and_then(|mut procs| procs.write_all(pid.to_string().as_bytes()));
     }
 }
 
-/// CPU time of the processes of a group, those that ended too: in user mode and in the kernel.
+/// Returns the user and kernel CPU time of a group's processes, including those that ended.
 pub(crate) fn cpu(system: &dyn System, group: &Path) -> Option<[Duration; 2]> {
     let text = system.text(&group.join("cpu.stat")).ok()?;
     let of = |name| entry(&text, name).map(Duration::from_micros);
     Some([of("user_usec")?, of("system_usec")?])
 }
 
-/// Without a limit the file of version 2 says `max`.
 fn limit_of(system: &dyn System, mount: &Path, group: &Path, names: &Names) -> Option<MemoryLimit> {
     let dir = mount.join(group);
     let max_bytes = number(system, &dir.join(names.max)).filter(|&max| max < NO_LIMIT)?;
@@ -136,7 +126,7 @@ fn limit_of(system: &dyn System, mount: &Path, group: &Path, names: &Names) -> O
     Some(MemoryLimit { group, max_bytes, used_bytes, cold_file_bytes })
 }
 
-/// The number behind a name in a file of such lines.
+/// Returns the number after a name in a file of such lines.
 fn entry(text: &[u8], name: &str) -> Option<u64> {
     let mut lines = str::from_utf8(text).ok()?.lines().filter_map(|line| line.split_once(' '));
     lines.find_map(|(key, value)| (key == name).then(|| value.parse().ok())?)

@@ -1,16 +1,14 @@
-//! A setting as its file shows it.
+//! A setting as shown in its file.
 
-/// What a setting is, and what it can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Value in force.
     pub value: String,
-    /// Words to choose from; empty for a number.
+    /// The options; empty for a number.
     pub choices: Vec<String>,
 }
 
 impl Choice {
-    /// `always [madvise] never`, or a number.
+    /// Parses `always [madvise] never`, or a number.
     pub(crate) fn parse(text: &str) -> Self {
         let text = text.trim();
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -22,7 +20,6 @@ impl Choice {
         Self { value: chosen.to_owned(), choices: words.iter().map(plain).collect() }
     }
 
-    /// How the file shows it with another value in force.
     pub(crate) fn shown_with(&self, value: &str) -> String {
         if self.choices.is_empty() {
             return value.to_owned();

@@ -1,7 +1,8 @@
-//! Descriptors of processes, and where they lead.
+//! Process descriptors and their files.
 //!
-//! Links below `/proc/PID` lead to the file itself, whatever its name says. Only the running kernel
-//! has them, so what follows them asks no [`System`]: a directory of text files cannot answer.
+//! Links below `/proc/PID` lead to the file itself, whatever its name is. Only the running kernel
+//! has them, so these functions do not use a [`System`]: a directory of text files cannot provide
+//! them.
 
 use std::fmt::Display;
 use std::fs::{self, File, Metadata};
@@ -12,47 +13,40 @@ use std::path::{Path, PathBuf};
 
 use crate::system::{FdInfo, System};
 
-/// A path to what descriptor `fd` of a process leads to.
 pub(crate) fn link(pid: impl Display, fd: impl Display) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/fd/{fd}"))
 }
 
-/// A path to an open file of this process, for this process.
 pub(crate) fn own(file: impl AsFd) -> PathBuf {
     link("self", file.as_fd().as_raw_fd())
 }
 
-/// A path to the working directory of a process.
 pub(crate) fn working_directory(pid: impl Display) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/cwd"))
 }
 
-/// The file a process runs, with the kernel's mark if it is deleted.
 pub(crate) fn program(pid: impl Display) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// Position and flags of a descriptor.
 pub(crate) fn info(system: &dyn System, pid: impl Display, fd: i32) -> io::Result<FdInfo> {
     let path = format!("/proc/{pid}/fdinfo/{fd}");
     Ok(FdInfo::parse(&system.text(Path::new(&path))?))
 }
 
-/// The regular file behind a descriptor, and its name; `None` for anything else.
 pub(crate) fn regular(pid: impl Display, fd: impl Display) -> Option<(Metadata, PathBuf)> {
     let link = link(pid, fd);
     let found = fs::metadata(&link).ok().filter(Metadata::is_file)?;
     Some((found, fs::read_link(&link).ok()?))
 }
 
-/// Whether a descriptor is a file or a device, and neither pipe nor socket.
+/// Whether it is a file or device, and not a pipe or socket.
 pub(crate) fn is_file_or_device(pid: impl Display, fd: i32) -> bool {
     let is_either =
         |found: Metadata| !found.file_type().is_fifo() && !found.file_type().is_socket();
     fs::metadata(link(pid, fd)).is_ok_and(is_either)
 }
 
-/// Reads the memory of a process that stands still.
 pub(crate) fn memory(pid: impl Display, address: u64, bytes: &mut [u8]) -> io::Result<()> {
     File::open(format!("/proc/{pid}/mem"))?.read_exact_at(bytes, address)
 }

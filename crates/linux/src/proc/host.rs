@@ -7,47 +7,44 @@ use std::path::{Path, PathBuf};
 use super::{bytes_of_kib, number, value};
 use crate::system::System;
 
-/// Tells one boot from another.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Whether folios are in generations: a word of bits, of which the lowest says it.
+/// Shows whether multi-generational LRU is active: bit 0 of a mask.
 pub(crate) const GENERATIONS: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// The mounts this process sees.
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Which boot this is; `None` where the kernel does not say.
+/// Returns the current boot's id; `None` if the kernel does not have it.
 pub(crate) fn boot_id(system: &dyn System) -> Option<String> {
     let id = system.text(Path::new(BOOT_ID)).ok()?;
     Some(String::from_utf8_lossy(id.trim_ascii()).into_owned()).filter(|id| !id.is_empty())
 }
 
-/// Inode of the PID namespace of the machine (`PROC_PID_INIT_INO`).
+/// The inode of the machine's initial PID namespace (`PROC_PID_INIT_INO`).
 const PIDS_OF_MACHINE: u64 = 0xEFFF_FFFC;
 
-/// Whether processes have the numbers here that the machine knows them by.
+/// Whether pids here are the machine's, so this process is not in a PID namespace.
 pub(crate) fn has_pids_of_machine() -> bool {
     fs::metadata("/proc/self/ns/pid").map_or(true, |file| file.ino() == PIDS_OF_MACHINE)
 }
 
-/// Version of the running kernel, empty when unknown. What a builder appended to it (`-amd64`,
-/// `-custom`) names a machine, and no rule goes by it.
+/// Returns the kernel version without a builder's suffix (`-amd64`, `-custom`); empty if unknown.
 pub(crate) fn kernel_release(system: &dyn System) -> String {
     let release = system.text(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
     upstream(&String::from_utf8_lossy(&release)).to_owned()
 }
 
-/// `6.18.44` of `6.18.44-custom`.
+/// Returns `6.18.44` for `6.18.44-custom`.
 fn upstream(release: &str) -> &str {
     let release = release.trim();
     let end = release.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(release.len());
     release[..end].trim_end_matches('.')
 }
 
-/// Bytes that lie free in blocks of at least `bytes`; 0 if the kernel does not say.
+/// Returns the free bytes in blocks of at least `bytes`; 0 if unknown.
 pub(crate) fn free_bytes_in(system: &dyn System, bytes: u64) -> u64 {
     let text = system.text(Path::new("/proc/buddyinfo")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let page_bytes = system.page_bytes();
-    // Node 0, zone Normal, and the free blocks of each order from 0 on.
+    // Node 0, zone Normal, and the free blocks per order from 0.
     let counts = |line: &str| -> Vec<u64> {
         line.split_ascii_whitespace().skip(4).map_while(|word| word.parse().ok()).collect()
     };
@@ -58,7 +55,7 @@ pub(crate) fn free_bytes_in(system: &dyn System, bytes: u64) -> u64 {
     large.fold(0, |sum, (size, nr)| sum.saturating_add(size.saturating_mul(nr)))
 }
 
-/// Whether the kernel was told not to charge its own memory to groups.
+/// Whether `cgroup.memory=nokmem` is on the kernel command line.
 pub(crate) fn has_no_kmem(system: &dyn System) -> bool {
     let text = system.text(Path::new("/proc/cmdline")).unwrap_or_default();
     let mut words = text.split(u8::is_ascii_whitespace);
@@ -66,13 +63,12 @@ pub(crate) fn has_no_kmem(system: &dyn System) -> bool {
     options.is_some_and(|options| options.split(|&byte| byte == b',').any(|one| one == b"nokmem"))
 }
 
-/// Processors that are switched on; 1 where the kernel does not say.
+/// Returns how many processors are online; 1 if unknown.
 pub(crate) fn nr_cpus(system: &dyn System) -> u64 {
     let text = system.text(Path::new("/sys/devices/system/cpu/online")).unwrap_or_default();
     nr_of_list(String::from_utf8_lossy(&text).trim())
 }
 
-/// How many `0-3,8` are; at least 1.
 fn nr_of_list(numbers: &str) -> u64 {
     let of_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -82,32 +78,28 @@ fn nr_of_list(numbers: &str) -> u64 {
     numbers.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
 }
 
-/// How many processes ran or wanted to in the last minute, on average, as the kernel writes it; empty
-/// where it does not say.
 #[must_use]
 pub fn load(system: &dyn System) -> String {
     let text = system.text(Path::new("/proc/loadavg")).unwrap_or_default();
     String::from_utf8_lossy(&text).split_whitespace().next().unwrap_or_default().to_owned()
 }
 
-/// Characters of a processor's name that are kept.
+/// A processor's name is cut to this many characters.
 const NAME_LEN_MAX: usize = 100;
 
-/// The numbers by which the first processor calls itself: vendor, family and model, or implementer
-/// and part; and whether it shows itself to be virtual.
+/// The first processor's identity, and whether it is virtual.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// The numbers, as `/proc/cpuinfo` has them; none where it does not say.
+    /// From `/proc/cpuinfo`: vendor, family and model, or implementer and part.
     pub id: Vec<String>,
-    /// Name with family and model: hypervisors call several generations by one name. Of an arm64
-    /// processor, which has no name there, its numbers; empty where there are none.
+    /// The name with family and model, because hypervisors use one name for several generations.
+    /// For arm64, which has no name there, its numbers; empty if unknown.
     pub name: String,
-    /// Whether it runs below a hypervisor; `false` where nothing says so.
+    /// Whether it runs under a hypervisor; `false` if unknown.
     pub is_virtual: bool,
 }
 
 impl Processor {
-    /// Of the machine that `system` is.
     pub fn of(system: &dyn System) -> Self {
         let text = system.text(Path::new("/proc/cpuinfo")).unwrap_or_default();
         let all = |keys: &[&str]| {
@@ -129,24 +121,20 @@ impl Processor {
     }
 }
 
-/// Bytes that can be had without pressing other memory out, where the kernel says.
 pub(crate) fn available_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemAvailable")?)
 }
 
-/// The hugetlb pool of the default size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HugetlbPool {
-    /// Bytes of a page.
     pub(crate) page_bytes: u64,
     /// Pages in it (`vm.nr_hugepages`).
     pub(crate) nr: u64,
-    /// Of them free, and not promised to a mapping.
+    /// Free pages without a reservation.
     pub(crate) nr_free: u64,
 }
 
 impl HugetlbPool {
-    /// As it is; `None` on a kernel without one.
     pub(crate) fn of(system: &dyn System) -> Option<Self> {
         let text = system.text(Path::new("/proc/meminfo")).ok()?;
         let number = |name| value(&text, name)?.parse::<u64>().ok();
@@ -155,57 +143,49 @@ impl HugetlbPool {
         Some(Self { page_bytes, nr: number("HugePages_Total")?, nr_free })
     }
 
-    /// Pages that a mapping of `bytes` takes.
     pub(crate) const fn nr_for(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.page_bytes)
     }
 
-    /// Pages that the pool must have for one more mapping of `bytes`.
+    /// Returns the pool size needed for one more mapping of `bytes`.
     pub(crate) const fn nr_with(&self, bytes: u64) -> u64 {
         self.nr.saturating_add(self.nr_for(bytes).saturating_sub(self.nr_free))
     }
 }
 
-/// Bytes of memory, if the kernel shows them.
 pub(crate) fn memory_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemTotal")?)
 }
 
-/// What the kernel says about the hugetlb pool of one size, or takes for it.
 pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
 }
 
-/// Whether pages age by generations, not by two lists: the first of a set of bits is the switch.
 pub(crate) fn has_generations(system: &dyn System) -> bool {
     let text = system.text(Path::new(GENERATIONS)).unwrap_or_default();
     generations(&String::from_utf8_lossy(&text)).unwrap_or(false)
 }
 
-/// The same of the text that the kernel shows.
 pub(crate) fn generations(text: &str) -> Option<bool> {
     let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
     bits.ok().map(|bits| bits & 1 != 0)
 }
 
-/// hugetlb pages of one size that are free and not reserved.
 pub(crate) fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
     let read = |name| number(system, &hugetlb(kib, name)).unwrap_or(0);
-    // Reservations can fall below zero, which the kernel shows as a number near 2^64.
+    // Reservations can fall below zero; the kernel shows that as a number near 2^64.
     let free = i128::from(read("free_hugepages"));
     let reserved = i128::from(read("resv_hugepages").cast_signed());
     u64::try_from(free - reserved).unwrap_or(0)
 }
 
-/// Bytes of the caches that a core has beyond the first level; sizes that are usual where the kernel
-/// does not say.
+/// A core's caches beyond the first level; typical sizes if unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caches {
-    /// Level 2.
     pub l2_bytes: usize,
-    /// The last level, all of it.
+    /// All of the last level.
     pub llc_bytes: usize,
-    /// Whether the kernel says it.
+    /// Whether the kernel reported the sizes.
     pub is_told: bool,
 }
 
@@ -215,10 +195,9 @@ impl Default for Caches {
     }
 }
 
-/// Largest cache that is believed, in KiB: memory of several times its size is taken.
+/// The largest plausible cache in KiB: callers allocate several times its size.
 const CACHE_KIB_MAX: usize = 1 << 20;
 
-/// The caches of the first processor.
 pub(crate) fn caches(system: &dyn System) -> Caches {
     let dir = Path::new("/sys/devices/system/cpu/cpu0/cache");
     let read = |nr: usize, name: &str| {

@@ -1,10 +1,10 @@
-//! The mappings of a process, from `/proc/PID/maps`.
+//! A process's mappings, from `/proc/PID/maps`.
 //!
-//! Owns the only parser of such a line. Other processes influence the lines (anybody can choose
-//! names of files, and a process may name its anonymous memory), so nothing in them is trusted.
+//! Owns the only parser of such lines. Other processes influence the lines (any process can choose
+//! file names and name its anonymous memory), so nothing in them is trusted.
 //!
 //! Invariants:
-//! - M1: ranges are not empty, multiples of the base page, ascending and free of overlaps; a line
+//! - M1: ranges are not empty, are multiples of the base page, ascend and do not overlap. A line
 //!   that breaks this is dropped and counted.
 
 use std::borrow::Cow;
@@ -13,43 +13,36 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// How the kernel marks the name of a file that was deleted.
 const DELETED: &[u8] = b" (deleted)";
 
-/// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vma {
-    /// Addresses in bytes.
     pub range: Range<u64>,
-    /// `r-xp`, as in maps.
     pub permissions: [u8; 4],
-    /// Position of the first byte in the file.
+    /// File position of the first byte.
     pub pos: u64,
-    /// Device of the file, major and minor; 0 and 0 if there is none.
+    /// The file's device, major and minor; 0 and 0 without a file.
     pub device: (u32, u32),
-    /// Inode number of the file, 0 if there is none.
+    /// The file's inode, 0 without a file.
     pub inode: u64,
-    /// File, `[name]`, or empty. Without the mark of deleted files.
+    /// A file, `[name]`, or empty. Without the mark for deleted files.
     pub path: PathBuf,
-    /// The file has no name any more.
     pub is_deleted: bool,
 }
 
 impl Vma {
-    /// Whether it may be executed.
     #[must_use]
     pub const fn is_exec(&self) -> bool {
         self.permissions[2] == b'x'
     }
 
-    /// Whether it maps a file, of tmpfs and memfd too.
+    /// Whether it maps a file, including tmpfs and memfd.
     #[must_use]
     pub const fn has_file(&self) -> bool {
         self.inode != 0
     }
 
-    /// Whether it is shared memory that the kernel keeps under a name of its own: memfd, shared
-    /// anonymous memory, System V. A file of tmpfs is not.
+    /// Whether it is memfd, shared anonymous memory or System V, but not a file on tmpfs.
     pub(crate) fn is_nameless_shared(&self) -> bool {
         let name = self.path.as_os_str().as_bytes();
         // Shared anonymous memory that the program named (PR_SET_VMA_ANON_NAME).
@@ -61,7 +54,6 @@ impl Vma {
                     .any(|start| name.starts_with(start))
     }
 
-    /// `PROT_*` bits.
     pub(crate) fn prot(&self) -> u32 {
         let letters = [(b'r', 1), (b'w', 2), (b'x', 4)].into_iter().zip(self.permissions);
         letters.filter(|((letter, _), is)| letter == is).map(|((_, bit), _)| bit).sum()
@@ -72,17 +64,15 @@ impl Vma {
         self.path.as_os_str() == "[heap]"
     }
 
-    /// Whether it is the stack of the first thread.
     pub(crate) fn is_stack(&self) -> bool {
         self.path.as_os_str() == "[stack]"
     }
 
-    /// Whether stores reach the file, or other processes.
+    /// Whether stores reach the file or other processes.
     pub(crate) const fn is_shared(&self) -> bool {
         self.permissions[3] == b's'
     }
 
-    /// As the kernel names it, deleted files with their mark.
     pub(crate) fn name(&self) -> Cow<'_, Path> {
         if !self.is_deleted {
             return Cow::Borrowed(&self.path);
@@ -92,26 +82,23 @@ impl Vma {
         Cow::Owned(name.into())
     }
 
-    /// `r-xp`.
     #[must_use]
     pub fn permission_text(&self) -> String {
         self.permissions.iter().map(|&byte| char::from(byte)).collect()
     }
 
-    /// Length in bytes.
     #[must_use]
     pub const fn len_bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 
-    /// Virtual pages (address / page size).
     #[must_use]
     pub const fn pages(&self, page_bytes: u64) -> Range<u64> {
         self.range.start / page_bytes..self.range.end / page_bytes
     }
 
-    /// The address, below `bytes`, from which blocks of that size count. Shared memory has the blocks
-    /// of its file at any address: the kernel aligns its next mapping.
+    /// Returns the address, below `bytes`, from which blocks of this size are counted. Shared
+    /// memory uses its file's blocks at any address, because the kernel aligns its next mapping.
     #[must_use]
     pub const fn first_block(&self, bytes: u64) -> u64 {
         if self.is_shared() && self.has_file() {
@@ -121,7 +108,7 @@ impl Vma {
         }
     }
 
-    /// Blocks of `bytes` that lie wholly inside.
+    /// Returns how many blocks of `bytes` are completely inside.
     #[must_use]
     pub const fn nr_whole_blocks(&self, bytes: u64) -> u64 {
         let first = self.first_block(bytes);
@@ -129,23 +116,19 @@ impl Vma {
         (self.range.end.saturating_sub(first) / bytes).saturating_sub(start)
     }
 
-    /// Whether addresses and file positions are aligned alike mod `bytes`.
+    /// Whether addresses and file positions agree modulo `bytes`.
     #[must_use]
     pub const fn is_congruent(&self, bytes: u64) -> bool {
         self.range.start.wrapping_sub(self.pos).is_multiple_of(bytes)
     }
 }
 
-/// A maps file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Maps {
-    /// Ascending (M1).
     pub(crate) vmas: Vec<Vma>,
-    /// Lines that were none.
     pub(crate) nr_bad_lines: usize,
 }
 
-/// Reads a maps file of a machine with base pages of `page_bytes`.
 pub(crate) fn parse(text: &[u8], page_bytes: u64) -> Maps {
     let Maps { mut vmas, mut nr_bad_lines } = Maps::default();
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -164,7 +147,7 @@ pub(crate) fn parse(text: &[u8], page_bytes: u64) -> Maps {
     Maps { vmas, nr_bad_lines }
 }
 
-/// `start-end perms pos major:minor inode   path`, of which only the path may hold spaces.
+/// Parses `start-end perms pos major:minor inode   path`; only the path may contain spaces.
 pub(super) fn parse_line(line: &[u8]) -> Option<Vma> {
     let mut rest = line;
     let mut field = || {
@@ -187,7 +170,7 @@ pub(super) fn parse_line(line: &[u8]) -> Option<Vma> {
     (!range.is_empty()).then_some(Vma { range, permissions, pos, device, inode, path, is_deleted })
 }
 
-/// The kernel writes a newline in a name as `\012` and nothing else so.
+/// The kernel escapes only newlines in a name, as `\012`.
 fn unescape(name: &[u8]) -> Vec<u8> {
     const NEWLINE: &[u8] = b"\\012";
     if !name.contains(&NEWLINE[0]) {

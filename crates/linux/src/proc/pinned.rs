@@ -1,33 +1,30 @@
-//! Which memory of a process is pinned: held in place for a device or for `io_uring`.
+//! A process's pinned memory: held in place for a device or for `io_uring`.
 //!
 //! ```text
-//!   status          VmPin: 65536 kB             all of it, wherever it lies
-//!   fdinfo/FD       UserBufs: 1                 buffers that io_uring registered, with their addresses
+//!   status          VmPin: 65536 kB             all of it, at unknown addresses
+//!   fdinfo/FD       UserBufs: 1                 registered io_uring buffers, with their addresses
 //!                      0: 0x7f2bb4600000/8388608
 //! ```
 //!
-//! Owns the two formats. What VFIO and RDMA pin has no addresses anywhere.
+//! Owns both formats. No file shows the addresses that VFIO and RDMA pin.
 
 use std::ops::Range;
 
 use super::Task;
 
-/// Descriptors read at most: the limit of open files is rarely higher.
+/// Descriptors read at most: the open file limit is rarely higher.
 const DESCRIPTORS_MAX: usize = 1 << 12;
-/// Buffers of one descriptor: `IORING_MAX_REG_BUFFERS` (`io_uring/rsrc.h`).
+/// Buffers per descriptor: `IORING_MAX_REG_BUFFERS` (`io_uring/rsrc.h`).
 const BUFFERS_MAX: usize = 1 << 14;
 
-/// Pinned memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
-    /// All of it, in bytes.
     pub bytes: u64,
-    /// Addresses of the part that is known, ascending and apart from each other.
+    /// The known addresses, ascending and not adjacent.
     pub known: Vec<Range<u64>>,
 }
 
 impl Pinned {
-    /// Of a process with `bytes` by its status.
     pub(crate) fn of(task: &Task<'_>, bytes: u64) -> Self {
         if bytes == 0 {
             return Self::default();
@@ -37,7 +34,6 @@ impl Pinned {
         Self { bytes, known: joined(known.flat_map(|text| buffers(&text)).collect()) }
     }
 
-    /// Bytes at unknown addresses.
     #[must_use]
     pub fn unknown_bytes(&self) -> u64 {
         let known: u64 = self.known.iter().map(|range| range.end - range.start).sum();
@@ -45,7 +41,6 @@ impl Pinned {
     }
 }
 
-/// Ranges that overlap or touch become one.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<u64>> = Vec::new();
@@ -58,7 +53,6 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// The buffers that the text of a descriptor of `io_uring` names.
 fn buffers(text: &[u8]) -> Vec<Range<u64>> {
     let lines = text.split(|byte| *byte == b'\n');
     let mut lines = lines.skip_while(|line| !line.starts_with(b"UserBufs:"));
@@ -66,14 +60,12 @@ fn buffers(text: &[u8]) -> Vec<Range<u64>> {
     lines.map_while(place_of_buffer).take(BUFFERS_MAX).filter_map(range).collect()
 }
 
-/// The place that a line of the list names.
 fn place_of_buffer(line: &[u8]) -> Option<&str> {
     let (number, place) = std::str::from_utf8(line).ok()?.trim().split_once(": ")?;
     number.parse::<u32>().ok()?;
     Some(place)
 }
 
-/// Addresses of a place; `None` if it holds no buffer.
 fn range(place: &str) -> Option<Range<u64>> {
     let (start, len) = place.split_once('/')?;
     let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;

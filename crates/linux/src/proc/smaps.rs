@@ -1,68 +1,56 @@
-//! What `/proc/PID/smaps` adds to the mappings: what is resident of them, how it is mapped, advice.
+//! `/proc/PID/smaps`: resident memory, page table level and advice of each mapping.
 //!
-//! Owns the parser. The kernel walks every page of the process to write it: a census asks only when
-//! it must.
+//! Owns the parser. To write this file, the kernel walks all pages, so a census reads it only if
+//! needed.
 //!
-//! Invariant M2: mappings ascend and do not overlap; of a line that breaks this the fields after it
-//! are nobody's.
+//! Invariant M2: mappings ascend and do not overlap. After a line that breaks this, fields are
+//! ignored until the next mapping.
 
 use super::maps::{self, Vma};
 
-/// What smaps says of one mapping, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of the kernel")]
 pub struct Smap {
-    /// Addresses, file, permissions.
     pub vma: Vma,
-    /// Resident.
     pub rss_bytes: u64,
-    /// Its share of the resident pages: a page that N map counts 1/N for each.
+    /// Its share of the resident pages: a page mapped N times counts 1/N in each.
     pub pss_bytes: u64,
-    /// In swap space.
     pub swap_bytes: u64,
-    /// What one entry of its page tables maps at least: more than a base page only of hugetlb.
+    /// Bytes that one of its page table entries maps at least: more than a base page only for
+    /// hugetlb.
     pub page_bytes: u64,
-    /// Of it anonymous.
     pub anon_bytes: u64,
-    /// Resident in other processes too.
+    /// Also resident in other processes.
     pub shared_bytes: u64,
-    /// Mapped by PMD entries, by kind.
     pub anon_pmd_bytes: u64,
-    /// Shared memory likewise.
     pub shmem_pmd_bytes: u64,
-    /// File pages likewise.
     pub file_pmd_bytes: u64,
-    /// Of hugetlb.
     pub hugetlb_bytes: u64,
-    /// `MADV_NOHUGEPAGE` (`nh`).
     pub is_no_huge: bool,
-    /// `MADV_HUGEPAGE` (`hg`).
     pub is_huge: bool,
-    /// `THPeligible`: anonymous memory here may get some large folio; `None` where it does not say.
+    /// `THPeligible`: anonymous memory here may get large folios; `None` if not shown.
     pub is_eligible: Option<bool>,
-    /// THP is disabled for the process; smaps does not say it.
+    /// THP is disabled for the process. smaps does not show this.
     pub is_disabled: bool,
-    /// Pages of hugetlb (`ht`).
     pub is_hugetlb: bool,
-    /// Memory of a device, or pages that are not the kernel's to move (`io`, `pf`, `mm`).
+    /// Device memory, or pages that the kernel cannot move (`io`, `pf`, `mm`).
     pub is_device: bool,
-    /// userfaultfd waits for missing pages (`um`).
+    /// userfaultfd handles missing pages (`um`).
     pub awaits_missing: bool,
-    /// userfaultfd waits for pages that are there and not mapped (`ui`).
+    /// userfaultfd handles minor faults (`ui`).
     pub awaits_minor: bool,
-    /// userfaultfd protects pages from writes (`uw`).
+    /// userfaultfd write-protects pages (`uw`).
     pub is_write_tracked: bool,
 }
 
 impl Smap {
-    /// Mapped by PMD entries, of any kind.
     #[must_use]
     pub const fn pmd_bytes(&self) -> u64 {
         self.anon_pmd_bytes.saturating_add(self.shmem_pmd_bytes).saturating_add(self.file_pmd_bytes)
     }
 }
 
-/// The mappings of a smaps file, in its order; what cannot be read is passed over.
+/// Parses the mappings of a smaps file in order; skips unreadable lines.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<Smap> {
     let mut smaps: Vec<Smap> = Vec::new();
@@ -75,7 +63,8 @@ pub fn parse(text: &[u8]) -> Vec<Smap> {
         } else if !line.is_empty() {
             let end = smaps.last().map_or(0, |smap| smap.vma.range.end);
             let vma = maps::parse_line(line).filter(|vma| vma.range.start >= end);
-            // Of a mapping, understood or not; any other line is one of a later kernel.
+            // A mapping's line, even if not understood. Other unknown lines come from later
+            // kernels.
             is_known = vma.is_some() || is_known && !is_of_mapping(line);
             smaps.extend(vma.map(|vma| Smap { vma, ..Smap::default() }));
         }
@@ -83,18 +72,16 @@ pub fn parse(text: &[u8]) -> Vec<Smap> {
     smaps
 }
 
-/// The smap that starts at an address; `smaps` ascends.
 #[must_use]
 pub fn find(smaps: &[Smap], start: u64) -> Option<&Smap> {
     smaps.binary_search_by_key(&start, |smap| smap.vma.range.start).ok().map(|at| &smaps[at])
 }
 
-/// Whether a line begins with a range of addresses.
 fn is_of_mapping(line: &[u8]) -> bool {
     line.split(|byte| *byte == b' ').next().is_some_and(|word| word.contains(&b'-'))
 }
 
-/// `Name:  value`; a mapping's own line has its first colon later, in the device number.
+/// Splits `Name:  value`. A mapping's own line has its first colon in the device number.
 fn field(line: &[u8]) -> Option<(&str, &str)> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let key = std::str::from_utf8(&line[..colon]).ok()?;
@@ -129,7 +116,7 @@ fn set(smap: &mut Smap, key: &str, value: &str) {
     }
 }
 
-/// One word of `VmFlags` (Documentation/filesystems/proc.rst).
+/// Applies one word of `VmFlags` (Documentation/filesystems/proc.rst).
 fn set_flag(smap: &mut Smap, flag: &str) {
     match flag {
         "nh" => smap.is_no_huge = true,

@@ -1,36 +1,31 @@
-//! `/proc/PID/stat`: parents, groups, CPU time and faults of a process.
+//! `/proc/PID/stat`: a process's parent, group, CPU time and faults.
 //!
-//! Owns the parser. The name in it is chosen by the process: fields are counted after its last `)`.
+//! Owns the parser. The process chooses its name, so fields are counted after the last `)`.
 
 use std::collections::BTreeSet;
 
 use super::Task;
 use crate::system::System;
 
-/// Processes of a tree that are followed.
 const NR_PROCESSES_MAX: usize = 256;
 
-/// What is used of the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
-    /// `Z` for one that has ended.
+    /// `Z` for a zombie.
     pub(crate) state: u8,
     pub(crate) parent: u32,
     pub(crate) group: i32,
-    /// Of it and of the children it waited for, as all below.
+    /// Like all fields below, includes the children it has waited for.
     pub(crate) nr_minor_faults: u64,
     /// Faults that waited for a read.
     pub(crate) nr_major_faults: u64,
-    /// Clock ticks in user mode.
     pub(crate) user_ticks: u64,
-    /// Clock ticks in the kernel.
     pub(crate) system_ticks: u64,
-    /// The part of all ticks that children used.
+    /// The children's part of all ticks.
     pub(crate) children_ticks: u64,
 }
 
 impl Stat {
-    /// `None` for a line that is none.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let end = text.iter().rposition(|byte| *byte == b')')?;
         let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
@@ -50,13 +45,12 @@ impl Stat {
         })
     }
 
-    /// Whether it still executes.
     pub(crate) const fn is_alive(&self) -> bool {
         !matches!(self.state, b'Z' | b'X')
     }
 }
 
-/// A process and what descends from it, as far as its parents still live.
+/// Returns a process and its descendants, as far as their parents are alive.
 pub(crate) fn tree(system: &dyn System, pid: u32) -> BTreeSet<u32> {
     let (mut found, mut queue) = (BTreeSet::from([pid]), vec![pid]);
     while let Some(pid) = queue.pop() {

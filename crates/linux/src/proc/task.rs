@@ -15,34 +15,29 @@ use super::stat::Stat;
 use super::value;
 use crate::system::{self, Entries, FileRef, System, ids};
 
-/// `/proc/PID`. That it is there is not said: what has ended answers with errors.
+/// `/proc/PID`. It may not exist: reading an exited process returns errors.
 #[derive(Clone)]
 pub(crate) struct Task<'a> {
     system: &'a dyn System,
     dir: PathBuf,
 }
 
-/// Memory that the kernel holds for a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Page tables (`VmPTE`).
     pub page_table_bytes: u64,
-    /// Pinned pages (`VmPin`).
     pub pinned: Pinned,
 }
 
 impl<'a> Task<'a> {
-    /// The process or thread `id`.
     pub(crate) fn of(system: &'a dyn System, id: impl Display) -> Self {
         Self { system, dir: PathBuf::from(format!("/proc/{id}")) }
     }
 
-    /// This process.
     pub(crate) fn own(system: &'a dyn System) -> Self {
         Self::of(system, "self")
     }
 
-    /// The file of its mapping at `range` ([`system::mapped_file`]).
+    /// Returns the file of its mapping at `range` ([`system::mapped_file`]).
     pub(crate) fn mapped_file(&self, range: &Range<u64>) -> PathBuf {
         system::mapped_file(&self.dir, range)
     }
@@ -51,7 +46,6 @@ impl<'a> Task<'a> {
         self.system.text(&self.dir.join(name))
     }
 
-    /// Whether it is there, as a zombie too.
     pub(crate) fn exists(&self) -> bool {
         self.text("comm").is_ok()
     }
@@ -62,7 +56,8 @@ impl<'a> Task<'a> {
         Ok(maps)
     }
 
-    /// Files that are there under a name with the kernel's mark of deleted ones at its end.
+    /// Restores the names of existing files if the kernel's mark for deleted files is part of the
+    /// name.
     fn restore_names<'v>(&self, vmas: impl Iterator<Item = &'v mut Vma>) {
         let mut known = BTreeMap::new();
         for vma in vmas.filter(|vma| vma.is_deleted && !vma.is_nameless_shared()) {
@@ -77,15 +72,14 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Its mappings with what is resident of them: the kernel walks all its pages for this. Empty for
-    /// a process that has no memory any more.
+    /// Reads smaps; the kernel walks all its pages for this. Empty if the process has no memory.
     pub(crate) fn smaps(&self) -> io::Result<Vec<Smap>> {
         let mut smaps = smaps::parse(&self.text("smaps")?);
         self.restore_names(smaps.iter_mut().map(|smap| &mut smap.vma));
         Ok(smaps)
     }
 
-    /// The same, with whether the process has THP disabled.
+    /// Reads smaps, and whether the process has THP disabled.
     pub(crate) fn advice(&self) -> io::Result<Vec<Smap>> {
         let mut smaps = self.smaps()?;
         let is_disabled = self.is_thp_disabled();
@@ -95,29 +89,25 @@ impl<'a> Task<'a> {
         Ok(smaps)
     }
 
-    /// Whether it, or who started it, has disabled THP with prctl(2).
+    /// Whether the process or its parent disabled THP with prctl(2).
     pub(crate) fn is_thp_disabled(&self) -> bool {
         self.status("THP_enabled").as_deref() == Some("0")
     }
 
-    /// Entries by virtual page.
     pub(crate) fn pagemap(&self) -> io::Result<Box<dyn Entries>> {
         self.system.entries(&self.dir.join("pagemap"))
     }
 
-    /// Its memory, by words of 8 bytes.
     pub(crate) fn memory(&self) -> io::Result<Box<dyn Entries>> {
         self.system.entries(&self.dir.join("mem"))
     }
 
-    /// Its name; empty where it cannot be read.
     pub(crate) fn comm(&self) -> String {
         let name = self.text("comm").unwrap_or_default();
         String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
     }
 
-    /// The name it was started by, without folders: what is before the first argument, or before the
-    /// title that it gave itself. Empty where it cannot be read.
+    /// Returns the name it was started by, without folders and arguments; empty if unreadable.
     pub(crate) fn command_name(&self) -> String {
         let line = self.text("cmdline").unwrap_or_default();
         let end = line.iter().position(|byte| b"\0 ".contains(byte)).unwrap_or(line.len());
@@ -126,7 +116,7 @@ impl<'a> Task<'a> {
         name.trim_start_matches('-').trim_end_matches(':').to_owned()
     }
 
-    /// Program and arguments, as it was started or calls itself; empty where they cannot be read.
+    /// Returns its command line or title; empty if unreadable.
     pub(crate) fn command(&self) -> Vec<String> {
         let line = self.text("cmdline").unwrap_or_default();
         let line = line.strip_suffix(b"\0").unwrap_or(&line);
@@ -134,43 +124,39 @@ impl<'a> Task<'a> {
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
-    /// Its words as they are: a process may have written a title over them. Empty if they cannot be read.
+    /// Returns its raw command line, possibly overwritten by a title; empty if unreadable.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let line = self.text("cmdline").unwrap_or_default();
-        // A title leaves the rest of the place empty.
+        // A title leaves zeros in the rest of the space.
         let end = line.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         let words = line[..end].split(|&byte| byte == 0).filter(|_| end > 0);
         words.map(|word| OsString::from_vec(word.to_vec())).collect()
     }
 
-    /// `NAME=VALUE` of its variables at its start, each with a NUL at its end.
+    /// Reads its variables as `NAME=VALUE`, each ended by a NUL.
     pub(crate) fn environ(&self) -> io::Result<Vec<u8>> {
         self.text("environ")
     }
 
-    /// The auxiliary vector that the kernel gave it.
     pub(crate) fn auxv(&self) -> io::Result<Vec<u8>> {
         self.text("auxv")
     }
 
-    /// The process that started it, or took it over.
+    /// Returns its parent, which may be a reaper.
     pub(crate) fn parent(&self) -> Option<(u32, Self)> {
         let pid = self.status("PPid")?.parse().ok().filter(|&pid: &u32| pid > 0)?;
         Some((pid, Self::of(self.system, pid)))
     }
 
-    /// What it sees mounted, as [`crate::system::mounts`] reads it.
     pub(crate) fn mounts(&self) -> io::Result<Vec<u8>> {
         self.text("mountinfo")
     }
 
-    /// Its control groups, a line for each tree.
     pub(crate) fn cgroups(&self) -> io::Result<Vec<u8>> {
         self.text("cgroup")
     }
 
-    /// Its control group, from the root of groups on: that of version 2 if it is in one there, else that
-    /// of systemd's or the memory controller's tree.
+    /// Returns its cgroup: in version 2 if it has one there, else in the systemd or memory tree.
     pub(crate) fn cgroup(&self) -> Option<String> {
         let text = self.cgroups().ok()?;
         let line = |tree: &[u8]| {
@@ -184,34 +170,29 @@ impl<'a> Task<'a> {
         groups.next().map(|group| String::from_utf8_lossy(group).into_owned())
     }
 
-    /// Parents, groups, CPU time; `None` for one that is gone.
     pub(crate) fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.text("stat").ok()?)
     }
 
-    /// A field of `status`.
     pub(crate) fn status(&self, field: &str) -> Option<String> {
         value(&self.text("status").ok()?, field).map(str::to_owned)
     }
 
-    /// Memory it has, in pages, as `statm` says: the kernel's count lags some pages a CPU behind.
+    /// Returns its resident pages from `statm`; the kernel's count lags a few pages per CPU.
     pub(crate) fn nr_resident_pages(&self) -> io::Result<u64> {
         let text = self.text("statm")?;
         let words = std::str::from_utf8(&text).unwrap_or_default().split_ascii_whitespace();
         Ok(words.skip(1).find_map(|pages| pages.parse().ok()).unwrap_or(0))
     }
 
-    /// Its threads, ascending.
     pub(crate) fn threads(&self) -> Vec<u32> {
         ids(&self.system.names(&self.dir.join("task")).unwrap_or_default())
     }
 
-    /// `fdinfo` of a descriptor.
     pub(crate) fn fdinfo(&self, fd: u32) -> io::Result<Vec<u8>> {
         self.text(&format!("fdinfo/{fd}"))
     }
 
-    /// Its page tables, and its pinned memory.
     pub(crate) fn held(&self) -> Held {
         let text = self.text("status").unwrap_or_default();
         let bytes = |field| {
@@ -222,12 +203,11 @@ impl<'a> Task<'a> {
         Held { page_table_bytes: bytes("VmPTE"), pinned: Pinned::of(self, bytes("VmPin")) }
     }
 
-    /// Numbers of its open descriptors, ascending.
     pub(crate) fn descriptors(&self) -> Vec<u32> {
         ids(&self.system.names(&self.dir.join("fd")).unwrap_or_default())
     }
 
-    /// The processes that its threads started and that live.
+    /// Lists the live processes that its threads started.
     pub(crate) fn children(&self) -> Vec<u32> {
         let mut children = Vec::new();
         for thread in self.threads() {

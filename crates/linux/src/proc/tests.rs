@@ -1,4 +1,4 @@
-//! Texts as anybody may write them.
+//! Parses arbitrary text.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::system::{Live, MemSystem};
 
-/// A machine of these files.
 fn machine(files: &[(&str, &[u8])]) -> (tempfile::TempDir, MemSystem) {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -71,7 +70,7 @@ fn this_process_has_text() {
     assert!(smaps.iter().any(|smap| smap.vma.is_exec() && smap.rss_bytes > 0));
 }
 
-/// Lines of maps and smaps, whole, cut and nonsense.
+/// Generates lines of maps and smaps: whole, truncated and nonsense.
 fn text() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         4 => "[0-9a-f]{1,5}000-[0-9a-f]{1,5}000 [r-][w-][x-][ps] [0-9a-f]{0,9} [0-9a-f]:0 [0-9]{0,20} {0,3}(/[ -~]{0,9})?( \\(deleted\\))?",

@@ -1,4 +1,4 @@
-//! Transparent huge pages: where their settings are, and which sizes this kernel has.
+//! Transparent huge pages: the paths of the settings, and the sizes of this kernel.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,39 +7,37 @@ use super::choice::Choice;
 use super::number;
 use crate::system::System;
 
-/// Where the settings are.
 pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
-/// The same of Red Hat Enterprise Linux 6 and its relatives.
+/// The path on Red Hat Enterprise Linux 6 and its relatives.
 pub(crate) const RED_HAT_THP: &str = "/sys/kernel/mm/redhat_transparent_hugepage";
 
-/// The setting `name`, such as `enabled` or `khugepaged/scan_sleep_millisecs`.
+/// Returns the path of setting `name`, such as `enabled` or `khugepaged/scan_sleep_millisecs`.
 pub(crate) fn setting(name: &str) -> PathBuf {
     Path::new(THP).join(name)
 }
 
-/// A file of one size: `enabled`, `shmem_enabled`, a counter.
+/// Returns a file of one size: `enabled`, `shmem_enabled`, a counter.
 pub(crate) fn of_size(kib: u64, name: &str) -> PathBuf {
     setting(&format!("hugepages-{kib}kB/{name}"))
 }
 
-/// The control of anonymous folios of one size.
 pub(crate) fn control(kib: u64) -> PathBuf {
     of_size(kib, "enabled")
 }
 
-/// The word that is chosen in a setting; `None` where there is no such setting.
+/// Returns the active word of a setting; `None` if the setting does not exist.
 pub(crate) fn chosen(system: &dyn System, path: &Path) -> Option<String> {
     let text = String::from_utf8(system.text(path).ok()?).ok()?;
     let choice = Choice::parse(&text);
     (!choice.choices.is_empty()).then_some(choice.value)
 }
 
-/// Anonymous folios of one size that page faults got since the beginning; 0 where nothing counts.
+/// Returns how many folios of one size page faults allocated since boot; 0 without a counter.
 pub(crate) fn nr_given(system: &dyn System, kib: u64) -> u64 {
     number(system, &of_size(kib, "stats/anon_fault_alloc")).unwrap_or(0)
 }
 
-/// Sizes that have a control, in KiB, ascending; Linux 6.8 is the first with them.
+/// Lists the sizes with a control, in KiB, ascending. They exist since Linux 6.8.
 pub(crate) fn sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
     let names = system.names(Path::new(THP))?;
     let mut sizes: Vec<u64> = names
@@ -51,7 +49,7 @@ pub(crate) fn sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
     Ok(sizes)
 }
 
-/// `hugepages-64kB` is 64.
+/// Parses `hugepages-64kB` to 64.
 fn kib_of(folder: &str) -> Option<u64> {
     folder.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()
 }

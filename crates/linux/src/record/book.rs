@@ -1,10 +1,10 @@
-//! The recording so far: what both recorders write into.
+//! The recording so far; both recorders write into it.
 //!
 //! Owns the counts, the file table, the initial layout and the warnings, and passes events on to
 //! the sink. Invariants:
 //! - I1: thread ids are dense in the order of [`Book::add_thread`].
-//! - I2: every event passed on is valid ([`Event::validate`]); one that is not came from a
-//!   program's odd arguments, and is counted and left out.
+//! - I2: every event passed on is valid ([`Event::validate`]). An invalid one comes from a
+//!   program's odd arguments; it is counted and left out.
 
 use std::collections::BTreeMap;
 
@@ -17,38 +17,33 @@ use super::executions::Executions;
 use super::files::{Files, LEFT_OUT};
 use super::sink::EventSink;
 
-/// Warnings kept; beyond, only their number.
+/// At most this many warnings are kept; the rest are only counted.
 const WARNINGS_MAX: usize = 32;
 
-/// Bytes of a warning: room for the longest path.
+/// Bytes of a warning: enough for the longest path.
 const WARNING_BYTES_MAX: usize = 5 << 10;
 
-/// The state of a recording.
 pub(crate) struct Book<'sink> {
     sink: &'sink mut dyn EventSink,
-    /// Files of the recording.
     pub(crate) files: Files,
-    /// Mappings before the first event.
+    /// The mappings before the first event.
     pub(crate) layout: Vec<LayoutEntry>,
-    /// First address of the heap, 0 when unknown.
+    /// First address of the heap, 0 if unknown.
     pub(crate) brk: u64,
     /// Whether the recorder sees links between loads.
     pub(crate) has_links: bool,
     pub(crate) nr_processes: u32,
     nr_rows: u64,
-    /// What processes became.
     pub(crate) executions: Executions,
     nr_threads: u32,
     nr_references: u64,
     nr_invalid: u64,
-    /// Warnings and how often each came.
+    /// Warnings and how often each one came.
     warnings: BTreeMap<String, u64>,
-    /// Those beyond [`WARNINGS_MAX`].
     nr_warnings_lost: u64,
 }
 
 impl<'sink> Book<'sink> {
-    /// An empty recording into `sink`.
     pub(crate) fn new(sink: &'sink mut dyn EventSink) -> Self {
         Self {
             sink,
@@ -67,48 +62,40 @@ impl<'sink> Book<'sink> {
         }
     }
 
-    /// A new thread's id.
     pub(crate) fn add_thread(&mut self) -> ThreadId {
         let id = self.nr_threads;
         self.nr_threads = id.saturating_add(1);
         id
     }
 
-    /// Threads seen, over all processes.
     pub(crate) fn nr_threads(&self) -> u32 {
         self.nr_threads
     }
 
-    /// Rows passed on.
     pub(crate) fn nr_rows(&self) -> u64 {
         self.nr_rows
     }
 
-    /// References passed on.
     pub(crate) fn nr_references(&self) -> u64 {
         self.nr_references
     }
 
-    /// Bytes of the trace so far.
     pub(crate) fn trace_bytes(&self) -> u64 {
         self.sink.bytes_written()
     }
 
-    /// Passes rows of references on; the caller made them valid.
     pub(crate) fn push_references(&mut self, rows: &[Event]) -> Result<(), TraceError> {
         self.nr_references += rows.iter().map(|row| row.len).sum::<u64>();
         self.nr_rows += rows.len() as u64;
         self.sink.push_rows(rows)
     }
 
-    /// Passes runs of references of `thread` on.
     pub(crate) fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError> {
         self.nr_references += runs.iter().map(|run| run.count()).sum::<u64>();
         self.nr_rows += runs.len() as u64;
         self.sink.push_runs(thread, runs)
     }
 
-    /// Passes an event on.
     pub(crate) fn push(&mut self, event: Event) -> Result<(), TraceError> {
         if event.validate().is_err() {
             self.nr_invalid += 1;
@@ -118,7 +105,6 @@ impl<'sink> Book<'sink> {
         self.sink.push_rows(&[event])
     }
 
-    /// An mmap that succeeded.
     pub(crate) fn push_mmap(
         &mut self,
         event: Event,
@@ -128,7 +114,6 @@ impl<'sink> Book<'sink> {
         self.push(Event { flags: mmap_flags(prot, map), aux: huge_size_of(map), ..event })
     }
 
-    /// The start of a thread or process; `flags` as the trace has them.
     pub(crate) fn push_fork(
         &mut self,
         parent: ThreadId,
@@ -138,7 +123,7 @@ impl<'sink> Book<'sink> {
         self.push(Event { aux: child.into(), flags, ..Event::new(parent, Op::Fork) })
     }
 
-    /// A process became `image`; false if the trace has no room for another one.
+    /// Records that a process became `image`; returns false if the trace is full.
     pub(crate) fn push_execve(
         &mut self,
         thread: ThreadId,
@@ -152,7 +137,6 @@ impl<'sink> Book<'sink> {
         Ok(true)
     }
 
-    /// The end of a thread or process.
     pub(crate) fn push_exit(
         &mut self,
         thread: ThreadId,
@@ -162,12 +146,11 @@ impl<'sink> Book<'sink> {
         self.push(Event { pos: status, flags: kind as u32, ..Event::new(thread, Op::Exit) })
     }
 
-    /// Notes what was not seen. The same sentence again is only counted.
+    /// Adds a warning. A repeated sentence is only counted.
     pub(crate) fn warn(&mut self, sentence: impl Into<String>) {
         self.warn_times(sentence, 1);
     }
 
-    /// The same of what happened `nr` times.
     pub(crate) fn warn_times(&mut self, sentence: impl Into<String>, nr: u64) {
         let is_full = self.warnings.len() >= WARNINGS_MAX;
         let mut sentence = sentence.into();
@@ -180,7 +163,6 @@ impl<'sink> Book<'sink> {
         }
     }
 
-    /// All warnings as sentences.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         if self.nr_invalid > 0 {
             let nr = self.nr_invalid;

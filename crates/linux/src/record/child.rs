@@ -1,4 +1,4 @@
-//! The program that is recorded, as this process's child: signals for it, and its end without a recorder.
+//! The recorded program as a child process: forwards signals to it and waits for it.
 
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -12,18 +12,16 @@ use super::finish::ended_of;
 use super::outcome::{Ended, GoesOn, Progress};
 use crate::signals::Signals;
 
-/// Time between two looks.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Signals that were sent to this process alone go to the program too, which was not waited for yet.
+/// Forwards signals sent to this process alone. The child has not been waited for yet.
 pub(super) fn pass_on(child: &Child, signals: &Signals) {
     if let Some(signal) = signals.take().and_then(Signal::from_named_raw) {
-        // The program may have ended in between.
+        // The program may have ended in the meantime.
         let _ = kill_process(Pid::from_child(child), signal);
     }
 }
 
-/// Waits a tick, or until the program ends.
 pub(super) fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), RecordError> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
     let mut fds: Vec<PollFd<'_>> =
@@ -34,7 +32,6 @@ pub(super) fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), Recor
     }
 }
 
-/// Waits for the program, and passes signals on to it.
 pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, RecordError> {
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
     loop {
@@ -46,8 +43,7 @@ pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, Re
     }
 }
 
-/// The recording has ended with `error`: tells so at once, where the program has not ended too, and waits
-/// for it; it ends as it would have.
+/// Reports `error` immediately if the program still runs, and waits for the program to end.
 pub(super) fn go_on_without(
     error: &RecordError,
     child: &mut Child,
@@ -59,6 +55,6 @@ pub(super) fn go_on_without(
         let goes_on = Some(GoesOn::Lost(error.to_string()));
         progress(Progress { elapsed: started.elapsed(), goes_on, ..Progress::default() });
     }
-    // The error is told.
+    // The error has been reported.
     let _ = wait_for(child, signals);
 }

@@ -1,7 +1,7 @@
-//! The segments of a recorded program as whole pages.
+//! The segments of a recorded program, rounded to whole pages.
 //!
-//! Owns the rounding. A file that is no little-endian 64-bit ELF file, or a damaged one, gives
-//! nothing: this is description, not a gate.
+//! A damaged file, or one that is not little-endian 64-bit ELF, has no segments: this describes
+//! files and does not check them.
 
 use std::path::{Path, PathBuf};
 
@@ -9,36 +9,31 @@ use crate::elf::{Class, ElfFile, Load};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// A `PT_LOAD` segment, widened to pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// First page's address before the load bias.
+    /// The first page's address, before the load bias.
     pub(crate) start: u64,
-    /// End of the pages the file backs.
+    /// End of the pages that the file backs.
     pub(crate) file_end: u64,
-    /// End of the segment's pages; above `file_end` memory is anonymous.
+    /// End of the segment's pages. Memory above `file_end` is anonymous.
     pub(crate) end: u64,
     /// End of the segment in bytes.
     pub(crate) byte_end: u64,
-    /// Position in the file of `start`.
     pub(crate) pos: u64,
-    /// `PROT_*` bits.
     pub(crate) prot: u32,
 }
 
-/// The parts of an ELF file a recording needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Elf {
-    /// In the file's order, which is that of addresses.
+    /// In file order, which is address order.
     pub(crate) segments: Vec<Segment>,
-    /// The dynamic loader, `None` for a static program.
+    /// The dynamic loader; `None` for a static program.
     pub(crate) interpreter: Option<PathBuf>,
-    /// In hexadecimal, empty when there is none.
+    /// In hexadecimal; empty without a build id.
     pub(crate) build_id: String,
 }
 
 impl Elf {
-    /// Reads `path`; `None` when it is no little-endian 64-bit ELF file.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let file = ElfFile::read(path).ok()?;
         let is_known = file.class == Class::Bits64 && file.is_little_endian;
@@ -49,7 +44,7 @@ impl Elf {
         })
     }
 
-    /// First address after the program's memory, before the load bias: where the heap starts.
+    /// Returns the address after the program's memory, before the load bias: the heap starts there.
     pub(crate) fn end(&self) -> u64 {
         self.segments.iter().map(|segment| segment.byte_end).max().unwrap_or(0)
     }

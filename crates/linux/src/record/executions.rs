@@ -1,6 +1,6 @@
-//! What processes became: the footer's tables of executions and images.
+//! The footer's tables of executions and images.
 //!
-//! Owns that nothing is in them twice, and what is left out where they end.
+//! Owns that no row occurs twice, and the choice of rows to drop if a table is full.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,36 +11,32 @@ use serde::Serialize;
 
 use super::files::json_bytes;
 
-/// Bytes of a command that an execution keeps, with one between words.
+/// Bytes of a command that an execution keeps, with one separator between words.
 pub(super) const COMMAND_BYTES_MAX: usize = 160;
 
-/// What images, and executions with their commands, may take in the footer: a quarter of it each.
+/// The footer space for images, and for executions with their commands: a quarter each.
 const TABLE_BYTES_MAX: usize = META_BYTES_MAX / 4;
 
-/// Executions with a command of their own. The rows left are for images whose commands are left out.
+/// At most this many executions keep their command. The other rows are for images without one.
 const NR_NAMED_MAX: usize = NR_EXECS_MAX - NR_IMAGES_MAX;
 
-/// The tables.
 #[derive(Debug, Default)]
 pub(crate) struct Executions {
-    /// As in the footer.
     pub(crate) execs: Vec<Execution>,
-    /// As in the footer.
+    /// Both tables as in the footer.
     pub(crate) images: Vec<Image>,
-    /// Rows that name them.
+    /// How many events refer to them.
     pub(crate) nr: u64,
     known_execs: Known<Execution>,
     known_images: Known<Image>,
 }
 
-/// Rows of a table by what they are, and what they take in the footer.
 #[derive(Debug)]
 struct Known<T> {
     rows: HashMap<T, u32>,
     table_bytes: usize,
 }
 
-/// What a table may have at most.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     nr_rows: usize,
@@ -54,7 +50,6 @@ impl<T> Default for Known<T> {
 }
 
 impl Executions {
-    /// Row of an execution; `None` if there is no room for its image.
     pub(crate) fn add(&mut self, command: Vec<String>, image: Image) -> Option<u32> {
         let of_images = Room { nr_rows: NR_IMAGES_MAX, table_bytes: TABLE_BYTES_MAX };
         let image = row_of(&mut self.images, &mut self.known_images, image, of_images)?;
@@ -62,7 +57,7 @@ impl Executions {
         let named = Execution { command: cut(command), image };
         let of_named = Room { nr_rows: NR_NAMED_MAX, table_bytes: TABLE_BYTES_MAX };
         let row = row_of(execs, known, named, of_named).or_else(|| {
-            // There are no more of them than images.
+            // At most one per image.
             let of_all = Room { nr_rows: NR_EXECS_MAX, table_bytes: META_BYTES_MAX };
             row_of(execs, known, Execution { command: Vec::new(), image }, of_all)
         })?;
@@ -71,7 +66,6 @@ impl Executions {
     }
 }
 
-/// The row of `value` in `table`, a new one if there is room for it.
 fn row_of<T: Clone + Eq + Hash + Serialize>(
     table: &mut Vec<T>,
     known: &mut Known<T>,
@@ -92,7 +86,6 @@ fn row_of<T: Clone + Eq + Hash + Serialize>(
     Some(row)
 }
 
-/// The first words of a command; dots stand for what is left out.
 fn cut(command: Vec<String>) -> Vec<String> {
     let mut nr_left = COMMAND_BYTES_MAX;
     let mut words = Vec::new();

@@ -1,8 +1,8 @@
 //! The file table of a recording.
 //!
-//! Owns dense ids for files, and what the table says of each: path, size, build id, filesystem.
-//! Files of filesystems without a page cache (proc, sysfs, ..) get no id. Invariant I1: an id is
-//! the row number in [`Files::into_table`].
+//! Owns dense file ids and the facts of each row: path, size, build id, filesystem. Files on
+//! filesystems without a page cache (proc, sysfs, ..) get no id. Invariant I1: an id is the row
+//! number in [`Files::into_table`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -20,20 +20,17 @@ use super::qemu::wire;
 use super::root::Root;
 use crate::filesystem;
 
-/// Longest path: that of Linux.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// What the rows may take in the footer. Executions and images have a half of it.
+/// The footer space for the rows. Executions and images use half of the footer.
 const TABLE_BYTES_MAX: usize = META_BYTES_MAX * 3 / 8;
 
-/// Keys that are known; those of files without page cache are among them.
+/// Known keys, also of files without a page cache.
 const NR_KEYS_MAX: usize = 2 * NR_FILES_MAX;
 
-/// The sentence on files without a row.
 pub(crate) const LEFT_OUT: &str = "A file was left out, because the trace has no room for more, or its path \
                                    is too long: what was read and written of it is missing.";
 
-/// Files seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     root: Root,
@@ -44,22 +41,20 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Of a program whose files lie below `root`: the table has the names that the program knows.
+    /// For a program with its files below `root`: the table has the names that the program uses.
     pub(crate) fn below(root: Root) -> Self {
         Self { root, ..Self::default() }
     }
 
-    /// The file of this machine that `path` means to the program.
     pub(crate) fn host(&self, path: &Path) -> PathBuf {
         self.root.host(path)
     }
 
-    /// The id of an announced file; `None` when it was not announced or has no page cache.
+    /// Returns the id of an announced file; `None` if it was not announced or has no page cache.
     pub(crate) fn id(&self, key: u64) -> Option<FileId> {
         self.ids.get(&key).copied().flatten()
     }
 
-    /// Notes the file that the recorded process calls `path`.
     pub(crate) fn announce(&mut self, key: u64, size_bytes: u64, path: &[u8]) -> Option<FileId> {
         if let Some(known) = self.ids.get(&key) {
             return *known;
@@ -74,7 +69,6 @@ impl Files {
         id
     }
 
-    /// A row more, if there is room for it.
     fn add(&mut self, info: FileInfo) -> Option<FileId> {
         let bytes = self.table_bytes.saturating_add(json_bytes(&info));
         if self.table.len() >= NR_FILES_MAX || bytes > TABLE_BYTES_MAX {
@@ -83,16 +77,14 @@ impl Files {
         }
         self.table_bytes = bytes;
         self.table.push(info);
-        // NR_FILES_MAX fits 32 bits.
+        // NR_FILES_MAX fits in 32 bits.
         FileId::try_from(self.table.len() - 1).ok()
     }
 
-    /// Times that a file was left out.
     pub(crate) fn nr_left_out(&self) -> u64 {
         self.nr_left_out
     }
 
-    /// Notes the file at `path` as this process sees it.
     pub(crate) fn add_path(&mut self, path: &Path) -> Option<FileId> {
         let found = path.metadata().ok()?;
         let birth = found.created().ok().and_then(|birth| birth.duration_since(UNIX_EPOCH).ok());
@@ -103,32 +95,29 @@ impl Files {
         self.announce(key, found.len(), path.as_os_str().as_bytes())
     }
 
-    /// Size of a file when it was first seen.
+    /// Returns a file's size when it was first used.
     pub(crate) fn size_bytes(&self, id: FileId) -> u64 {
-        // A FileId fits usize.
+        // A FileId fits in usize.
         self.table.get(id as usize).map_or(0, |info| info.size_bytes)
     }
 
-    /// Gives a file another of its names.
     pub(crate) fn rename(&mut self, id: FileId, path: &Path) {
-        // A FileId fits usize.
+        // A FileId fits in usize.
         if let Some(info) = self.table.get_mut(id as usize) {
             info.path = path.to_string_lossy().into_owned();
         }
     }
 
-    /// The rows for the footer.
     pub(crate) fn into_table(self) -> Vec<FileInfo> {
         self.table
     }
 }
 
-/// What a row of the footer takes.
 pub(super) fn json_bytes(row: &impl Serialize) -> usize {
     serde_json::to_vec(row).map_or(0, |text| text.len())
 }
 
-/// The row of a file, `None` when its filesystem has no page cache.
+/// Builds a file's row; `None` if its filesystem has no page cache.
 fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
     let text = path.to_string_lossy();
     if let Some(name) = text.strip_prefix("/memfd:") {

@@ -1,6 +1,4 @@
-//! The footer and the outcome of a recording.
-//!
-//! Owns what is recorded once, at the beginning and at the end.
+//! Builds the footer and the outcome of a recording.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -16,14 +14,13 @@ use super::plan::Recording;
 use crate::proc::{Processor, host};
 use crate::system::Live;
 
-/// The footer as far as it is known before the program starts.
+/// Builds the footer, as far as it is known before the program starts.
 pub(crate) fn meta(plan: &Recording, recorder: RecorderKind) -> Meta {
     let command = plan.command.iter().map(|word| word.to_string_lossy().into_owned());
     let (runs, arch) = (plan.runs.clone(), plan.program.arch.in_trace().to_owned());
     Meta { runs, arch, ..meta_of(command.collect(), recorder) }
 }
 
-/// The same for a command without a plan.
 pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
     Meta {
         command,
@@ -36,9 +33,8 @@ pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
     }
 }
 
-/// How a process ended, from what wait(2) said.
 pub(crate) fn ended_of(status: ExitStatus) -> Ended {
-    // Exit codes have 8 bits, signals 7: both fit.
+    // Exit codes have 8 bits and signals 7: both fit.
     let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
     match (status.code(), status.signal()) {
         (Some(code), _) => Ended::Code(byte(code)),
@@ -47,7 +43,6 @@ pub(crate) fn ended_of(status: ExitStatus) -> Ended {
     }
 }
 
-/// What a book knows at its end.
 pub(crate) struct Finish {
     files: Vec<FileInfo>,
     layout: Vec<LayoutEntry>,
@@ -61,7 +56,7 @@ pub(crate) struct Finish {
 }
 
 impl Finish {
-    /// Takes it out of the book; `warnings` come first.
+    /// Takes them out of the book; `warnings` come first.
     pub(crate) fn of_book(book: &mut Book<'_>, ended: String, mut warnings: Vec<String>) -> Self {
         warnings.extend(book.take_warnings());
         Self {

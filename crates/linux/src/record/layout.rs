@@ -1,9 +1,8 @@
 //! The program's mappings before its first instruction.
 //!
-//! Owns which of the ranges in `/proc/PID/maps` are the program's. QEMU 7.2 keeps the program's
-//! memory below its own; 10.0 maps both among each other. In both it maps the program after it loaded
-//! the plugin, and never executable, so the segments come from the ELF files and only their load
-//! address from the maps:
+//! Owns which ranges in `/proc/PID/maps` belong to the program. QEMU 7.2 keeps the program's memory
+//! below its own; 10.0 mixes both. Both map the program after loading the plugin, and never as
+//! executable. So the segments come from the ELF files, and only their load address from the maps:
 //!
 //! ```text
 //!   before the program   qemu, its libraries, heap, threads
@@ -23,21 +22,20 @@ use super::elf::Elf;
 use super::files::Files;
 use crate::proc::maps::Vma;
 
-/// Base pages of the programs that are recorded.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// The initial layout and the heap's first address (0 when the program was not found).
+/// The initial layout and the heap's first address (0 if the program was not found).
 pub(crate) struct Initial {
-    /// Sorted, without overlaps.
     pub(crate) layout: Vec<LayoutEntry>,
-    /// Page after the program's memory.
+    /// The page after the program's memory.
     pub(crate) brk: u64,
 }
 
-/// Smallest stack that QEMU gives a program; a larger `ulimit -s` gives a larger one.
+/// QEMU's smallest stack for a program. A larger `ulimit -s` makes it larger.
 const QEMU_STACK_BYTES: u64 = 8 << 20;
 
-/// What of `now` was not mapped `before` in the same way; both ascending, as [`maps::parse`] says.
+/// Returns the parts of `now` that were not mapped the same way in `before`. Both ascend, as
+/// [`maps::parse`] ensures.
 ///
 /// [`maps::parse`]: crate::proc::maps::parse
 pub(crate) fn since(before: &[Vma], now: &[Vma]) -> Vec<Vma> {
@@ -66,9 +64,10 @@ pub(crate) fn since(before: &[Vma], now: &[Vma]) -> Vec<Vma> {
     new
 }
 
-/// The layout of a program under QEMU from what was mapped [`since`] QEMU loaded the plugin.
+/// Builds the layout of a program under QEMU from the mappings made [`since`] QEMU loaded the
+/// plugin.
 ///
-/// `guest_base` is what QEMU adds to the program's addresses.
+/// `guest_base` is QEMU's offset to the program's addresses.
 pub(crate) fn of_qemu(new: &[Vma], guest_base: u64, program: &Path, files: &mut Files) -> Initial {
     let stack_bytes = getrlimit(Resource::Stack).current.unwrap_or(0).max(QEMU_STACK_BYTES);
     let mut lines: Vec<Vma> = Vec::new();
@@ -88,7 +87,7 @@ pub(crate) fn of_qemu(new: &[Vma], guest_base: u64, program: &Path, files: &mut 
             }
             1 | 3 if line.has_file() => {}
             3 if is_anon && is_guarded(lines.last(), &line) && line.len_bytes() >= stack_bytes => {
-                // QEMU's memory may follow without a gap.
+                // QEMU's own memory may follow without a gap.
                 line.range.end = line.range.start + stack_bytes;
             }
             _ => continue,
@@ -98,25 +97,24 @@ pub(crate) fn of_qemu(new: &[Vma], guest_base: u64, program: &Path, files: &mut 
     of_program_lines(&lines, program, files)
 }
 
-/// Whether `line` begins where `previous` ends, which nothing can access.
+/// Whether `line` directly follows `previous`, and `previous` is inaccessible.
 fn is_guarded(previous: Option<&Vma>, line: &Vma) -> bool {
     previous.is_some_and(|guard| guard.prot() == 0 && guard.range.end == line.range.start)
 }
 
-/// The layout from maps lines that are all the program's.
+/// Builds the layout if all lines belong to the program.
 pub(crate) fn of_program_lines(lines: &[Vma], program: &Path, files: &mut Files) -> Initial {
     let mut builder = Builder { lines, files, layout: Vec::new() };
     let brk = builder.add_program(program);
     builder.add_others();
     let mut layout = builder.layout;
-    // Segments say what they like, and what passes the end of the address space is not mapped.
+    // Segments can contain anything; a segment past the end of the address space is not mapped.
     layout.retain(|entry| entry.addr.checked_add(entry.len).is_some());
     layout.sort_by_key(|entry| entry.addr);
     layout.dedup_by(|next, previous| next.addr < previous.addr + previous.len);
     Initial { layout, brk }
 }
 
-/// A layout in the making.
 struct Builder<'a> {
     lines: &'a [Vma],
     files: &'a mut Files,
@@ -124,7 +122,6 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds program and interpreter; the heap's first address.
     fn add_program(&mut self, program: &Path) -> u64 {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let program = real(program);
@@ -140,7 +137,7 @@ impl Builder<'_> {
         end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(0)
     }
 
-    /// Adds the segments of `elf`, which is mapped as `path`; its load bias, if it is mapped.
+    /// Adds the segments of `elf`, mapped as `path`; returns its load bias if it is mapped.
     fn add_segments(&mut self, path: &Path, elf: &Elf, kind: LayoutKind) -> Option<u64> {
         let first = self.lines.iter().find(|line| *line.name() == *path)?;
         let segment = elf.segments.iter().find(|segment| segment.pos == first.pos)?;
@@ -166,7 +163,7 @@ impl Builder<'_> {
         Some(bias)
     }
 
-    /// Adds what no ELF file explains: the stack, above its guard, and anything else accessible.
+    /// Adds mappings without an ELF file: the stack above its guard, and other accessible memory.
     fn add_others(&mut self) {
         let mut previous: Option<&Vma> = None;
         for line in self.lines {
@@ -205,7 +202,7 @@ mod tests {
         maps::parse(text.as_bytes(), PAGE_BYTES).vmas
     }
 
-    /// QEMU 10.0: the stack lies between QEMU's own memory and grows together with it above.
+    /// QEMU 10.0: the stack is between QEMU's own mappings and merges with the one above it.
     #[test]
     fn what_qemu_mapped_for_itself_is_not_the_programs() {
         let before = vmas(

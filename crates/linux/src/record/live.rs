@@ -1,8 +1,8 @@
-//! `folio record --live`: a program at its own speed, as far as the kernel tells what it does.
+//! `folio record --live`: records a program at full speed through kernel events.
 //!
-//! Owns the checks before, whom it follows, and the end. Page faults, the system calls that change
-//! memory, reads through the page cache, and the births and ends of threads become rows of a trace
-//! with `faults_only`: what a program does between two faults is not seen.
+//! Owns the checks, the choice of processes, and the end. Page faults, system calls that change
+//! memory, reads through the page cache, and thread starts and exits become rows of a `faults_only`
+//! trace. Accesses between two faults are invisible.
 //!
 //! ```text
 //!   tracefs instance --raw pages--> page, format --.
@@ -10,15 +10,15 @@
 //!   /proc of running processes --> attach ---------'
 //! ```
 //!
-//! Reading order: `seen` (what can be told), `page`, `format`, `rings`, `named` (how it is told),
-//! `handle`, `files`, `image`, `attach`, `tasks` (their meaning), `usage` (CPU time and faults), `hot` (pages written again), `start` (a
-//! command), `session` (the loop).
+//! Reading order: `seen` (the events), `page`, `format`, `rings`, `named` (their encoding),
+//! `handle`, `files`, `image`, `attach`, `tasks` (their meaning), `usage` (CPU time and faults),
+//! `hot` (pages written again), `start` (a command), `session` (the loop).
 //!
 //! Invariants:
-//! - V1: nothing is left behind: the instance and a probe go with this process, or with the next
-//!   recording if it was killed; the perf rings go with their descriptors.
-//! - V2: a process that ran before goes on as it was. It is never stopped.
-//! - V3: events that were lost are counted, and the first warning says so.
+//! - V1: nothing remains. The instance and a probe are removed by this process, or by the next
+//!   recording if this one was killed; the perf rings close with their descriptors.
+//! - V2: an attached process continues undisturbed. It is never stopped.
+//! - V3: lost events are counted, and the first warning reports them.
 
 mod attach;
 mod files;
@@ -60,31 +60,23 @@ use crate::signals::Signals;
 use crate::system::Live;
 use crate::tracefs::{Instance, TracefsError};
 
-/// Buffer of each processor. A fault takes 36 bytes: 400,000 of them fit, and the loop empties it
-/// twenty times a second.
+/// Buffer per processor: room for 400,000 faults, emptied twenty times a second.
 const BUFFER_KB: u32 = 16 << 10;
-/// Rounds in which threads are listed until no new ones come.
+/// Rounds of listing threads until no new ones appear.
 const NR_ROUNDS_MAX: usize = 10;
 
-/// What to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A command, from its start on.
     Command(Vec<OsString>),
-    /// Processes that run, with their children.
     Running(Whom),
 }
 
-/// When to stop before the program ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// After this time.
     pub time: Option<Duration>,
-    /// When the trace has this size.
     pub bytes: Option<u64>,
 }
 
-/// A live recording that can be made.
 #[derive(Debug)]
 pub struct LiveRecording {
     whom: Whose,
@@ -101,12 +93,12 @@ enum Whose {
 }
 
 impl LiveRecording {
-    /// Checks that `target` can be recorded into `output` (default: `<program>.folio` in the current
-    /// directory), asking each `hot` which pages are written again; `again` is the command line of this
-    /// process, for the remedies.
+    /// Checks that `target` can be recorded into `output` (default: `<program>.folio` in the
+    /// current directory). `hot` is the interval for finding pages that are written again. `again`
+    /// is this process's command line, for the remedies.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its remedy.
+    /// The first problem, with its remedy.
     pub fn new(
         target: Target,
         output: Option<&Path>,
@@ -142,17 +134,17 @@ impl LiveRecording {
         Ok(Self { whom, command, output, bounds, hot })
     }
 
-    /// Records. `progress` is called about ten times a second.
+    /// Records. Calls `progress` about ten times a second.
     ///
     /// # Errors
-    /// What is missing in the kernel before anything is recorded; [`RecordError::Trace`] when the trace
+    /// A missing kernel feature, before anything is recorded; [`RecordError::Trace`] if the trace
     /// cannot be completed.
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
         let started = Instant::now();
         let hot = self.hot.map(Hot::new).transpose()?;
         let meta = finish::meta_of(self.command.clone(), RecorderKind::Live);
         let mut writer = Writer::create(&self.output, meta)?;
-        // Before the instance, which is gone first: an event that it has enabled cannot be removed.
+        // Declared before the instance, so it drops later: an enabled event cannot be removed.
         let probe;
         let instance = Instance::new("record").map_err(refused)?;
         prepare(&instance)?;
@@ -182,7 +174,7 @@ impl LiveRecording {
             Whose::Running(whom) => {
                 follow(&instance, whom)?;
                 set(&instance, "tracing_on", "1")?;
-                // Threads that were started before the first list took effect.
+                // Includes threads that started before the first list took effect.
                 let pids = follow(&instance, whom)?;
                 session.attach(&pids)?;
                 let stopped = session.run(&signals, None, progress)?;
@@ -207,7 +199,7 @@ impl LiveRecording {
             }
             Err(error) => Err(error),
         };
-        // Nothing is traced while a command goes on without its recorder.
+        // Stop tracing while a command continues without its recorder.
         drop(instance);
         drop(probe);
         let ended = match goes_on {
@@ -225,18 +217,16 @@ fn set(instance: &Instance, name: &str, value: &str) -> Result<(), RecordError> 
     instance.set(name, value).map_err(RecordError::os("set up tracing"))
 }
 
-/// Makes an instance ready to trace, and trace nobody.
 fn prepare(instance: &Instance) -> Result<(), RecordError> {
     set(instance, "tracing_on", "0")?;
     set(instance, "trace_clock", "mono")?;
     set(instance, "options/overwrite", "0")?;
     set(instance, "options/event-fork", "1")?;
     set(instance, "buffer_size_kb", &BUFFER_KB.to_string())?;
-    // Nobody has this number: no thread is traced before it is asked for.
+    // No thread has this pid, so none is traced until requested.
     set(instance, "set_event_pid", "0")
 }
 
-/// The processes that are meant, with their children.
 fn processes(whom: &Whom) -> Result<Vec<u32>, RecordError> {
     let chosen = whom.chosen(&Live).map_err(|error| RecordError::Nobody(error.to_string()))?;
     if let Some(missing) = chosen.missing.first() {
@@ -260,7 +250,7 @@ fn processes(whom: &Whom) -> Result<Vec<u32>, RecordError> {
     Ok(pids)
 }
 
-/// Traces all threads of the processes, until a list of them has no new ones.
+/// Traces all threads of the processes; repeats until no new ones appear.
 fn follow(instance: &Instance, whom: &Whom) -> Result<Vec<u32>, RecordError> {
     let mut known = BTreeSet::new();
     for _ in 0..NR_ROUNDS_MAX {
@@ -290,7 +280,6 @@ fn refused(error: TracefsError) -> RecordError {
     }
 }
 
-/// How a command ended, for its exit row.
 fn exit_of(ended: Ended) -> (ExitKind, u64) {
     match ended {
         Ended::Code(code) => (ExitKind::Process, code.into()),
@@ -299,7 +288,6 @@ fn exit_of(ended: Ended) -> (ExitKind, u64) {
 }
 
 impl Stopped {
-    /// In words; `None` where a command ran to its end.
     fn text(self, whom: &Whose) -> Option<String> {
         Some(match self {
             Self::Signal(signal) => format!("stopped by signal {signal}"),

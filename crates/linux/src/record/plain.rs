@@ -1,6 +1,6 @@
-//! The program without a recorder: how long a run takes, in the trace beside what was recorded.
+//! Times the program without a recorder; the trace stores these times with the recording.
 //!
-//! Never unasked: each run is one more with all that the program does.
+//! Only on request, because each run repeats everything the program does.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -13,12 +13,11 @@ use crate::measure::counters::Counting;
 use crate::verify::run::{Ended, Sample, Watch, how_it_ended, timed};
 
 impl Recording {
-    /// Runs the plain program `nr` times; `progress` hears the number of each run, from 1. What it
-    /// prints goes nowhere.
+    /// Runs the plain program `nr` times. `progress` gets each run's number, from 1. The output is
+    /// discarded.
     ///
     /// # Errors
-    /// [`RecordError::PlainRun`], [`RecordError::PlainRunFailed`] for a run that fails, and
-    /// [`RecordError::Interrupted`]. Nothing was recorded then.
+    /// [`RecordError::PlainRun`], [`RecordError::PlainRunFailed`] for a run that fails, and [`RecordError::Interrupted`]. Nothing was recorded in these cases.
     pub fn time(&mut self, nr: usize, progress: &mut dyn FnMut(usize)) -> Result<(), RecordError> {
         if nr == 0 {
             return Ok(());
@@ -40,7 +39,6 @@ impl Recording {
         Ok(())
     }
 
-    /// The runs that were timed.
     #[must_use]
     pub fn plain_runs(&self) -> &[PlainRun] {
         &self.runs

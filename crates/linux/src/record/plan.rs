@@ -1,7 +1,7 @@
 //! A checked recording, ready to run.
 //!
-//! Owns the order of the checks. Nothing is started or written by [`Recording::new`], except that the
-//! output's directory is asked whether it takes a file.
+//! [`Recording::new`] starts and writes nothing; it only checks that
+//! the output's directory accepts a file.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,43 +13,38 @@ use super::program::{self, Program};
 use super::tools::{self, Tool, With};
 use crate::environment::{Environment, Host};
 
-/// What is asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
-    /// Program and arguments.
     pub command: &'a [OsString],
     /// Default: `<program>.folio` in the current directory.
     pub output: Option<&'a Path>,
-    /// Recorder.
     pub with: With,
-    /// Directory below which absolute paths of the program are looked for first.
+    /// Absolute paths of the program are searched below this directory first.
     pub root: Option<&'a Path>,
 }
 
-/// A recording that can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     pub(super) program: Program,
     pub(super) command: Vec<OsString>,
     pub(super) output: PathBuf,
     pub(super) tool: Tool,
-    /// Runs of the program without a recorder.
     pub(super) runs: Vec<PlainRun>,
 }
 
 impl Recording {
-    /// Checks that what is asked for can be recorded on this machine.
+    /// Checks that this machine can make the recording.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its remedy.
+    /// The first problem, with its remedy.
     pub fn new(request: &Request<'_>) -> Result<Self, RecordError> {
         Self::in_environment(&Host, request)
     }
 
-    /// [`Recording::new`] in another [`Environment`].
+    /// Does the same as [`Recording::new`] in another [`Environment`].
     ///
     /// # Errors
-    /// As [`Recording::new`].
+    /// See [`Recording::new`].
     pub fn in_environment(
         environment: &dyn Environment,
         request: &Request<'_>,
@@ -64,13 +59,11 @@ impl Recording {
         Ok(Self { program, command: command.to_vec(), output, tool, runs: Vec::new() })
     }
 
-    /// The trace file that will be written.
     #[must_use]
     pub fn output(&self) -> &Path {
         &self.output
     }
 
-    /// The recorder that will be used.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         &self.tool

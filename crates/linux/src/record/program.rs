@@ -1,7 +1,7 @@
-//! Which ELF program a command really runs.
+//! Finds the ELF program that a command really runs.
 //!
-//! Owns the lookup through `PATH`, `#!` lines (the kernel's rules: one optional argument, the
-//! script's path after it) and the checks that only an ELF program for x86-64 or arm64 passes.
+//! Owns the lookup through `PATH` and `#!` lines (the kernel's rules: one optional argument, then
+//! the script's path), and the checks: only ELF programs for x86-64 or arm64 pass.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -15,24 +15,22 @@ use super::qemu::head::{self, Head, INTERPRETERS_MAX};
 use super::root::Root;
 use crate::environment::{Environment, Node, find_in_path};
 
-/// A program that can be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The ELF file that runs: the program, or the interpreter of a script.
+    /// The ELF file that runs: the program, or a script's interpreter.
     pub elf: PathBuf,
-    /// Its arguments, the zeroth included.
     pub arguments: Vec<OsString>,
-    /// Name for the trace file: the command's last path component.
+    /// The trace file's name: the command's last path component.
     pub name: OsString,
     pub(crate) arch: Arch,
-    /// Where its absolute paths are looked for first.
+    /// Its absolute paths are searched here first.
     pub(crate) root: Root,
 }
 
 /// Finds and checks the program of `command`.
 ///
 /// # Errors
-/// One of [`RecordError`] for each way in which the command is no program that can be recorded.
+/// A [`RecordError`] for each reason that the program cannot be recorded.
 pub fn resolve(
     environment: &dyn Environment,
     command: &[OsString],
@@ -60,13 +58,11 @@ pub fn resolve(
 }
 
 impl Program {
-    /// Whether it also runs without an emulator.
     pub(super) fn is_native(&self) -> bool {
         self.arch.is_native() && self.root.directory().is_none()
     }
 }
 
-/// The file of a program as it is named.
 fn look_up(
     environment: &dyn Environment,
     root: &Root,
@@ -82,14 +78,12 @@ fn look_up(
     paths.find(|path| environment.node(path) == Node::Executable).ok_or_else(missing)
 }
 
-/// What the lookup asks.
 struct Search<'a> {
     environment: &'a dyn Environment,
     root: &'a Root,
 }
 
 impl Search<'_> {
-    /// The ELF file that runs, with its arguments.
     fn follow(
         &self,
         path: PathBuf,
@@ -133,8 +127,7 @@ impl Search<'_> {
         })
     }
 
-    /// `#!/usr/bin/env NAME` runs NAME of `PATH` by execve. It is looked up here, because valgrind does
-    /// not follow that.
+    /// `#!/usr/bin/env NAME` executes NAME from `PATH`; valgrind does not follow it.
     fn through_env(
         &self,
         interpreter: OsString,
@@ -142,7 +135,7 @@ impl Search<'_> {
     ) -> Result<(OsString, Option<OsString>), RecordError> {
         let is_env = Path::new(&interpreter).file_name() == Some(OsStr::new("env"));
         match argument {
-            // Options and assignments are left to env itself.
+            // env itself handles options and assignments.
             Some(name) if is_env && !name.as_bytes().iter().any(|byte| b"-= \t".contains(byte)) => {
                 let path = look_up(self.environment, self.root, &name)?;
                 Ok((self.root.inside(&path).into_owned().into_os_string(), None))
@@ -152,7 +145,6 @@ impl Search<'_> {
     }
 }
 
-/// Interpreter and optional argument of a `#!` line.
 pub(crate) fn shebang(bytes: &[u8]) -> Option<(OsString, Option<OsString>)> {
     let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     match head::head(bytes) {
@@ -171,8 +163,7 @@ fn machine_name(machine: u16) -> String {
     }
 }
 
-/// Where the trace goes, by default to `<program>.folio` in the current directory, once that takes a
-/// file.
+/// Returns the trace's path (`<program>.folio` by default) if a file can be made there.
 pub(super) fn checked_output(asked: Option<&Path>, name: &OsStr) -> Result<PathBuf, RecordError> {
     let default = || PathBuf::from(OsString::from_vec([name.as_bytes(), b".folio"].concat()));
     let path = asked.map_or_else(default, Path::to_path_buf);

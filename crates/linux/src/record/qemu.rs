@@ -1,4 +1,4 @@
-//! Recording through QEMU and the plugin.
+//! Records with QEMU and the plugin.
 //!
 //! Owns the run: the private directory with socket and tails, the child, the completed trace.
 
@@ -44,10 +44,9 @@ use super::plan::Recording;
 use super::tools;
 use crate::signals::{self, Signals};
 
-/// A memory filesystem: tails are written to all the time and must not reach a disk.
+/// A memory filesystem: tails are written constantly and must not reach a disk.
 const MEMORY_DIRECTORY: &str = "/dev/shm";
 
-/// Start of the names of private directories.
 const DIRECTORY_PREFIX: &str = "folio-";
 
 pub(super) fn run(
@@ -66,7 +65,7 @@ pub(super) fn run(
     let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
     let mut command = command(plan, qemu, plugin, directory.path());
     let mut child = command.spawn().map_err(RecordError::os("start QEMU"))?;
-    // Each process has a connection. The program, which is started, keeps the limit as it was.
+    // Each process has a connection. The program keeps the old limit.
     let _limit = ManyDescriptors::allow();
 
     let mut book = Book::new(&mut writer);
@@ -77,10 +76,10 @@ pub(super) fn run(
     let result = session.run(&mut child, &signals, progress);
     let (has_started, is_misunderstood) = (session.has_started(), session.is_misunderstood());
     drop(session);
-    // The sockets are closed: the plugin falls silent.
+    // The sockets are closed: the plugin stops sending.
     let status = result
         .inspect_err(|error| go_on_without(error, &mut child, &signals, started, progress))?;
-    // A QEMU that cannot load the program ends before the first instruction.
+    // If QEMU cannot load the program, it ends before the first instruction.
     if !has_started || ledger.book.layout.is_empty() {
         if let Some(signal) = signals.seen() {
             return Err(RecordError::Interrupted(signal));
@@ -101,17 +100,16 @@ pub(super) fn run(
     facts.complete(writer, ended, RecorderKind::Qemu, started)
 }
 
-/// Warning of a trace that ends because QEMU did.
 const EMULATOR_ENDED: &str = "QEMU ended, not the program: the trace stops there, and the exit code is \
     QEMU's. Record again; if it happens each time, try valgrind (--with valgrind).";
 
-/// As many descriptors as this process may have at all, until it is dropped.
+/// Raises the descriptor limit to its maximum until it is dropped.
 struct ManyDescriptors(Rlimit);
 
 impl ManyDescriptors {
     fn allow() -> Self {
         let before = getrlimit(Resource::Nofile);
-        // A refusal leaves the limit: connections beyond it wait for others to end.
+        // If this fails, further connections wait until others end.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
         Self(before)
     }
@@ -123,16 +121,15 @@ impl Drop for ManyDescriptors {
     }
 }
 
-/// glibc's own settings.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
-/// Removes the directories of recordings that were killed: their socket refuses.
+/// Removes the directories of killed recordings: their sockets refuse connections.
 fn sweep() {
     for entry in std::fs::read_dir(MEMORY_DIRECTORY).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_named = entry.file_name().to_string_lossy().starts_with(DIRECTORY_PREFIX);
         if is_named && is_refused(&path.join(wire::SOCKET_NAME)) {
-            // Another user's stays; it is not ours to remove.
+            // Other users' directories cannot be removed.
             let _ = std::fs::remove_dir_all(path);
         }
     }
@@ -145,16 +142,17 @@ fn private_directory() -> std::io::Result<TempDir> {
     builder.tempdir_in(MEMORY_DIRECTORY).or_else(|_| builder.tempdir())
 }
 
-/// A service that root starts goes on as another user, and its children connect as that one. Anybody
-/// can then: the directory's name is in the arguments of QEMU. Who connected is the kernel's word, and
-/// the session reads only what it recorded the start of.
+/// Lets other users connect. A service that root starts continues as another user, and its children
+/// connect as that user. The directory's name is visible in QEMU's arguments, so any process can
+/// connect. The kernel tells which process did, and the session reads only processes that it saw
+/// start.
 fn admit_other_users(directory: &Path) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(directory.join(wire::SOCKET_NAME), mode(0o666))?;
-    // They make their tails there, and remove nobody else's.
+    // They create their tails there and cannot remove other users' tails.
     std::fs::set_permissions(directory, mode(0o1733))
 }
 
@@ -196,16 +194,15 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
     command
 }
 
-/// The name under which a variable reaches the program, past QEMU.
 fn shielded(name: &OsStr) -> OsString {
     let mut shielded = OsString::from_vec(variables::SHIELD.to_vec());
     shielded.push(name);
     shielded
 }
 
-/// The tunables of a program for arm64, of which `own` are its user's: for the CPU that they name, glibc
-/// clears memory with stores. For others it takes `DC ZVA`, of which QEMU tells nobody. A CPU that the
-/// user names stays.
+/// Sets the tunables of an arm64 program; `own` are the user's. On the CPU named here, glibc clears
+/// memory with stores. On others it uses `DC ZVA`, which QEMU does not report. A CPU chosen by the
+/// user stays.
 fn with_seen_clears(own: Option<OsString>) -> OsString {
     const CPU: &str = "glibc.cpu.name";
     let mut tunables = own.unwrap_or_default();
@@ -218,11 +215,10 @@ fn with_seen_clears(own: Option<OsString>) -> OsString {
     tunables
 }
 
-/// QEMU 10.0 leaves addresses to the kernel. They are not at random, so that the same program executed
-/// again has the same image; where a sandbox refuses that, each execution has one of its own.
+/// QEMU 10.0 lets the kernel choose addresses. Without randomization, a program that is executed
+/// again has the same image. If a sandbox refuses this, each execution has its own image.
 #[expect(clippy::unnecessary_wraps, reason = "what pre_exec takes")]
 fn keep_addresses() -> std::io::Result<()> {
-    /// Asks what is set.
     const QUERY: libc::c_ulong = 0xffff_ffff;
     // SAFETY: changes nothing.
     let set = unsafe { libc::personality(QUERY) };
@@ -234,7 +230,7 @@ fn keep_addresses() -> std::io::Result<()> {
     Ok(())
 }
 
-/// QEMU takes a leading `-` for an option.
+/// QEMU treats a leading `-` as an option.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }

@@ -1,7 +1,7 @@
-//! Where the paths of a recorded program lie.
+//! Resolves the paths of a recorded program.
 //!
-//! Owns the root: the directory that holds the libraries of another architecture. QEMU looks for an
-//! absolute path below it first, and so do we.
+//! Owns the root: the directory with the libraries of another architecture. QEMU searches absolute
+//! paths there first, and so does this module.
 
 use std::path::{Path, PathBuf};
 
@@ -12,27 +12,25 @@ use super::qemu::arch::Arch;
 use crate::environment::{Environment, Node};
 use crate::proc::fd;
 
-/// Where distributions put the libraries that cross compilers link with.
+/// Distributions install the libraries for cross compilers here.
 const OF_CROSS_COMPILERS: &str = "/usr";
 
 impl Arch {
-    /// Whether this machine runs such programs.
     pub(super) fn is_native(self) -> bool {
         self.name() == std::env::consts::ARCH
     }
 
-    /// What [`largefolio_trace::Meta::arch`] says.
     pub(super) fn in_trace(self) -> &'static str {
         if self == Self::X86_64 { "" } else { self.name() }
     }
 }
 
-/// A directory, or none: then paths are what they say.
+/// A directory; `None` leaves all paths unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Root(Option<PathBuf>);
 
 impl Root {
-    /// The root that was asked for, by its name without links.
+    /// Returns the requested root, with links resolved.
     pub(crate) fn new(
         environment: &dyn Environment,
         asked: Option<&Path>,
@@ -45,8 +43,7 @@ impl Root {
         Ok(Self((real != Path::new("/")).then_some(real)))
     }
 
-    /// The root for a program for `arch` that is loaded by `loader`: this one, or where cross compilers
-    /// have that loader.
+    /// Returns this root, or the cross compilers' root if it has the `loader`.
     pub(crate) fn with_loader(
         self,
         environment: &dyn Environment,
@@ -67,18 +64,15 @@ impl Root {
         Err(RecordError::NoLoader { program, loader, arch: arch.name() })
     }
 
-    /// The directory.
     pub(crate) fn directory(&self) -> Option<&Path> {
         self.0.as_deref()
     }
 
-    /// The file of this machine that `path` means to the program.
     pub(crate) fn host(&self, path: &Path) -> PathBuf {
         let root = self.directory().filter(|root| path.is_absolute() && !path.starts_with(root));
         root.and_then(|root| resolve(root, path)).unwrap_or_else(|| path.to_path_buf())
     }
 
-    /// What the program calls the file `path` of this machine.
     pub(crate) fn inside<'a>(&self, path: &'a Path) -> std::borrow::Cow<'a, Path> {
         match self.directory().and_then(|root| path.strip_prefix(root).ok()) {
             Some(rest) => Path::new("/").join(rest).into(),
@@ -87,7 +81,7 @@ impl Root {
     }
 }
 
-/// Links are followed as if `root` were `/`.
+/// Follows links as if `root` were `/`.
 fn resolve(root: &Path, path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, root, flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
@@ -139,7 +133,7 @@ mod tests {
         let other = Arch::ALL.into_iter().find(|arch| !arch.is_native()).unwrap();
         let error = root("/lib/no-such-loader.so", other).unwrap_err().to_string();
         assert!(error.contains("/lib/no-such-loader.so") && error.contains("--root"), "{error}");
-        // What this machine runs by itself needs no check.
+        // Native programs need no check.
         let native = Arch::ALL.into_iter().find(|arch| arch.is_native()).unwrap();
         assert!(root("/lib/no-such-loader.so", native).is_ok());
     }

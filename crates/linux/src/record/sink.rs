@@ -1,22 +1,21 @@
-//! Where events go.
+//! The destination of events.
 
 use largefolio_trace::{Event, Run, ThreadId, TraceError, Writer};
 
-/// Takes the events of a recording in order: the trace writer, or a vector in a test.
+/// Receives a recording's events in order: the trace writer, or a vector in a test.
 pub(crate) trait EventSink {
-    /// Takes events.
+    /// Writes events.
     ///
     /// # Errors
-    /// Whatever the destination meets; the recording ends then.
+    /// Any error of the destination. The recording then ends.
     fn push_rows(&mut self, events: &[Event]) -> Result<(), TraceError>;
 
-    /// Takes runs of references of `thread`.
+    /// Writes runs of references of `thread`.
     ///
     /// # Errors
-    /// As [`EventSink::push_rows`].
+    /// See [`EventSink::push_rows`].
     fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError>;
 
-    /// Bytes written so far.
     fn bytes_written(&self) -> u64;
 }
 

@@ -1,6 +1,6 @@
-//! Which recorder is on this machine.
+//! Finds the recorder on this machine.
 //!
-//! Owns the search for QEMU, valgrind and the plugin, and the probe for QEMU's plugins.
+//! Owns the search for QEMU, valgrind and the plugin, and the probe for plugin support.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,36 +10,28 @@ use super::qemu::arch::Arch;
 use crate::environment::{Environment, find_in_path};
 use crate::library::{self, Library, QEMU_AARCH64, QEMU_X86_64, RECORDER};
 
-/// What a QEMU built without plugins says to `-plugin`.
+/// The answers to `-plugin` of a QEMU built without plugins.
 const NO_PLUGINS: [&str; 2] = ["plugin interface not enabled", "unknown option 'plugin'"];
 
-/// Which recorder to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum With {
-    /// QEMU where it has plugins, else valgrind.
+    /// QEMU if it supports plugins, else valgrind.
     #[default]
     Auto,
-    /// QEMU or an error.
     Qemu,
-    /// Valgrind or an error.
     Valgrind,
 }
 
-/// A recorder that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tool {
-    /// QEMU user emulation.
     Qemu {
         /// `qemu-x86_64` or `qemu-aarch64`.
         qemu: PathBuf,
-        /// The plugin.
         plugin: PathBuf,
     },
-    /// Valgrind.
     Valgrind {
-        /// `valgrind`.
         valgrind: PathBuf,
-        /// Why it is used though it was not asked for; empty when it was.
+        /// Why it replaces QEMU; empty if the user chose it.
         reason: String,
     },
 }
@@ -47,9 +39,7 @@ pub enum Tool {
 /// Chooses the recorder of a program for `arch`.
 ///
 /// # Errors
-/// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`], [`RecordError::NoPlugin`],
-/// [`RecordError::NoValgrind`], [`RecordError::NotUnderValgrind`] or [`RecordError::NoRecorder`], each
-/// with its remedy.
+/// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`], [`RecordError::NoPlugin`], [`RecordError::NoValgrind`], [`RecordError::NotUnderValgrind`] or [`RecordError::NoRecorder`], each with its remedy.
 pub(super) fn choose(
     environment: &dyn Environment,
     arch: Arch,
@@ -78,13 +68,11 @@ fn find_qemu(environment: &dyn Environment, arch: Arch) -> Result<Tool, RecordEr
     Ok(Tool::Qemu { qemu, plugin })
 }
 
-/// The QEMU that loads plugins and runs programs whose ELF header names `machine`: that of
-/// `LARGEFOLIO_QEMU` (`LARGEFOLIO_QEMU_AARCH64`), else that of `PATH`, else the one that was built for
-/// `folio`.
+/// Finds a QEMU that loads plugins and runs programs for the ELF `machine`: in `LARGEFOLIO_QEMU`
+/// (`LARGEFOLIO_QEMU_AARCH64`), then in `PATH`, then the one built for `folio`.
 ///
 /// # Errors
-/// [`RecordError::NoQemu`] or [`RecordError::QemuWithoutPlugins`]; [`RecordError::ForeignMachine`] for a
-/// machine that cannot be recorded.
+/// [`RecordError::NoQemu`] or [`RecordError::QemuWithoutPlugins`]; [`RecordError::ForeignMachine`] for a machine that cannot be recorded.
 pub fn find_emulator(environment: &dyn Environment, machine: u16) -> Result<PathBuf, RecordError> {
     let arch = Arch::of_machine(machine).ok_or_else(|| RecordError::ForeignMachine {
         path: PathBuf::new(),
@@ -123,8 +111,8 @@ fn find_emulator_of(environment: &dyn Environment, arch: Arch) -> Result<PathBuf
     })
 }
 
-/// Whether a QEMU loads plugins. It is given one that does not exist: a QEMU with plugins cannot open
-/// it, one without refuses the option. Neither runs anything.
+/// Probes with a missing plugin: a QEMU with plugins cannot open it, one without rejects the
+/// option.
 fn has_plugins(environment: &dyn Environment, qemu: &Path) -> bool {
     let probe = ["-plugin", "/nonexistent/largefolio-probe.so", "/nonexistent/program"];
     let complaint = environment.complaint(qemu, &probe.map(OsStr::new));
@@ -137,15 +125,15 @@ fn find_valgrind(environment: &dyn Environment, reason: String) -> Option<Tool> 
     Some(Tool::Valgrind { valgrind, reason })
 }
 
-/// The plugin that QEMU loads.
+/// Finds the plugin that QEMU loads.
 ///
 /// # Errors
-/// [`RecordError::NoPlugin`] with the places it was looked for.
+/// [`RecordError::NoPlugin`] with the searched places.
 pub fn find_plugin(environment: &dyn Environment) -> Result<PathBuf, RecordError> {
     RECORDER.find(environment).map_err(|missing| RecordError::NoPlugin(missing.places))
 }
 
-/// An option value of QEMU, where a comma separates and two mean one.
+/// Escapes an option value for QEMU: a comma separates values, and two commas mean one.
 #[must_use]
 pub fn escape_commas(value: &OsStr) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};

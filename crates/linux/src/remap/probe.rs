@@ -1,8 +1,7 @@
-//! A trial copy: what the kernel, the mount and the security policy allow.
+//! A trial copy, which shows whether kernel, mount and security policy allow remapping.
 //!
-//! Owns one block of shared memory for a moment. It makes the calls the library makes to get and map a
-//! copy: what is forbidden here is said once, by the launcher, and a seccomp filter the launcher
-//! runs under has seen them.
+//! Owns one block of shared memory for a moment. It makes the library's own calls, so the launcher
+//! reports a refusal once, and the launcher's seccomp filter has seen these calls.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,9 +14,9 @@ use super::store::Store;
 use super::wire::{self, Refusal};
 use crate::proc::fd;
 
-/// Makes a large folio in the store and maps it as text.
 pub(super) fn check(store: &Store) -> Result<(), Refusal> {
-    // A tmpfs too small for a block answers as a kernel that cannot collapse.
+    // A tmpfs that is too small for a block returns the same error as a kernel that cannot
+    // collapse.
     let system = rustix::fs::fstatvfs(store).map_err(|_| Refusal::Os)?;
     if system.f_bavail.saturating_mul(system.f_frsize) < 2 * block_bytes() as u64 {
         return Err(Refusal::LowMemory);
@@ -37,20 +36,18 @@ pub(super) fn check(store: &Store) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An aligned block of address space with the file mapped over it.
 struct TrialBlock {
     reserved: *mut libc::c_void,
     start: *mut libc::c_void,
 }
 
-/// Bytes of the folio that is tried.
 fn block_bytes() -> usize {
     wire::block_bytes(rustix::param::page_size())
 }
 
 impl TrialBlock {
     fn map(file: impl AsFd, protection: ProtFlags, flags: MapFlags) -> Result<Self, Refusal> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing of ours.
         let reserved = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -62,7 +59,7 @@ impl TrialBlock {
         let reserved = reserved.map_err(|_| Refusal::LowMemory)?;
         let start = reserved.map_addr(|address| address.next_multiple_of(block_bytes()));
         let block = Self { reserved, start };
-        // SAFETY: the block lies in the reserved range, which is ours.
+        // SAFETY: the block is in the reserved range, which is ours.
         let mapped = unsafe {
             rustix::mm::mmap(start, block_bytes(), protection, flags | MapFlags::FIXED, file, 0)
         };
@@ -75,7 +72,7 @@ impl TrialBlock {
     }
 
     fn collapse(&self) -> Result<(), Refusal> {
-        // SAFETY: the advice changes no content and the block is mapped.
+        // SAFETY: the advice does not change contents and the block is mapped.
         let result = unsafe { libc::madvise(self.start, block_bytes(), libc::MADV_COLLAPSE) };
         if result == 0 {
             return Ok(());
@@ -89,7 +86,7 @@ impl TrialBlock {
 
 impl Drop for TrialBlock {
     fn drop(&mut self) {
-        // SAFETY: the range was reserved by `map` and nothing refers to it any more.
+        // SAFETY: `map` reserved the range and nothing refers to it.
         let _ = unsafe { rustix::mm::munmap(self.reserved, 2 * block_bytes()) };
     }
 }

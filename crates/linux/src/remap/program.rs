@@ -1,4 +1,4 @@
-//! Programs that the library cannot help, detected before they start.
+//! Detects programs that the library cannot help, before they start.
 
 use std::path::Path;
 
@@ -8,10 +8,9 @@ use crate::proc::Task;
 use crate::system::Live;
 use crate::trust;
 
-/// The architecture the library is built for, as ELF numbers it.
 const OWN_MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 
-/// Checks the program at `path`. A script passes: what it starts decides.
+/// Checks the program at `path`. A script passes, because its interpreter decides.
 pub(super) fn check(path: &Path) -> Result<(), Refused> {
     let refused = |refusal| Err(Refused::new(refusal, path.display().to_string()));
     let elf = match ElfFile::read(path) {
@@ -32,7 +31,7 @@ pub(super) fn check(path: &Path) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Seccomp filters this process runs under; `None` when the kernel does not count them.
+/// Returns this process's number of seccomp filters, `None` if the kernel does not count them.
 pub(super) fn nr_filters() -> Option<u64> {
     Task::own(&Live).status("Seccomp_filters")?.parse().ok()
 }

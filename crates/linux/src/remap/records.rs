@@ -1,7 +1,7 @@
-//! What the processes reported, summed up.
+//! The processes' reports, summed up.
 //!
-//! Owns the reading of records; the processes write them, so every number is checked and an invalid
-//! line is counted and ignored.
+//! The processes write these records, so every number is checked. Invalid lines are counted and
+//! ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,47 +9,32 @@ use std::fmt;
 use super::wire::{How, Refusal};
 use crate::measure::Spread;
 
-/// Distinct texts kept apart; more go into one row.
 const NR_NAMES_MAX: usize = 10_000;
-/// Name of that row.
 const OTHERS: &str = "(others)";
 
-/// All processes of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Processes that reported: those with a text that holds a whole block.
     pub nr_processes: u64,
-    /// Why whole processes were left alone, with their numbers.
     pub refused: BTreeMap<Refusal, u64>,
-    /// Texts by name.
     pub texts: BTreeMap<String, TextSum>,
-    /// Microseconds each process spent before `main`.
     pub micros: Vec<f64>,
-    /// Lines that are no records.
     pub nr_damaged: u64,
 }
 
-/// All texts of one name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TextSum {
-    /// Processes that mapped it, by what became of it.
     pub how: BTreeMap<How, u64>,
-    /// Why it was left as it is, with the number of processes.
     pub refused: BTreeMap<Refusal, u64>,
     /// Largest text in bytes.
     pub text_bytes: u64,
-    /// Bytes of it in whole blocks.
     pub block_bytes: u64,
     /// Most bytes under PMD entries.
     pub large_bytes: u64,
-    /// Microseconds of processes that made a copy.
     pub made_micros: Vec<f64>,
-    /// Microseconds of processes that found one.
     pub shared_micros: Vec<f64>,
 }
 
 impl Summary {
-    /// Reads a report.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut summary = Self::default();
@@ -61,7 +46,6 @@ impl Summary {
         summary
     }
 
-    /// Processes with at least `how` texts.
     #[must_use]
     pub fn nr_texts(&self, how: How) -> u64 {
         self.texts.values().filter_map(|text| text.how.get(&how)).sum()
@@ -103,13 +87,11 @@ impl Summary {
     }
 }
 
-/// Microseconds for statistics.
 #[expect(clippy::cast_precision_loss, reason = "below 2^52 unless damaged")]
 fn as_float(value: u64) -> f64 {
     value as f64
 }
 
-/// The first `N` numbers of `text`, and what follows them.
 fn numbers<const N: usize>(text: &str) -> Option<([u64; N], &str)> {
     let mut values = [0; N];
     let mut rest = text;
@@ -124,7 +106,7 @@ fn numbers<const N: usize>(text: &str) -> Option<([u64; N], &str)> {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if self.nr_processes == 0 {
-            // A process of another user cannot write to the store, nor say so.
+            // Another user's process cannot write to the store, not even a report.
             let other = "or the program runs as another user: then start folio as that user";
             writeln!(f, "in every process, {}; {other}", Refusal::Tiny.text())?;
         }

@@ -1,21 +1,20 @@
-//! The directory of shared copies: made, checked, leased and cleaned.
+//! The directory of shared copies: creation, checks, lease and cleaning.
 //!
 //! ```text
 //!   /dev/shm/largefolio-UID/   0700
-//!     lease                    locked shared by every launcher that runs
+//!     lease                    locked shared by every running launcher
 //!     report.PID.TIME          records of one launcher's processes
 //!     NAME.KEY                 a copy, 0400
-//!     NAME.KEY.src             link to its file, which takes its name in the end
+//!     NAME.KEY.src             link to its file, which replaces the copy in the end
 //! ```
 //!
-//! A launcher that gets the lease exclusively is alone and may clean up, at its start (what a
-//! killed launcher left) and at its end. The lock ends with the process. A process that outlives
-//! its launcher keeps its mapping: a removed copy lives until its last user ends.
+//! A launcher that gets the lease exclusively may clean up, at its start (after a killed launcher)
+//! and at its end. A process that outlives its launcher keeps its mapping of a removed copy.
 //!
 //! Invariants:
-//! - S1: the directory is no link, is this user's alone (0700) and on tmpfs.
-//! - S2: nothing outside the directory is opened, changed or removed through it; links are not
-//!   followed, except to ask whether their file is still the same.
+//! - S1: the directory is not a link, belongs only to this user (0700) and is on tmpfs.
+//! - S2: nothing outside the directory is opened, changed or removed through it. Links are followed
+//!   only to check whether their file is still the same.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -32,13 +31,11 @@ use super::wire::{DISK_SEQUENCES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
 use crate::proc::block;
 use crate::system::Live;
 
-/// `TMPFS_MAGIC`.
 const TMPFS: i128 = 0x0102_1994;
-/// Name of the file that is locked.
 const LEASE: &str = "lease";
-/// Names in a store that cleaning looks at: a hostile number of files cannot hold it up forever.
+/// Limit on names read during cleaning: a hostile number of files cannot block it forever.
 const ENTRIES_MAX: usize = 100_000;
-/// Numbers at the end of a copy's name: device, file system, disk, inode, time of change, size, offset,
+/// Numbers at the end of a copy's name: device, filesystem, disk, inode, change time, size, offset,
 /// length, shift.
 const NR_KEY_FIELDS: usize = 9;
 
@@ -55,18 +52,17 @@ impl AsFd for Store {
     }
 }
 
-/// Where a store may be, in order of preference. Both are emptied by a reboot.
+/// Returns the possible directories in order of preference. A reboot empties both.
 pub(super) fn places() -> Vec<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let mut places = vec![PathBuf::from(format!("/dev/shm/largefolio-{user}"))];
-    // The user's own tmpfs, for systems whose /dev/shm is noexec (containers).
+    // The user's own tmpfs, for systems with a noexec /dev/shm (containers).
     let runtime = env::var_os("XDG_RUNTIME_DIR").filter(|path| Path::new(path).is_absolute());
     places.extend(runtime.map(|path| Path::new(&path).join("largefolio")));
     places
 }
 
 impl Store {
-    /// Opens the directory `path`, making it if it is missing, and checks S1.
     pub(super) fn open(path: &Path) -> Result<Self, Refusal> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -97,23 +93,21 @@ impl Store {
         &self.path
     }
 
-    /// Cleans, if no launcher runs, and holds the store for this one.
+    /// Cleans if no launcher runs, and holds the store for this one.
     pub(super) fn lease(&self) -> io::Result<()> {
         if rustix::fs::flock(&self.lease, FlockOperation::NonBlockingLockExclusive).is_ok() {
             self.clean();
         }
-        // Who holds it exclusively cleans, which takes milliseconds.
+        // A launcher that holds it exclusively is cleaning, which takes milliseconds.
         Ok(rustix::fs::flock(&self.lease, FlockOperation::LockShared)?)
     }
 
-    /// Gives the store up, and cleans it if nobody else holds it.
     pub(super) fn release(&self) {
         if rustix::fs::flock(&self.lease, FlockOperation::NonBlockingLockExclusive).is_ok() {
             self.clean();
         }
     }
 
-    /// A new, empty report.
     pub(super) fn report(&self) -> io::Result<ReportFile> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let pid = rustix::process::getpid().as_raw_nonzero();
@@ -127,8 +121,8 @@ impl Store {
         let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
     }
 
-    /// Removes every copy and report; a copy's name becomes the link to its file. Links whose file
-    /// changed since go too.
+    /// Removes every copy and report. A copy's name becomes the link to its file. Removes links
+    /// whose file has changed.
     fn clean(&self) {
         let entries = self.entries();
         for (name, kind) in &entries {
@@ -160,7 +154,8 @@ impl Store {
         named.take(ENTRIES_MAX).collect()
     }
 
-    /// Whether the file a link names is the one its copy was made of, as far as the name tells.
+    /// Returns whether a link's target is the file that its copy was made of, according to the
+    /// name.
     fn is_current(&self, name: &OsStr) -> bool {
         let Some([device, system, disk, inode, changed_ns, bytes, ..]) = key_of(name) else {
             return false;
@@ -179,18 +174,15 @@ impl Store {
     }
 }
 
-/// The sequence number of the disk behind a device; 0 for none, as in the library's names.
 fn disk_sequence(device: u64) -> u64 {
     let mut places = DISK_SEQUENCES.iter().filter(|_| libc::major(device) != 0);
     places.find_map(|place| block::number_of(&Live, device, place)).unwrap_or(0)
 }
 
-/// The name of the copy whose link `name` is.
 fn base_of(name: &OsStr) -> Option<&[u8]> {
     name.as_bytes().strip_suffix(LINK_SUFFIX).filter(|base| !base.is_empty())
 }
 
-/// The numbers in the name of a copy.
 fn key_of(name: &OsStr) -> Option<[u64; NR_KEY_FIELDS]> {
     let text = name.to_str()?;
     let mut key = [0; NR_KEY_FIELDS];
@@ -201,7 +193,6 @@ fn key_of(name: &OsStr) -> Option<[u64; NR_KEY_FIELDS]> {
     Some(key)
 }
 
-/// The file that processes append their records to.
 #[derive(Debug)]
 pub(super) struct ReportFile {
     name: String,
@@ -209,18 +200,16 @@ pub(super) struct ReportFile {
 }
 
 impl ReportFile {
-    /// Its name in the store.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its text; what is not UTF-8 is replaced.
     pub(super) fn read(&self) -> io::Result<String> {
         use std::io::Seek;
         let mut file = &self.file;
         file.rewind()?;
         let mut bytes = Vec::new();
-        // One record may be under way in each process when the limit is reached.
+        // At the limit, each process may still be writing one record.
         file.take(2 * REPORT_BYTES_MAX).read_to_end(&mut bytes)?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }

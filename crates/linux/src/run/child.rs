@@ -1,14 +1,12 @@
-//! The program as a child: signals passed on, its end waited for.
+//! The program as a child: passing signals on, and waiting for its end.
 //!
-//! Owns the signal mask of this process while the child runs. Signals are taken one by one with
-//! sigtimedwait(2). One of the terminal went to the child too (same process group, which it never
-//! leaves by our doing) and is only taken; one that somebody sent to us alone is sent on. Stopping
-//! by the terminal (SIGTSTP and its kin) is not touched: both stop, the shell gets the terminal,
-//! both go on.
+//! Signals are taken one by one with sigtimedwait(2). A signal from the terminal reaches the child
+//! too (same process group), so it is only taken. One sent only to us is passed on. Terminal stops
+//! (SIGTSTP and others) are not handled: both processes stop and continue.
 //!
 //! Invariants:
-//! - C1: the child begins with the signal mask and the dispositions that we were given.
-//! - C2: when this process is killed, so is the child: a setting is never put back under it.
+//! - C1: the child starts with the signal mask and dispositions that we inherited.
+//! - C2: if this process is killed, so is the child, so a setting is never restored while it runs.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,7 +21,7 @@ use rustix::process::{Pid, getpid};
 use super::sample::{Sampler, Samples, Sampling};
 use crate::helpers;
 
-/// Signals that are taken and passed on. SIGCHLD is taken and kept.
+/// Signals that are taken and passed on. SIGCHLD is only taken.
 const PASSED: [i32; 7] = [
     libc::SIGINT,
     libc::SIGQUIT,
@@ -34,12 +32,9 @@ const PASSED: [i32; 7] = [
     libc::SIGALRM,
 ];
 
-/// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// With an exit code.
     Code(u8),
-    /// By a signal.
     Signal(i32),
 }
 
@@ -53,18 +48,13 @@ impl Ended {
     }
 }
 
-/// Why a program did not run as a child.
 #[derive(Debug)]
 pub(super) enum ChildError {
-    /// There is no child.
     Process(io::Error),
-    /// The child could not become the program.
     Program(io::Error),
-    /// It could not be waited for.
     Wait(io::Error),
 }
 
-/// Runs `command` to its end.
 pub(super) fn run(
     command: &mut Command,
     sampling: Sampling,
@@ -88,8 +78,8 @@ pub(super) fn run(
     }
 }
 
-/// Starts the child. std has one error for a child that cannot be made and one that cannot become the
-/// program; both may say EPERM. The child tells by a byte that it is there.
+/// Starts the child. std has the same error for a failed fork and a failed exec, and both can be
+/// EPERM. The child therefore sends a byte when it exists.
 fn spawn(command: &mut Command, earlier: libc::sigset_t) -> Result<Child, ChildError> {
     let parent = getpid();
     let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
@@ -107,7 +97,7 @@ fn spawn(command: &mut Command, earlier: libc::sigset_t) -> Result<Child, ChildE
     })
 }
 
-/// In the child: the mask as it was, and an end with its parent.
+/// Runs in the child: restores the mask, and ties its lifetime to its parent's.
 fn prepare(earlier: &libc::sigset_t, parent: Pid) -> io::Result<()> {
     // SAFETY: the set was written by the kernel.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, earlier, ptr::null_mut()) };
@@ -116,11 +106,10 @@ fn prepare(earlier: &libc::sigset_t, parent: Pid) -> io::Result<()> {
 
 fn pass_on(child: &Child, signal: i32) {
     let Ok(pid) = i32::try_from(child.id()) else { return };
-    // SAFETY: our own child, not reaped yet: the number is its own.
+    // SAFETY: our own child, not reaped yet, so the PID is still its own.
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Blocked signals; unblocked when dropped.
 struct Mask {
     earlier: libc::sigset_t,
     taken: libc::sigset_t,
@@ -128,7 +117,7 @@ struct Mask {
 
 impl Mask {
     fn block() -> io::Result<Self> {
-        // A child of somebody who ignores SIGCHLD could not be waited for.
+        // SIGCHLD can be inherited as ignored, and the child could then not be waited for.
         default(libc::SIGCHLD)?;
         let signals: Vec<i32> = PASSED.into_iter().chain([libc::SIGCHLD]).collect();
         let taken = set_of(&signals);
@@ -139,7 +128,8 @@ impl Mask {
         if result == 0 { Ok(Self { earlier, taken }) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The next signal to pass on; `None` after `rest`, or for one that is not to be passed on.
+    /// Returns the next signal to pass on, `None` after `rest` or for a signal that is not passed
+    /// on.
     fn next(&self, rest: Duration) -> io::Result<Option<i32>> {
         let rest = libc::timespec {
             tv_sec: i64::try_from(rest.as_secs()).unwrap_or(i64::MAX),
@@ -187,21 +177,21 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
 fn default(signal: i32) -> io::Result<()> {
     // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
     let action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: the action is whole, and the earlier one is not asked for.
+    // SAFETY: the action is whole, and the old one is not requested.
     let result = unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ends this process by `signal`, as the program ended; returns for a signal that does not end it.
+/// Ends this process by `signal`, as the program ended. Returns if the signal does not end it.
 pub fn die_of(signal: i32) {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // The program has written its core dump; ours would overwrite it.
-    // SAFETY: the limit is whole.
+    // The program has written its core dump, which ours would overwrite. SAFETY: the limit is
+    // whole.
     unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) };
     let _ = default(signal);
     let set = set_of(&[signal]);
     // SAFETY: the set is whole.
     unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut()) };
-    // SAFETY: a signal to this process, which is to end by it.
+    // SAFETY: raises a signal in this process to end it.
     unsafe { libc::raise(signal) };
 }

@@ -1,4 +1,4 @@
-//! Decides what to do for a program, and does it.
+//! Chooses the measures for a program and applies them.
 
 use std::cell::OnceCell;
 use std::ffi::OsString;
@@ -27,103 +27,65 @@ use crate::signals;
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, WarmRefusal, Warmed, libraries};
 
-/// Filesystems that place large mappings at addresses alike their offset.
+/// Filesystems that place large mappings at addresses congruent to their offset.
 const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
-/// What to do with text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
-    /// Nothing.
     Off,
-    /// Large where files and addresses allow it, else remap.
     Auto,
-    /// The page cache of program and libraries refilled with large folios.
     Large,
-    /// A copy in shared memory.
     Remap,
 }
 
-/// The request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Text.
     pub text: Text,
-    /// Folio size of the heap in bytes.
     pub heap_bytes: Option<u64>,
-    /// What processes with moved text say.
     pub voice: Voice,
-    /// Program and arguments.
     pub command: Vec<OsString>,
 }
 
-/// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// No such program.
     #[error("{}: not found; check the name, or give its path", shown(.0))]
     NotFound(PathBuf),
-    /// No right to execute it.
     #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
     NotExecutable(PathBuf),
-    /// No process could be made for it.
     #[error(
         "cannot create a process for {}: {source}; a seccomp filter or a limit (ulimit -u) forbids \
          it",
         shown(program)
     )]
-    NoProcess {
-        /// Program.
-        program: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The kernel refused.
+    NoProcess { program: PathBuf, source: io::Error },
     #[error("cannot start {}: {source}", shown(program))]
-    Start {
-        /// Program.
-        program: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    Start { program: PathBuf, source: io::Error },
 }
 
-/// A program that is ready to be started; settings are changed already.
 #[derive(Debug)]
 pub struct Launch {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
-    /// The program and its libraries, as far as they were examined.
     pub files: Vec<PathBuf>,
-    /// Files with large folios in the cache now.
     pub warmed: Vec<Warmed>,
-    /// Bytes of text that large entries can map, over those files.
+    /// Bytes of text in these files that large entries can map.
     pub text_bytes: u64,
-    /// What all this took.
     pub elapsed: Duration,
-    /// What was not done, the most telling first.
     pub fallbacks: Vec<Fallback>,
-    /// What was done, in words.
     pub notes: Vec<String>,
-    /// Folios for the heap.
     pub heap: Option<Heap>,
-    /// What moves text, and hears of it.
+    /// Moves text and collects the reports.
     pub moved: Option<Remap>,
-    /// That folio was started with THP disabled and the program is not, as a sentence.
     pub enabled: Option<String>,
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub struct Watched {
-    /// How.
     pub ended: Ended,
-    /// What was seen of it.
     pub samples: Samples,
-    /// How long it ran.
     pub elapsed: Duration,
 }
 
-/// The program's own file.
 #[derive(Clone, Copy)]
 struct Own<'a> {
     path: &'a Path,
@@ -131,7 +93,7 @@ struct Own<'a> {
 }
 
 impl Own<'_> {
-    /// Whether its text can fill a PMD folio, the only one that `MADV_COLLAPSE` makes.
+    /// Returns whether its text can fill a PMD folio, the only size that `MADV_COLLAPSE` makes.
     fn has_moving_block(&self) -> bool {
         placement::has_text_of(self.elf, Geometry::running().pmd_bytes())
     }
@@ -141,7 +103,7 @@ impl Launch {
     /// Prepares a program's start.
     ///
     /// # Errors
-    /// When there is no such program. All else is a [`Fallback`].
+    /// If there is no such program. Any other failure is a [`Fallback`].
     pub fn new(request: &Request) -> Result<Self, RunError> {
         let started = Instant::now();
         let name = request.command.first().cloned().unwrap_or_default();
@@ -192,7 +154,7 @@ impl Launch {
         let libraries = libraries::of(file).unwrap_or_default();
         self.files.push(file.clone());
         self.files.extend(libraries.iter().cloned());
-        // What was asked for by name is told first where it fails.
+        // A failure of an explicit request is reported first.
         if let Some(bytes) = request.heap_bytes {
             match Heap::new(bytes, program, &libraries) {
                 Ok(heap) => {
@@ -238,7 +200,7 @@ impl Launch {
         }
     }
 
-    /// Fills the cache of the program and of its libraries, as far as their text can be mapped so.
+    /// Fills the cache of the program and its libraries, if their text can be mapped large.
     fn large(&mut self, own: Own<'_>, libraries: &[PathBuf]) {
         let users = OnceCell::new();
         let users = || users.get_or_init(|| Users::read(&Live));
@@ -255,7 +217,8 @@ impl Launch {
         }
     }
 
-    /// Whether its text holds a whole block, and is placed so that one entry of the TLB maps it.
+    /// Fills the cache of a file. Returns whether its text contains a whole block that one TLB
+    /// entry can map.
     fn file<'u>(&mut self, path: &Path, elf: &ElfFile, users: &dyn Fn() -> &'u Users) -> bool {
         let file = path.to_owned();
         let placed = placed(path, elf, Geometry::running().text_block_bytes());
@@ -284,8 +247,8 @@ impl Launch {
         has_blocks
     }
 
-    /// Fills the cache of a file that is shorter than the folios that pay. One in use is left alone, and
-    /// so is one whose folios may not be seen: it would be filled anew at each start.
+    /// Fills the cache of a file shorter than the folios that are worthwhile. Skips a file in use,
+    /// and one whose folios are not visible, because it would be refilled at each start.
     fn short<'u>(&mut self, path: &Path, users: &dyn Fn() -> &'u Users) {
         let block_bytes = Geometry::running().block_bytes();
         let small = format!("{}: {}", shown(path), Obstacle::TooSmall(block_bytes));
@@ -302,13 +265,12 @@ impl Launch {
         });
     }
 
-    /// Whether something of ours must stay while the program runs.
     #[must_use]
     pub fn holds_settings(&self) -> bool {
         self.heap.is_some() || self.moved.is_some()
     }
 
-    /// The program as it is to be started; what was prepared for it lasts as long as this plan.
+    /// Returns the command to start. Its preparations last as long as this value.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut words = self.command.iter();
@@ -322,7 +284,6 @@ impl Launch {
         PathBuf::from(self.command.first().cloned().unwrap_or_default())
     }
 
-    /// What execve(2) said.
     fn failed(&self, source: io::Error) -> RunError {
         let program = self.program();
         match source.raw_os_error() {
@@ -332,7 +293,7 @@ impl Launch {
         }
     }
 
-    /// Puts the program in this process's place. Settings are put back: see
+    /// Replaces this process with the program. Settings are restored: see
     /// [`Launch::holds_settings`].
     #[must_use]
     pub fn exec(self) -> RunError {
@@ -340,11 +301,10 @@ impl Launch {
         self.failed(command.exec())
     }
 
-    /// Runs the program as a child to its end; `sampling` says whether its areas are sampled
-    /// meanwhile.
+    /// Runs the program as a child to its end. `sampling` selects whether its areas are sampled.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub fn watch(&self, sampling: Sampling) -> Result<Watched, RunError> {
         let started = Instant::now();
         let ran = child::run(&mut self.command(), sampling);
@@ -357,13 +317,12 @@ impl Launch {
     }
 }
 
-/// Whether a file is shorter than the folios that pay.
 fn is_short(path: &Path) -> bool {
     Warm::new(path, Part::Whole).is_ok_and(|warm| warm.is_short())
 }
 
-/// Whether entries of `block_bytes` - the PMD size, or a contpte block - could map the text of a
-/// file, whose headers are `elf`, once it is in large folios.
+/// Returns whether entries of `block_bytes` (the PMD size, or a contpte block) could map the file's
+/// text once it is in large folios. `elf` has the file's headers.
 #[must_use]
 pub fn placed(path: &Path, elf: &ElfFile, block_bytes: u64) -> Placed {
     let ground = open_regular(path).and_then(filesystem::of).ok();
@@ -373,7 +332,7 @@ pub fn placed(path: &Path, elf: &ElfFile, block_bytes: u64) -> Placed {
     placement::judge(elf, block_bytes, placing)
 }
 
-/// Why the text of the program at `path` is not moved; `None` where it can be.
+/// Returns why the text of the program at `path` cannot be moved, `None` if it can.
 #[must_use]
 pub fn remap_refusal(path: &Path) -> Option<String> {
     remap::check(path).err().map(|refused| refused.to_string())

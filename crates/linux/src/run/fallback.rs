@@ -1,4 +1,4 @@
-//! Why a program, or a part of it, runs as it would have without folio.
+//! Why a program, or a part of it, runs as it would without folio.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,43 +11,31 @@ use crate::setting::thp::size_name;
 use crate::shell::as_typed;
 use crate::warm;
 
-/// Cause; each names its remedy if there is one.
+/// The cause. Each includes its remedy if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// Set-user-id, set-group-id or file capabilities.
     OtherRights(PathBuf),
-    /// Built with a sanitizer, which lays out the address space itself.
     Sanitizer(PathBuf),
-    /// No text of the program and its libraries holds a whole block.
+    /// No text of the program and its libraries contains a whole block.
     TinyText(PathBuf),
-    /// The text could be larger and is at addresses where it cannot be mapped so.
     Placement {
-        /// The file.
         file: PathBuf,
-        /// What is wrong with its addresses.
         obstacle: Obstacle,
     },
-    /// The cache of a file was not, or not wholly, filled.
     Cache {
-        /// The file.
         file: PathBuf,
-        /// Why.
         refusal: warm::WarmRefusal,
     },
-    /// A file could not be examined.
     Unreadable(String),
-    /// The text cannot be moved, and why.
     NoRemap(String),
-    /// The heap's allocator is not glibc's, or is linked in.
+    /// The heap's allocator is not glibc's, or is statically linked.
     NotGlibc(String),
-    /// A glibc before 2.35.
     OldGlibc(PathBuf),
-    /// The environment has another wish already.
+    /// The environment already sets the tunable differently.
     Tuned,
-    /// The kernel has no anonymous folios of the size: those it has.
+    /// The kernel has no anonymous folios of this size. Lists its sizes.
     NoSize(Vec<u64>),
-    /// The size of anonymous folios could not be set.
     Setting(String),
 }
 

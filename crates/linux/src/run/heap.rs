@@ -1,12 +1,10 @@
 //! Large folios for malloc: the size in sysfs during the run, and glibc's tunable.
 //!
-//! glibc from 2.35 on advises its memory with `MADV_HUGEPAGE` when told
-//! `glibc.malloc.hugetlb=1` and the global setting is `madvise`. Which sizes advised memory gets,
-//! the per-size settings say - for all processes: while the program runs, sizes above the one asked
-//! for are off, so that its folios have that size. Where the global setting was `always`, memory that
-//! nobody advises loses its folios for that time ([`Heap::cost`]).
-//!
-//! Owns these settings and the variable. Other allocators are not affected.
+//! With `glibc.malloc.hugetlb=1` and the global setting `madvise`, glibc from 2.35 on advises its
+//! memory with `MADV_HUGEPAGE`. The per-size settings determine the sizes of advised memory for all
+//! processes. While the program runs, sizes above the requested one are therefore off. If the
+//! global setting was `always`, unadvised memory loses its large folios for that time
+//! ([`Heap::cost`]). Other allocators are not affected.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -24,19 +22,15 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 const TUNABLE: &[u8] = b"glibc.malloc.hugetlb";
 /// A symbol version that glibc 2.35 and later define.
 const VERSION: &[u8] = b"GLIBC_2.35\0";
-/// Largest C library read; with debug information it has 20 MiB.
+/// Largest C library that is read. With debug information it has 20 MiB.
 const LIBC_BYTES_MAX: u64 = 64 << 20;
 
-/// Folios for the heap, until dropped.
 #[derive(Debug)]
 pub struct Heap {
-    /// Bytes of a folio.
     pub folio_bytes: u64,
-    /// Value of the variable.
     pub(super) variable: (OsString, OsString),
-    /// Folios of this size that the system had given out when it began.
     nr_before: u64,
-    /// KiB of the folios that memory without advice has lost until this is dropped, ascending.
+    /// Folio sizes in KiB that unadvised memory has lost until this is dropped, ascending.
     lost_kib: Vec<u64>,
     _settings: Vec<Setting>,
 }
@@ -64,15 +58,16 @@ impl Heap {
         })
     }
 
-    /// Bytes of folios of this size that page faults got since the beginning, of all processes.
+    /// Returns the bytes in folios of this size that page faults of all processes got since the
+    /// start.
     #[must_use]
     pub fn given_bytes(&self) -> u64 {
         let nr = thp::nr_given(&Live, self.folio_bytes >> 10).saturating_sub(self.nr_before);
         nr.saturating_mul(self.folio_bytes)
     }
 
-    /// What other programs lose meanwhile, as a sentence; `None` where they had nothing to lose
-    /// without advice.
+    /// Returns a sentence about the other programs' loss, `None` if unadvised memory had nothing to
+    /// lose.
     #[must_use]
     pub fn cost(&self) -> Option<String> {
         let names = |kib: &u64| setting::thp::size_name(kib << 10);
@@ -107,7 +102,7 @@ fn check_libc(program: &Program, libraries: &[PathBuf]) -> Result<(), Fallback> 
     if has_version(libc) { Ok(()) } else { Err(Fallback::OldGlibc(libc.clone())) }
 }
 
-/// The variable with the tunable; `None` where it has it already.
+/// Merges the tunable into the variable. Returns `None` if it is already set.
 fn merged(value: Option<&OsStr>) -> Option<OsString> {
     let value = value.map_or(&b""[..], OsStr::as_bytes);
     let is_ours = |part: &[u8]| part.split(|&byte| byte == b'=').next() == Some(TUNABLE);
@@ -123,12 +118,12 @@ fn merged(value: Option<&OsStr>) -> Option<OsString> {
     Some(OsString::from_vec(merged))
 }
 
-/// Advised memory gets folios of `kib` and no larger ones. The sizes that other memory loses come
-/// second.
+/// Gives advised memory folios of `kib` and no larger ones. Also returns the sizes that unadvised
+/// memory loses.
 fn settings(kib: u64) -> Result<(Vec<Setting>, Vec<u64>), SettingError> {
     let global = thp::setting("enabled");
     let mut settings = Vec::new();
-    // glibc advises under this value alone.
+    // glibc gives advice only under this value.
     let was = Setting::read(&global)?;
     let control = thp::control(kib);
     let own = Setting::read(&control)?;
@@ -144,8 +139,8 @@ fn settings(kib: u64) -> Result<(Vec<Setting>, Vec<u64>), SettingError> {
     Ok((settings, lost))
 }
 
-/// Sizes in KiB that memory without advice gets where `enabled` is `global` and each size as it says,
-/// and does not get under [`settings`].
+/// Returns the sizes in KiB that unadvised memory gets under `global` and the per-size settings,
+/// but not under [`settings`].
 fn lost(kib: u64, global: &str, sizes: &[(u64, String)]) -> Vec<u64> {
     let is_lost = |(size, own): &&(u64, String)| match own.as_str() {
         "always" => *size > kib,

@@ -1,6 +1,6 @@
-//! THP may be disabled for folio and the programs that it starts: prctl(2)'s flag is inherited.
+//! THP can be disabled for folio and the programs it starts: prctl(2)'s flag is inherited.
 //!
-//! Owns the question and the answer for this process. Others: [`crate::census::start::Disabled`].
+//! Covers this process. [`crate::census::start::Disabled`] covers others.
 
 use largefolio_trace::shown;
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
@@ -10,7 +10,8 @@ use crate::proc::Task;
 use crate::shell::as_typed;
 use crate::system::Live;
 
-/// Who disabled it, in brackets; `None` if it is not disabled. Except for advised memory counts too.
+/// Returns the cause in brackets, `None` if THP is not disabled. Disabling except for advised
+/// memory counts too.
 fn cause() -> Option<String> {
     if !transparent_huge_pages_are_disabled().unwrap_or(false) {
         return None;
@@ -24,7 +25,7 @@ fn cause() -> Option<String> {
     })
 }
 
-/// A warning for measurements of large folios, if they are disabled for this process.
+/// Returns a warning for measurements of large folios if they are disabled for this process.
 #[must_use]
 pub fn thp_disabled() -> Option<String> {
     cause().map(|cause| {
@@ -36,7 +37,6 @@ pub fn thp_disabled() -> Option<String> {
     })
 }
 
-/// Enables THP for this process and the programs that it starts; says so if it was disabled.
 pub(super) fn enable() -> Option<String> {
     cause().map(|cause| match disable_transparent_huge_pages(false) {
         Ok(()) => format!("THP was disabled for folio ({cause}); it is enabled for the program"),

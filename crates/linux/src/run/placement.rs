@@ -1,12 +1,9 @@
-//! Whether a file's text can be mapped by large TLB entries at the addresses it is loaded to.
+//! Whether large TLB entries can map a file's text at its load addresses.
 //!
-//! A large folio begins at a multiple of its size in the file, and the entry (PMD, contpte) at a
-//! multiple of its size in memory. So load bias + vaddr and offset must agree mod that size, and a
-//! whole block must lie
-//! inside the segment. The linker decides vaddr, offset and `p_align`, the loader the bias:
-//! docs/design/alignment.md has the rules and how they were checked.
-//!
-//! Owns the judgement of one file for one size.
+//! A large folio begins at a multiple of its size in the file, and its entry (PMD, contpte) at a
+//! multiple of its size in memory. So load bias + vaddr and offset must agree modulo that size, and
+//! the segment must contain a whole block. The linker chooses vaddr, offset and `p_align`, the
+//! loader the bias. docs/design/alignment.md has the rules and how they were checked.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,33 +17,26 @@ use crate::shell::{as_typed, quoted};
 const WRITE: u32 = 2;
 const EXECUTE: u32 = 4;
 
-/// How a file's text lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Large entries can map so much of it.
     Well {
-        /// Bytes of whole blocks inside executable segments.
         text_bytes: u64,
         /// Bytes of the file that should be in large folios: text and other read-only segments.
         file: Range<u64>,
     },
-    /// They cannot.
     Badly(Obstacle),
 }
 
-/// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Less than a block of so many bytes of text, or none that lies between its ends.
     TooSmall(u64),
-    /// Address and offset disagree modulo so many bytes, wherever it is loaded.
+    /// Address and offset disagree modulo this many bytes at any load address.
     Incongruent(u64),
-    /// Loaded at a random multiple of the alignment in bytes.
+    /// Loaded at a random multiple of this alignment in bytes.
     Random(u64),
 }
 
 impl Obstacle {
-    /// What helps, where anything does.
     #[must_use]
     pub fn remedy(self, file: &Path) -> Option<String> {
         match self {
@@ -79,21 +69,17 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// How a filesystem places large mappings without a wish for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placing {
-    /// From the PMD size on, at addresses that agree with their offset mod it (ext4, XFS, btrfs).
+    /// From the PMD size on, at addresses congruent to their offset (ext4, XFS, btrfs).
     Alike(Geometry),
-    /// Anywhere.
     Anywhere,
 }
 
-/// Whether a segment of text has so many bytes.
 pub(super) fn has_text_of(elf: &ElfFile, bytes: u64) -> bool {
     elf.loads.iter().any(|load| load.prot & EXECUTE != 0 && load.file_bytes >= bytes)
 }
 
-/// Judges `elf`, of a filesystem that is so `placing`, for blocks of `block_bytes`.
 pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed {
     let texts: Vec<&Load> = elf.loads.iter().filter(|load| load.prot & EXECUTE != 0).collect();
     let is_long = |load: &&&Load| load.file_bytes >= block_bytes;
@@ -109,7 +95,7 @@ pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed
     let shift = if elf.kind == ElfKind::Fixed || align >= block_bytes {
         0
     } else if is_placed {
-        // The whole image is one mapping at first, placed by the offset of its first segment.
+        // The whole image is one mapping at first, placed by its first segment's offset.
         elf.loads.first().map_or(0, |first| first.vaddr.wrapping_sub(first.offset))
     } else {
         return Placed::Badly(Obstacle::Random(align));
@@ -130,7 +116,7 @@ pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed
     })
 }
 
-/// Bytes of whole blocks inside a segment; `None` where address and offset disagree.
+/// Returns the bytes of whole blocks inside a segment, `None` if address and offset disagree.
 fn blocks(load: &Load, shift: u64, block_bytes: u64) -> Option<u64> {
     let bias = load.vaddr.wrapping_sub(load.offset).wrapping_sub(shift);
     if !bias.is_multiple_of(block_bytes) {
@@ -141,7 +127,6 @@ fn blocks(load: &Load, shift: u64, block_bytes: u64) -> Option<u64> {
     Some(end.saturating_sub(start))
 }
 
-/// Bytes from the first to the last address.
 fn span(elf: &ElfFile) -> u64 {
     let start = elf.loads.iter().map(|load| load.vaddr).min().unwrap_or(0);
     let ends = elf.loads.iter().map(|load| load.vaddr.saturating_add(load.mem_bytes));
@@ -207,7 +192,7 @@ mod tests {
             let placing = Placing::Alike(Geometry::arm64(page));
             judge(&elf(ElfKind::Shared, align, 0x1_0000, 0x1_0000, len), M2, placing)
         };
-        // As arm64's linkers make it: 64K, which is above pages of 4K and 16K.
+        // As arm64 linkers align it: 64K, larger than pages of 4K and 16K.
         assert_eq!(of(16 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));
         assert!(matches!(of(64 << 10, 1 << 16, 513 << 20), Placed::Well { .. }));
         assert_eq!(of(64 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));

@@ -1,7 +1,7 @@
-//! Which ELF file a command runs, and with whose rights.
+//! Determines which ELF file a command runs, and with whose privileges.
 //!
-//! Owns the lookup through `PATH` and `#!` lines. Nothing is executed. What cannot be told - a file
-//! we may execute and not read, another format that the kernel knows - is left to the kernel.
+//! Owns the lookup through `PATH` and `#!` lines. Executes nothing. Unknown cases are left to the
+//! kernel: an executable but unreadable file, or another format that the kernel supports.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -12,23 +12,17 @@ use crate::environment::{Environment as _, Host, Node, find_in_path};
 use crate::record::program::shebang;
 use crate::trust;
 
-/// Interpreters of interpreters that are followed; Linux follows as many.
+/// Longest chain of interpreters, as in Linux.
 const INTERPRETERS_MAX: usize = 5;
 
-/// What a command runs.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// The file of the command.
     pub(super) path: PathBuf,
-    /// The ELF file that runs, links followed: the program, or the interpreter of a script.
     pub(super) elf: Option<(PathBuf, ElfFile)>,
-    /// What it says to its loader.
     pub(super) dynamic: Dynamic,
-    /// Whether it runs with other rights than ours.
     pub(super) has_rights: bool,
 }
 
-/// Why a command names no program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
     NotFound,
@@ -55,7 +49,6 @@ impl Program {
     }
 }
 
-/// The file that runs in the end.
 fn follow(path: &Path, nr_left: usize) -> Option<PathBuf> {
     let head = Host.head(path).ok()?;
     if head.starts_with(b"\x7fELF") {

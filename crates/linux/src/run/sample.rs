@@ -1,7 +1,7 @@
 //! Samples how much of a running program is mapped by large folios.
 //!
-//! Owns the samples: of the program and its children at one moment, sums over their areas. Processes
-//! that were forked share their text, so it counts once. A program that ends before the first sample has none.
+//! A sample sums the areas of the program and its children at one moment. Forked processes share
+//! their text, so it counts once. A program that ends before the first sample has none.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,41 +14,31 @@ use crate::proc::maps::Vma;
 use crate::proc::stat::tree;
 use crate::system::{Live, System};
 
-/// The first look; each further one after twice the time, up to [`INTERVAL_MAX`].
+/// The time of the first sample. Each further interval doubles, up to [`INTERVAL_MAX`].
 const INTERVAL_FIRST: Duration = Duration::from_millis(10);
-/// Longest time between two looks.
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
-/// Looking stops the program's page faults: it may take one part in so many of the time.
+/// Sampling stops the program's page faults, so it may take at most 1/20 of the time.
 const COST_SHARE: u32 = 20;
 
-/// Whether a running program's areas are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
-    /// From time to time.
     On,
-    /// Never.
     Off,
 }
 
-/// Sums over the program and its children at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// Looks taken.
     pub nr: u64,
-    /// Processes at the look with most text mapped large.
     pub nr_processes: usize,
-    /// Resident bytes of executable file areas at that look; areas of one file at one place count once,
-    /// as the process has them that has most of them.
+    /// Resident bytes of executable file areas in that sample. Areas of the same part of a file
+    /// count once, from the process with the most resident bytes.
     pub text_bytes: u64,
-    /// Those mapped by PMD entries.
     pub text_huge_bytes: u64,
-    /// Text in contpte blocks; `None` on machines without, and where folio sizes are not seen.
+    /// Text in contpte blocks. `None` if the machine has none or folio sizes are not visible.
     pub text_contpte_bytes: Option<u64>,
-    /// Largest number of anonymous bytes mapped by PMD entries.
     pub anon_huge_bytes: u64,
 }
 
-/// Takes samples of a process.
 #[derive(Debug)]
 pub(super) struct Sampler {
     pid: u32,
@@ -65,12 +55,10 @@ impl Sampler {
         Self { pid, geometry, next, interval: INTERVAL_FIRST, samples }
     }
 
-    /// Time until the next look.
     pub(super) fn rest(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Looks, where it is time to.
     pub(super) fn look(&mut self) {
         let started = Instant::now();
         if started < self.next {
@@ -123,7 +111,6 @@ impl Sampler {
     }
 }
 
-/// Which part of which file a mapping shows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Text {
     device: (u32, u32),
@@ -137,7 +124,7 @@ impl Text {
     }
 }
 
-/// Text of all of them, each page once, where folio sizes are seen.
+/// Returns the text of all processes, each page once, if folio sizes are visible.
 fn text(system: &dyn System, pids: &[u32]) -> Option<Cell> {
     let census = census::take(system, pids).ok().filter(|census| census.access == Access::Full)?;
     Some(census.totals.of(Kind::Text))
@@ -164,7 +151,7 @@ mod tests {
                  6000-7000 rw-p 0 0:0 0\nRss: 4 kB\nAnonHugePages: {large} kB\n"
             )
         };
-        // 7 is its own grandchild: numbers are used again.
+        // 7 is its own grandchild: PIDs are reused.
         put("7/task/7/children", "8 ");
         put("7/task/9/children", "x 10 \u{ff} 99999999999\n");
         put("8/task/8/children", "7");

@@ -1,4 +1,4 @@
-//! Old values come back, whatever ends the process.
+//! Old values are restored even if the process is killed.
 
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,6 @@ use std::process::{Child, Command, Stdio};
 use super::*;
 use crate::verify::family::{join, new_cgroup, remove};
 
-/// What is said of `path`.
 fn said_of(path: &Path) -> Vec<String> {
     let all = AFTERMATH.lock().unwrap();
     all.iter()
@@ -67,7 +66,6 @@ fn somebody_elses_value_that_goes_is_told() {
     assert!(said.len() == 1 && said[0].contains("to always while folio"), "{said:?}");
 }
 
-/// Run by the next test as a process of its own.
 #[test]
 #[ignore = "helper of `the_old_value_comes_back_after_sigkill`"]
 fn hold() {
@@ -76,7 +74,7 @@ fn hold() {
     thread::sleep(Duration::from_mins(1));
 }
 
-/// Runs [`hold`] as a process that `start` prepares, has `kill` kill it, and waits for the old value.
+/// Runs [`hold`] in a process set up by `start`, kills it with `kill`, and waits for the old value.
 fn comes_back(start: impl FnOnce(&mut Command), kill: impl FnOnce(&mut Child)) {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), "madvise").unwrap();
@@ -143,7 +141,6 @@ fn a_second_change_waits_for_the_first_and_finds_the_systems_value() {
 fn a_child_of_another_thread_does_not_keep_the_lock() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let locked = try_lock(file.path()).unwrap();
-    // What a fork copies and an exec closes.
     let _copy = locked.0.try_clone().unwrap();
     assert!(try_lock(file.path()).is_err());
     drop(locked);

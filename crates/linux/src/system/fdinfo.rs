@@ -1,15 +1,13 @@
-//! `/proc/PID/fdinfo/FD`.
+//! Parses `/proc/PID/fdinfo/FD`.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FdInfo {
-    /// Position in the file, in bytes.
     pub(crate) pos: Option<u64>,
-    /// `O_*`.
     pub(crate) flags: Option<u64>,
 }
 
 impl FdInfo {
-    /// Reads the two fields that every descriptor has: `pos` decimal, `flags` octal.
+    /// Parses the two fields of every descriptor: `pos` decimal, `flags` octal.
     pub(crate) fn parse(text: &[u8]) -> Self {
         let mut info = Self::default();
         for line in text.split(|byte| *byte == b'\n') {
@@ -25,7 +23,6 @@ impl FdInfo {
         info
     }
 
-    /// Whether writes may go through it.
     pub(crate) fn may_write(&self) -> bool {
         let mode = u64::from(libc::O_ACCMODE.unsigned_abs());
         self.flags.is_some_and(|flags| flags & mode != u64::from(libc::O_RDONLY.unsigned_abs()))

@@ -1,10 +1,10 @@
 //! `/proc` of the running machine.
 //!
-//! Owns the system calls. A file is asked for writers by a read lease that is given back at once: the
-//! kernel refuses it exactly while somebody has the file open for writing. It needs the file's owner
-//! or `CAP_LEASE`; elsewhere the answer is "not known". The lease is held for microseconds; an open
-//! for writing in that time waits for its end, nothing else notices. Who the writer is takes reading
-//! every `/proc/PID/fdinfo`, so it is asked only then.
+//! Owns the system calls. A read lease shows whether a file has writers: the kernel refuses the
+//! lease if and only if the file is open for writing. The lease is released immediately. It needs
+//! the file's owner or `CAP_LEASE`; otherwise the answer is "not known". While the lease is held,
+//! for microseconds, an open for writing waits; nothing else is affected. Finding the writer needs
+//! every `/proc/PID/fdinfo`, so that happens only after a refusal.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
@@ -21,7 +21,6 @@ use super::{
     mounts, read,
 };
 
-/// Bytes of an entry of pagemap and kpageflags.
 const ENTRY_BYTES: usize = 8;
 /// `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)` of 96 bytes (include/uapi/linux/fs.h).
 const PAGEMAP_SCAN: libc::Ioctl = 0xC060_6610_u32 as libc::Ioctl;
@@ -29,10 +28,9 @@ const PAGEMAP_SCAN: libc::Ioctl = 0xC060_6610_u32 as libc::Ioctl;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_HUGE: u64 = 1 << 6;
-/// Regions asked for in one call: 12 KiB.
+/// Regions per call: 12 KiB.
 const REGIONS: usize = 512;
 
-/// The running machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live;
 
@@ -84,7 +82,7 @@ impl System for Live {
     }
 }
 
-/// Exactly the file of a mapping, not opened.
+/// Opens the exact file of a mapping as a path only.
 fn reach(file: &FileRef) -> io::Result<Found> {
     if let Some((pid, range)) = &file.mapped {
         let link = mapped_file(&Path::new("/proc").join(pid.to_string()), range);
@@ -93,27 +91,25 @@ fn reach(file: &FileRef) -> io::Result<Found> {
         }
     }
     let found = Found::of(&file.path)?;
-    // Another file may have the name now, or this path be one of another root directory.
+    // The name may now belong to another file, or the path to another root directory.
     if file.inode != 0 && found.metadata().ino() != file.inode {
         return Err(io::ErrorKind::NotFound.into());
     }
     Ok(found)
 }
 
-/// Whether a regular file is open for writing.
 fn is_open_for_write(found: &Found) -> Option<bool> {
     let file = found.open_regular().ok()?;
-    // SAFETY: asks for a lease on an open descriptor; no memory is passed.
+    // SAFETY: requests a lease on an open descriptor; no memory is passed.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
     if result == 0 {
-        // SAFETY: as above; gives it back. Closing would, too.
+        // SAFETY: as above; releases the lease. Closing would, too.
         unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
         return Some(false);
     }
     (io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN)).then_some(true)
 }
 
-/// Which file of the machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct FileId {
     device: u64,
@@ -126,8 +122,8 @@ impl FileId {
     }
 }
 
-/// Whether a process has a descriptor of the file that may write. Only what
-/// has its name is asked: a descriptor may be of a filesystem whose server does not answer.
+/// Whether a process can write to the file. Only descriptors with the file's name are examined:
+/// others may be on a filesystem with a server that does not respond.
 fn has_open_for_write(pid: u32, path: &Path, id: FileId) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let is_writer = |fd: &std::ffi::OsStr| {
@@ -141,13 +137,11 @@ fn has_open_for_write(pid: u32, path: &Path, id: FileId) -> bool {
     })
 }
 
-/// pagemap or kpageflags.
 struct EntryFile {
     file: File,
     page_bytes: u64,
 }
 
-/// `struct page_region` of the kernel's interface.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Region {
@@ -156,7 +150,6 @@ struct Region {
     categories: u64,
 }
 
-/// `struct pm_scan_arg` of the kernel's interface.
 #[repr(C)]
 #[derive(Default)]
 struct ScanArg {
@@ -212,7 +205,7 @@ impl Entries for EntryFile {
                 ..ScanArg::default()
             };
             // SAFETY: `arg` is the structure this call takes, and `vec` points to `vec_len` regions
-            // that live past the call.
+            // that outlive the call.
             let nr = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
             let Ok(nr) = usize::try_from(nr) else { return Err(scan_error()) };
             found.extend(regions[..nr.min(REGIONS)].iter().map(|region| Present {

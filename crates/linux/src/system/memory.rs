@@ -1,19 +1,19 @@
-//! A machine in a directory of small text files.
+//! A machine described by a directory of small text files.
 //!
 //! ```text
 //!   DIR/page_bytes           4096 (may be missing)
-//!   DIR/42/{maps,smaps,..}   as the kernel writes them: files of /proc/42
-//!   DIR/42/pagemap           runs of entries; no such file: reading is refused
-//!   DIR/kpageflags           runs of entries; no such file: reading is refused
+//!   DIR/42/{maps,smaps,..}   files of /proc/42, in the kernel's format
+//!   DIR/42/pagemap           runs of entries; if missing, reading is refused
+//!   DIR/kpageflags           runs of entries; if missing, reading is refused
 //!   DIR/sys/..               files of /sys; DIR/meminfo and others: files of /proc
 //!   DIR/files                PATH FILESYSTEM [WRITER-PID..]
 //!   DIR/there                INODE PATH of files with names that end in (deleted)
 //! ```
 //!
-//! A run of entries is `FIRST COUNT VALUE [STEP] [pmd]` in hexadecimal: entries `FIRST ..
-//! FIRST + COUNT` have the values `VALUE, VALUE + STEP, ..`. `end FIRST` says where the file ends.
-//! A run may be as long as it likes: entries are computed when they are read.
-//! `scan` in a pagemap says that the kernel has `PAGEMAP_SCAN`.
+//! A run of entries is `FIRST COUNT VALUE [STEP] [pmd]` in hexadecimal: entries `FIRST .. FIRST +
+//! COUNT` have the values `VALUE, VALUE + STEP, ..`. `end FIRST` marks the end of the file. A run
+//! can have any length: entries are computed when they are read. `scan` in a pagemap means that the
+//! kernel supports `PAGEMAP_SCAN`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,26 +24,23 @@ use std::path::{Path, PathBuf};
 use super::entry::{PRESENT, SWAPPED};
 use super::{Entries, FileFacts, FileRef, Present, System, list, list_folders, read};
 
-/// The machine that a directory describes.
 #[derive(Clone, Debug)]
 pub struct MemSystem {
     dir: PathBuf,
 }
 
 impl MemSystem {
-    /// The machine below `dir`.
     #[must_use]
     pub fn from_dir(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
 
-    /// The file that stands for `path`.
     fn inside(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix("/proc").or_else(|_| path.strip_prefix("/"));
         self.dir.join(inside.unwrap_or(path))
     }
 
-    /// The words of the line of `path` in `files`.
+    /// Returns the words of the line for `path` in `files`.
     fn facts(&self, path: &Path) -> io::Result<Vec<String>> {
         let text = fs::read_to_string(self.dir.join("files"))?;
         let lines = text.lines().map(|line| line.split_whitespace().map(str::to_owned));
@@ -101,7 +98,6 @@ impl System for MemSystem {
     }
 }
 
-/// Entries by run.
 #[derive(Debug, Default)]
 struct EntryRuns {
     list: Vec<EntryRun>,
@@ -119,7 +115,6 @@ struct EntryRun {
 }
 
 impl EntryRuns {
-    /// Reads the lines; one that says nothing is passed over.
     fn parse(text: &str) -> Self {
         let mut runs = Self::default();
         for line in text.lines() {

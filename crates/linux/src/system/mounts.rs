@@ -1,14 +1,14 @@
-//! What is mounted, from `/proc/PID/mountinfo`.
+//! Mounted filesystems, from `/proc/PID/mountinfo`.
 //!
-//! Owns the answer without touching the file: a `stat` of a file on a FUSE or network filesystem waits
-//! for its server, and the census of a system must not hang because one user's server does.
+//! Answers without touching the file: a `stat` on a FUSE or network filesystem waits for its
+//! server, and a census of the system must not hang because one user's server does.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Name of the filesystem with the device number `device`. Files of btrfs have numbers of their
-/// subvolume, which no mount has: there the mount of `path` decides.
+/// Returns the filesystem's name. btrfs files have their subvolume's device number, which no mount
+/// has; for them, the mount of `path` decides.
 pub(crate) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> Option<String> {
     let mounts = || mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
     let name = |mount: Mount<'_>| mount.filesystem.to_owned();
@@ -20,7 +20,6 @@ pub(crate) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> O
     below.max_by_key(|mount| mount.point.len()).filter(|m| m.filesystem == "btrfs").map(name)
 }
 
-/// Device numbers of the mounts.
 pub(crate) fn devices(mountinfo: &[u8]) -> Vec<(u32, u32)> {
     mountinfo
         .split(|byte| *byte == b'\n')
@@ -29,14 +28,14 @@ pub(crate) fn devices(mountinfo: &[u8]) -> Vec<(u32, u32)> {
         .collect()
 }
 
-/// Where a filesystem is mounted, of the mounts that show all of it.
+/// Returns a mount point that shows the whole filesystem.
 pub(crate) fn point(mountinfo: &[u8], device: (u32, u32)) -> Option<PathBuf> {
     let mut mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
     let mount = mounts.find(|mount| mount.device == device && mount.root == b"/")?;
     Some(place(mount.point))
 }
 
-/// Where the tmpfs with the device number is mounted, and its `huge=`, which is `never` unless said.
+/// Returns the mount point of a tmpfs and its `huge=`, `never` by default.
 pub(crate) fn tmpfs(mountinfo: &[u8], device: (u32, u32)) -> Option<(PathBuf, String)> {
     let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
     let mount = mounts.filter(|mount| mount.filesystem == "tmpfs").find(|m| m.device == device)?;
@@ -45,7 +44,6 @@ pub(crate) fn tmpfs(mountinfo: &[u8], device: (u32, u32)) -> Option<(PathBuf, St
     Some((place(mount.point), huge.unwrap_or("never").to_owned()))
 }
 
-/// Where filesystems of disks are mounted.
 pub(crate) fn of_disks(mountinfo: &[u8]) -> Vec<PathBuf> {
     const OF_DISKS: [&str; 5] = ["ext4", "xfs", "btrfs", "f2fs", "bcachefs"];
     let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
@@ -57,8 +55,7 @@ fn place(point: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescaped(point)))
 }
 
-/// The name that a word stands for: the kernel writes space, tab, newline and backslash as `\\` and
-/// three octal digits.
+/// Decodes a word: space, tab, newline and backslash are `\\` and three octal digits.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut pieces = word.split(|byte| *byte == b'\\');
     let mut name = pieces.next().unwrap_or_default().to_vec();
@@ -75,7 +72,7 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     name
 }
 
-/// Whether asking about a file of the filesystem asks nobody but this kernel.
+/// Whether file operations on this filesystem involve only this kernel.
 pub(crate) fn is_local(filesystem: &str) -> bool {
     const LOCAL: [&str; 12] = [
         "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "squashfs",
@@ -84,19 +81,18 @@ pub(crate) fn is_local(filesystem: &str) -> bool {
     LOCAL.contains(&filesystem)
 }
 
-/// A line of mountinfo.
 struct Mount<'a> {
     device: (u32, u32),
-    /// The directory of the filesystem that is mounted.
+    /// The mounted directory of the filesystem.
     root: &'a [u8],
     point: &'a [u8],
     filesystem: &'a str,
-    /// Those of the filesystem, not of the mount.
+    /// The filesystem's options, not the mount's.
     options: &'a [u8],
 }
 
 impl<'a> Mount<'a> {
-    /// `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELD..] - FILESYSTEM SOURCE OPTIONS`.
+    /// Parses `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELD..] - FILESYSTEM SOURCE OPTIONS`.
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.split(|byte| *byte == b' ');
         let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;

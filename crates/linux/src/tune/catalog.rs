@@ -1,4 +1,4 @@
-//! Names of settings, where they are, and what they can be.
+//! Settings: their names, files and legal values.
 //!
 //! | name | file |
 //! |---|---|
@@ -18,9 +18,7 @@ use crate::proc::{block, host, thp};
 use crate::setting;
 use crate::system::{self, mounts};
 
-/// Words after `thp.` that are files of that name.
 const THP: [&str; 4] = ["enabled", "defrag", "shmem_enabled", "use_zero_page"];
-/// Words after `khugepaged.` that are files of that name.
 const KHUGEPAGED: [&str; 7] = [
     "defrag",
     "pages_to_scan",
@@ -33,10 +31,9 @@ const KHUGEPAGED: [&str; 7] = [
 const EXPECTED: &str = "expected thp.enabled, thp.defrag, thp.shmem_enabled, thp.use_zero_page, \
                         thp.SIZE, thp.SIZE.shmem, khugepaged.NAME or readahead.DISK, such as \
                         thp.64K or readahead.vda";
-/// Largest number any of these settings is given: a readahead window or a pause beyond it is a slip
-/// of the finger.
+/// Largest number for any of these settings. A larger readahead window or pause is a typo.
 const NUMBER_MAX: u64 = 1 << 31;
-/// A setting is a line; the kernel has none longer than a page.
+/// A setting is one line, which the kernel limits to a page.
 const VALUE_BYTES_MAX: u64 = 64 << 10;
 
 /// Settings below a root directory: `/`, or a copy for tests.
@@ -46,14 +43,11 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Settings of the system whose `/sys` and `/proc` are below `root`.
     #[must_use]
     pub fn below(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
-    /// The file of the setting `name`.
-    ///
     /// # Errors
     /// [`TuneError::Name`].
     pub fn path(&self, name: &str) -> Result<PathBuf, TuneError> {
@@ -78,20 +72,16 @@ impl Catalog {
         Ok(self.below_root(&file))
     }
 
-    /// Whether the setting decides which folios new memory gets.
     #[must_use]
     pub fn decides_folios(name: &str) -> bool {
         let rest = name.strip_prefix("thp.");
         rest.is_some_and(|rest| !["defrag", "use_zero_page"].contains(&rest))
     }
 
-    /// A file of the system as it is found below the root.
     fn below_root(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// What the setting is now.
-    ///
     /// # Errors
     /// An unknown name, or a kernel without the setting.
     pub fn read(&self, name: &str) -> Result<Choice, TuneError> {
@@ -104,7 +94,7 @@ impl Catalog {
         Ok(Choice::parse(&text))
     }
 
-    /// Sets it, after a look at what it can be.
+    /// Checks the value, then sets it.
     ///
     /// # Errors
     /// A value the setting does not take, or the kernel's refusal.
@@ -113,7 +103,7 @@ impl Catalog {
         self.restore(name, value)
     }
 
-    /// As [`Self::write`], for a value that it had: a number of any size.
+    /// As [`Self::write`], but accepts a number of any size, because it is an old value.
     ///
     /// # Errors
     /// A value the setting does not take, or the kernel's refusal.
@@ -121,7 +111,7 @@ impl Catalog {
         let choice = self.read(name)?;
         choice.check_up_to(name, value, u64::MAX)?;
         let path = self.path(name)?;
-        // The files of a copy are left as a kernel would show them.
+        // Writes a copy's file in the kernel's output format.
         let is_copy = self.root != Path::new("/");
         let text = if is_copy { choice.shown_with(value) } else { value.to_owned() };
         fs::write(&path, text).map_err(|source| TuneError::Write {
@@ -133,28 +123,26 @@ impl Catalog {
         })
     }
 
-    /// The value of a file that the catalogue has no name for.
     pub(super) fn read_other(&self, path: &str) -> Option<String> {
         let text = read_text(&self.below_root(Path::new(path)), VALUE_BYTES_MAX).ok()?;
         Some(Choice::parse(&text).value)
     }
 
-    /// Whether another process of folio has given the setting a value for a while, as `folio verify
-    /// --tune` and `folio run` do.
+    /// Returns whether another folio has set a temporary value, as `folio verify --tune` and `folio
+    /// run` do.
     #[must_use]
     pub fn is_held(&self, name: &str) -> bool {
         let held = |path: PathBuf| setting::try_lock(&path);
         matches!(self.path(name).map(held), Ok(Err(setting::SettingError::Busy { .. })))
     }
 
-    /// Largest request of a disk in KiB.
     #[must_use]
     pub fn io_kib(&self, disk: &str) -> Option<u64> {
         let path = self.below_root(&block::of_disk(disk, "queue/max_sectors_kb"));
         read_text(&path, VALUE_BYTES_MAX).ok()?.trim().parse().ok()
     }
 
-    /// Where filesystems of disks are mounted, and the bytes of their blocks.
+    /// Returns the mount points of disk filesystems, with their block sizes in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> Vec<(PathBuf, u64)> {
         let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
@@ -165,15 +153,15 @@ impl Catalog {
         mounts::of_disks(&mounts).into_iter().filter_map(sized).collect()
     }
 
-    /// Whether folios are in generations; `None` for a kernel that has only lists.
+    /// Returns whether MGLRU is enabled, `None` if the kernel does not have it.
     #[must_use]
     pub fn has_generations(&self) -> Option<bool> {
         let path = self.below_root(Path::new(host::GENERATIONS));
         host::generations(&read_text(&path, VALUE_BYTES_MAX).ok()?)
     }
 
-    /// Disks that a mounted filesystem is on, by name, ascending. Disks in memory (zram, brd) are not
-    /// among them: nothing is gained by reading ahead from memory.
+    /// Returns the disks with a mounted filesystem, by name, ascending. Leaves out disks in memory
+    /// (zram, brd), which gain nothing from readahead.
     #[must_use]
     pub fn disks(&self) -> Vec<String> {
         let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
@@ -183,14 +171,12 @@ impl Catalog {
         disks
     }
 
-    /// Hidden paths of `disks`: `nvme0c1n1` is one to `nvme0n1`, with a window of its own.
     pub(super) fn hidden_paths(&self, disks: &[String]) -> Vec<String> {
         let mut all = self.all_disks();
         all.retain(|name| path_to(name).is_some_and(|disk| disks.contains(&disk)));
         all
     }
 
-    /// Every disk, ascending.
     fn all_disks(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.below_root(Path::new(block::DISKS))) else {
             return Vec::new();
@@ -201,7 +187,6 @@ impl Catalog {
         disks
     }
 
-    /// Whether the disk or one of its partitions is among `devices` (`major:minor`).
     fn is_mounted(&self, disk: &str, devices: &[(u32, u32)]) -> bool {
         let folder = self.below_root(&block::of_disk(disk, ""));
         let is_listed = |folder: &Path| {
@@ -217,10 +202,10 @@ impl Catalog {
 }
 
 impl Choice {
-    /// Whether the setting `name`, which is this now, takes `value`.
+    /// Checks that the setting `name` with the current value `now` takes `value`.
     ///
     /// # Errors
-    /// [`TuneError::Value`] says what it takes.
+    /// [`TuneError::Value`] lists the legal values.
     pub fn check(&self, name: &str, value: &str) -> Result<(), TuneError> {
         self.check_up_to(name, value, NUMBER_MAX)
     }
@@ -244,13 +229,12 @@ impl Choice {
     }
 }
 
-/// `zram0`, `ram15`.
 fn is_in_memory(disk: &str) -> bool {
     let number = disk.strip_prefix("zram").or_else(|| disk.strip_prefix("ram"));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The disk that a hidden `NVMe` path leads to: `nvme0n1` of `nvme0c1n1`.
+/// Returns the disk that a hidden `NVMe` path leads to: `nvme0n1` for `nvme0c1n1`.
 fn path_to(name: &str) -> Option<String> {
     let (subsystem, rest) = name.strip_prefix("nvme")?.split_once('c')?;
     let (controller, namespace) = rest.split_once('n')?;
@@ -259,7 +243,8 @@ fn path_to(name: &str) -> Option<String> {
     parts.into_iter().all(is_number).then(|| format!("nvme{subsystem}n{namespace}"))
 }
 
-/// `64K` is 64, `2M` is 2048: powers of two of 8 KiB and more, as the kernel names its folders.
+/// Converts `64K` to 64 and `2M` to 2048. Accepts powers of two of at least 8 KiB, as in the
+/// kernel's folder names.
 fn kib_of(size: &str) -> Option<u64> {
     let (number, unit_kib) = match size.as_bytes().last()? {
         b'K' => (size.strip_suffix('K')?, 1),
@@ -271,7 +256,7 @@ fn kib_of(size: &str) -> Option<u64> {
     (kib.is_power_of_two() && (8..=16 << 20).contains(&kib)).then_some(kib)
 }
 
-/// One folder below `/sys/block`, and no way out of it.
+/// Accepts only a single folder below `/sys/block`.
 fn is_disk_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!_.-".contains(&byte);
     !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name.bytes().all(is_plain)

@@ -1,12 +1,11 @@
-//! Files of the system in the record: written, listed, taken back.
+//! System files in the record: writing, listing and removing them.
 //!
-//! The record has the text of a file, not a digest of it: the files are short, and a text can be read
-//! by people.
+//! The record has each file's text instead of a digest: the files are short and readable.
 //!
 //! ```text
-//!   plan    place + lines, joined with the text that is there, if the record has that text
-//!   record  the text that is there and the new one          a crash here: the record has both
-//!   write   beside, synced, renamed                         and undo takes either
+//!   plan    place + lines, merged with the existing text if the record has it
+//!   record  both the existing text and the new one
+//!   write   temporary file, sync, rename       after a crash, undo accepts either text
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -18,45 +17,35 @@ use super::record::{Foreign, Store};
 use crate::persist::{Listed, Piece, Place, Planned, State, folder};
 use crate::shell::as_root;
 
-/// What became of a file when it was taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// Where.
     pub place: Place,
-    /// The file.
     pub path: PathBuf,
-    /// What became of it.
     pub fate: Fate,
 }
 
-/// What became of a file when it was taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is gone.
     Removed,
-    /// It was gone already.
     WasGone,
-    /// Somebody has changed it since, so it stays.
+    /// Another program has changed it, so it stays.
     ChangedSince,
-    /// It cannot be removed.
     Refused(String),
 }
 
 impl Store {
-    /// The recorded files.
-    ///
     /// # Errors
-    /// A record that is damaged.
+    /// A damaged record.
     pub fn files(&self) -> Result<Vec<FileEntry>, TuneError> {
         Ok(self.load()?.files)
     }
 
-    /// Records files and writes one after the other; `settings` are those that they make again. When
-    /// one fails, those before it are put back. `at` is called after every step on disk; its error
-    /// ends the work as a crash would, for tests.
+    /// Records and writes files one by one. `settings` are the settings these files make. On a
+    /// failure, restores the files written before it. Calls `at` after every step on disk. An error
+    /// from `at` stops the work as a crash would, for tests.
     ///
     /// # Errors
-    /// The record's or a file's.
+    /// A failure of the record or of a file.
     pub fn persist(
         &self,
         pieces: &[Piece],
@@ -86,10 +75,10 @@ impl Store {
         Ok(files)
     }
 
-    /// Removes every recorded file, the last one first, and forgets those that are gone.
+    /// Removes all recorded files, the last one first, and forgets those that are gone.
     ///
     /// # Errors
-    /// The record's. A file that cannot be removed is in the answer and stays recorded.
+    /// A failure of the record. A file that cannot be removed is in the result and stays recorded.
     pub fn take_back(
         &self,
         foreign: Foreign,
@@ -119,7 +108,7 @@ impl Store {
         }
         let is_ours = match folder::read(&path, file.place.is_link()) {
             Ok(Some(text)) => file.texts.contains(&text),
-            // What is not a text of ours is somebody else's.
+            // A text that is not ours belongs to another program.
             Err(cause) if cause.kind() != std::io::ErrorKind::PermissionDenied => false,
             Err(cause) => return Fate::Refused(cause.to_string()),
             Ok(None) => {
@@ -140,7 +129,6 @@ impl Store {
 }
 
 impl Record {
-    /// Notes that a file makes a setting again at every boot.
     fn mark(&mut self, setting: &Lasting) {
         if let Some(entry) = self.changes.iter_mut().find(|entry| entry.name == setting.name) {
             entry.is_persisted = true;
@@ -158,7 +146,6 @@ impl Record {
         });
     }
 
-    /// Notes that a file will have a text, or still has the one that was found.
     fn expect(&mut self, file: &Planned) {
         let texts = file.found.iter().chain([&file.text]).cloned().collect();
         let (place, nr_folders) = (file.place.clone(), file.nr_folders);
@@ -172,11 +159,12 @@ impl Record {
     }
 }
 
-/// What `pieces` make of the files below `root`, if the record lists these `files`. Changes nothing.
+/// Returns the files below `root` that `pieces` would produce, if the record lists `files`. Changes
+/// nothing.
 ///
 /// # Errors
-/// A file in the way that is not ours, or is not as folio wrote it; a directory that is not to be
-/// trusted.
+/// A file in the way that is not ours or was changed since folio wrote it, or an untrusted
+/// directory.
 pub fn planned(
     root: &Path,
     files: &[FileEntry],
@@ -214,15 +202,14 @@ pub fn planned(
     Ok(all)
 }
 
-/// Whether all of these can be written, as far as this is known before.
+/// Checks that all these files can be written, as far as this can be predicted.
 ///
 /// # Errors
-/// The first that cannot.
+/// The first file that cannot be written.
 pub fn check(files: &[Planned]) -> Result<(), TuneError> {
     files.iter().try_for_each(folder::check)
 }
 
-/// The recorded files, and those below `root` that have a name of ours.
 #[must_use]
 pub fn listed(root: &Path, files: &[FileEntry]) -> Vec<Listed> {
     let state =

@@ -1,4 +1,4 @@
-//! What a profile or a list of values would change on this system.
+//! The changes that a profile or a list of values would make on this system.
 
 use serde::Serialize;
 
@@ -8,73 +8,52 @@ use super::entry::Entry;
 use super::profile::Profile;
 use super::warnings::{self, Warning};
 
-/// Settings with what they are and what they are to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChangeSet {
-    /// In the order in which they are changed.
     pub changes: Vec<Change>,
-    /// Settings that may stay as they are.
     pub kept: Vec<Kept>,
-    /// Settings this kernel does not have, with the reason.
     pub missing: Vec<Missing>,
-    /// Values that the plan leaves alone and that hurt.
     pub warnings: Vec<Warning>,
 }
 
-/// One setting that changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Name in the catalogue.
     pub name: String,
-    /// Value now.
     pub now: String,
-    /// Value planned.
     pub planned: String,
-    /// What it does.
     pub why: String,
 }
 
-/// One setting that is right already.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
-    /// Name in the catalogue.
     pub name: String,
-    /// Value now.
     pub now: String,
-    /// Asked for by name and value, not by a profile.
     pub is_asked: bool,
 }
 
-/// A setting that is to survive a reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasting {
-    /// Name in the catalogue.
     pub name: String,
-    /// Value at every boot.
     pub value: String,
 }
 
-/// One setting that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Missing {
-    /// Name in the catalogue.
     pub name: String,
-    /// Why not.
     pub reason: String,
 }
 
 impl ChangeSet {
-    /// Whether the kernel has none of the settings that were asked for.
     #[must_use]
     pub fn has_none(&self) -> bool {
         self.changes.is_empty() && self.kept.is_empty() && !self.missing.is_empty()
     }
 
-    /// What `profile` would change.
+    /// Returns the changes that `profile` would make. Settings that the kernel lacks are listed as
+    /// missing.
     ///
     /// # Errors
-    /// An unknown name, or a value the setting does not take. A setting that the kernel does not
-    /// have is no error: it is listed.
+    /// An unknown name, or a value the setting does not take.
     pub fn of_profile(catalog: &Catalog, profile: &Profile) -> Result<Self, TuneError> {
         let mut plan = Self::default();
         for wish in &profile.wishes {
@@ -112,7 +91,7 @@ impl ChangeSet {
         Ok(plan)
     }
 
-    /// Adds what was asked for by name and value; it comes after a profile and wins over it.
+    /// Adds a setting requested by name and value, which overrides a profile.
     ///
     /// # Errors
     /// An unknown name, a kernel without the setting, or a value it does not take.
@@ -130,8 +109,8 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Settings to be made again at every boot: those that change, and those that are right already
-    /// because they were asked for or because an earlier plan changed them.
+    /// Returns the settings to make at every boot: those that change, and those with the right
+    /// value that were requested or changed by an earlier plan.
     #[must_use]
     pub fn lasting(&self, recorded: &[Entry]) -> Vec<Lasting> {
         let is_ours = |kept: &&Kept| {

@@ -1,54 +1,42 @@
-//! Profiles: what settings should be and why, as data.
+//! Profiles: recommended settings with reasons, as data.
 
 use serde::Deserialize;
 
 use super::TuneError;
 
-/// Profiles built in: name and text.
 const BUILTIN: [(&str, &str); 2] = [
     ("large", include_str!("../../tunings/large.toml")),
     ("large-always", include_str!("../../tunings/large-always.toml")),
 ];
 
-/// A list of settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// One line.
     pub description: String,
-    /// In the order in which they are changed.
     #[serde(rename = "setting")]
     pub wishes: Vec<Wish>,
 }
 
-/// What one setting should be.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wish {
-    /// Name in the catalogue; `readahead` alone is that of every disk with a mounted filesystem.
+    /// Name in the catalog. `readahead` alone means every disk with a mounted filesystem.
     pub name: String,
-    /// Values that are changed; others stay.
     #[serde(rename = "instead-of", default)]
     pub instead_of: Vec<String>,
-    /// What they become.
     pub value: Option<String>,
-    /// Numbers below it become it.
     #[serde(rename = "at-least")]
     pub at_least: Option<u64>,
-    /// What it does, for the table.
     pub why: String,
 }
 
 impl Profile {
-    /// Names of the built-in profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILTIN.iter().map(|(name, _)| *name)
     }
 
-    /// The built-in profile `name`.
-    ///
     /// # Errors
-    /// [`TuneError::Profile`] names those there are.
+    /// [`TuneError::Profile`] lists the built-in names.
     pub fn named(name: &str) -> Result<Self, TuneError> {
         let Some((_, text)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
             let known: Vec<_> = Self::names().collect();
@@ -63,7 +51,7 @@ impl Profile {
         Self::parse(name, text)
     }
 
-    /// The profile in `text`, which came from `file`.
+    /// Parses the profile in `text`, which came from `file`.
     ///
     /// # Errors
     /// [`TuneError::Profile`] with the line.
@@ -88,7 +76,6 @@ impl Profile {
 }
 
 impl Wish {
-    /// What `now` becomes; `None` where it may stay.
     #[must_use]
     pub fn of(&self, now: &str) -> Option<String> {
         if let Some(least) = self.at_least {

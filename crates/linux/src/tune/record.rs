@@ -1,9 +1,7 @@
-//! The record of old values and of files: written before a setting or file changes, gone after all
-//! are back.
+//! The record of old values and files, written before a change and removed after a full undo.
 //!
-//! `tune.json` in the state directory (`tune-DIR.json` of a system below DIR), which belongs to the
-//! user alone (mode 0700). It appears whole (written beside, synced, renamed), and one process at a
-//! time works with it (`tune.lock`).
+//! `tune.json` is in the state directory (`tune-DIR.json` for a system below DIR), with mode 0700.
+//! A write is atomic, and one process at a time uses the record (`tune.lock`).
 
 use std::fs;
 use std::io;
@@ -21,41 +19,30 @@ use super::plan::{Change, ChangeSet};
 use crate::proc::host;
 use crate::setting::{self, Locked};
 
-/// Version 1 has no files, and can be read.
+/// Version 1 has no files and can still be read.
 const SCHEMA_VERSION: u32 = 2;
-/// A record is a few lines; a longer one is not ours.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// What became of a setting when it was put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum Undone {
-    /// It has its old value again.
     Restored {
-        /// Which, with both values.
         #[serde(flatten)]
         entry: Entry,
     },
-    /// It had its old value already.
     WasBack {
-        /// Which, with both values.
         #[serde(flatten)]
         entry: Entry,
     },
-    /// Somebody gave it a third value since, which it keeps.
+    /// Another program gave it a third value since, which stays.
     ChangedSince {
-        /// Which, with both values.
         #[serde(flatten)]
         entry: Entry,
-        /// The third value.
         now: String,
     },
-    /// The kernel refused.
     Refused {
-        /// Which, with both values.
         #[serde(flatten)]
         entry: Entry,
-        /// Why.
         reason: String,
     },
 }
@@ -63,24 +50,17 @@ pub enum Undone {
 /// A value that the kernel changed when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rounded {
-    /// The setting.
     pub name: String,
-    /// What was written.
     pub planned: String,
-    /// What it is.
     pub now: String,
 }
 
-/// What is done with a value that somebody changed after us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// It stays, and stays recorded.
     Keep,
-    /// It is overwritten with the old value.
     Overwrite,
 }
 
-/// The state directory, locked.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
@@ -90,10 +70,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the state directory and waits for nobody: a second process is an error.
+    /// Opens the state directory without waiting: a second process is an error.
     ///
     /// # Errors
-    /// A directory that cannot be made or is not the user's own, or one that is in use.
+    /// A directory that cannot be created, belongs to another user or is in use.
     pub fn open(folder: &Path, root: &Path) -> Result<Self, TuneError> {
         let root = root
             .canonicalize()
@@ -120,7 +100,7 @@ impl Store {
             .map_err(|_| {
                 error("another folio tune is running; try again when it has ended".to_owned())
             })?;
-        // Nobody else is at work: what is there was left by one that was killed.
+        // No other process is at work: leftovers are from a killed one.
         remove_left(folder)
             .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
         let boot = root.join(host::BOOT_ID.trim_start_matches('/'));
@@ -133,20 +113,20 @@ impl Store {
         Ok(Self { path, root, boot_id, _lock: lock })
     }
 
-    /// Settings that were changed and not put back, in the order of change.
+    /// Returns the settings that were changed and not restored, in the order of change.
     ///
     /// # Errors
-    /// A record that is damaged.
+    /// A damaged record.
     pub fn entries(&self) -> Result<Vec<Entry>, TuneError> {
         Ok(self.load()?.changes)
     }
 
-    /// Records the plan's old values, then changes one setting after the other. When one fails, those
-    /// before it are put back. Returns what the kernel rounded. `at` is called after every step on disk; its error ends the
-    /// work as a crash would, for tests.
+    /// Records the plan's old values, then changes the settings one by one. On a failure, restores
+    /// those changed before it. Returns the values that the kernel rounded. Calls `at` after every
+    /// step on disk. An error from `at` stops the work as a crash would, for tests.
     ///
     /// # Errors
-    /// The record's or the setting's.
+    /// A failure of the record or of a setting.
     pub fn apply(
         &self,
         catalog: &Catalog,
@@ -184,8 +164,8 @@ impl Store {
         Ok(rounded)
     }
 
-    /// Where the kernel made another value of the one it was given (129 KiB of readahead become
-    /// 128): records it too, as ours.
+    /// If the kernel rounded a value (129 KiB of readahead to 128), also records the rounded value
+    /// as ours.
     pub(super) fn rounded(
         &self,
         catalog: &Catalog,
@@ -203,10 +183,11 @@ impl Store {
         Ok(Some(Rounded { name, planned, now }))
     }
 
-    /// Puts every setting back, the last one first, and forgets those that are back.
+    /// Restores every setting, the last one first, and forgets the restored ones.
     ///
     /// # Errors
-    /// The record's. A setting that cannot be put back is in the answer and stays recorded.
+    /// A failure of the record. A setting that cannot be restored is in the result and stays
+    /// recorded.
     pub fn undo(
         &self,
         catalog: &Catalog,
@@ -228,7 +209,6 @@ impl Store {
         Ok(all)
     }
 
-    /// What is recorded; of an earlier boot, only what files have made again since.
     pub(super) fn load(&self) -> Result<Record, TuneError> {
         let error = |message: String| TuneError::Record { path: self.path.clone(), message };
         let bytes = match disk::open_own(&self.path)
@@ -254,7 +234,6 @@ impl Store {
         Ok(record)
     }
 
-    /// Writes the record beside, syncs it and renames it; if it is empty, it goes.
     pub(super) fn save(&self, record: &Record) -> Result<(), TuneError> {
         let error = |cause: io::Error| TuneError::Record {
             path: self.path.clone(),
@@ -276,7 +255,6 @@ impl Store {
     }
 }
 
-/// Name of the record of the system below `root`, which no other one has.
 pub(super) fn file_of(root: &Path) -> String {
     let bytes = root.as_os_str().as_bytes().iter();
     let name: String = bytes
@@ -289,8 +267,8 @@ pub(super) fn file_of(root: &Path) -> String {
     format!("tune{}.json", if name == "-" { "" } else { &name })
 }
 
-/// Locks every setting of the plan, and makes sure that each is still what the plan found: what
-/// another folio changed for a while must not be recorded as the system's value.
+/// Locks the plan's settings and checks that each still has the value the plan found. A temporary
+/// value of another folio must not be recorded as the system's value.
 fn lock_all(catalog: &Catalog, plan: &ChangeSet) -> Result<Vec<Locked>, TuneError> {
     let mut locks = Vec::new();
     for change in &plan.changes {
@@ -305,8 +283,8 @@ fn lock_all(catalog: &Catalog, plan: &ChangeSet) -> Result<Vec<Locked>, TuneErro
     Ok(locks)
 }
 
-/// Puts one setting back. One that another folio has changed for a while is refused: what that finds
-/// to put back would be ours.
+/// Restores one setting. Refuses a setting that another folio has changed temporarily: that folio
+/// would later restore our value.
 fn put_back(catalog: &Catalog, entry: Entry, foreign: Foreign) -> Undone {
     let path = catalog.path(&entry.name).ok().filter(|path| path.exists());
     let locked = path.map(|path| setting::try_lock(&path)).transpose();
@@ -330,8 +308,8 @@ fn put_back(catalog: &Catalog, entry: Entry, foreign: Foreign) -> Undone {
     }
 }
 
-/// Removes half-written records from the state directory, those of earlier versions of folio
-/// included (`.tmp` and six letters or digits).
+/// Removes half-written records from the state directory, including those of earlier folio versions
+/// (`.tmp` and six letters or digits).
 fn remove_left(folder: &Path) -> io::Result<()> {
     disk::remove_stale(folder)?;
     for entry in fs::read_dir(folder)? {

@@ -16,7 +16,6 @@ use crate::setting::Setting;
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// Files as a system has them, in a directory of the test.
 struct System {
     folder: tempfile::TempDir,
 }
@@ -56,7 +55,6 @@ impl System {
         Store::open(&self.root().join("state"), self.root()).unwrap()
     }
 
-    /// Its record.
     fn record(&self) -> String {
         format!("state/{}", file_of(&self.root().canonicalize().unwrap()))
     }
@@ -67,7 +65,7 @@ impl System {
         fs::write(path, text).unwrap();
     }
 
-    /// Numbers keep their form when they are written, so these can be changed back and forth.
+    /// Numbers keep their format when they are written, so these can be changed back and forth.
     fn plan(&self, readahead: &str, scan: &str) -> ChangeSet {
         let mut plan = ChangeSet::default();
         for (name, value) in [
@@ -86,7 +84,6 @@ impl System {
     }
 }
 
-/// Fails at step `k`, counting from 0, as if the process ended there.
 fn ends_at(k: usize) -> impl FnMut() -> Result<(), TuneError> {
     let mut step = 0;
     move || {
@@ -228,7 +225,7 @@ fn a_value_that_the_kernel_rounded_is_ours() {
     let plan = system.plan("129", "8192");
     let store = system.store();
     assert_eq!(store.apply(&system.catalog(), &plan, &mut never_ends()).unwrap(), []);
-    // A file keeps what it is given; the kernel has 128 for 129 KiB.
+    // A file keeps the written value. The kernel would store 128 for 129 KiB.
     system.write("sys/block/vda/queue/read_ahead_kb", "124");
     let change = plan.changes.iter().find(|change| change.name == "readahead.vda").unwrap();
     let mut record = store.load().unwrap();

@@ -1,4 +1,4 @@
-//! Values that a plan leaves alone and a person should know of.
+//! Warnings about values that a plan does not change.
 
 use serde::Serialize;
 
@@ -6,26 +6,24 @@ use super::catalog::Catalog;
 use crate::proc::thp::RED_HAT_THP;
 use crate::shell::as_root;
 
-/// A larger readahead is unusual, in KiB. Kernels begin with 128, from Linux 6.17 on rotating disks
-/// with 4096; some `NVMe` disks of clouds announce an optimal size of which the kernel makes 65536.
+/// A larger readahead, in KiB, is unusual. Kernels start with 128, from Linux 6.17 on rotating
+/// disks with 4096. Some cloud `NVMe` disks announce an optimal size that the kernel turns into
+/// 65536.
 const READAHEAD_USUAL_MAX: u64 = 8192;
-/// The largest value that is proposed in its place, in KiB.
 const READAHEAD_PROPOSED: u64 = 4096;
 
-/// A value that hurts many programs, or a setting that folio cannot change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
-    /// Name in the catalogue, or the file of a setting that the catalogue does not have.
+    /// Name in the catalog, or the file of a setting outside of it.
     pub name: String,
-    /// Value now; empty if it was not read.
+    /// Current value, empty if it was not read.
     pub now: String,
-    /// The reason.
     pub reason: String,
-    /// A command that changes it, or nothing.
     pub command: String,
 }
 
-/// Unusually large readahead, of disks with a mounted filesystem and of their hidden paths.
+/// Warns about unusually large readahead of disks with a mounted filesystem and of their hidden
+/// paths.
 pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
     let disks = catalog.disks();
     let paths = catalog.hidden_paths(&disks);
@@ -46,7 +44,6 @@ pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
     disks.into_iter().chain(paths).filter_map(of).collect()
 }
 
-/// Settings of transparent huge pages at a place that folio does not know.
 pub(super) fn of_other_names(catalog: &Catalog) -> Option<Warning> {
     let now = catalog.read_other(&format!("{RED_HAT_THP}/enabled"))?;
     Some(Warning {

@@ -1,18 +1,18 @@
-//! The processes of a started command, so that none of them is left.
+//! The processes of a started command, tracked so that all of them end.
 //!
 //! ```text
-//!   folio ---- pipe ----> guard, a keeper: when the pipe ends, kills control and process group
+//!   folio ---- pipe ----> guard, a keeper: when the pipe ends, kills cgroup and process group
 //!     |                     | process group
-//!     +----- starts ----> command, and what it starts
-//!     +----- adopts ----> what lost its parent, such as a daemon (PR_SET_CHILD_SUBREAPER)
+//!     +----- starts ----> command and its children
+//!     +----- adopts ----> orphans, such as a daemon (PR_SET_CHILD_SUBREAPER)
 //! ```
 //!
-//! Owns the process group, the control group of a server (version 2, where one can be made) and the
-//! search for processes that left both. Without a control group a daemon outlives folio's own SIGKILL.
+//! A server also has a cgroup (version 2) if one can be made. Without it, a daemon outlives folio's
+//! own SIGKILL.
 //!
-//! Invariant G1: only processes that descend from the command are signalled. An adopted child is one,
-//! whatever its group: [`helpers`] knows what folio itself starts. Beside a server an orphan that left the
-//! load's group is the server's.
+//! Invariant G1: only the command's descendants are signalled. An adopted child is a descendant,
+//! regardless of its group: [`helpers`] lists the children that folio itself starts. If a server
+//! runs too, an orphan that left the load's group belongs to the server.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -33,33 +33,30 @@ use crate::proc::stat::tree;
 use crate::proc::{Task, cgroup};
 use crate::system::Live;
 
-/// What the guard runs: it leads the group, so that the group's number cannot become another's. `$1`
-/// is the control group, or empty.
+/// The guard's script. The guard leads the process group, so the group's id cannot be reused. `$1`
+/// is the cgroup, or empty.
 const GUARD: &str = "if [ -n \"$1\" ]; then \
     echo 1 >\"$1/cgroup.kill\"; i=0; \
     while [ $i -lt 100 ] && ! rmdir \"$1\" 2>/dev/null; do i=$((i+1)); sleep 0.05; done; fi; \
     kill -s KILL -- -$$";
 
-/// How long killed processes may take to be gone: until then memory is given back.
+/// Time limit for killed processes to disappear, which takes until their memory is freed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pause between two looks at processes that end.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long what has lost its parent may take to end by itself, before it counts as left running.
+/// Time for orphans to end by themselves before they count as left running.
 const GRACE: Duration = Duration::from_millis(20);
 
-/// The processes of one command; dropping it kills them.
+/// The processes of one command. Dropping it kills them.
 pub(super) struct Family {
     guard: Keeper,
     cgroup: Option<PathBuf>,
     leader: Option<Own>,
-    /// Whether orphans that left the group are this command's.
     has_daemons: bool,
 }
 
 impl Family {
-    /// A family without members; `cgroup` is the control group of the command.
     pub(super) fn start(cgroup: Option<PathBuf>) -> Result<Self, VerifyError> {
         let group = cgroup.as_deref().map_or_else(|| OsStr::new(""), Path::as_os_str);
         let guard = Keeper::start(GUARD, &[group], Stdio::null())
@@ -67,7 +64,6 @@ impl Family {
         Ok(Self { guard, cgroup, leader: None, has_daemons: true })
     }
 
-    /// The process group of the command.
     pub(super) fn group(&self) -> i32 {
         let Ok(group) = i32::try_from(self.guard.pid()) else {
             unreachable!("the kernel's process numbers fit")
@@ -75,7 +71,7 @@ impl Family {
         group
     }
 
-    /// The command is this process. One that did not get into the control group is followed without.
+    /// Sets the command's process. If it did not get into the cgroup, it is tracked without.
     pub(super) fn is_led_by(&mut self, leader: Own) {
         let pid = leader.pid();
         self.leader = Some(leader);
@@ -84,18 +80,17 @@ impl Family {
         }
     }
 
-    /// The command itself was reaped: its number may become another's.
     pub(super) fn has_no_leader(&mut self) {
         self.leader = None;
     }
 
-    /// A server runs beside it, which may turn into a daemon at any time.
+    /// A server runs too and can turn into a daemon at any time.
     pub(super) fn is_beside_a_server(&mut self) {
         self.has_daemons = false;
     }
 
-    /// CPU time in user mode and in the kernel, and page faults, so far; without a control group of the
-    /// processes that live and of those they waited for.
+    /// Returns user and kernel CPU time and page faults so far. Without a cgroup this covers the
+    /// live processes and the children they waited for.
     pub(super) fn usage(&self) -> ([Duration; 2], u64) {
         let stats = self.pids().into_iter().filter_map(|pid| Task::of(&Live, pid).stat());
         let (mut user, mut system, mut faults) = (0_u64, 0_u64, 0_u64);
@@ -110,19 +105,16 @@ impl Family {
         (of_group.unwrap_or_else(|| [time(user), time(system)]), faults)
     }
 
-    /// The processes that live, ascending.
     pub(super) fn pids(&self) -> Vec<u32> {
         let mut all: BTreeSet<u32> = self.in_cgroup().into_iter().collect();
         all.extend(self.heads().flat_map(|head| tree(&Live, head)));
         all.into_iter().filter(|pid| is_alive(*pid)).collect()
     }
 
-    /// The command itself, and children of this process that descend from it.
     fn heads(&self) -> impl Iterator<Item = u32> {
         self.leader.as_ref().map(Own::pid).into_iter().chain(self.adopted())
     }
 
-    /// What goes on though the command itself has ended: a name.
     pub(super) fn left_running(&self) -> Option<String> {
         let alive = || self.pids().into_iter().next();
         alive()?;
@@ -130,8 +122,8 @@ impl Family {
         Some(Task::of(&Live, alive()?).comm())
     }
 
-    /// Tells the process group, the command and adopted children to end, each once; `told` are those
-    /// that know.
+    /// Sends SIGTERM to the process group, the command and adopted children, once each. `told`
+    /// lists those already signalled.
     pub(super) fn terminate(&self, told: &mut BTreeSet<i32>) {
         let all = [-self.group()].into_iter().chain(self.outside(self.heads()));
         for pid in all.filter(|pid| told.insert(*pid)) {
@@ -139,7 +131,6 @@ impl Family {
         }
     }
 
-    /// Those of `pids` that live and are not in the process group.
     fn outside(&self, pids: impl Iterator<Item = u32>) -> impl Iterator<Item = i32> {
         let has_left = |pid: &u32| {
             let stat = Task::of(&Live, *pid).stat();
@@ -148,7 +139,6 @@ impl Family {
         pids.filter(has_left).filter_map(|pid| i32::try_from(pid).ok())
     }
 
-    /// Kills all of them; the command and the guard stay to be reaped.
     pub(super) fn kill(&self) {
         if let Some(group) = &self.cgroup {
             let _ = fs::write(group.join("cgroup.kill"), "1");
@@ -157,12 +147,12 @@ impl Family {
         self.outside(self.pids().into_iter()).for_each(|pid| send(pid, libc::SIGKILL));
     }
 
-    /// Kills and reaps all, the command itself excepted; false where one did not end in time.
+    /// Kills all and reaps all except the command. Returns false if one did not end in time.
     pub(super) fn end(&self) -> bool {
         let start = Instant::now();
         loop {
             self.kill();
-            // One that ends has handed its children to us before it counts as ended.
+            // A process hands its children to us before it counts as ended.
             let is_over = self.pids().is_empty();
             let adopted = self.adopted();
             for pid in &adopted {
@@ -183,7 +173,7 @@ impl Family {
         group.and_then(|group| census::cgroup::pids(&Live, group).ok()).unwrap_or_default()
     }
 
-    /// Children of this process that descend from the command (G1).
+    /// Returns this process's children that descend from the command (G1).
     fn adopted(&self) -> Vec<u32> {
         let group = self.group();
         let all = helpers::adopted().into_iter();
@@ -201,10 +191,10 @@ impl Drop for Family {
     }
 }
 
-/// To a process that lived just now, or to the guard's group: the guard is not reaped, and numbers are
-/// given out in a circle.
+/// Signals a process that was just alive, or the guard's group. Neither PID can be reused: the
+/// guard is not reaped, and the kernel assigns PIDs in a circle.
 fn send(pid: i32, signal: i32) {
-    // SAFETY: sends a signal, touches no memory.
+    // SAFETY: sends a signal and touches no memory.
     unsafe { libc::kill(pid, signal) };
 }
 
@@ -219,7 +209,7 @@ fn reap(pid: u32) {
     unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
 }
 
-/// Removes an empty control group; the kernel needs a moment after its last process.
+/// Removes an empty cgroup. The kernel needs a moment after its last process.
 pub(crate) fn remove(group: &Path) {
     let start = Instant::now();
     while fs::remove_dir(group).is_err() && group.exists() && start.elapsed() < PATIENCE {
@@ -227,8 +217,7 @@ pub(crate) fn remove(group: &Path) {
     }
 }
 
-/// A control group below that of this process, and the file that takes its processes; `None` where
-/// none can be made.
+/// Makes a cgroup below this process's, and opens its `cgroup.procs`. Returns `None` if that fails.
 pub(crate) fn new_cgroup() -> Option<(PathBuf, File)> {
     static NR: AtomicU32 = AtomicU32::new(0);
     let name = format!("folio-verify-{}-{}", std::process::id(), NR.fetch_add(1, Relaxed));
@@ -243,7 +232,6 @@ pub(crate) fn new_cgroup() -> Option<(PathBuf, File)> {
     None
 }
 
-/// Starts `command` in a control group. Where the kernel refuses, it is in none.
 pub(crate) fn join(command: &mut Command, mut procs: File) {
     let enter = move || -> io::Result<()> {
         let _ = procs.write(b"0");
@@ -253,7 +241,7 @@ pub(crate) fn join(command: &mut Command, mut procs: File) {
     unsafe { command.pre_exec(enter) };
 }
 
-/// Orphans of the commands become children of this process while it lives.
+/// While this exists, the commands' orphans become children of this process.
 #[derive(Debug)]
 pub(super) struct Adoption;
 

@@ -1,9 +1,9 @@
-//! Folio sizes of a process tree at one moment of a run.
+//! Samples the folio sizes of a process tree during a run.
 //!
-//! Owns when to look. A look costs time that both arms pay, so it is taken once a run, near the end: at
-//! `NEAR_END` of the time that the arm's run before took. The warm-up run is looked at after twice the
-//! time each time, and its last look counts. A look that took more than `COST_MAX` of the warm-up run
-//! is not taken again, unless memory is what the verdict is about. One thread looks.
+//! Owns the time of sampling, which slows both arms. A run is sampled once near its end: at
+//! `NEAR_END` of the time of the arm's previous run. The warm-up run is sampled at doubling
+//! intervals, and its last sample counts. If a sample took more than `COST_MAX` of the warm-up run,
+//! there are no more, unless the verdict is about memory. One thread samples.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,41 +14,31 @@ use crate::census::folios::Size;
 use crate::proc::stat::tree;
 use crate::system::{Live, System as _};
 
-/// Part of a run before the look.
 const NEAR_END: f64 = 0.75;
-/// Part of a run that a look may take.
 const COST_MAX: f64 = 0.02;
-/// The first look of a warm-up run.
 const FIRST: Duration = Duration::from_millis(10);
 
-/// Memory of processes, each page once where the kernel shows pages.
+/// Memory of processes, each page once if the kernel shows pages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
-    /// Bytes by size of the folio, in bytes.
     pub folios: BTreeMap<u64, u64>,
-    /// Mapped, of a size that this user is not shown.
     pub unknown_bytes: u64,
-    /// Base page in bytes.
     pub page_bytes: u64,
-    /// What the look took.
     pub took: Duration,
 }
 
 impl Look {
-    /// All of it.
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
         self.folios.values().fold(self.unknown_bytes, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// In folios above a base page.
     #[must_use]
     pub fn large_bytes(&self) -> u64 {
         let large = self.folios.range(self.page_bytes.saturating_add(1)..);
         large.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Of the processes; `None` where nothing could be seen.
     pub(super) fn at(pids: &[u32]) -> Option<Self> {
         let start = Instant::now();
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().ok()?;
@@ -68,32 +58,26 @@ impl Look {
     }
 }
 
-/// When a run is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum When {
-    /// Not at all.
     #[default]
     Never,
-    /// After twice the time each time.
     Doubling,
-    /// Once.
     After(Duration),
 }
 
 impl When {
-    /// After a run that took `wall`.
     pub(super) fn near_end(wall: Duration) -> Self {
         Self::After(wall.mul_f64(NEAR_END))
     }
 }
 
-/// The part that a look took of a run, where it is too much.
+/// Returns the fraction of the run that a sample took, if it is too much.
 pub(super) fn too_dear(wall: Duration, look: Option<&Look>) -> Option<f64> {
     let part = look?.took.as_secs_f64() / wall.as_secs_f64();
     (part > COST_MAX).then_some(part)
 }
 
-/// Looks at `leader` and what descends from it until `ended` hangs up; the last look.
 pub(super) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<Look> {
     let mut wait = match when {
         When::Never => return None,

@@ -1,7 +1,7 @@
-//! A number that a program or a command prints, and what to think of it.
+//! A number printed by a program or a command, and whether more is better.
 //!
-//! Owns the search in a text, which is anybody's, and whether more is better, by `words`. A number is finite
-//! and not below 0: a ratio of others says nothing.
+//! Owns the search in a text, which is untrusted, and the direction, by `words`. A number must be
+//! finite and not negative, because a ratio of other numbers means nothing.
 
 mod words;
 
@@ -11,64 +11,48 @@ use words::Known;
 
 pub use words::NoDirection;
 
-/// Largest number that is believed.
 const NUMBER_MAX: f64 = 1e18;
-/// Compiled size of a pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a text that an error shows.
 const SHOWN_BYTES: usize = 60;
 
-/// Which direction is the better one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Better {
-    /// Time, memory.
     #[default]
     Lower,
-    /// Work done in a time.
     Higher,
 }
 
-/// Where the number is.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A quantity that each run has, by its name.
     Quantity(&'static str),
-    /// What a shell command prints after each run.
     Command(String),
     /// The first group of the last match in the command's output, or the whole match.
     Pattern(Box<Regex>),
 }
 
-/// What a verdict is about.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// Where it is.
     pub source: Source,
-    /// What people call it.
     pub name: String,
-    /// Behind the number.
     pub unit: String,
-    /// Its direction.
     pub better: Better,
 }
 
 impl Metric {
-    /// Wall time, user time and their like: less is better.
     #[must_use]
     pub fn quantity(name: &'static str) -> Self {
         let (unit, better) = (String::new(), Better::Lower);
         Self { source: Source::Quantity(name), name: name.to_owned(), unit, better }
     }
 
-    /// Whether it is seen only by a look at the memory of a run, which then may cost time.
     pub(super) fn is_looked_at(&self) -> bool {
         matches!(self.source, Source::Quantity("memory"))
     }
 
-    /// A number in `source`, which `text` describes.
+    /// Returns the metric for a number in `source`. `text` is the command or pattern.
     ///
     /// # Errors
-    /// The direction is neither given nor known.
+    /// The direction is neither specified nor known.
     pub fn printed(
         source: Source,
         text: &str,
@@ -79,7 +63,7 @@ impl Metric {
         let known = if is_pattern { words::of_pattern(text) } else { words::of_command(text) };
         let known = match better {
             None => Some(known?),
-            // What is said holds; a word only names what it is about.
+            // An explicit direction wins. A word then only names the quantity.
             Some(better) if is_pattern => words::beside(text, better),
             Some(better) => known.ok().filter(|known| known.better() == better),
         };
@@ -90,10 +74,10 @@ impl Metric {
     }
 }
 
-/// A pattern of a user.
+/// Compiles a user's pattern.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The pattern's error.
 pub fn pattern(text: &str) -> Result<Regex, String> {
     if text.is_empty() {
         return Err("an empty pattern matches everything".to_owned());
@@ -102,10 +86,10 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
     built.map_err(|error| error.to_string())
 }
 
-/// The number that a text consists of.
+/// Parses a text that consists of one number.
 ///
 /// # Errors
-/// What is there instead.
+/// If the text is not a number; the error describes the text.
 pub fn number(text: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(text);
     let text = text.trim();
@@ -113,7 +97,7 @@ pub fn number(text: &[u8]) -> Result<f64, String> {
         let end = text.floor_char_boundary(SHOWN_BYTES);
         if text.is_empty() { "nothing".to_owned() } else { format!("{:?}", &text[..end]) }
     };
-    // `inf`, `nan` and hexadecimal are no numbers here.
+    // Rejects `inf`, `nan` and hexadecimal.
     let is_plain = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
     let value = text.chars().all(is_plain).then(|| text.parse::<f64>().ok()).flatten();
     let Some(value) = value.filter(|value| value.is_finite()) else {
@@ -125,10 +109,10 @@ pub fn number(text: &[u8]) -> Result<f64, String> {
     Err(format!("expected a number from 0 to {NUMBER_MAX:e}, got {}", what()))
 }
 
-/// The number that a pattern finds last.
+/// Returns the number in a pattern's last match.
 ///
 /// # Errors
-/// No match, or a match that is no number.
+/// No match, or a match that is not a number.
 pub fn find(pattern: &Regex, text: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(text);
     let Some(found) = pattern.captures_iter(&text).last() else {

@@ -1,7 +1,7 @@
-//! The end of a command's output, to find numbers in, and the beginning of its errors.
+//! Captures the end of a command's output, to find numbers in, and the start of its errors.
 //!
-//! Owns a pipe and the thread that empties it. Memory is bounded by `TAIL_BYTES_MAX` twice, however
-//! much comes.
+//! Owns a pipe and the thread that empties it. Memory is limited to twice `TAIL_BYTES_MAX`,
+//! regardless of the amount of output.
 
 use std::io::{self, PipeReader, Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -11,24 +11,18 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What is kept of the output.
 pub(super) const TAIL_BYTES_MAX: usize = 1 << 20;
-/// Kept bytes of the first errors: the cause comes first, its consequences later.
+/// Bytes kept of the first errors: the cause comes before its consequences.
 const FIRST_BYTES_MAX: usize = 400;
-/// Between two looks whether the command has ended.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// Where the output of a command goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
-    /// To nobody.
     #[default]
     Discarded,
-    /// To standard error.
     Shown,
 }
 
-/// Output that is read as it comes.
 pub(super) struct Capture {
     tail: Arc<Mutex<Vec<u8>>>,
     first_errors: Arc<Mutex<Vec<u8>>>,
@@ -37,7 +31,6 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Of stdout and stderr of `command`.
     pub(super) fn of(command: &mut Command, output: Output) -> io::Result<Self> {
         let ((stdout, to_stdout), (stderr, to_stderr)) = (io::pipe()?, io::pipe()?);
         command.stdout(Stdio::from(to_stdout)).stderr(Stdio::from(to_stderr));
@@ -57,23 +50,20 @@ impl Capture {
         Ok(captured)
     }
 
-    /// The beginning of its standard error so far.
     pub(super) fn first_errors(&self) -> Vec<u8> {
         self.first_errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What was written last, so far.
     pub(super) fn tail(&self) -> Vec<u8> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same when nobody writes any more.
+    /// Returns the end of the output after the last writer has ended.
     pub(super) fn end(mut self) -> Vec<u8> {
         self.stop();
         self.tail()
     }
 
-    /// Waits until all output is read. Call it only after the last writer has ended.
     pub(super) fn stop(&mut self) {
         self.is_over.store(true, Relaxed);
         for reader in self.readers.drain(..) {
@@ -88,10 +78,8 @@ impl Drop for Capture {
     }
 }
 
-/// The buffers that a reader fills.
 struct To {
     tail: Arc<Mutex<Vec<u8>>>,
-    /// Gets the beginning.
     first: Option<Arc<Mutex<Vec<u8>>>>,
     is_over: Arc<AtomicBool>,
     output: Output,
@@ -116,7 +104,7 @@ impl To {
     }
 }
 
-/// Reads to the end, or until nothing comes any more after the command's end.
+/// Reads to the end, or until the command has ended and no more output arrives.
 fn read(mut from: PipeReader, to: &To) {
     let mut piece = vec![0; 64 << 10];
     loop {

@@ -1,80 +1,68 @@
-//! In which rounds the change took effect.
+//! Determines the rounds in which the change took effect.
 //!
 //! ```text
-//!   difference of a round    folios  bytes that lie in folios of other sizes / bytes mapped
+//!   difference of a round    folios  bytes in folios of other sizes / bytes mapped
 //!                            faults  |changed - plain| / plain
-//!   noise                    the same between two plain runs: the median over pairs of rounds, and
-//!                            what one pair in ten exceeds
-//!   shown in a round         difference >= 1%, >= 3 * median, > what one pair in ten exceeds, and of
-//!                            at least 128 KiB or 32 faults
+//!   noise                    the same between two plain runs: the median over pairs of rounds,
+//!                            and the value that one pair in ten exceeds
+//!   shown in a round         difference >= 1%, >= 3 * median, above one pair in ten, and at least
+//!                            128 KiB or 32 faults
 //!   the change's traces      folios or faults, whichever shows in a quarter of the rounds
 //!   a round proves it        each trace is shown, and is at least half of its median
 //! ```
 //!
-//! Owns this rule. A change of what folios memory gets must leave a trace ([`Trace::Required`]), and rounds
-//! without it are dropped. Of another one nobody knows what it leaves: all rounds count, and those that
-//! differ from the others are only counted. A setting that somebody else changed meanwhile spoils a round in
-//! either case.
+//! A change to the folios that memory gets must leave a trace ([`Trace::Required`]), and rounds
+//! without it are dropped. The traces of other changes are unknown: all rounds count, and those
+//! that differ from the rest are only reported. A setting that another program changed meanwhile
+//! invalidates a round in either case.
 //!
-//! Invariant Q1: rounds are dropped by what was seen of folios and faults, never by the value compared: of
-//! faults, memory and folios themselves all rounds that nobody disturbed are compared (`undisturbed`).
+//! Invariant Q1: rounds are dropped by their folios and faults, never by the compared value. A
+//! comparison of faults, memory or folios themselves uses all undisturbed rounds.
 
 use super::rounds::{Rounds, Run};
 use crate::measure::Spread;
 
-/// Least difference that is one.
+/// Smallest difference that counts.
 const SHOWN: f64 = 0.01;
-/// Least memory and least faults that differ: a variable alone moves the stack by a page.
+/// Smallest difference in memory and in faults: a variable alone moves the stack by a page.
 const BYTES_LEAST: f64 = 131_072.0;
 const FAULTS_LEAST: u64 = 32;
-/// A difference is one from so many times the usual noise on.
+/// A difference counts if it is at least this multiple of the usual noise.
 const NR_NOISES: f64 = 3.0;
-/// One pair of plain runs in so many may differ by more than noise: a command that is sometimes delayed
-/// has more faults in both arms.
+/// One in this many pairs of plain runs may differ by more than noise. A command with occasional
+/// delays has more faults in both arms.
 const TENTH: usize = 10;
-/// One round in so many shows a trace: fewer are chance.
+/// One in this many rounds must show a trace. Fewer can be chance.
 const QUARTER: usize = 4;
-/// Plain runs that are compared with each other.
 const NR_COMPARED: usize = 40;
-/// Part of the usual difference that a round must have.
 const SHARE: f64 = 0.5;
 
-/// Whether a change is seen in folios or faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// It decides which folios memory gets.
     Required,
     /// It may change anything, or nothing.
     Possible,
 }
 
-/// A round that does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// From 1.
     pub nr: usize,
-    /// Why.
     pub why: String,
 }
 
-/// The rounds that count, and the others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proved {
-    /// Those in which the change took effect.
     pub rounds: Rounds,
-    /// The others, ascending.
     pub dropped: Vec<Dropped>,
-    /// In what the change shows: `folios`, `faults`.
+    /// Where the change is visible: `folios`, `faults`.
     pub traces: Vec<&'static str>,
-    /// Rounds that count though the change does not show in them as in others.
+    /// Rounds that count although the change is less visible in them than in others.
     pub nr_unlike: usize,
 }
 
-/// How two runs differ; `None` where one was not seen.
 type Difference = fn(&Run, &Run) -> Option<f64>;
 const DIFFERENCES: [(&str, Difference); 2] = [("folios", folios), ("faults", faults)];
 
-/// Parts the rounds.
 #[must_use]
 pub fn prove(all: &Rounds, trace: Trace) -> Proved {
     let mut why: Vec<Option<String>> =
@@ -106,7 +94,6 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
     proved
 }
 
-/// Rounds in which nobody else changed a setting.
 pub(super) fn undisturbed(all: &Rounds) -> Rounds {
     let both = all.plain.iter().zip(&all.changed);
     let calm = both.filter(|both| disturbance(*both).is_none());
@@ -119,13 +106,10 @@ fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {
     plain.disturbance.clone().or_else(|| changed.disturbance.clone())
 }
 
-/// One way in which arms can differ, over all rounds.
 struct Seen {
     name: &'static str,
-    /// By round; `None` where it is not known, or is none.
     shown: Vec<Option<f64>>,
     known: Vec<bool>,
-    /// Median of those shown.
     usual: f64,
     is_trace: bool,
 }
@@ -158,7 +142,6 @@ impl Seen {
     }
 }
 
-/// The least difference between the arms of a round that is more than `noises`, those of plain runs.
 fn least_shown(mut noises: Vec<f64>) -> f64 {
     let usual = Spread::of(&noises).map_or(0.0, |noise| noise.median);
     noises.sort_by(f64::total_cmp);
@@ -166,7 +149,6 @@ fn least_shown(mut noises: Vec<f64>) -> f64 {
     SHOWN.max(NR_NOISES * usual).max(rare.next_up())
 }
 
-/// Why the change is not seen in the round `at`.
 fn unproved(seen: &[Seen], at: usize) -> Option<String> {
     let mut traces = seen.iter().filter(|seen| seen.is_trace).peekable();
     if traces.peek().is_none() {
@@ -183,7 +165,6 @@ fn unproved(seen: &[Seen], at: usize) -> Option<String> {
     Some(format!("{} differ less than in other rounds", missing.name))
 }
 
-/// Part of the memory that lies in folios of other sizes.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a process")]
 fn folios(one: &Run, other: &Run) -> Option<f64> {
     let look = |run: &Run| match &run.served {
@@ -191,7 +172,7 @@ fn folios(one: &Run, other: &Run) -> Option<f64> {
         None => run.look.clone(),
     };
     let (one, other) = (look(one)?, look(other)?);
-    // Shares: how far a program has got differs from run to run.
+    // Uses fractions, because runs are sampled at different points of their progress.
     let share = |look: &super::look::Look, size: &u64| {
         let bytes = look.folios.get(size).copied().unwrap_or(0);
         bytes as f64 / look.mapped_bytes().max(1) as f64

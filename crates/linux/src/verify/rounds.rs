@@ -1,4 +1,4 @@
-//! The rounds: each arm once a round, in an order that reverses from round to round.
+//! The rounds: each arm once per round, in an order that reverses from round to round.
 
 use std::cell::Cell;
 use std::process::Command;
@@ -11,67 +11,58 @@ use super::output::Output;
 use super::run::{Asked, Ended, Observed, Sample, Watch, how_it_ended, observed};
 use super::server::{READY, Ready, Served, Server, shell};
 
-/// Rounds below which an interval is more luck than knowledge: no verdict but open rests on fewer.
+/// With fewer rounds an interval is mostly luck, so the verdict is inconclusive.
 pub const NR_ROUNDS_MIN: usize = 10;
 
-/// Untimed runs before a timed one, at most. After a cold read a command of 8.4 ms took 9.4 ms in its second
-/// run and 8.6 ms in its fourth.
+/// Maximum number of untimed runs before a timed one. After a cold read, a command of 8.4 ms took
+/// 9.4 ms in its second run and 8.6 ms in its fourth.
 const NR_REHEARSALS_MAX: usize = 8;
-/// The same on a machine where CPU times never agree: more runs would find no rest either.
+/// The same on a machine whose CPU times never agree. More runs would not help.
 const NR_REHEARSALS_OF_NOISE: usize = 2;
-/// Two untimed runs whose CPU time differs by less are at rest: the usual margin of a verdict.
+/// Two untimed runs have settled if their CPU times differ by less than this, the usual margin of a
+/// verdict.
 const AT_REST: f64 = 0.01;
 
-/// Cause of an arm that cannot be prepared.
 pub type ArmError = Box<dyn std::error::Error + Send + Sync>;
 
-/// One of the two ways in which the command is run.
 pub trait Arm {
-    /// `plain`, `changed`.
     fn name(&self) -> &'static str;
 
-    /// Puts the change into effect, or takes it back. Not timed.
+    /// Applies or reverts the change, untimed.
     ///
     /// # Errors
-    /// What prevents it.
+    /// If the change cannot be applied or reverted.
     fn prepare(&mut self) -> Result<(), ArmError>;
 
-    /// The command as this arm runs it.
     fn command(&self) -> Command;
 
-    /// The server that the command talks to, as this arm runs it.
     fn server(&self) -> Option<Command> {
         None
     }
 
-    /// Whether the command is run, untimed, between the preparation and the timed run until it is at
-    /// rest: where the preparation empties or fills caches, both arms must find them used.
+    /// Returns whether the command runs untimed after the preparation until its time settles. If
+    /// the preparation empties or fills caches, both arms must find them used.
     fn is_rehearsed(&self) -> bool {
         false
     }
 
-    /// After each of its runs: why the change was not in effect all the time, as far as that is known.
+    /// Called after each run. Returns why the change was not always in effect, if known.
     fn disturbance(&mut self) -> Option<String> {
         None
     }
 
-    /// After each of its runs, whatever became of it. Not timed.
+    /// Called after each run, successful or not, untimed.
     fn finish(&mut self) {}
 }
 
-/// When enough is enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// So many rounds.
     Rounds(usize),
-    /// The round in which so much time has passed.
     Time(Duration),
-    /// Whichever comes first.
     Either(usize, Duration),
 }
 
 impl Until {
-    /// Whether `nr` rounds, which took so long, are enough.
     fn is_enough(self, nr: usize, passed: Duration) -> bool {
         match self {
             Self::Rounds(max) => nr >= max,
@@ -81,44 +72,30 @@ impl Until {
     }
 }
 
-/// What is done in each run of either arm.
 #[derive(Clone, Debug)]
 pub struct Measure {
-    /// How many.
     pub until: Until,
-    /// The rounds are stopped after this time, whatever they are at.
     pub within: Option<Duration>,
-    /// What the verdict is about.
     pub metric: Metric,
-    /// A shell command before each run, when the server is ready. Not timed.
     pub prepare: Option<String>,
-    /// When a server may be talked to.
     pub ready: Option<Ready>,
-    /// Where outputs go.
     pub output: Output,
 }
 
-/// One run of one arm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
-    /// Of the command.
     pub sample: Sample,
-    /// Its memory near its end.
     pub look: Option<Look>,
-    /// Of the server.
     pub served: Option<Served>,
-    /// The number of [`Metric`], where it is printed.
     pub metric: Option<f64>,
-    /// Untimed runs before it.
     pub nr_rehearsals: usize,
-    /// A process of the command that went on when the command had ended.
+    /// A process of the command that continued after the command had ended.
     pub left: Option<String>,
-    /// Why the change was not in effect all the time.
     pub disturbance: Option<String>,
 }
 
 impl Run {
-    /// CPU time of what is compared, the server or the command: other programs disturb it least.
+    /// Returns the CPU time of the server, or of the command. Other programs disturb it least.
     fn cpu(&self) -> Duration {
         match &self.served {
             Some(served) => served.user + served.system,
@@ -127,33 +104,29 @@ impl Run {
     }
 }
 
-/// Whether two CPU times are the same, but for noise.
 fn is_at_rest(before: Duration, now: Duration) -> bool {
     before.abs_diff(now).as_secs_f64() <= AT_REST * now.as_secs_f64()
 }
 
-/// Whether two CPU times differ by noise: a cache that fills makes the later run the faster one.
+/// Returns whether two CPU times differ by noise. A cache that fills makes the later run faster.
 fn is_noise(before: Duration, now: Duration) -> bool {
     now > before && !is_at_rest(before, now)
 }
 
-/// Runs of both arms, a round each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounds {
-    /// Without the change.
     pub plain: Vec<Run>,
-    /// With it.
     pub changed: Vec<Run>,
-    /// A signal ended them early.
     pub is_stopped: bool,
-    /// The part of a run that a look at its memory takes, where that is too much: no run is looked at.
+    /// Fraction of a run that a memory sample takes, if it is too much. No run is then sampled.
     pub too_dear: Option<f64>,
-    /// A run of each arm after the rounds, examined and not timed, if no round was examined.
+    /// A run of each arm after the rounds, sampled and untimed, if no round was sampled.
     pub untimed: Option<[Run; 2]>,
 }
 
 impl Rounds {
-    /// Plain and changed runs in which memory was examined: rounds if there are any, else the untimed runs.
+    /// Returns the sampled plain and changed runs: the rounds, or the untimed runs if there are
+    /// none.
     pub(super) fn looked_at(&self) -> (&[Run], &[Run]) {
         let has_look = |run: &Run| run.look.is_some();
         match &self.untimed {
@@ -165,8 +138,8 @@ impl Rounds {
     }
 }
 
-/// Runs the arms in rounds; the first round is not counted. `progress` hears the number of rounds
-/// done, after each.
+/// Runs the arms in rounds. The first round does not count. `progress` receives the number of
+/// completed rounds after each one.
 ///
 /// # Errors
 /// The first run that fails.
@@ -206,7 +179,7 @@ pub fn alternate(
             return Ok(rounds);
         };
         progress(round);
-        // A look that one arm is spared both are spared.
+        // If one arm is not sampled, neither is the other.
         if when.contains(&When::Never) {
             when = [When::Never; 2];
         }
@@ -236,19 +209,16 @@ pub fn alternate(
     Ok(rounds)
 }
 
-/// One run of one arm.
 struct Turn<'a> {
     name: &'static str,
     round: usize,
     measure: &'a Measure,
     signals: &'a Watch,
     when: When,
-    /// Whether CPU times of untimed runs were seen to differ by noise.
     is_noisy: &'a Cell<bool>,
 }
 
 impl Turn<'_> {
-    /// `None` when a signal ended it.
     fn run(&self, arm: &mut dyn Arm) -> Result<Option<Run>, VerifyError> {
         let prepared =
             arm.prepare().map_err(|source| VerifyError::Prepare { arm: self.name, source });
@@ -259,7 +229,7 @@ impl Turn<'_> {
     }
 
     fn prepared(&self, arm: &dyn Arm) -> Result<Option<Run>, VerifyError> {
-        // A signal during the preparation ends the rounds before anything is started.
+        // A signal during the preparation ends the rounds before a command starts.
         if self.signals.is_stopped() {
             return Ok(None);
         }
@@ -297,8 +267,8 @@ impl Turn<'_> {
         Ok(Some(Run { metric: Some(value), ..run }))
     }
 
-    /// Runs it until two runs in a row take the same CPU time, often enough, or twice where the machine
-    /// is so noisy that they never do; how often.
+    /// Runs it until two runs in a row take the same CPU time, up to the maximum, or twice if the
+    /// machine is too noisy. Returns the number of runs.
     fn rehearse(
         &self,
         arm: &dyn Arm,
@@ -322,7 +292,6 @@ impl Turn<'_> {
         Ok(Some(NR_REHEARSALS_MAX))
     }
 
-    /// The timed part.
     fn once(&self, arm: &dyn Arm, server: &mut Option<Server>) -> Result<Option<Run>, VerifyError> {
         let command = arm.command();
         let program = command.get_program().to_string_lossy().into_owned();
@@ -358,7 +327,6 @@ impl Turn<'_> {
         Ok(Some(Run { served: server.as_ref().map(Server::served), ..run }))
     }
 
-    /// What a shell command prints; `None` when a signal ended it.
     fn script(
         &self,
         option: &'static str,

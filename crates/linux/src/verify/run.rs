@@ -1,7 +1,7 @@
 //! One timed run of a command: wall, user and system time, faults.
 //!
-//! The command runs in a `Family`: when it has ended, whatever is left of it is killed; should this
-//! process be killed, the family's guard does it.
+//! The command runs in a `Family`. After its end, its remaining processes are killed. If this
+//! process is killed, the family's guard does it.
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -20,65 +20,49 @@ use super::{VerifyError, failed};
 use crate::helpers;
 use crate::signals::{self, Signals};
 
-/// Pause before the clock starts: the guard and what an arm's preparation started have come to rest, and
-/// both arms start on a machine that did nothing for as long.
+/// Pause before the clock starts. The guard and programs started by an arm's preparation have then
+/// settled, and both arms start on an idle machine.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// Between two looks for signals while a command runs: five wakes a second.
+/// Interval between checks for signals while a command runs: five wakes a second.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// Ticks between two looks at the server's processes.
 const NR_TICKS_ALIVE: u32 = 10;
 
-/// What one run took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// From start to end.
     pub wall: Duration,
-    /// CPU time in user mode, of the command and the children it waited for.
+    /// User CPU time of the command and the children it waited for.
     pub user: Duration,
-    /// CPU time in the kernel.
     pub system: Duration,
-    /// Page faults served without reading.
     pub nr_minor_faults: u64,
-    /// Page faults that waited for a read.
     pub nr_major_faults: u64,
 }
 
-/// How a run ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// With success.
     Well(Sample),
     /// With another exit code, or by a signal.
     Badly(ExitStatus),
-    /// This process was asked to end; the command was killed.
     Stopped,
 }
 
-/// What is done beside timing a run.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Asked<'a> {
     pub(super) when: When,
-    /// Where the output is read, and where it goes as well.
+    /// Whether to capture the output, and where else it goes.
     pub(super) capture: Option<Output>,
-    /// The server that the command talks to.
     pub(super) beside: Option<&'a Family>,
-    /// The command is killed when it takes longer.
     pub(super) limit: Option<Duration>,
 }
 
-/// A run and what was seen of it.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) ended: Ended,
     pub(super) look: Option<Look>,
-    /// The end of what it wrote, where that was asked for.
     pub(super) output: Vec<u8>,
-    /// A process that went on when the command had ended.
     pub(super) left: Option<String>,
 }
 
-/// Why a command is not waited for any longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Ended,
@@ -111,7 +95,7 @@ pub(super) fn observed(
     let start = Instant::now();
     let started = helpers::spawn(&mut command);
     let (leader, own) = started.map_err(|source| start_error(&command, source))?;
-    // It holds the writing end of the pipe.
+    // The command holds the writing end of the pipe.
     drop(command);
     family.is_led_by(own);
     let (why, wall, look) = thread::scope(|scope| {
@@ -126,7 +110,7 @@ pub(super) fn observed(
         (why, wall, look)
     });
     let left = if matches!(why, Ok(Why::Ended)) { family.left_running() } else { None };
-    // Before anything can return: the reader of the output waits for those who write.
+    // Before any return: the reader of the output waits for its writers.
     let is_over = family.end();
     let why = why?;
     let (status, usage) = reap(&leader)?;
@@ -161,7 +145,7 @@ pub(super) fn start_error(command: &Command, source: io::Error) -> VerifyError {
     }
 }
 
-/// `exited with 1`, `was killed by signal 11`.
+/// Returns for example `exited with 1` or `was killed by signal 11`.
 pub(crate) fn how_it_ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with {code}"),
@@ -170,25 +154,24 @@ pub(crate) fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-/// Signals that end the rounds instead of this process; processes that lose their parent come to us.
+/// Signals end the rounds instead of this process, and orphaned processes become our children.
 #[derive(Debug)]
 pub struct Watch {
     signals: Signals,
-    /// When it counts as asked to end.
     deadline: Option<Instant>,
     _adoption: Adoption,
 }
 
 impl Watch {
-    /// From now on until the result is dropped.
+    /// Watches until the result is dropped.
     ///
     /// # Errors
-    /// When handlers cannot be put in place.
+    /// If handlers cannot be installed.
     pub fn start() -> Result<Self, VerifyError> {
         Self::within(None)
     }
 
-    /// The same, but the end of `time` ends the rounds as a signal does.
+    /// As [`Watch::start`], but the end of `time` also ends the rounds.
     ///
     /// # Errors
     /// As [`Watch::start`].
@@ -198,12 +181,11 @@ impl Watch {
         Ok(Self { signals, deadline, _adoption: Adoption::start() })
     }
 
-    /// The one that came; 0 for none.
+    /// Returns the signal that arrived, 0 for none.
     pub(crate) fn signal(&self) -> i32 {
         self.signals.seen().unwrap_or(0)
     }
 
-    /// Whether one came, or the time is over.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.signals.seen().is_some()
@@ -211,7 +193,6 @@ impl Watch {
     }
 }
 
-/// Waits until the leader has ended, without reaping it.
 fn wait_for_end(leader: &Child, signals: &Watch, asked: &Asked<'_>) -> Result<Why, VerifyError> {
     let start = Instant::now();
     let failed = |errno: rustix::io::Errno| failed("pidfd_open")(errno.into());
@@ -235,7 +216,6 @@ fn wait_for_end(leader: &Child, signals: &Watch, asked: &Asked<'_>) -> Result<Wh
     unreachable!("a command of 27 years")
 }
 
-/// How the leader ended, which has ended or was killed, and what it used.
 fn reap(leader: &Child) -> Result<(ExitStatus, libc::rusage), VerifyError> {
     let Ok(pid) = i32::try_from(leader.id()) else {
         unreachable!("the kernel's process numbers fit")

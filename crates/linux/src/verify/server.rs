@@ -1,11 +1,10 @@
-//! A server: started, waited for until it is ready, and stopped.
+//! A server: starts it, waits until it is ready, and stops it.
 //!
-//! Owns its processes. They are in a control group of their own where version 2 of the kernel's control
-//! groups can be made, and in the tree of the process that was started otherwise. What the server used
-//! during a load is the difference of two looks at its counters; the second comes after the load's end.
+//! Its processes are in their own cgroup if a version 2 cgroup can be made, and otherwise in the
+//! tree of the started process. The server's usage during a load is the difference of its counters.
 //!
-//! Invariant W1: however the run ends, a server is told to end (SIGTERM) and killed after `PATIENCE`; nothing
-//! of it is left.
+//! Invariant W1: after every run, successful or not, a server gets SIGTERM and is killed after
+//! `PATIENCE`.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
@@ -24,39 +23,26 @@ use super::{VerifyError, failed};
 use crate::helpers;
 use crate::signals;
 
-/// How long a server may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long a server may take to be ready.
 pub(super) const READY: Duration =
     if cfg!(test) { Duration::from_secs(2) } else { Duration::from_mins(1) };
-/// Between two questions whether it is ready, or has ended.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Bytes of its output that an error shows.
 const SHOWN_BYTES: usize = 400;
 
-/// How a server says that it is ready.
 #[derive(Clone, Debug)]
 pub enum Ready {
-    /// A shell command succeeds.
     Command(String),
-    /// Its output has a match.
     Pattern(Box<Regex>),
 }
 
-/// What a server did during one load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Served {
-    /// CPU time in user mode.
     pub user: Duration,
-    /// CPU time in the kernel.
     pub system: Duration,
-    /// Page faults of its processes that live, since their start.
     pub nr_minor_faults: u64,
-    /// Its memory after the load.
     pub look: Option<Look>,
 }
 
-/// A server that runs; dropping it ends it.
 pub(super) struct Server {
     pub(super) family: Family,
     leader: Child,
@@ -65,7 +51,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until it is ready; `None` when a signal came.
     pub(super) fn start(
         mut command: Command,
         ready: &Ready,
@@ -89,7 +74,6 @@ impl Server {
         Ok(server.is_ready(ready, signals)?.then_some(server))
     }
 
-    /// Waits; false when a signal came.
     fn is_ready(&mut self, ready: &Ready, signals: &Watch) -> Result<bool, VerifyError> {
         let start = Instant::now();
         let mut why = "its output does not match".to_owned();
@@ -136,9 +120,9 @@ impl Server {
     }
 
     /// # Errors
-    /// Where no process of it lives.
+    /// If none of its processes is alive.
     pub(super) fn check_alive(&mut self, when: &'static str) -> Result<(), VerifyError> {
-        // One that turned into a daemon has left its first process, which is reaped here.
+        // A server that turned into a daemon has left its first process, which is reaped here.
         let first = self.leader.try_wait().map_err(failed("wait4"))?;
         if first.is_some() {
             self.family.has_no_leader();
@@ -147,7 +131,7 @@ impl Server {
             return Ok(());
         }
         let how = first.map(how_it_ended).unwrap_or_default();
-        // Its last words may still be in the pipes.
+        // Its last output may still be in the pipes.
         self.output.stop();
         Err(VerifyError::ServerEnded { how, when, output: self.end_of_output() })
     }
@@ -161,18 +145,16 @@ impl Server {
         match (first.is_empty(), last.is_empty()) {
             (_, true) => String::new(),
             (true, _) => format!("; it wrote: {}", shown(&last)),
-            // The end of a long output may be all that follows from one error.
+            // The end of a long output can be only the consequences of one error.
             _ if last.contains(&first) => format!("; it wrote: {}", shown(&last)),
             _ => format!("; its first errors: {}; it wrote last: {}", shown(&first), shown(&last)),
         }
     }
 
-    /// The load begins now.
     pub(super) fn begin(&mut self) {
         self.before = self.family.usage().0;
     }
 
-    /// The load has ended.
     pub(super) fn served(&self) -> Served {
         let ([user, system], nr_minor_faults) = self.family.usage();
         Served {
@@ -183,7 +165,6 @@ impl Server {
         }
     }
 
-    /// Ends it.
     pub(super) fn stop(mut self) -> Result<(), VerifyError> {
         if self.end() { Ok(()) } else { Err(VerifyError::Immortal { what: "the server".into() }) }
     }
@@ -192,7 +173,7 @@ impl Server {
         let start = Instant::now();
         let mut told = BTreeSet::new();
         while !self.family.pids().is_empty() && start.elapsed() < PATIENCE {
-            // Again and again: one whose parent has ended comes to us only then.
+            // Repeats this: a process whose parent has ended becomes our child only then.
             self.family.terminate(&mut told);
             thread::sleep(PAUSE);
         }
@@ -211,7 +192,6 @@ impl Drop for Server {
     }
 }
 
-/// `text` as a shell runs it.
 pub(super) fn shell(text: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", text]);

@@ -1,4 +1,4 @@
-//! Commands that end well, badly, slowly and with children, and rounds made up by hand.
+//! Commands that succeed, fail, run slowly or have children, and artificial rounds.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -22,7 +22,6 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Says in a file when it was prepared, run and finished.
 struct Noted<'a> {
     name: &'static str,
     log: &'a Path,
@@ -87,7 +86,7 @@ fn measured(
     (rounds, fs::read_to_string(log.path()).unwrap())
 }
 
-/// Signal handlers belong to the whole process: tests that watch take turns.
+/// Signal handlers belong to the whole process, so tests that watch signals take turns.
 fn in_turn() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -111,13 +110,13 @@ fn an_arm_is_rehearsed_until_it_is_at_rest_and_counts_once() {
     assert_eq!((rounds.plain[0].nr_rehearsals, rounds.changed.len()), (0, 1));
     let nr = rounds.changed[0].nr_rehearsals;
     assert!((2..=8).contains(&nr), "{nr}");
-    // Round 0 has rehearsals of its own.
+    // Round 0 has its own rehearsals.
     let all: Vec<&str> = log.split('.').collect();
     assert_eq!((all[0], all[2], all[3]), ("p", "c".repeat(nr + 1).as_str(), "p"), "{log}");
     assert!((3..=9).contains(&all[1].len()), "{log}");
 }
 
-/// Each run takes more CPU time than the one before: more rehearsals would find no rest.
+/// Each run takes more CPU time than the one before, so more rehearsals would not settle.
 #[test]
 fn a_noisy_machine_gets_two_rehearsals_a_run() {
     let _turn = in_turn();
@@ -185,7 +184,7 @@ fn an_orphan_in_a_group_of_its_own_is_ended_and_what_this_process_started_is_not
     let (mut own, number) = crate::helpers::spawn(own.arg("1000").process_group(0)).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     let path = file.path().display();
-    // timeout(1) makes a group, in the same session.
+    // timeout(1) makes a group in the same session.
     let inner = format!("echo $$ >{path}; exec sleep 1000");
     let script = format!("timeout 1000 sh -c '{inner}' & until test -s {path}; do :; done");
     assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Well(_)));
@@ -197,7 +196,6 @@ fn an_orphan_in_a_group_of_its_own_is_ended_and_what_this_process_started_is_not
     drop(number);
 }
 
-/// Whether a process has ended, or does while we look.
 fn is_gone(pid: &str) -> bool {
     (0..2000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
@@ -206,7 +204,7 @@ fn is_gone(pid: &str) -> bool {
     })
 }
 
-/// Run by the next test as a process of its own.
+/// The next test runs this as a separate process.
 #[test]
 #[ignore = "helper of `killed_itself_it_leaves_no_process`"]
 fn hold() {
@@ -262,7 +260,8 @@ fn a_daemon_is_named_and_ended() {
     assert!(is_gone(&pid), "process {pid} is still there");
 }
 
-/// A server that writes its number to `pid`, says that it is ready, and turns into a daemon.
+/// Returns a server that writes its PID to `pid`, reports that it is ready, and turns into a
+/// daemon.
 fn daemon(pid: &Path) -> String {
     let pid = pid.display();
     format!("setsid sh -c 'echo $$ >{pid}; echo up; while :; do sleep 0.01; done' & sleep 0.1")

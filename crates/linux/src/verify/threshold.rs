@@ -1,4 +1,4 @@
-//! Limits that a comparison must keep, for machines that watch a program over time.
+//! Limits for a comparison, for machines that monitor a program over time.
 //!
 //! Owns `QUANTITY>+2%` and `QUANTITY<-3%`, and whether the rounds decide it.
 
@@ -7,48 +7,37 @@ use std::fmt;
 use super::rounds::NR_ROUNDS_MIN;
 use crate::measure::bootstrap::Interval;
 
-/// Largest change in per cent that is a limit.
 const PERCENT_MAX: f64 = 1e6;
 
-/// A change that is one too many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    /// Of what.
     pub quantity: String,
     /// Whether a ratio above the limit fails, or one below it.
     pub is_above: bool,
-    /// In per cent of plain.
     pub percent: f64,
 }
 
-/// What the rounds say about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The whole interval is on the right side.
     Passed,
-    /// It is on the wrong side.
     Failed,
-    /// Not decided.
     Open(Undecided),
 }
 
-/// Why a limit is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecided {
-    /// Fewer than ten rounds have the quantity in both runs; 0 where it was never seen.
+    /// Fewer than ten rounds have the quantity in both runs, 0 if none has.
     FewRounds {
-        /// How many.
         nr: usize,
     },
-    /// The interval contains the limit.
     Inside,
 }
 
 impl Threshold {
-    /// `wall>+2%`.
+    /// Parses a limit such as `wall>+2%`.
     ///
     /// # Errors
-    /// What is expected.
+    /// The expected syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let expected = || {
             "expected QUANTITY>PERCENT% or QUANTITY<PERCENT%, such as wall>+2% or tps<-3%"
@@ -64,7 +53,7 @@ impl Threshold {
         Ok(Self { quantity: quantity.to_owned(), is_above: text[at..].starts_with('>'), percent })
     }
 
-    /// Whether the ratio, changed over plain, keeps it; `nr` rounds have the quantity.
+    /// Judges the ratio, changed over plain. `nr` rounds have the quantity.
     #[must_use]
     pub fn judge(&self, ratio: Option<&Interval>, nr: usize) -> Outcome {
         let limit = 1.0 + self.percent / 100.0;
@@ -120,7 +109,7 @@ mod tests {
         let few = |nr| Outcome::Open(Undecided::FewRounds { nr });
         assert_eq!(of(&above, 1.03, 1.10, 9), few(9));
         assert_eq!(above.judge(None, 0), few(0));
-        // Nothing in most plain runs, something in the changed ones.
+        // None in most plain runs, some in the changed ones.
         assert_eq!(of(&above, f64::INFINITY, f64::INFINITY, 10), Outcome::Failed);
         assert_eq!(of(&above, 1.0, f64::INFINITY, 10), Outcome::Open(Undecided::Inside));
         assert_eq!(of(&below, 0.90, 0.97, 10), Outcome::Failed);

@@ -7,102 +7,76 @@ use super::threshold::{Outcome, Threshold};
 use crate::measure::Spread;
 use crate::measure::bootstrap::Interval;
 
-/// Rounds beyond which few people wait: 500 of five seconds take 42 minutes.
+/// Few users wait for more rounds: 500 of five seconds take 42 minutes.
 const NR_ROUNDS_MAX: f64 = 500.0;
-/// What is added to the rounds after which the half of the interval is as narrow as the distance to the
-/// limit: with those, chance decides whether the next interval clears it. (1.96 + 0.84)^2 / 1.96^2 times
-/// as many do so in four of five tries, where the distance is as it was measured.
+/// Multiplies the number of rounds. Without it, half the interval equals the distance to the limit,
+/// and chance decides whether it clears the limit. With (1.96 + 0.84)^2 / 1.96^2 times as many
+/// rounds, it does so in four of five tries, if the measured distance is right.
 const POWER: f64 = 2.04;
-/// Spread of the plain runs, half of them around the median, that is called noise.
+/// A spread of the plain runs above this (half of them around the median) is called noise.
 const NOISE: f64 = 0.05;
-/// Difference between the first and the second half of the plain runs that is called drift.
+/// A difference between the first and second half of the plain runs above this is called drift.
 const DRIFT: f64 = 0.05;
-/// Wall time below which starting the process is most of what is measured, in nanoseconds.
+/// Below this wall time in nanoseconds, most of the time is the start of the process.
 const SHORT_NS: f64 = 5e6;
 
-/// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole interval is better than 1 by more than the margin.
     Confirmed,
     /// The change makes it worse, or better by less than the margin.
     NotConfirmed,
-    /// The interval leaves both open, or there are fewer than ten rounds.
+    /// The interval allows both, or there are fewer than ten rounds.
     Inconclusive,
-    /// In too many rounds the change did not take effect: fewer than ten are left.
+    /// Fewer than ten rounds are left in which the change took effect.
     NotProved,
 }
 
-/// What makes a verdict doubtful, and what helps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
-    /// Fewer rounds than `NR_ROUNDS_MIN`.
     FewRounds {
-        /// How many.
         nr: usize,
     },
-    /// The middle half of the plain runs spreads this much, as part of the median.
     Noise {
-        /// Spread.
         part: f64,
     },
-    /// The second half of the plain runs took this much of the first.
+    /// The plain runs' second half took longer or shorter than the first.
     Drift {
-        /// Ratio.
         ratio: f64,
     },
-    /// Runs this short are mostly the start of a process.
     Short {
-        /// Median of the plain runs in nanoseconds.
         wall_ns: f64,
     },
-    /// A signal ended the rounds.
     Stopped {
-        /// Rounds that were complete.
         nr: usize,
     },
-    /// The command ended and left a process that went on: it was measured up to that end.
+    /// The command ended before one of its processes, and was measured up to its own end.
     LeftRunning {
-        /// Name of the process.
         name: String,
-        /// In so many runs.
         nr_runs: usize,
     },
-    /// Folios and faults are the same in both arms.
     NoTrace {
-        /// Folios were looked at.
         is_looked: bool,
     },
-    /// In so many rounds that count, the change does not show as in the others.
     Unlike {
-        /// Of all that count.
         nr: usize,
     },
-    /// Memory and folios were not seen in every round: a look takes too much of a run.
+    /// Memory and folios were not sampled in every round: a sample takes too much of a run.
     NotLooked {
-        /// That part.
         part: f64,
-        /// Rounds in which they were.
         nr: usize,
     },
 }
 
-/// One quantity of both arms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// One of [`names`], or that of the metric.
     pub name: String,
-    /// `ns`, `faults`, `bytes`, or that of the metric.
     pub unit: String,
-    /// Plain runs.
     pub plain: Spread,
-    /// Changed runs.
     pub changed: Spread,
-    /// Changed over plain within a round; `None` for fewer than three rounds.
     pub ratio: Option<Interval>,
 }
 
-/// What is measured of a run; `None` where it could not be.
 struct Quantity {
     name: &'static str,
     unit: &'static str,
@@ -138,12 +112,10 @@ const QUANTITIES: [Quantity; 14] = [
     }),
 ];
 
-/// Names of what can be compared; those of a server begin with `server`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     QUANTITIES.iter().map(|quantity| quantity.name)
 }
 
-/// The value of a quantity, or of the metric, in one run.
 #[must_use]
 pub fn value(run: &Run, name: &str) -> Option<f64> {
     match QUANTITIES.iter().find(|quantity| quantity.name == name) {
@@ -152,18 +124,15 @@ pub fn value(run: &Run, name: &str) -> Option<f64> {
     }
 }
 
-/// Whether a quantity of this unit is one by which rounds are dropped: faults, memory and folios.
 fn selects(unit: &str) -> bool {
     matches!(unit, "faults" | "bytes")
 }
 
-/// Every quantity, the metric first where it is a number of the user's; nothing without a round.
 #[must_use]
 pub fn compare(rounds: &Rounds, metric: &Metric) -> Vec<Compared> {
     compare_each(metric, |_| rounds)
 }
 
-/// The same over the rounds that `of` has for the unit.
 fn compare_each<'a>(metric: &Metric, of: impl Fn(&str) -> &'a Rounds) -> Vec<Compared> {
     let printed = (metric.name.as_str(), metric.unit.as_str());
     let known = QUANTITIES.iter().map(|quantity| (quantity.name, quantity.unit));
@@ -172,13 +141,11 @@ fn compare_each<'a>(metric: &Metric, of: impl Fn(&str) -> &'a Rounds) -> Vec<Com
     all.filter_map(|(name, unit)| compared(of(unit), name, unit)).collect()
 }
 
-/// `changed` over `plain`: 1 where both are 0, infinite where something was nothing.
 #[must_use]
 pub fn ratio(plain: f64, changed: f64) -> f64 {
     if plain <= 0.0 && changed <= 0.0 { 1.0 } else { changed / plain }
 }
 
-/// Of the rounds that have a value in both runs.
 fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
     let is_looked_at = matches!(name, "memory" | "large folios");
     let (plain, changed) =
@@ -198,7 +165,6 @@ fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
     })
 }
 
-/// The answer of all rounds.
 #[must_use]
 pub fn conclude(proved: &Proved, ratio: Option<&Interval>, margin: f64, better: Better) -> Verdict {
     let nr = proved.rounds.plain.len();
@@ -209,7 +175,6 @@ pub fn conclude(proved: &Proved, ratio: Option<&Interval>, margin: f64, better: 
     }
 }
 
-/// The ratio from which on a change counts.
 #[must_use]
 pub fn limit(margin: f64, better: Better) -> f64 {
     match better {
@@ -218,8 +183,8 @@ pub fn limit(margin: f64, better: Better) -> f64 {
     }
 }
 
-/// Whether `ratio`, changed over plain, confirms that the change makes the program better.
-/// Differences below `margin` (0.01 is one per cent) count as none.
+/// Judges whether `ratio`, changed over plain, confirms that the change makes the program better.
+/// Differences below `margin` (0.01 is one percent) do not count.
 ///
 /// ```
 /// # use largefolio_linux::measure::bootstrap::Interval;
@@ -247,8 +212,8 @@ pub fn judge(ratio: &Interval, margin: f64, better: Better) -> Verdict {
     }
 }
 
-/// Rounds after which, in four of five tries, the half of the interval is narrower than `half`, where its
-/// width goes with the root of their number; `None` for more than 500.
+/// Returns the number of rounds after which, in four of five tries, half the interval is narrower
+/// than `half`. The width shrinks with the root of that number. Returns `None` for more than 500.
 ///
 /// ```
 /// # use largefolio_linux::measure::bootstrap::Interval;
@@ -273,7 +238,6 @@ pub fn nr_rounds_until(ratio: &Interval, half: f64) -> Option<usize> {
     (nr <= NR_ROUNDS_MAX).then(|| (nr as usize).max(least))
 }
 
-/// What speaks against trusting the rounds.
 #[must_use]
 pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     let rounds = &proved.rounds;
@@ -323,34 +287,25 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     doubts
 }
 
-/// What is asked of the rounds.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What the verdict is about.
     pub metric: Metric,
-    /// Differences below it are none; 0.01 is one per cent.
+    /// Differences below it do not count. 0.01 is one percent.
     pub margin: f64,
-    /// Whether the change must show.
     pub trace: Trace,
-    /// Limits.
     pub thresholds: Vec<Threshold>,
 }
 
-/// Everything the rounds say.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Which rounds count.
     pub proved: Proved,
-    /// Every quantity over those; faults, memory and folios over all rounds that nobody disturbed.
+    /// Every quantity over those. Faults, memory and folios use all undisturbed rounds.
     pub compared: Vec<Compared>,
-    /// The answer.
     pub verdict: Verdict,
-    /// Of each limit.
     pub outcomes: Vec<Outcome>,
 }
 
 impl Judged {
-    /// Of `rounds`.
     #[must_use]
     pub fn of(rounds: &Rounds, question: &Question) -> Self {
         let proved = prove(rounds, question.trace);

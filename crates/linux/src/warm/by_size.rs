@@ -1,18 +1,20 @@
-//! A file whose large folios no PMD entry maps: filled, and counted by the size of its folios.
+//! Files whose large folios no PMD entry maps: filling them, and counting their folios by size.
 //!
-//! With 16K and 64K pages that is every file: contpte blocks of 2M pay. What `MADV_HUGEPAGE` brings in
-//! (`docs/behaviour` B.4.5, B.4.6): with 16K pages folios of 32M up to Linux 7.1 and of 2M from 7.2 on,
-//! each cut to the filesystem's largest and to the file's end; with 64K pages nothing up to 7.1, where
-//! a PMD folio is larger than the page cache can hold, and folios of 2M from 7.2 on.
+//! With 16K and 64K pages this applies to every file: contpte blocks of 2M are worthwhile.
+//! `MADV_HUGEPAGE` (`docs/behaviour` B.4.5, B.4.6) brings in folios limited by the filesystem's
+//! largest size and the file's end. With 16K pages they are 32M up to Linux 7.1 and 2M since 7.2.
+//! With 64K pages a PMD folio exceeds the page cache's maximum up to 7.1, so there are none. Since
+//! 7.2 they are 2M.
 //!
-//! With 4K pages it is a file shorter than a PMD folio. The kernel cuts the readahead of advised memory
-//! at the end of the file: 1.9 MiB of libc come in folios of 1M, 512K, 256K, 64K and the rest. No PMD
-//! entry maps them, and on x86-64 most libraries are loaded at any multiple of 4K, where no contpte
-//! block fits either. What they save is work: a fault maps more pages at once, and unmapping counts folios. Measured on Zen 4, Linux 6.18, n = 7: first touch
-//! of 768 KiB 39 us [34 .. 40] in base pages and 10 [9 .. 16] in folios of 512K and 256K, munmap 30
-//! [26 .. 34] and 6 [4 .. 15], at every address; calls from page to page take the same time.
+//! With 4K pages this applies to a file shorter than a PMD folio. The kernel cuts the readahead of
+//! advised memory at the end of the file: 1.9 MiB of libc come in folios of 1M, 512K, 256K, 64K and
+//! the rest. No PMD entry maps them, and on x86-64 most libraries are loaded at any multiple of 4K,
+//! so no contpte block fits either. Still, a fault maps more pages at a time, and unmapping counts
+//! folios. Measured on Zen 4, Linux 6.18, n = 7: first touch of 768 KiB takes 39 us [34 .. 40] in
+//! base pages and 10 [9 .. 16] in folios of 512K and 256K, munmap 30 [26 .. 34] and 6 [4 .. 15], at
+//! every address. Calls from page to page take the same time.
 //!
-//! Owns the steps for such a file. How large its folios are only root may see.
+//! Only root can see these folio sizes.
 
 use std::borrow::Borrow;
 use std::io;
@@ -32,17 +34,14 @@ use crate::geometry::Geometry;
 use crate::residency::Cached;
 use crate::system::Live;
 
-/// The work on one file.
 pub(super) struct BySize<'w> {
     warm: &'w Warm,
     geometry: Geometry,
-    /// Bytes of the file that are wanted.
     part: Range<u64>,
     pub(super) told: Warmed,
 }
 
 impl<'w> BySize<'w> {
-    /// Looks at the file.
     pub(super) fn new(warm: &'w Warm) -> Result<Self, WarmError> {
         let geometry = Geometry::running();
         let folio_bytes = geometry.contpte_bytes();
@@ -81,7 +80,6 @@ impl<'w> BySize<'w> {
         Ok(work)
     }
 
-    /// Says what would be in the way.
     pub(super) fn check<U: Borrow<Users>>(
         &mut self,
         users: &dyn Fn() -> U,
@@ -97,7 +95,6 @@ impl<'w> BySize<'w> {
         Ok(())
     }
 
-    /// Evicts the file and fills the cache with it; what became of it is told.
     pub(super) fn run(&mut self) -> Result<(), WarmError> {
         let started = Instant::now();
         if self.told.refusal.is_none() && !self.told.is_complete() {
@@ -118,7 +115,6 @@ impl<'w> BySize<'w> {
         Ok(())
     }
 
-    /// Evicts the part and reads it again.
     fn refill(&self) -> io::Result<Option<WarmRefusal>> {
         let Range { start, end } = self.part;
         let need_bytes = (end - start).saturating_add(SPARE_BYTES);
@@ -137,17 +133,18 @@ impl<'w> BySize<'w> {
         Ok(None)
     }
 
-    /// Bytes of the cached folios of at least the size; `None` without the right to see it.
+    /// Returns the bytes in cached folios of at least this size, `None` without the privilege to
+    /// see them.
     fn large_bytes(&self) -> Option<u64> {
         let found = cached_part(&self.warm.path, self.part.clone()).ok()?;
         let order = self.geometry.contpte_order;
         let is_large = |kind, size| kind == Kind::File && size >= Size::Order(order);
         let large = found.sum(is_large).mapped_bytes();
-        // The last folio may reach beyond the last whole block.
+        // The last folio can extend beyond the last whole block.
         Some(large.min(self.told.possible_bytes))
     }
 
-    /// Why some of it is still in smaller folios, or may be.
+    /// Returns why some bytes are, or may be, still in smaller folios.
     fn remaining(&self) -> Result<WarmRefusal, WarmError> {
         let pids = self.pids(&Users::read(&Live))?;
         Ok(match self.told.after_bytes {

@@ -1,5 +1,4 @@
-//! The opposite of warming: drops a file's pages from the cache, so that the kernel fills it by
-//! itself.
+//! The opposite of warming: drops a file's pages, so the kernel fills the cache in its usual way.
 
 use std::io;
 use std::path::Path;
@@ -7,11 +6,11 @@ use std::path::Path;
 use largefolio_trace::disk::open_regular;
 use rustix::fs::Advice;
 
-/// Takes the pages of the file at `path` out of the cache. Dirty ones are written first, mapped ones
-/// stay: whoever runs the file keeps it as it is.
+/// Drops the cached pages of the file at `path`. Writes dirty pages first. Mapped pages stay, so
+/// running programs are not affected.
 ///
 /// # Errors
-/// The file cannot be opened for reading, or not be written back.
+/// The file cannot be opened for reading or written back.
 pub fn cool(path: &Path) -> io::Result<()> {
     let file = open_regular(path)?;
     file.sync_data()?;

@@ -1,4 +1,4 @@
-//! One file, and what became of it.
+//! A file to warm, and the result.
 
 use std::fs::File;
 use std::io;
@@ -12,22 +12,18 @@ use largefolio_trace::shown;
 use super::refusal::WarmRefusal;
 use crate::geometry::Geometry;
 
-/// Bytes filled with one call: a signal is answered between two.
+/// Bytes filled per call. Signals are handled between calls.
 pub(super) const FILL_BYTES: u64 = 256 << 20;
-/// Memory left to others when the cache is filled.
 pub(super) const SPARE_BYTES: u64 = 64 << 20;
 
-/// Which part of a file is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
     #[default]
     Whole,
-    /// The blocks in which these bytes lie.
+    /// The blocks that contain these bytes.
     Bytes(Range<u64>),
 }
 
-/// A file that can be warmed: examined, nothing done.
 #[derive(Debug)]
 pub struct Warm {
     pub(super) path: PathBuf,
@@ -36,57 +32,47 @@ pub struct Warm {
     pub(super) part: Part,
 }
 
-/// What became of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warmed {
-    /// The file.
     pub path: PathBuf,
-    /// Its length.
     pub file_bytes: u64,
-    /// Its filesystem.
     pub filesystem: String,
-    /// Smallest folios that count: those that pay; of a file shorter than one, contpte blocks.
+    /// Smallest folio that counts: a worthwhile one. For a shorter file, a contpte block.
     pub folio_bytes: u64,
-    /// Bytes of whole blocks of that size in the part that is wanted: more cannot be in such folios.
+    /// Bytes of whole blocks of that size in the requested part, the maximum for such folios.
     pub possible_bytes: u64,
-    /// Bytes in such folios before; `None` where the kernel does not tell.
+    /// Bytes in such folios before, `None` if the kernel does not report them.
     pub before_bytes: Option<u64>,
-    /// Bytes in such folios now.
     pub after_bytes: Option<u64>,
-    /// What it took.
     pub elapsed: Duration,
-    /// Why it is not all; of several causes the first.
     pub refusal: Option<WarmRefusal>,
 }
 
 impl Warmed {
-    /// Whether more of it is in such folios than before.
     #[must_use]
     pub fn is_enlarged(&self) -> bool {
         self.after_bytes.unwrap_or(0) > self.before_bytes.unwrap_or(0)
     }
 
-    /// Whether the file is shorter than the folios that pay, so that smaller ones count.
+    /// Returns whether the file is shorter than the folios that are worthwhile, so smaller ones
+    /// count.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.folio_bytes < Geometry::running().block_bytes()
     }
 
-    /// Whether it was refilled, and the kernel does not tell with what.
     #[must_use]
     pub fn is_unseen(&self) -> bool {
         let is_done = self.elapsed > Duration::ZERO;
         is_done && matches!(self.refusal, Some(WarmRefusal::Unseen { .. }))
     }
 
-    /// Whether all of it is that can be.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.possible_bytes > 0 && self.after_bytes == Some(self.possible_bytes)
     }
 }
 
-/// What helps against an error of opening.
 fn right_to_read(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; warming needs the right to read",
@@ -94,37 +80,21 @@ fn right_to_read(error: &io::Error) -> &'static str {
     }
 }
 
-/// Why a file could not be examined.
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
-    /// It cannot be opened.
     #[error("cannot read {}: {source}{}", shown(path), right_to_read(source))]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A directory, a device, a pipe.
+    Open { path: PathBuf, source: io::Error },
     #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
-    /// A system call failed.
     #[error("{}: cannot {action}: {source}", shown(path))]
-    Call {
-        /// The file.
-        path: PathBuf,
-        /// What was tried.
-        action: &'static str,
-        /// What the system said.
-        source: io::Error,
-    },
+    Call { path: PathBuf, action: &'static str, source: io::Error },
 }
 
 impl Warm {
-    /// Opens `path` to be read.
+    /// Opens `path` for reading.
     ///
     /// # Errors
-    /// When it is no regular file or cannot be read.
+    /// If it is not a regular file or cannot be read.
     pub fn new(path: &Path, part: Part) -> Result<Self, WarmError> {
         let open = |source: io::Error| {
             let path = path.to_owned();
@@ -136,13 +106,12 @@ impl Warm {
         Ok(Self { path: path.to_owned(), file, file_bytes, part })
     }
 
-    /// Whether it is shorter than the folios that pay.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.file_bytes < Geometry::running().block_bytes()
     }
 
-    /// Whether what is large does not show in smaps: no PMD entry maps it.
+    /// Returns whether smaps does not show its large folios, because no PMD entry maps them.
     pub(super) fn is_by_size(&self) -> bool {
         self.is_short() || !Geometry::running().is_block_pmd()
     }
@@ -152,7 +121,6 @@ impl Warm {
     }
 }
 
-/// Whole blocks of a file in which the part lies.
 pub(super) fn wanted(part: &Part, block_bytes: u64, nr_whole: u64) -> Range<u64> {
     match part {
         Part::Whole => 0..nr_whole,

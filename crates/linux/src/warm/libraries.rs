@@ -1,8 +1,8 @@
-//! The shared libraries of a program, found as its loader finds them - without running it.
+//! Finds a program's shared libraries as its loader does, without running it.
 //!
-//! Owns the search: `DT_RPATH`, `LD_LIBRARY_PATH`, `DT_RUNPATH`, `/etc/ld.so.cache`, the default
-//! folders, in glibc's order. What it does not find it leaves out: libraries loaded later by
-//! `dlopen`, and those that `LD_PRELOAD` or other loaders add.
+//! Searches `DT_RPATH`, `LD_LIBRARY_PATH`, `DT_RUNPATH`, `/etc/ld.so.cache` and the default
+//! folders, in glibc's order. Does not find libraries loaded later by `dlopen`, through
+//! `LD_PRELOAD` or by other loaders.
 
 use std::collections::BTreeSet;
 use std::collections::VecDeque;
@@ -16,18 +16,15 @@ use largefolio_trace::disk::read_whole;
 use crate::elf::dynamic::{Dynamic, Symbols};
 use crate::elf::{Class, ElfError, ElfFile};
 
-/// Where glibc keeps what ldconfig found.
 const CACHE: &str = "/etc/ld.so.cache";
-/// Start of that file since glibc 2.32; older ones have it behind a part of another form.
+/// Magic of that file since glibc 2.32. Older ones have it after a part in the old format.
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-/// Bytes before its entries, and of an entry: flags, name, path, version, capabilities.
 const CACHE_HEADER_BYTES: usize = 48;
 const CACHE_ENTRY_BYTES: usize = 24;
-/// Largest cache read; a desktop's has 200 KiB.
+/// Largest cache that is read. A desktop's has 200 KiB.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
-/// Libraries followed at most; a large desktop program has 300.
+/// Maximum number of libraries. A large desktop program has 300.
 const NR_LIBRARIES_MAX: usize = 4096;
-/// Where glibc and musl look at last; the first two are Debian's.
 const FOLDERS: [&str; 6] = if cfg!(target_arch = "aarch64") {
     [
         "/lib/aarch64-linux-gnu",
@@ -48,10 +45,10 @@ const FOLDERS: [&str; 6] = if cfg!(target_arch = "aarch64") {
     ]
 };
 
-/// The interpreter and all libraries of `program`, each once, in the order they are found.
+/// Returns the interpreter and all libraries of `program`, each once, in search order.
 ///
 /// # Errors
-/// When the program itself cannot be read.
+/// If the program itself cannot be read.
 pub fn of(program: &Path) -> Result<Vec<PathBuf>, ElfError> {
     let elf = ElfFile::read(program)?;
     let mut search = Search {
@@ -68,7 +65,7 @@ pub fn of(program: &Path) -> Result<Vec<PathBuf>, ElfError> {
     }
     let mut queue = VecDeque::from([program.to_owned()]);
     while let Some(file) = queue.pop_front() {
-        // One that cannot be read is left out: the loader will say what is wrong.
+        // Skips an unreadable library: the loader will report it.
         let dynamic = Dynamic::read(&file, Symbols::Skip).unwrap_or_default();
         if file == program && dynamic.runpath.is_none() {
             search.program_rpath = folders(dynamic.rpath.as_deref(), program);
@@ -109,7 +106,7 @@ impl Search {
             .or_else(|| FOLDERS.iter().find_map(|folder| self.fits(&Path::new(folder).join(name))))
     }
 
-    /// The file without links, where it is one for this machine.
+    /// Resolves links, and returns the file if it is for this machine.
     fn fits(&self, path: &Path) -> Option<PathBuf> {
         let elf = ElfFile::read(path).ok()?;
         let is_alike = (elf.class, elf.machine) == (self.class, self.machine);
@@ -117,7 +114,6 @@ impl Search {
     }
 }
 
-/// The folders of a search path, with `$ORIGIN` put in.
 fn folders(path: Option<&OsStr>, file: &Path) -> Vec<PathBuf> {
     let Some(path) = path else { return Vec::new() };
     let origin = fs::canonicalize(file).ok().and_then(|file| Some(file.parent()?.to_owned()));
@@ -141,10 +137,9 @@ fn folders(path: Option<&OsStr>, file: &Path) -> Vec<PathBuf> {
     parts.filter(|part| !part.is_empty()).map(folder).collect()
 }
 
-/// `/etc/ld.so.cache`: empty if there is none or it has another form.
+/// `/etc/ld.so.cache`, empty if it is missing or has another format.
 #[derive(Debug, Default)]
 struct Cache {
-    /// From its magic word on: places in it count from there.
     bytes: Vec<u8>,
     nr: usize,
 }
@@ -163,7 +158,6 @@ impl Cache {
         Some(Self { bytes, nr: nr.min(room) })
     }
 
-    /// Where libraries of this name are, for all machines, the preferred first.
     fn paths<'a>(&'a self, name: &'a OsStr) -> impl Iterator<Item = PathBuf> + 'a {
         (0..self.nr).filter_map(move |nr| {
             let at = CACHE_HEADER_BYTES + nr * CACHE_ENTRY_BYTES;
@@ -172,7 +166,6 @@ impl Cache {
         })
     }
 
-    /// The text to which the number at `at` points.
     fn text(&self, at: usize) -> Option<&[u8]> {
         let start = usize::try_from(word(&self.bytes, at)?).ok()?;
         let rest = self.bytes.get(start..)?;
@@ -180,7 +173,7 @@ impl Cache {
     }
 }
 
-/// Four bytes as the number they are on this machine: the cache is made by its own ldconfig.
+/// Reads a number in native byte order: this machine's ldconfig wrote the cache.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..at.checked_add(4)?)?;
     word.try_into().ok().map(u32::from_ne_bytes)
@@ -190,7 +183,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// A cache with one library, after four bytes of an older form.
+    /// A cache with one library, after four bytes in the old format.
     fn cache() -> Vec<u8> {
         let mut bytes = b"old ".to_vec();
         bytes.extend(CACHE_MAGIC);

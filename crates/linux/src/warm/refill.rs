@@ -1,4 +1,4 @@
-//! The page cache of one file in PMD folios: out with what is small, and in again.
+//! Refills the page cache of one file with PMD folios: evicts small ones and reads them again.
 
 use std::borrow::Borrow;
 use std::io;
@@ -16,19 +16,19 @@ use crate::filesystem;
 use crate::residency::{BlockState, Cached};
 use crate::system::Live;
 
-/// Blocks tried where the kernel does not tell whether they were evicted.
 const NR_TRIALS: u32 = 4;
 
 impl Warm {
-    /// Says how it stands and what would be in the way; changes nothing.
+    /// Reports the current state and obstacles, and changes nothing.
     ///
     /// # Errors
-    /// A system call that failed.
+    /// A failed system call.
     pub fn check(&self) -> Result<Warmed, WarmError> {
         self.check_among(&|| Users::read(&Live))
     }
 
-    /// The same where the mappings of all processes are read already, or are needed again.
+    /// As [`Warm::check`], for mappings of all processes that were read already or are needed
+    /// again.
     ///
     /// # Errors
     /// As [`Warm::check`].
@@ -55,7 +55,7 @@ impl Warm {
     /// Refills the cache.
     ///
     /// # Errors
-    /// A system call that failed for another reason than a [`WarmRefusal`]; the file is as it was.
+    /// A system call that failed for another reason than a [`WarmRefusal`]. The file is unchanged.
     pub fn run(&self) -> Result<Warmed, WarmError> {
         if self.is_by_size() {
             let mut work = BySize::new(self)?;
@@ -74,29 +74,22 @@ impl Warm {
     }
 }
 
-/// The work on one file.
 struct Refill<'w> {
     warm: &'w Warm,
     cached: Cached<'w>,
-    /// Whole blocks that are wanted.
     wanted: Range<u64>,
-    /// Their state.
     blocks: Vec<BlockState>,
     told: Warmed,
 }
 
-/// What trying one block said.
 enum Trial {
-    /// It is in a PMD folio now.
     Works,
     /// It was evicted and came back small.
     Small,
-    /// No block could be evicted.
     NoneLeft,
 }
 
 impl<'w> Refill<'w> {
-    /// Looks at the file.
     fn new(warm: &'w Warm) -> Result<Self, WarmError> {
         let failed = || warm.failed("examine its page cache");
         let cached = Cached::new(&warm.file, &warm.path).map_err(failed())?;
@@ -139,17 +132,14 @@ impl<'w> Refill<'w> {
         self.blocks.iter().filter(|&&block| is_counted(block)).count() as u64
     }
 
-    /// Blocks that are not in a PMD folio.
     fn nr_missing(&self) -> u64 {
         self.count(|block| block != BlockState::Huge)
     }
 
-    /// Bytes of the blocks that must be evicted first.
     fn small_bytes(&self) -> u64 {
         self.count(|block| block == BlockState::Small) * self.cached.pmd_bytes
     }
 
-    /// Processes that map the file.
     fn users(&self) -> io::Result<Vec<u32>> {
         Ok(Users::read(&Live).of(&self.warm.path, &self.warm.file.metadata()?))
     }
@@ -159,16 +149,14 @@ impl<'w> Refill<'w> {
         (!is_unknown).then(|| self.count(|block| block == BlockState::Huge) * self.cached.pmd_bytes)
     }
 
-    /// Whether there is memory for what is absent. What is evicted comes back in the same amount.
+    /// Checks the memory for absent pages. Evicted pages return in the same amount.
     fn memory(&self) -> Option<WarmRefusal> {
         let nr = self.count(|block| matches!(block, BlockState::Absent | BlockState::Unknown));
         let need_bytes = (nr * self.cached.pmd_bytes).saturating_add(SPARE_BYTES);
         WarmRefusal::of_memory(need_bytes).filter(|_| nr > 0)
     }
 
-    /// Evicts what is small and fills what is absent; what became of it is told.
     fn run(&mut self) -> Result<(), WarmError> {
-        // Dirty pages are not evicted. A file on a read-only filesystem cannot be synced and is clean.
         let _ = rustix::fs::fdatasync(&self.warm.file);
         if !self.cached.is_told && self.is_large_for_strangers()? {
             return Ok(());
@@ -189,12 +177,12 @@ impl<'w> Refill<'w> {
         Ok(())
     }
 
-    /// Where the kernel does not tell what is cached: brings in what is absent, in large folios, and
-    /// looks then. Whether nothing is left to do.
+    /// Reads absent pages in large folios first, because the kernel does not report cached pages,
+    /// and checks after that. Returns whether nothing is left to do.
     fn is_large_for_strangers(&mut self) -> Result<bool, WarmError> {
         let part = self.wanted.start * self.cached.pmd_bytes..self.end();
         match self.cached.fill(part) {
-            // The run meets the same, and says what it means.
+            // The run gets the same error and reports it.
             Err(error) if refused(&error).is_some() => return Ok(false),
             result => result.map_err(self.warm.failed("fill it"))?,
         }
@@ -204,13 +192,11 @@ impl<'w> Refill<'w> {
         Ok(self.nr_missing() == 0)
     }
 
-    /// Bytes of a whole block.
     fn bytes_of(&self, block: u64) -> Range<u64> {
         let at = block * self.cached.pmd_bytes;
         at..at + self.cached.pmd_bytes
     }
 
-    /// Evicts and fills the first block that can be.
     fn trial(&self) -> io::Result<Trial> {
         let mut nr_left = NR_TRIALS;
         for (block, &state) in self.wanted.clone().zip(&self.blocks) {
@@ -223,7 +209,7 @@ impl<'w> Refill<'w> {
                 return Ok(Trial::Works);
             }
             nr_left -= 1;
-            // A stranger cannot see whether it was evicted at all: other blocks may be.
+            // Tries other blocks too if this user may not see evictions.
             if self.cached.is_told || nr_left == 0 {
                 return Ok(Trial::Small);
             }
@@ -231,7 +217,6 @@ impl<'w> Refill<'w> {
         Ok(Trial::NoneLeft)
     }
 
-    /// Evicts all blocks that are not in PMD folios, and fills the whole part.
     fn rest(&self) -> io::Result<()> {
         for (block, &state) in self.wanted.clone().zip(&self.blocks) {
             if state != BlockState::Huge {
@@ -252,7 +237,6 @@ impl<'w> Refill<'w> {
         Ok(())
     }
 
-    /// End of the part, with the shorter piece behind the last whole block.
     fn end(&self) -> u64 {
         let whole = self.wanted.end * self.cached.pmd_bytes;
         match &self.warm.part {
@@ -261,14 +245,13 @@ impl<'w> Refill<'w> {
         }
     }
 
-    /// Evicts a range; whether it is gone, as far as the kernel tells.
+    /// Evicts a range. Returns whether it is gone, as far as the kernel reports it.
     fn evict(&self, range: Range<u64>) -> io::Result<bool> {
         let len = NonZeroU64::new(range.end - range.start);
         rustix::fs::fadvise(&self.warm.file, range.start, len, Advice::DontNeed)?;
         Ok(self.cached.is_cached(range)? != Some(true))
     }
 
-    /// Why nothing could be evicted.
     fn stuck(&self) -> WarmRefusal {
         let bytes = self.nr_missing() * self.cached.pmd_bytes;
         let pids = self.users().unwrap_or_default();
@@ -279,7 +262,6 @@ impl<'w> Refill<'w> {
         }
     }
 
-    /// Why a block that was evicted came back small.
     fn small(&self) -> WarmRefusal {
         if !self.cached.is_told
             && let stuck @ WarmRefusal::InUse { .. } = self.stuck()
@@ -299,7 +281,6 @@ impl<'w> Refill<'w> {
         }
     }
 
-    /// Why some blocks are still small.
     fn remaining(&self) -> Option<WarmRefusal> {
         let bytes = self.nr_missing() * self.cached.pmd_bytes;
         if bytes == 0 {

@@ -1,4 +1,4 @@
-//! Why a file, or a part of it, is not in large folios.
+//! Reasons why a file, or a part of it, is not in large folios.
 
 use std::fmt;
 use std::fs::File;
@@ -16,80 +16,59 @@ use crate::setting::thp::size_name;
 use crate::shell::{as_root, as_typed, compact_memory, quoted};
 use crate::system::{Live, System};
 
-/// Processes that somebody would stop for this; a library has more.
+/// Suggests stopping at most this many processes. A library has more.
 const NR_STOPPED_MAX: usize = 4;
 
-/// Cause, in the manner of the kernel's scan results: counted and reported, no error.
+/// The cause, like the kernel's scan results: counted and reported, not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarmRefusal {
-    /// Shorter than the smallest folio that counts.
     TooSmall {
-        /// Bytes of such a folio.
         folio_bytes: u64,
     },
-    /// The filesystem keeps its files in base pages.
     NoFolios {
-        /// Its name.
         filesystem: String,
     },
-    /// Memory of its own, not a cache of storage.
+    /// The file exists only in memory, so the page cache is not a copy.
     NotCached {
-        /// Its name.
         filesystem: String,
     },
-    /// Mapped pages are not evicted.
     InUse {
-        /// Bytes that stay as they are.
         bytes: u64,
-        /// Who maps the file, as far as we may see.
         pids: Vec<u32>,
     },
-    /// Nobody maps them and still they stay.
     Busy {
-        /// Bytes that stay as they are.
         bytes: u64,
     },
-    /// The filesystem has such folios and memory gave none.
     Fragmented {
-        /// Bytes that got smaller folios.
         bytes: u64,
     },
-    /// The filesystem has such folios, memory has them free, and some are still smaller.
+    /// The filesystem supports such folios and memory has them free, but some are still smaller.
     Disturbed {
-        /// Bytes that got smaller folios.
         bytes: u64,
-        /// Bytes that lie free in blocks of the size.
         free_bytes: u64,
     },
-    /// Filling the cache would press other memory out.
     LowMemory {
-        /// Bytes to read.
         need_bytes: u64,
-        /// Bytes available.
         have_bytes: u64,
     },
-    /// What is read would be charged to a control group that is near its limit.
+    /// The reads would be charged to a cgroup that is near its limit.
     LowGroup {
-        /// Bytes to read.
         need_bytes: u64,
-        /// Bytes that the group may take, cold files counted as free.
+        /// Bytes that the cgroup can take, counting cold files as free.
         have_bytes: u64,
     },
-    /// The kernel shows folio sizes to root alone, but for what PMD entries map.
+    /// The kernel shows folio sizes only to root, except for PMD entries.
     Unseen {
-        /// Smallest size that counts.
         folio_bytes: u64,
     },
-    /// `MADV_HUGEPAGE` is not known to this kernel.
     NoThp,
-    /// `MADV_POPULATE_READ` is not known to this kernel (Linux 5.14).
+    /// The kernel lacks `MADV_POPULATE_READ` (Linux 5.14).
     OldKernel,
 }
 
 impl WarmRefusal {
-    /// Why `need_bytes` more cannot be cached, if the machine or the control group of this process
-    /// lacks memory for them.
+    /// Returns the reason if the machine or this process's cgroup cannot cache `need_bytes` more.
     pub(super) fn of_memory(need_bytes: u64) -> Option<Self> {
         let low = |have: Option<u64>| have.filter(|&have_bytes| have_bytes < need_bytes);
         let of_group = cgroup::room_bytes(&Live, Room::WithColdFiles);
@@ -98,11 +77,11 @@ impl WarmRefusal {
             .or_else(|| low(of_group).map(|have_bytes| Self::LowGroup { need_bytes, have_bytes }))
     }
 
-    /// Why `bytes` got folios below `folio_bytes` from a filesystem that has them: memory is blamed only
-    /// if it had none.
+    /// Returns why `bytes` got folios below `folio_bytes` from a filesystem that supports them.
+    /// Blames memory only if it had none free.
     pub(super) fn of_small(system: &dyn System, bytes: u64, folio_bytes: u64) -> Self {
         let free_bytes = host::free_bytes_in(system, folio_bytes);
-        // Half of it may be reserved, or of another node.
+        // Half of it may be reserved, or on another node.
         if free_bytes / 2 > bytes {
             Self::Disturbed { bytes, free_bytes }
         } else {
@@ -110,9 +89,9 @@ impl WarmRefusal {
         }
     }
 
-    /// Why `wanted` bytes of a file cannot all be cached, if so. This comes before the look at each page,
-    /// which takes time in proportion to the file. If the kernel does not count cached pages, the file
-    /// is assumed to be cached as far as it fits into memory.
+    /// Returns the reason if `wanted` bytes of a file cannot all be cached. Runs before the check
+    /// of each page, which takes time in proportion to the file. If the kernel does not count
+    /// cached pages, assumes that the file is cached as far as it fits into memory.
     pub(super) fn of_size(file: &File, wanted: &Range<u64>) -> Option<Self> {
         let page_bytes = Geometry::running().page_bytes;
         let nr_cached = nr_cached(file, wanted).unwrap_or(u64::MAX);
@@ -122,7 +101,6 @@ impl WarmRefusal {
         Self::of_memory(need_bytes).filter(|_| need_bytes > 0)
     }
 
-    /// A word for tables.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -141,7 +119,6 @@ impl WarmRefusal {
         }
     }
 
-    /// What helps with `file`.
     #[must_use]
     pub fn remedy(&self, file: &Path) -> String {
         match self {
@@ -269,9 +246,8 @@ impl fmt::Display for WarmRefusal {
     }
 }
 
-/// Errors of the kernel that say what it lacks.
 pub(super) fn refused(error: &io::Error) -> Option<WarmRefusal> {
-    // MADV_POPULATE_READ answers EINVAL before 5.14; so does MADV_HUGEPAGE without THP.
+    // MADV_POPULATE_READ returns EINVAL before 5.14, and so does MADV_HUGEPAGE without THP.
     if error.raw_os_error() != Some(libc::EINVAL) {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Which processes have a file mapped.
+//! Processes that have a file mapped.
 //!
-//! Owns the search; who asks for many files reads the mappings once. Processes of other users are seen by root alone; a process that
-//! ends meanwhile is passed over.
+//! A caller with many files reads the mappings once. Only root sees other users' processes. A
+//! process that ends meanwhile is skipped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -12,18 +12,15 @@ use crate::proc::maps::Vma;
 use crate::proc::{self, Task};
 use crate::system::System;
 
-/// Processes named in a report at most.
 pub(super) const NR_USERS_MAX: usize = 16;
 
-/// The file mappings of all processes but this one, read once.
 #[derive(Debug)]
 pub struct Users {
-    /// By inode number, the only thing that a file and its mappings surely share.
+    /// By inode number, the only reliable match between a file and its mappings.
     by_inode: BTreeMap<u64, Vec<(u32, Vma)>>,
 }
 
 impl Users {
-    /// Of the processes that may be seen.
     #[must_use]
     pub fn read(system: &dyn System) -> Self {
         let own = std::process::id();
@@ -32,7 +29,7 @@ impl Users {
             let maps = Task::of(system, pid).maps().unwrap_or_default();
             for vma in maps.vmas.into_iter().filter(Vma::has_file) {
                 let all = by_inode.entry(vma.inode).or_default();
-                // The segments of a file follow each other.
+                // Segments of one file are adjacent.
                 let is_known = |(of, one): &(u32, Vma)| {
                     (*of, one.device) == (pid, vma.device) && one.path == vma.path
                 };
@@ -44,7 +41,6 @@ impl Users {
         Self { by_inode }
     }
 
-    /// Ids of processes that map the file, ascending.
     pub(super) fn of(&self, path: &Path, found: &Metadata) -> Vec<u32> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let all = self.by_inode.get(&found.ino()).into_iter().flatten();
@@ -56,8 +52,8 @@ impl Users {
     }
 }
 
-/// Whether a mapping is of the file. Its device is not always that of stat(2) (btrfs, overlayfs), so
-/// the name counts too.
+/// Returns whether a mapping is of the file. Its device can differ from stat(2)'s (btrfs,
+/// overlayfs), so the name counts too.
 fn is_of(vma: &Vma, path: &Path, found: &Metadata) -> bool {
     let (major, minor) = vma.device;
     let is_named = vma.path == path && !vma.is_deleted;

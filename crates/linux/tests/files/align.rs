@@ -1,4 +1,4 @@
-//! Aligned copies: real programs that run, and damaged files.
+//! Aligned copies of real programs, and of damaged files.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -16,8 +16,8 @@ use crate::started::started;
 
 const M2: u64 = 2 << 20;
 
-/// A program with 6 MiB of text, thread-local variables, zeroed data and a constructor; it checks
-/// them, and that its file says where they are.
+/// A program with 6 MiB of text, thread-local variables, zeroed data and a constructor. It checks
+/// them, and that its file has their addresses.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,6 @@ int main(int argc, char **argv) {
 struct Place(tempfile::TempDir);
 
 impl Place {
-    /// A folder with the source.
     fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         fs::write(place.path("p.c"), PROGRAM).unwrap();
@@ -51,7 +50,6 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Compiles `p`; false without a compiler.
     fn compile(&self, flags: &str) -> bool {
         let words = flags.split_whitespace().chain(["p.c", "-o", "p"]);
         let Ok(output) = Command::new("gcc").current_dir(self.0.path()).args(words).output() else {
@@ -100,7 +98,7 @@ fn copies_run_and_agree_with_their_addresses() {
         assert_eq!(place.run("copy"), (Some(5), "10 two 2\n".to_owned()), "{flags}");
         let mode = fs::metadata(place.path("copy")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o750);
-        // Again: there is nothing to do.
+        // A second copy has nothing to do.
         let error = align::copy(&place.path("copy"), &place.path("copy2"), M2).unwrap_err();
         assert!(matches!(error, AlignError::Already(_)), "{flags}: {error}");
         assert!(!place.path("copy2").exists());
@@ -126,7 +124,7 @@ fn a_library_is_loaded_at_multiples_of_2m() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for _ in 0..4 {
         let (_, address) = place.run("m");
-        // The stubs begin within the first pages of the image.
+        // The stubs start within the first pages of the image.
         assert!(address.parse::<u64>().unwrap() % M2 < 1 << 16, "loaded elsewhere: {address}");
     }
 }
@@ -174,7 +172,7 @@ fn what_cannot_be_aligned_is_refused_with_the_reason() {
     assert_eq!(fs::read(place.path("p")).unwrap(), good);
     let error = align::copy(Path::new("/bin/true"), &place.path("copy"), M2).unwrap_err();
     assert!(matches!(error, AlignError::NoGain { .. }), "{error}");
-    // At fixed addresses it is aligned as it is, and nothing would be gained all the same.
+    // At fixed addresses it is already aligned, but still nothing would be gained.
     fs::write(place.path("p.c"), "int main(void) { return 0; }").unwrap();
     if place.compile("-O0 -no-pie -Wl,-z,max-page-size=2097152") {
         let error = align::copy(&place.path("p"), &place.path("copy"), M2).unwrap_err();
@@ -182,15 +180,14 @@ fn what_cannot_be_aligned_is_refused_with_the_reason() {
     }
 }
 
-/// A small program of this machine, whole: its section headers stand at its end.
+/// Returns a small program of this machine. Its section headers are at the end.
 fn small() -> Vec<u8> {
     fs::read("/bin/true").unwrap()
 }
 
-/// Lays a file out and writes its copy, as [`align::copy`] does.
 fn lay_out(bytes: &[u8]) -> Result<Vec<u8>, AlignError> {
     let layout = Layout::of(Path::new("file"), bytes, 1 << 13)?;
-    // A damaged file may be laid out sparsely; only its length is asked for then.
+    // A damaged file may have a sparse layout; then only check its length.
     if layout.copy_bytes > 64 << 20 {
         return Ok(Vec::new());
     }
@@ -221,7 +218,7 @@ proptest! {
         let mut bytes = small();
         let end = bytes.len() / 8;
         for (is_at_end, at, word) in words {
-            // Program headers stand at the beginning, section headers at the end.
+            // Program headers are at the start, section headers at the end.
             let at = if is_at_end { end - 1 - at } else { at };
             bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
         }

@@ -1,4 +1,5 @@
-//! What a confined thread may open. Landlock confines threads, so each test has one of its own.
+//! The files that a confined thread may open. Landlock confines threads, so each test starts its
+//! own.
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs::{self, File};
@@ -11,7 +12,7 @@ use largefolio_linux::confine::{self, Confined, Files};
 use largefolio_trace::disk;
 use tempfile::TempDir;
 
-/// Does `work` in a thread that is confined to `files`; `None`, loudly, where the kernel cannot.
+/// Does `work` in a thread confined to `files`; returns `None` if the kernel cannot.
 fn confined<T: Send>(files: &Files, work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| match confine::to(files).unwrap() {
@@ -53,7 +54,7 @@ fn only_what_was_given_is_read() {
         assert!(is_refused(fs::remove_file(at("in/file"))));
         assert!(is_refused(Command::new("/bin/true").status()), "nothing is executed");
     });
-    // The other threads are as they were.
+    // The other threads are not confined.
     assert!(File::open("/etc/passwd").is_ok());
 }
 
@@ -78,7 +79,7 @@ fn results_appear_whole_where_they_were_asked_for() {
     let at = |name: &str| place.path().join(name);
     let files = Files { write: vec![at("out/file"), at("out/new")], ..Files::default() };
     let was_confined = confined(&files, || {
-        // One that is there is replaced, one that is not gets its name: both as `disk` does it.
+        // `disk` replaces an existing file, or gives a new one its name.
         for name in ["out/file", "out/new"] {
             disk::write_whole(&at(name), b"result").unwrap();
         }
@@ -105,7 +106,7 @@ fn a_data_set_is_read_and_filled_and_nothing_beside_it() {
         assert_eq!(fs::read_to_string(at("out/a/b/part")).unwrap(), "rows");
         fs::rename(at("out/a/b/part"), at("out/a/b/_part.broken")).unwrap();
         fs::remove_file(at("out/a/b/_part.broken")).unwrap();
-        // What is in the way is set aside, a directory or a link too.
+        // An obstacle is moved away, even a directory or a link.
         fs::create_dir(at("out/a/b/part")).unwrap();
         fs::rename(at("out/a/b/part"), at("out/a/b/aside")).unwrap();
         std::os::unix::fs::symlink("x", at("out/a/b/link")).unwrap();

@@ -1,4 +1,4 @@
-//! What is recorded on the running kernel: the set, and what a machine leaves of it.
+//! The recorded set, and the parts of it that a machine can record.
 #![expect(clippy::unwrap_used, reason = "an archive that cannot be read fails the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,6 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Names of the recordings in an archive.
 fn recorded(archive: &Path) -> BTreeSet<String> {
     let listed = Command::new("tar").arg("-tJf").arg(archive).output().unwrap();
     let text = String::from_utf8(listed.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Reading of ELF files: real ones, and ones that were damaged.
+//! Reads ELF files: real and damaged ones.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -13,7 +13,7 @@ fn own() -> Vec<u8> {
     fs::read("/proc/self/exe").unwrap()
 }
 
-/// Reads and checks, as a verb does; the segments of a file that passed lie inside it.
+/// Reads and checks like a verb does; the segments of an accepted file are inside it.
 fn read(bytes: &[u8]) -> Result<ElfFile, ElfError> {
     let path = Path::new("file");
     let elf = ElfFile::parse(path, bytes)?;
@@ -51,7 +51,6 @@ fn what_is_no_file_is_not_opened() {
     assert!(matches!(error, ElfError::NotElf(_)), "{error}");
 }
 
-/// The parts of a file that say how it is mapped: header and program headers.
 fn headers() -> Vec<u8> {
     let mut bytes = own();
     bytes.truncate(4096);
@@ -76,7 +75,7 @@ proptest! {
         for (at, byte) in changes {
             bytes[at] = byte;
         }
-        // The magic stays, else nothing below it is reached.
+        // Keep the magic, or no later check is reached.
         bytes[..4].copy_from_slice(b"\x7fELF");
         bytes.truncate(len);
         if let Ok(dynamic) = Dynamic::parse(Path::new("file"), Symbols::Scan, &*bytes) {

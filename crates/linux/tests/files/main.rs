@@ -1,4 +1,4 @@
-//! What needs no kernel of its own kind: ELF files, aligned copies, plans. Tests run side by side.
+//! Tests without special kernel needs: ELF files, aligned copies, plans. Tests run in parallel.
 
 mod align;
 mod confine;

@@ -1,4 +1,4 @@
-//! Refusals before anything runs, on a machine made of a table.
+//! Refusals before anything runs, on a machine made from a table.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
@@ -11,15 +11,14 @@ use largefolio_linux::environment::{Environment, Host, Node};
 use largefolio_linux::record::tools::{Tool, escape_commas};
 use largefolio_linux::record::{RecordError, Recording, Request, With, program};
 
-/// A machine: files with their first bytes, and what qemu answers to the probe.
+/// A machine: files with their first bytes, and QEMU's answer to the probe.
 #[derive(Default)]
 struct Table {
     nodes: BTreeMap<PathBuf, (Node, Vec<u8>)>,
     qemu_complaint: String,
     plugin: Option<OsString>,
-    /// `LARGEFOLIO_QEMU`.
     qemu: Option<OsString>,
-    /// Everybody may write to the program's directory.
+    /// All users may write to the program's directory.
     is_bin_open: bool,
 }
 
@@ -65,7 +64,7 @@ impl Environment for Table {
     }
 }
 
-/// What a QEMU with plugins says to the probe, and one without.
+/// The probe's answers from a QEMU with plugins, and from one without.
 const WITH_PLUGINS: &str = "qemu-x86_64: Could not load plugin";
 const WITHOUT_PLUGINS: &str = "qemu: plugin interface not enabled in this build";
 
@@ -77,7 +76,6 @@ fn elf(class: u8, kind: u16, machine: u16) -> Vec<u8> {
     head
 }
 
-/// A machine with qemu, plugin and one good program.
 fn machine() -> Table {
     let mut table = Table::default();
     for (path, head) in [

@@ -1,11 +1,11 @@
-//! Who may name `/proc` and `/sys`: the readers in `proc`, and `system`, which answers them.
+//! Only the readers in `proc`, and `system` below them, may name `/proc` and `/sys`.
 
 #![expect(clippy::unwrap_used, reason = "sources that cannot be read fail the test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Those of this crate: a link is a file of another one.
+/// Lists the files of this crate. A link is a file of another crate.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -23,7 +23,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Lines of code, tests left out, with a path of the kernel's files at the start of a text.
+/// Returns code lines, without tests, that have a string with such a path.
 fn named(code: &str) -> Vec<&str> {
     let code = code.split_once("#[cfg(test)]").map_or(code, |(code, _)| code);
     let starts = ["\"/proc", "\"/sys", "\"proc/", "\"sys/"];

@@ -1,7 +1,7 @@
-//! Blocks in every state that the kernel treats differently: promised, collapsed, compared one by one.
+//! Blocks in every state that the kernel treats differently: predicted, collapsed, compared.
 //!
-//! A program makes the blocks, and `MADV_COLLAPSE` of the kernel is the judge, of those that are allowed
-//! and of those that are not.
+//! A program makes the blocks, and the kernel's `MADV_COLLAPSE` decides about allowed and refused
+//! ones.
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::turn;
 
 const M2: u64 = 2 << 20;
 
-/// Prints the name, backing and address of each block; leaves out those that the kernel cannot make.
+/// Prints each block's name, backing and address; leaves out blocks that the kernel cannot make.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -116,14 +116,12 @@ int main(void) {
 }
 "#;
 
-/// A block that the program made.
 struct Made {
     name: String,
     backing: Backing,
     at: u64,
 }
 
-/// The program and its blocks.
 struct Program {
     held: Held,
     blocks: Vec<Made>,
@@ -147,14 +145,12 @@ impl Program {
         smaps::parse(&std::fs::read(format!("/proc/{}/smaps", self.held.pid())).unwrap())
     }
 
-    /// The blocks that PMD entries map, by name.
     fn large(&self) -> BTreeMap<&str, bool> {
         let smaps = self.smaps();
         let is_large = |made: &Made| smaps::find(&smaps, made.at).unwrap().pmd_bytes() == M2;
         self.blocks.iter().map(|made| (made.name.as_str(), is_large(made))).collect()
     }
 
-    /// The judgement of each.
     fn judged(&self) -> BTreeMap<&str, Result<(), block::Obstacle>> {
         let census = census::take(&Live, &[self.held.pid()]).unwrap();
         let smaps = self.smaps();
@@ -169,7 +165,6 @@ impl Program {
         judged.collect()
     }
 
-    /// Whether the kernel collapses the block.
     fn is_collapsed(&self, at: u64) -> bool {
         let pid = rustix::process::Pid::from_child(&self.held.child);
         let process =
@@ -185,8 +180,8 @@ fn collapse_one(process: &std::os::fd::OwnedFd, range: Range<u64>) -> bool {
         iov_base: std::ptr::without_provenance_mut(number(range.start)),
         iov_len: number(range.end - range.start),
     };
-    // SAFETY: the vector is whole; the addresses in it are the other process's, and this advice does not
-    // change its content.
+    // SAFETY: the vector is complete; its addresses belong to the other process, and this advice
+    // does not change that memory's content.
     let result = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -200,7 +195,7 @@ fn collapse_one(process: &std::os::fd::OwnedFd, range: Range<u64>) -> bool {
     result >= 0
 }
 
-/// Whether the test can run: as root, on a kernel that collapses other processes' memory.
+/// Needs root and a kernel that collapses other processes' memory.
 fn can_ask() -> bool {
     let can = rustix::process::geteuid().is_root()
         && std::fs::File::open("/proc/kpageflags").is_ok()
@@ -220,7 +215,7 @@ fn the_kernel_does_with_each_block_what_is_said_before() {
     let _turn = turn::steady();
     let Some(program) = Program::start() else { return };
     let mut differ = Vec::new();
-    // Before the first is collapsed, which takes the tables of a second view away.
+    // Judge before the first collapse, which removes the page tables of a second view.
     let judged = program.judged();
     for made in &program.blocks {
         let (name, judged) = (made.name.as_str(), judged[made.name.as_str()]);
@@ -274,7 +269,7 @@ fn collapse_gains_what_is_promised_block_for_block() {
     };
     for (name, is_large) in program.large() {
         let gain = promised.get(name).copied().unwrap_or(0);
-        // A block with two views is promised at one of them.
+        // A block with two views is promised in only one of them.
         let expected = gain == M2 || name.starts_with("view");
         assert_eq!(is_large, expected, "{name}: {gain} promised; {outcome:?}");
     }

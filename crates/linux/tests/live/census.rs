@@ -1,7 +1,7 @@
-//! The census against processes that were made for it, compared with a count of single pages.
+//! Compares the census of prepared processes with a count of single pages.
 //!
-//! Each scene runs in a process of its own (this program, started again): it arranges memory, says
-//! where, waits, applies the remedy that the census named, and says so again.
+//! Each scene runs in its own process (this program, started again). It prepares memory, prints the
+//! address, waits, applies the remedy that the census recommended, and prints the address again.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -35,7 +35,6 @@ use crate::turn::{self, Turn};
 const M: u64 = 1 << 20;
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// Whether PFNs can be seen; says why not.
 fn can_see() -> bool {
     let can = rustix::process::geteuid().is_root() && File::open("/proc/kpageflags").is_ok();
     if !can {
@@ -44,17 +43,16 @@ fn can_see() -> bool {
     can
 }
 
-/// Holds the settings as they are, where PFNs can be seen.
+/// Keeps all settings unchanged if PFNs are visible.
 fn steady() -> Option<Turn> {
     can_see().then(turn::steady)
 }
 
-/// Leaves the settings to one test.
+/// Lets only one test change settings.
 fn changing() -> Option<Turn> {
     can_see().then(turn::alone)
 }
 
-/// A scene that runs.
 struct Scene {
     child: Child,
     input: Option<ChildStdin>,
@@ -75,7 +73,6 @@ impl Scene {
         Self { child, input, output }
     }
 
-    /// The address range of the next step.
     fn step(&mut self) -> Range<u64> {
         let words = self.said("at");
         words[0]..words[1]
@@ -102,8 +99,8 @@ impl Scene {
         census
     }
 
-    /// What is mapped in a range, compared with the count of single pages. Khugepaged may collapse
-    /// something meanwhile: then the range is counted again.
+    /// Returns the tally of a range, compared with the count of single pages. If khugepaged
+    /// collapses memory in between, the range is counted again.
     fn tally(&self, range: &Range<u64>) -> Tally {
         let look = || oracle::look(self.child.id(), range);
         for _ in 0..20 {
@@ -126,7 +123,6 @@ impl Scene {
         tally
     }
 
-    /// What is found of the mapping at the start of a range.
     fn finding(&self, range: &Range<u64>) -> Option<Finding> {
         let census = self.census();
         let verbs = &LiveVerbs::default();
@@ -136,12 +132,10 @@ impl Scene {
         found.into_iter().find(|finding| at(finding.mapping))
     }
 
-    /// Reasons of the mapping at the start of a range.
     fn reasons(&self, range: &Range<u64>) -> Vec<Reason> {
         self.finding(range).map(|finding| finding.reasons).unwrap_or_default()
     }
 
-    /// Its remedies, as sentences.
     fn remedies(&self, range: &Range<u64>) -> Vec<String> {
         let remedies = self.finding(range).map(|finding| finding.remedies).unwrap_or_default();
         remedies.iter().map(ToString::to_string).collect()
@@ -160,7 +154,7 @@ impl Drop for Scene {
     }
 }
 
-/// A file of `len` bytes in the page cache in base pages: written page by page.
+/// Writes a file of `len` bytes page by page, so the page cache has base pages.
 fn small_file(dir: &Path, len: u64) -> PathBuf {
     let path = dir.join("file");
     let mut file = File::create(&path).unwrap();
@@ -171,7 +165,7 @@ fn small_file(dir: &Path, len: u64) -> PathBuf {
     path
 }
 
-/// A directory on a disk: the temporary one may be in memory.
+/// Makes a directory on a disk: the temporary one may be in memory.
 fn on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -194,12 +188,11 @@ fn pmd_folios_agree_with_smaps() {
     assert!(smap.anon_pmd_bytes > 0, "the kernel gave no huge page");
 }
 
-/// The control of anonymous folios of a size.
 fn control(kib: u32) -> PathBuf {
     PathBuf::from(format!("{THP}/hugepages-{kib}kB/enabled"))
 }
 
-/// Gives advised memory folios of one size only, or none, until the result is dropped.
+/// Enables only one folio size for advised memory, or none, until the result is dropped.
 fn only(wanted_kib: Option<u32>) -> Vec<(u32, Setting)> {
     let sizes = (0..).map(|order| 4 << order).take_while(|kib| *kib <= 2048);
     sizes
@@ -254,9 +247,9 @@ fn a_moved_mapping_is_unaligned() {
     assert!(scene.refusals(&range).contains(&Refusal::Incongruent));
 }
 
-/// Starts a scene whose first step has `refusal` and whose second, after the remedy, has not.
+/// Starts a scene: its first step has `refusal`; its second, after the remedy, has not.
 fn remedied(name: &str, path: &Path, refusal: Refusal) -> (Reason, Tally) {
-    // Khugepaged may have removed it already: then the scene is set again.
+    // Khugepaged may have collapsed it already: start the scene again.
     let mut seen = Vec::new();
     let staged = (0..5).find_map(|_| {
         let mut scene = Scene::start(name, path);
@@ -279,7 +272,8 @@ fn remedied(name: &str, path: &Path, refusal: Refusal) -> (Reason, Tally) {
 #[test]
 fn remedies_of_memory_remove_their_reasons() {
     let Some(_steady) = steady() else { return };
-    // MADV_COLLAPSE of shared memory asks no setting (docs/behaviour H.1.2); the reason does.
+    // MADV_COLLAPSE of shared memory ignores the setting (docs/behaviour H.1.2); the reason does
+    // not.
     let shared = match ThpSettings::of(&Live).shmem(2 * M).map(|set| set.allows) {
         Some(Allows::None) => Refusal::SettingOff,
         Some(Allows::Advised) => Refusal::NotAdvised,
@@ -371,7 +365,6 @@ fn pages_of_a_file_that_were_written_to_are_copies() {
     assert!(scene.refusals(&range).contains(&Refusal::PrivateCopy));
 }
 
-/// A figure of meminfo in bytes.
 fn meminfo(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -382,7 +375,7 @@ fn meminfo(name: &str) -> u64 {
 #[test]
 fn totals_of_the_system_are_those_of_meminfo() {
     let Some(_steady) = steady() else { return };
-    // Large folios of a process that even root may not examine, such as a container's process 1.
+    // Large folios of a process that is hidden even from root, such as a container's process 1.
     let hidden_before = (0..100).map(|_| nr_unseen().0[0]).find(|nr| *nr != i128::MAX);
     let hidden_before = hidden_before.unwrap();
     let mut scenes = ["pmd", "memfd"].map(|name| Scene::start(name, Path::new("")));
@@ -391,7 +384,7 @@ fn totals_of_the_system_are_those_of_meminfo() {
     }
     scenes[1].go_on();
     scenes[1].step();
-    // Other processes of the machine run on: they must stand still once for a moment.
+    // Other processes continue: try until they all happen to be idle.
     let differences: Vec<String> = (0..100)
         .map_while(|_| {
             let (unseen, census) = nr_unseen();
@@ -404,8 +397,8 @@ fn totals_of_the_system_are_those_of_meminfo() {
     assert!(differences.len() < 100, "never equal, the last: {:?}", differences.last());
 }
 
-/// Bytes that meminfo has mapped by PMD entries and the census has not, of private memory and of
-/// other; and the census. What changes meanwhile is never 0.
+/// Returns the PMD-mapped bytes in meminfo but not in the census, for private and other memory, and
+/// the census. If memory changed meanwhile, the result is never 0.
 fn nr_unseen() -> ([i128; 2], Census) {
     let figures = || ["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"].map(meminfo);
     let before = figures();

@@ -1,4 +1,4 @@
-//! Collapse of another process's memory.
+//! Collapses another process's memory.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -33,7 +33,7 @@ int main(void) {
 }
 "#;
 
-/// A process with 8 MiB of private and 8 MiB of shared memory without advice.
+/// Starts a process with 8 MiB of private and 8 MiB of shared memory, without advice.
 fn start() -> Option<Held> {
     let mut held = Held::compiled(PROGRAM)?;
     held.child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
@@ -44,7 +44,6 @@ fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
     Request { pid, kinds: kinds.to_vec(), is_named: true, min_bytes: M2 }
 }
 
-/// What came of it; `None` where it is not allowed.
 fn collapsed(request: &Request) -> Option<Outcome> {
     match collapse::run(request, "folio collapse", &mut |_| {}) {
         Ok(outcome) => Some(outcome),
@@ -56,7 +55,6 @@ fn collapsed(request: &Request) -> Option<Outcome> {
     }
 }
 
-/// Private memory of a process that PMD entries map, as the kernel says.
 fn private_pmd_bytes(pid: u32) -> u64 {
     let text = std::fs::read(format!("/proc/{pid}/smaps")).unwrap();
     smaps::parse(&text).iter().map(|smap| smap.anon_pmd_bytes).sum()
@@ -67,12 +65,12 @@ fn private_and_shared_memory_become_large_and_keep_their_content() {
     let Some(mut held) = start() else { return };
     let all = request(held.pid(), &[CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File]);
     let Some(outcome) = collapsed(&all) else { return };
-    // Not aligned by the program, three of four blocks at least.
+    // The program did not align it: at least three of four blocks.
     let anon = &outcome.kinds[&CollapseKind::Anon];
     assert!(anon.after_bytes >= 3 * M2, "{outcome:?}");
     let shmem = &outcome.kinds[&CollapseKind::Shmem];
     assert_eq!((shmem.nr_blocks, shmem.after_bytes), (4, 4 * M2), "{outcome:?}");
-    // It reads all of it again.
+    // It reads all its memory again.
     drop(held.child.stdin.take());
     assert_eq!(held.child.wait().unwrap().code(), Some(0));
     let gone = collapse::run(&all, "folio collapse", &mut |_| {}).unwrap_err();

@@ -1,4 +1,4 @@
-//! Recording the running kernel: what comes out, and that nothing is left behind.
+//! Records the running kernel, and checks that nothing remains on the system.
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs;
@@ -18,10 +18,9 @@ use crate::program::is_refusal;
 use crate::support::{heard, itself};
 use crate::turn::{self, Turn};
 
-/// A reason to skip, told loudly; else the turn of this test: they compare what exists before and
-/// after.
+/// Prints the reason to skip, or waits for this test's turn.
 fn turn(test: &str) -> Option<(Turn, Facts)> {
-    // Before anything else: an instance made by a test that checks would be another test's.
+    // Wait first: otherwise another test would see this test's instance.
     let turn = turn::alone();
     let facts = Facts::of_host();
     let reason = if !facts.is_root {
@@ -39,7 +38,7 @@ fn turn(test: &str) -> Option<(Turn, Facts)> {
     None
 }
 
-/// Everything with a name that a run could leave behind by process `pid`.
+/// Lists all named objects that a run of process `pid` could leave.
 fn left_behind(pid: u32) -> Vec<String> {
     let mut found = Vec::new();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -60,7 +59,6 @@ fn left_behind(pid: u32) -> Vec<String> {
     found
 }
 
-/// Names of the tracefs instances, whether tracefs is mounted or not.
 fn instances() -> Vec<String> {
     in_instances(|path| {
         let names = fs::read_dir(path).unwrap().flatten().map(|entry| entry.file_name());
@@ -68,7 +66,6 @@ fn instances() -> Vec<String> {
     })
 }
 
-/// What `look` finds in the directory of the tracefs instances.
 fn in_instances<T>(look: impl Fn(&Path) -> T) -> T {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
     fsconfig_create(&context).unwrap();
@@ -77,7 +74,6 @@ fn in_instances<T>(look: impl Fn(&Path) -> T) -> T {
     look(Path::new(&format!("/proc/self/fd/{}/instances", root.as_raw_fd())))
 }
 
-/// Settings of every loop device.
 fn loop_settings() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/sys/block").unwrap().flatten() {
@@ -117,7 +113,7 @@ fn a_recording_has_every_kind_of_line_and_leaves_nothing() {
         for start in ["N 0 ", "T 0\n", "F 0\n", "A 0 ", "E 0", "P 0", "M Rss:"] {
             assert!(text.contains(&format!("\n{start}")), "{start:?} is missing in\n{text}");
         }
-        // The same again: what the first run cached is gone.
+        // Repeat: the page cache of the first run is gone.
         let again = place.record(&workload("pattern=seq n=20 file=4M"), Pause::Usual).unwrap();
         let steps = |text: &str| {
             let is_step = |line: &&str| line.starts_with(['T', 'A']);
@@ -202,7 +198,7 @@ fn a_probe_that_fails_is_told_and_leaves_nothing() {
     assert_eq!(left_behind(std::process::id()), [""; 0]);
 }
 
-/// Not a test: the recording that `interrupted_by` interrupts.
+/// Not a test: `interrupted_by` interrupts this recording.
 #[test]
 #[ignore = "run by the tests of signals"]
 fn recording_in_a_process_of_its_own() {
@@ -220,7 +216,7 @@ fn recording_in_a_process_of_its_own() {
     std::process::exit(signal);
 }
 
-/// A recording of a quarter of an hour, in a process of its own.
+/// Starts a recording of 15 minutes in a separate process.
 fn start() -> (Child, BufReader<ChildStdout>) {
     let mut child = itself("crosscheck::recording_in_a_process_of_its_own")
         .env("FOLIO_TEST_INTERRUPT", "1")
@@ -228,7 +224,7 @@ fn start() -> (Child, BufReader<ChildStdout>) {
         .spawn()
         .unwrap();
     let said = heard(child.stdout.take(), "go");
-    // The probe is starting or at work: both are fine.
+    // The probe is starting or already running: both are fine.
     std::thread::sleep(Duration::from_millis(300));
     (child, said)
 }
@@ -238,7 +234,7 @@ fn kill(child: &Child, signal: &str) {
     assert!(done.success());
 }
 
-/// Waits until nothing of `pid` is left; a killed process' mount goes with its last child.
+/// Waits until all objects of `pid` are gone; a killed process's mount ends with its last child.
 fn wait_until_gone(pid: u32) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !left_behind(pid).is_empty() {

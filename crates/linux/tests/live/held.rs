@@ -1,4 +1,4 @@
-//! Programs that a test has started and that keep their memory until it ends.
+//! Programs that a test starts and that keep their memory until it ends.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -9,20 +9,16 @@ use tempfile::TempDir;
 use crate::started::started;
 use crate::support::{compile_in, has};
 
-/// A program with pipes; killed when it is dropped.
 pub(crate) struct Held {
     pub(crate) child: Child,
-    /// The program's file.
     _folder: Option<TempDir>,
 }
 
 impl Held {
-    /// Starts what `command` names.
     pub(crate) fn of(command: &mut Command) -> Self {
         Self::within(None, command)
     }
 
-    /// Compiles and starts a C program; says so without a compiler.
     pub(crate) fn compiled(source: &str) -> Option<Self> {
         if !has("gcc", "gcc") {
             return None;

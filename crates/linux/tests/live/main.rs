@@ -1,8 +1,8 @@
-//! The running kernel: folios counted and made, text moved, workloads recorded.
+//! Tests of the running kernel: count and make folios, move text, record workloads.
 //!
-//! What belongs to the whole machine - settings, loop devices, tracefs instances - is guarded by a
-//! lock on a file (`turn`), which holds between threads of this program and between processes. What
-//! must be alone in its process, or killed, is this program, started again.
+//! A file lock (`turn`) protects machine-wide state such as settings, loop devices and tracefs
+//! instances. It works between threads and between processes. A test that needs its own process, or
+//! a process to kill, starts this program again.
 
 mod blocks;
 mod census;

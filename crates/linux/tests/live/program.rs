@@ -1,4 +1,4 @@
-//! A real program recorded on the running kernel. Needs root; says so when it skips.
+//! Records a real program on the running kernel. Needs root; prints a message if it skips.
 
 use std::fs;
 
@@ -17,9 +17,8 @@ fn plan(words: &[&str]) -> ProgramPlan {
     }
 }
 
-/// The recorder, or nothing where the kernel cannot be recorded.
 fn recorder() -> Option<(Turn, ProgramRecorder)> {
-    // It has the tracefs instance of this process, and so have the tests of workloads.
+    // The tests of workloads use the same tracefs instance of this process.
     let turn = turn::alone();
     match ProgramRecorder::new(Facts::of_host(), "sudo cargo test") {
         Ok(recorder) => Some((turn, recorder)),
@@ -28,7 +27,7 @@ fn recorder() -> Option<(Turn, ProgramRecorder)> {
     }
 }
 
-/// Whether the system refuses what only a privileged root may do.
+/// Whether the system refuses an operation that only privileged root may do.
 pub(crate) fn is_refusal(error: &CrosscheckError) -> bool {
     let is_refused = matches!(
         error,

@@ -1,5 +1,5 @@
-//! Where text must stay as it is: processes, stores and machines that do not allow it, and ends by
-//! force.
+//! Cases where the text must not be moved: processes, stores and machines that forbid it, and
+//! violent exits.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -24,7 +24,6 @@ fn is_root() -> bool {
     is_root
 }
 
-/// What a command under `stage` said, and the only refusal of its process or text.
 fn refused(stage: &Stage, command: &mut Command) -> (Said, Vec<Refusal>) {
     let said = said(&command.output().unwrap());
     let summary = stage.remap.summary().unwrap();
@@ -161,7 +160,7 @@ fn a_filtered_process_and_one_without_large_folios_are_left_alone() {
     let nr_before = stage.remap.summary().unwrap().nr_processes;
     let (said, _) = refused(&stage, &mut stage.command(&stubs, "filtered"));
     assert_eq!(said.large_kib, 0);
-    // A filter that is not known may kill for the calls of a report: only the process before it spoke.
+    // The filter may kill the process for the report's calls, so only the one before it reported.
     assert_eq!(stage.remap.summary().unwrap().nr_processes, nr_before + 1);
 }
 
@@ -194,7 +193,7 @@ fn limits_on_memory_and_on_files_are_kept() {
     let mut poor = stage.command(&stubs, "run");
     let (said, refusals) = refused(&stage, poor.env("LARGEFOLIO_REMAP_BUDGET", "1048576"));
     assert_eq!((said.large_kib, &refusals[..]), (0, &[Refusal::LowMemory][..]));
-    // 1 MiB: going past it would raise SIGXFSZ. So small a limit takes the report, too.
+    // 1 MiB: exceeding it would raise SIGXFSZ. This limit is too small even for the report.
     let limited = format!("ulimit -f 1024; exec {} run", stubs.display());
     let mut command = Command::new("sh");
     stage.remap.apply(command.args(["-c", &limited]));
@@ -202,7 +201,6 @@ fn limits_on_memory_and_on_files_are_kept() {
     assert!(stage.copies().is_empty());
 }
 
-/// A tmpfs mounted for a test.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -245,7 +243,7 @@ fn a_mount_without_execution_or_room_is_refused() {
     drop(remap);
 }
 
-/// Run by the next test as a process of its own.
+/// The next test runs this as a separate process.
 #[test]
 #[ignore = "helper of `a_killed_launcher_leaves_nothing_that_the_next_does_not_remove`"]
 fn hold() {
@@ -286,7 +284,7 @@ fn a_killed_launcher_leaves_nothing_that_the_next_does_not_remove() {
         entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("report.")
     });
     assert_eq!(reports.count(), 0);
-    // The link goes with its file.
+    // The link disappears with its file.
     fs::remove_file(&stubs).unwrap();
     drop(Remap::prepare(&options(&folder)).unwrap());
     assert_eq!(names(&store), [""; 0]);
@@ -300,7 +298,7 @@ fn a_process_killed_at_any_point_leaves_a_whole_copy_or_none() {
     let mut nr_whole = 0;
     for round in 0..40_u32 {
         let mut child = stage.command(&stubs, "spin").stdout(Stdio::null()).spawn().unwrap();
-        // Any moment will do: what is checked holds at each. Rounds spread over the making.
+        // The check must hold at any moment, so rounds stop at different times.
         std::thread::sleep(std::time::Duration::from_micros(u64::from(round) * 400));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -312,12 +310,12 @@ fn a_process_killed_at_any_point_leaves_a_whole_copy_or_none() {
             fs::remove_file(stage.remap.store().join(name)).unwrap();
         }
     }
-    // A process that is not killed makes one, whatever was left.
+    // A process that is not killed makes the copy, whatever remains of earlier ones.
     let said = said(&stage.command(&stubs, "run").output().unwrap());
     assert!(said.large_kib >= 30 << 10, "{said:?} after {nr_whole} whole copies");
 }
 
-/// Run by the next test as an ordinary user.
+/// The next test runs this as an ordinary user.
 #[test]
 #[ignore = "helper of `an_ordinary_user_needs_no_rights`"]
 fn as_user() {

@@ -1,4 +1,4 @@
-//! Text moved onto shared large folios, in real processes.
+//! Moves text onto shared large folios in real processes.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -31,7 +31,7 @@ fn text_is_mapped_large_wherever_it_is_loaded_and_the_program_runs_as_before() {
     assert_eq!(summary.nr_damaged, 0);
 }
 
-/// Starts a program that waits, and returns what it said first.
+/// Starts a program that waits, and returns its first output.
 fn start(stage: &Stage, path: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = stage.command(path, "wait");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -52,7 +52,7 @@ fn processes_of_one_file_share_one_copy() {
     let (mut one, mut output) = start(&stage, &stubs);
     let (mut two, _waiting) = start(&stage, &stubs);
     one.stdin.take().unwrap().write_all(b"\n").unwrap();
-    // The other still waits: each has half.
+    // The other process still waits: each has half.
     let said = read_said(&mut output);
     assert!(said.large_kib >= 14 << 10 && said.pss_kib <= 10 << 10, "{said:?}");
     one.wait().unwrap();
@@ -72,7 +72,7 @@ fn a_crowd_that_starts_at_once_makes_one_copy() {
     }
     let summary = stage.remap.summary().unwrap();
     assert_eq!((summary.nr_texts(How::Made), stage.copies().len()), (1, 1), "{summary}");
-    // Who waited too long for the maker ran as it was.
+    // A process that waited too long for the maker ran unchanged.
     let refused = &summary.texts["stubs"].refused;
     assert!(refused.keys().all(|refusal| *refusal == Refusal::Busy), "{summary}");
     assert_eq!(summary.nr_processes, 12);
@@ -128,7 +128,6 @@ fn a_program_off_its_alignment_at_a_fixed_address_shares_a_shifted_elf_file() {
     assert_eq!(symbols(&copy), symbols(&stubs));
 }
 
-/// Names and addresses of all symbols.
 fn symbols(path: &Path) -> String {
     let output = Command::new("nm").arg(path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -226,20 +225,20 @@ fn a_debugger_sees_symbols_and_sets_breakpoints_in_moved_text() {
             break;
         }
     }
-    // Set, so that the program meets it on its way.
+    // Set before the program reaches it.
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     text.extend(lines.map(|line| line + "\n"));
     gdb.wait().unwrap();
     let (before, after) = text.split_once("Breakpoint 1, ").unwrap_or_else(|| panic!("{text}"));
     assert!(before.contains("main (argc="), "{text}");
     assert!(after.contains("walk (step=") && after.contains("main (argc="), "{text}");
-    // The page of the breakpoint became the process's own, the other blocks stay as they were.
+    // The breakpoint's page became private to the process; the other blocks stay.
     assert!(child.wait().unwrap().success());
     let said = read_said(&mut output);
     assert!((4 << 10..8 << 10).contains(&said.large_kib), "{said:?}");
 }
 
-/// gdb puts a breakpoint at the entry of what it starts: text that is no longer the file's.
+/// gdb sets a breakpoint at the entry of the program it starts, so the text differs from the file.
 #[test]
 fn a_program_started_by_a_debugger_is_left_alone() {
     if !has("gdb", "gdb") {

@@ -1,4 +1,4 @@
-//! A copy is used only for the bytes it was made of, whatever its name says of the file.
+//! A copy is used only for the bytes it was made from, whatever file its name suggests.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -12,7 +12,7 @@ use largefolio_linux::remap::How;
 use crate::stubs::{ALIGNED, Stage, names, program, said, tmpfs};
 use crate::support::{compile_in, has};
 
-/// A program whose answer stands in its text, amid whole blocks.
+/// A program with its answer in its text, between whole blocks.
 const SOURCE: &str = r#"
 #include <stdio.h>
 __asm__(".text\n.fill 4194304,1,0xc3\n.globl answer\nanswer:\n.asciz \"the answer is 1111\"\n"
@@ -23,11 +23,10 @@ int main(void) { return puts(answer) < 0; }
 const FIRST: &str = "the answer is 1111";
 const SECOND: &str = "the answer is 2222";
 
-/// An ext4 image that holds the program, and another that differs from it in the program's text alone.
+/// An ext4 image with the program, and another one that differs only in the program's text.
 struct Images {
     first: PathBuf,
     second: PathBuf,
-    /// Position of the answer in both.
     at: u64,
 }
 
@@ -35,7 +34,7 @@ impl Images {
     fn make(folder: &Path) -> Self {
         let content = folder.join("content");
         fs::create_dir(&content).unwrap();
-        // What `-d` takes is in both images: the source too.
+        // `-d` copies everything into both images, including the source.
         compile_in(&content, SOURCE, &["-no-pie", ALIGNED[0]]);
         let (first, second) = (folder.join("first"), folder.join("second"));
         let mut mkfs = Command::new("mke2fs");
@@ -49,14 +48,13 @@ impl Images {
         images
     }
 
-    /// Gives the program in `image` its other answer, below the file system.
+    /// Changes the answer of the program in `image`, below the filesystem.
     fn answer_second(&self, image: &Path) {
         let image = File::options().write(true).open(image).unwrap();
         image.write_all_at(SECOND.as_bytes(), self.at).unwrap();
     }
 }
 
-/// A loop device; nothing is attached to it any more when this is dropped.
 struct Loop(String);
 
 impl Loop {
@@ -66,10 +64,10 @@ impl Loop {
         Self(String::from_utf8(output.stdout).unwrap().trim().to_owned())
     }
 
-    /// Attaches `image` in place of the first; false where somebody else was quicker.
+    /// Attaches `image` in place of the first; returns false if another process was faster.
     fn exchange(&self, image: &Path) -> bool {
         self.detach();
-        // A device that is still held is detached with its last user.
+        // A device in use is detached after its last user.
         (0..200).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             let attached = Command::new("losetup").arg(&self.0).arg(image).output().unwrap();
@@ -88,7 +86,6 @@ impl Drop for Loop {
     }
 }
 
-/// The image of a loop device, mounted.
 struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
@@ -99,13 +96,11 @@ impl<'a> Mounted<'a> {
         Self(at)
     }
 
-    /// What the program is known by.
     fn identity(&self) -> (u64, u64, u64, i64, i64) {
         let found = fs::metadata(self.0.join("p")).unwrap();
         (found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec())
     }
 
-    /// What the program says, plain and with its text moved.
     fn answers(&self, stage: &Stage) -> [String; 2] {
         let program = self.0.join("p");
         let moved = stage.command(&program, "").output().unwrap();
@@ -153,9 +148,9 @@ fn an_image_in_the_place_of_another_runs_its_own_code() {
     assert_eq!(mounted.answers(&stage), [SECOND, SECOND]);
     let text = stage.remap.summary().unwrap().texts.remove("p").unwrap();
     assert_eq!((text.how.get(&How::Made), text.refused.len()), (Some(&2), 0), "{text:?}");
-    // The kernel numbers what is attached: both copies have a name.
+    // The kernel numbers attached images, so the two copies have different names.
     assert_eq!(stage.copies().len(), 2, "{:?}", stage.copies());
-    // Only one of them is of a file that is still there.
+    // Only one copy belongs to a file that still exists.
     let (store, Stage { folder: _folder, remap }) = (stage.remap.store().to_owned(), stage);
     drop(remap);
     assert_eq!(names(&store).len(), 1, "{:?}", names(&store));
@@ -181,7 +176,7 @@ fn a_program_changed_below_its_file_system_runs_its_own_code() {
     let mounted = Mounted::new(&device, &at);
     assert_eq!(mounted.identity(), identity);
     assert_eq!(mounted.answers(&stage), [SECOND, SECOND]);
-    // Nothing tells the files apart but what is in them.
+    // The files differ only in their content.
     assert_eq!(stage.copies(), copies);
     assert_eq!(mounted.answers(&stage), [SECOND, SECOND]);
     let text = stage.remap.summary().unwrap().texts.remove("p").unwrap();
@@ -197,7 +192,7 @@ fn a_copy_with_another_byte_is_replaced() {
     said(&stage.command(&stubs, "run").output().unwrap());
     let copy = stage.remap.store().join(stage.copies().remove(0));
     let blocks = 2 << 20..8 << 20;
-    // The first byte that is mapped, one amid a page, the last.
+    // The first mapped byte, one inside a page, and the last.
     for at in [blocks.start, (5 << 20) + 7, blocks.end - 1] {
         let mut bytes = fs::read(&copy).unwrap();
         assert!(bytes[blocks.clone()] == original[blocks.clone()]);
@@ -212,7 +207,7 @@ fn a_copy_with_another_byte_is_replaced() {
     assert_eq!(stage.remap.summary().unwrap().nr_texts(How::Made), 4);
 }
 
-/// A file that is written twice within one tick of the clock has one time of change.
+/// A file written twice within one clock tick has the same modification time.
 #[test]
 fn a_program_that_was_written_this_moment_is_moved() {
     let stage = Stage::new();
@@ -221,8 +216,8 @@ fn a_program_that_was_written_this_moment_is_moved() {
     for _ in 0..5 {
         let copy = folder.path().join("now");
         let _ = fs::remove_file(&copy);
-        // By another process: a test beside this one that forks would hold a copy of the descriptor
-        // it is written through, and the program would be busy.
+        // Copy in another process: if a parallel test forks here, its child would hold the
+        // descriptor open for writing, and the program would be busy.
         assert!(Command::new("cp").args([&stubs, &copy]).status().unwrap().success());
         let said = said(&stage.command(&copy, "run").output().unwrap());
         assert!(said.large_kib >= 2 << 10, "{said:?}");

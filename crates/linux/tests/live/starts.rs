@@ -1,5 +1,5 @@
-//! Promises of a new start, kept: real programs are started in odd ways, judged, and started again as
-//! the remedy says. Their memory must then be in PMD folios as far as was promised.
+//! Checks promises for the next start: starts real programs in odd ways, judges them, restarts them
+//! as the remedy says, and expects the promised memory in PMD folios.
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::io::Read as _;
@@ -20,7 +20,7 @@ use crate::support::{compile_in, has};
 use crate::turn;
 
 const MIB: u64 = 48;
-/// Requests of 1000 bytes, as many as the first argument says, from glibc's or its own malloc.
+/// Allocates 1000 bytes as often as the first argument says, from glibc's malloc or its own.
 const SOURCE: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,6 @@ int main(int c, char **v) {
 }
 "#;
 
-/// A program that has its memory.
 struct Started(Held);
 
 impl Started {
@@ -67,7 +66,7 @@ impl Started {
         Self(held)
     }
 
-    /// By a shell, as it is typed; the arguments stand for the dots.
+    /// Runs `line` in a shell as typed, with `arguments` in place of the dots.
     fn typed(line: &str, arguments: &str) -> Self {
         let line = line.replace(" ..", &format!(" {arguments}"));
         Self::of(Command::new("sh").args(["-c", &format!("exec env {line}")]))
@@ -80,7 +79,6 @@ impl Started {
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// The remedies for most of its private memory.
     fn remedies(&self) -> Vec<Remedy> {
         let census = census::take(&Live, &[self.0.pid()]).unwrap();
         let verbs = LiveVerbs::default();
@@ -92,13 +90,12 @@ impl Started {
         private.next().map(|one| one.remedies).unwrap_or_default()
     }
 
-    /// The start that is promised to help, and its gain.
     fn option(&self) -> Option<Remedy> {
         self.remedies().into_iter().find(|remedy| remedy.action == Action::Option)
     }
 }
 
-/// Sets `thp.enabled` to `madvise`; `None` if this machine does not allow that.
+/// Sets `thp.enabled` to `madvise`; `None` if this machine does not allow it.
 fn under_madvise() -> Option<(turn::Turn, Setting)> {
     if !rustix::process::geteuid().is_root() {
         largefolio_testkit::skipped!("settings and PFNs need root");
@@ -150,7 +147,7 @@ fn a_start_as_printed_gains_what_was_promised() {
         let gained = after.huge_bytes() - before.huge_bytes();
         let bound = (remedy.gain_bytes / 10).max(2 * Geometry::running().pmd_bytes());
         assert!(gained.abs_diff(remedy.gain_bytes) <= bound, "{line}: {remedy:?} gained {gained}");
-        // Judged again, it is not named again.
+        // The second judgement does not recommend it again.
         assert_eq!(after.option(), None, "{}", remedy.start);
     }
 }

@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use crate::support::build_library;
 
-/// Linked so that addresses and positions agree modulo 2 MiB.
+/// Linked so that addresses and file positions agree modulo 2 MiB.
 pub const ALIGNED: &[&str] = &["-Wl,-z,max-page-size=0x200000"];
 
-/// What a stub program does, by its first argument: `run` calls a stub of every page and prints what
-/// it is and how much of its text PMD entries of a tmpfs map; `wait` does so and waits for input; `fork` does
-/// so in a child; `exec`, `filtered`, `plain-thp` do so after an execve (under a seccomp filter,
-/// without large folios); `spin` calls stubs for about a second.
+/// The first argument selects the action. `run` calls a stub in every page, and prints the result
+/// and the amount of text mapped by PMD entries of a tmpfs. `wait` then waits for input. `fork`
+/// runs in a child. `exec`, `filtered` and `plain-thp` run after an execve (under a seccomp filter,
+/// without large folios). `spin` calls stubs for about a second.
 const SOURCE: &str = r#"
 #include <errno.h>
 #include <linux/filter.h>
@@ -79,7 +79,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Builds the preloaded library once, where `Remap::prepare` looks for it.
+/// Builds the preloaded library once, in the place that `Remap::prepare` searches.
 pub fn preload() -> PathBuf {
     static PRELOAD: OnceLock<PathBuf> = OnceLock::new();
     PRELOAD
@@ -87,12 +87,11 @@ pub fn preload() -> PathBuf {
         .join("debug/liblargefolio_preload.so")
 }
 
-/// A directory on tmpfs, where text has no large folios of its own.
+/// A directory on tmpfs, where text has no large folios.
 pub fn tmpfs() -> TempDir {
     tempfile::Builder::new().prefix("largefolio-test-").tempdir_in("/dev/shm").unwrap()
 }
 
-/// A program with `mib` MiB of stubs in `folder`.
 pub fn program(folder: &Path, mib: usize, flags: &[&str]) -> PathBuf {
     let (text, path) = (folder.join("stubs.c"), folder.join("stubs"));
     fs::write(&text, SOURCE.replace("STUBS", &(mib << 20).to_string())).unwrap();
@@ -102,7 +101,6 @@ pub fn program(folder: &Path, mib: usize, flags: &[&str]) -> PathBuf {
     path
 }
 
-/// A store of the test's own.
 pub struct Stage {
     pub folder: TempDir,
     pub remap: Remap,
@@ -123,7 +121,6 @@ impl Stage {
         command
     }
 
-    /// Names of the copies in the store.
     pub fn copies(&self) -> Vec<String> {
         let store = self.remap.store();
         let is_file =
@@ -132,12 +129,11 @@ impl Stage {
     }
 }
 
-/// Options for a store in `folder`.
 pub fn options(folder: &TempDir) -> Options {
     Options { store: Some(folder.path().join("store")), ..Options::default() }
 }
 
-/// Names in a store, without those of the launcher.
+/// Lists a store, without the launcher's files.
 pub fn names(store: &Path) -> Vec<String> {
     let entries = fs::read_dir(store).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = entries
@@ -148,7 +144,6 @@ pub fn names(store: &Path) -> Vec<String> {
     names
 }
 
-/// What a stub program said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub calls: u64,
@@ -172,7 +167,6 @@ impl Said {
     }
 }
 
-/// The output of a command that must succeed.
 pub fn said(output: &Output) -> Said {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?} {errors}", output.status);

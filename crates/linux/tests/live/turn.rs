@@ -1,22 +1,22 @@
-//! Whose turn it is where tests share the machine.
+//! The order of tests that share the machine.
 
 #![expect(clippy::unwrap_used, reason = "a test that has no turn fails")]
 
 use std::fs::File;
 use std::path::Path;
 
-/// Held until it is dropped.
+/// Held until dropped.
 #[derive(Debug)]
 pub(crate) struct Turn(File);
 
-/// Settings of the machine stay as they are; others may look at the same time.
+/// Settings stay unchanged; other tests may read them at the same time.
 pub(crate) fn steady() -> Turn {
     let file = open();
     file.lock_shared().unwrap();
     Turn(file)
 }
 
-/// Nobody else looks at the machine or changes it.
+/// No other test reads or changes the machine.
 pub(crate) fn alone() -> Turn {
     let file = open();
     file.lock().unwrap();
@@ -30,7 +30,7 @@ fn open() -> File {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Not by closing: a child that was forked and has not executed yet holds a copy.
+        // Not by closing: a forked child holds a copy until its exec.
         self.0.unlock().unwrap();
     }
 }

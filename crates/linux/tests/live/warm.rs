@@ -1,4 +1,4 @@
-//! Warming on the running kernel: what becomes large, what is told when it does not.
+//! Warms files on the running kernel: successes and reported refusals.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
@@ -17,8 +17,7 @@ use crate::support::{compile_in, has};
 
 const M2: u64 = 2 << 20;
 
-/// A folder on the filesystem of the build, which is a disk's; `None`, with the reason, where it has
-/// no large folios.
+/// A folder on the build's filesystem; `None`, with a message, if it has no large folios.
 fn place() -> Option<tempfile::TempDir> {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = place.path().join("try");
@@ -42,12 +41,11 @@ fn place() -> Option<tempfile::TempDir> {
     Some(place)
 }
 
-/// Content of which each page is different.
 fn content(len: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|nr| (nr * 2_654_435_761).to_le_bytes()).collect()
 }
 
-/// A file whose pages come into the cache in small folios: in pieces of a page.
+/// Writes a file page by page, so the page cache has small folios.
 fn write(path: &Path, len: u64) {
     let mut file = File::create(path).unwrap();
     for piece in content(len).chunks(4096) {
@@ -64,7 +62,6 @@ fn a_written_file_becomes_large_and_keeps_its_bytes_and_times() {
     let Some(place) = place() else { return };
     let path = place.path().join("file");
     let len = 3 * M2 + 12_288;
-    // Dirty: written a moment ago, not synced.
     write(&path, len);
     // An access time that any read would change.
     let long_ago = UNIX_EPOCH + Duration::from_hours(24);
@@ -83,7 +80,7 @@ fn a_written_file_becomes_large_and_keeps_its_bytes_and_times() {
     );
     assert_eq!(after.accessed().unwrap(), long_ago);
     assert_eq!(fs::read(&path).unwrap(), content(len));
-    // Again: nothing to do, and nothing is lost.
+    // A second time: nothing to do, and nothing is lost.
     let again = warm(&path);
     assert_eq!((again.before_bytes, again.after_bytes), (Some(3 * M2), Some(3 * M2)));
     assert_eq!(again.refusal, None);
@@ -101,7 +98,6 @@ fn a_part_is_warmed_alone() {
     assert!(looked.before_bytes.unwrap() < 4 * M2, "{looked:?}");
 }
 
-/// A program that maps a file: its own text.
 struct Held {
     child: Child,
 }
@@ -144,7 +140,7 @@ fn what_a_process_maps_stays_and_the_process_is_named() {
         return;
     }
     let path = compile_in(place.path(), PROGRAM, &["-no-pie"]);
-    // In pieces: the linker's writes may have made large folios.
+    // Page by page: the linker's writes may have made large folios.
     let bytes = fs::read(&path).unwrap();
     let copy = place.path().join("copy");
     let mut file = File::create(&copy).unwrap();

@@ -1,5 +1,5 @@
-//! Recordings of programs for arm64 on a machine of another architecture: what they start, and where
-//! their files are.
+//! Recordings of arm64 programs on a machine of another architecture: the programs they start, and
+//! the location of their files.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 use std::fs;
@@ -10,7 +10,7 @@ use largefolio_trace::{Event, Op};
 
 use crate::recorded::{Recorded, compile, compile_for_arm64, has_arm64, record};
 
-/// A thread that stores, and a child for each argument, which executes it.
+/// A thread that stores, and a child per argument that executes it.
 const FAMILY: &str = r"
 #include <pthread.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ fn what_a_program_for_arm64_starts_is_recorded_too() {
     let script = made.dir.path().join("script");
     fs::write(&script, format!("#!{own} -x\n")).expect("a script");
     fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).expect("a mode");
-    // Of this machine: it runs, unrecorded.
+    // A program of this machine runs unrecorded.
     let other = compile("int main(void) { return 4; }", &[]);
     let [script, other] = [&script, &other.path].map(|path| path.to_str().expect("a name"));
     let trace = record(&made.path, &[own, other, script], With::Qemu);
@@ -85,7 +85,7 @@ fn files_have_the_names_that_the_program_knows() {
     }
     let libc = trace.file("libc.so.6");
     assert!(!trace.meta.files[libc as usize].build_id.is_empty());
-    // Linked for pages of 64K: text and data of libc are a multiple of it apart.
+    // Linked for 64K pages: text and data of libc are a multiple of that apart.
     let mut text: Vec<_> =
         trace.of(Op::Mmap).into_iter().filter(|map| map.file == Some(libc)).collect();
     assert!(text.len() > 1, "{text:?}");
@@ -93,7 +93,7 @@ fn files_have_the_names_that_the_program_knows() {
     assert!(text.iter().all(|map| map.addr % 65536 == map.pos % 65536), "{text:?}");
 }
 
-/// Clears 4 MiB with the instruction given, or with `memset`.
+/// Clears 4 MiB with the given instruction, or with `memset`.
 const CLEARER: &str = r#"
 #include <string.h>
 #include <sys/mman.h>
@@ -122,7 +122,6 @@ fn what_memset_clears_is_recorded_and_what_cannot_be_is_named() {
     }
 }
 
-/// Of the mapping of 1027 pages.
 fn pages_written(trace: &Recorded) -> usize {
     let base = trace.mapping(1027).addr;
     (0..1027)

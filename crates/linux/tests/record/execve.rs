@@ -1,4 +1,4 @@
-//! Programs that execute others: the recording follows, and the programs do not notice.
+//! Programs that execute others: the recording follows, and the programs do not notice it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,7 +12,7 @@ use largefolio_trace::{Event, ExitKind, Op};
 use crate::recorded::{Recorded, program, record};
 use crate::support::{compile_in, has};
 
-/// Writes all that a program gets from an execve to descriptor 5.
+/// Writes everything that a program gets from an execve to descriptor 5.
 const WITNESS: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -44,8 +44,8 @@ int main(int argc, char **argv, char **environ) {
 }
 "#;
 
-/// Executes the witness of its second argument with peculiar things to inherit; what the witness
-/// says goes to the file of the first.
+/// Executes the witness, its second argument, with peculiar things to inherit. The witness's output
+/// goes to the file in the first argument.
 const CALLER: &str = r#"
 int main(int argc, char **argv) {
     char *environment[] = {"LD_PRELOAD=/nonexistent/a.so", "A=1,2=3", "LD_LIBRARY_PATH=/nonexistent",
@@ -67,7 +67,6 @@ int main(int argc, char **argv) {
     return 1;
 }"#;
 
-/// Paths of the programs executed, in order.
 fn executed(trace: &Recorded) -> Vec<String> {
     let path = |event: &Event| {
         let image = trace.meta.image_of(event.aux)?;
@@ -208,7 +207,7 @@ fn a_thread_that_executes_ends_the_others() {
     assert!(after.clone().all(|event| event.thread == 3) && after.count() > 100);
 }
 
-/// Chains, many children and children of children, with processes that outlive their parents.
+/// Chains, many children and grandchildren, and processes that outlive their parents.
 #[test]
 fn hundreds_of_processes_and_long_chains_are_recorded() {
     if !has("qemu-x86_64", "qemu-user") {
@@ -241,7 +240,7 @@ fn hundreds_of_processes_and_long_chains_are_recorded() {
     let forks = trace.of(Op::Fork);
     let nr_borrowing = forks.iter().filter(|fork| fork.flags == BORROWS_MEMORY).count();
     assert_eq!((forks.len(), nr_borrowing), (72, 36));
-    // One for each layout: QEMU 10 places an interpreter now here, now there.
+    // One per layout: QEMU 10 places the interpreter at varying addresses.
     assert!(trace.meta.images.len() <= 12, "{} images", trace.meta.images.len());
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
 }
@@ -286,7 +285,7 @@ fn what_cannot_be_followed_runs_and_is_named() {
     assert_eq!((exits.len(), nr_lost), (3, 2));
 }
 
-/// A recording of a program that gives up root, and ends with 2 where it has none to give up.
+/// Records a program that gives up root; it exits with 2 if it is not root.
 fn record_without_root(main: &str) -> Option<Recorded> {
     if !has("qemu-x86_64", "qemu-user") {
         return None;
@@ -300,7 +299,7 @@ fn record_without_root(main: &str) -> Option<Recorded> {
     Some(trace)
 }
 
-/// A service goes on as another user; its children are recorded all the same.
+/// A service continues as another user; its children are still recorded.
 #[test]
 fn a_process_that_gave_up_root_is_recorded() {
     let trace = record_without_root(
@@ -317,7 +316,7 @@ fn a_process_that_gave_up_root_is_recorded() {
     assert_eq!(executed(&trace).len(), 1, "{:?}", trace.outcome.warnings);
 }
 
-/// What such a process did before it was killed is there as well.
+/// Such a process's actions before it was killed are in the trace too.
 #[test]
 fn a_process_that_gave_up_root_loses_nothing_when_it_is_killed() {
     let trace = record_without_root(
@@ -342,7 +341,7 @@ fn a_process_that_gave_up_root_loses_nothing_when_it_is_killed() {
     assert_eq!(trace.count(Op::Write, None, map.addr, map.addr + map.len), 500);
 }
 
-/// A tree of 511 processes that live at the same time, under a limit that is not ours.
+/// A tree of 511 simultaneous processes, under a descriptor limit set by others.
 #[test]
 fn a_tree_of_processes_is_recorded_whole() {
     if !has("qemu-x86_64", "qemu-user") {

@@ -1,4 +1,4 @@
-//! Links between loads: programs whose loads wait for each other, and programs whose loads do not.
+//! Links between loads: programs with dependent loads, and programs with independent ones.
 //!
 //! The programs are compiled with -O2, which keeps addresses in registers.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
@@ -15,8 +15,8 @@ use crate::support::has;
 /// Pages of the region that the programs load from.
 const NR_PAGES: u64 = 3000;
 
-/// Maps the region and shuffles its pages: `order` holds each once. `next` is a step of a generator
-/// of random numbers.
+/// Maps the region and shuffles its pages: `order` contains each once. `next` is a step of a random
+/// number generator.
 const START: &str = r"
 #include <pthread.h>
 #include <stdlib.h>
@@ -55,8 +55,8 @@ fn run(main: &str) -> Option<Recorded> {
     Some(trace)
 }
 
-/// Every link is of a read or write, to a read of another page by its thread, with no event of the
-/// thread in between.
+/// Checks that every link leads from a read or write to a read of another page by the same thread,
+/// with no event of the thread in between.
 fn check_targets(trace: &Recorded) {
     let mut rows: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
     for event in &trace.events {
@@ -76,9 +76,9 @@ fn check_targets(trace: &Recorded) {
     }
 }
 
-/// Reads of a mapping by a thread, with the number of the thread's row each is.
+/// Returns a thread's reads of a mapping, each with its row number in the thread.
 fn reads_of(trace: &Recorded, map: Event, thread: u32) -> Vec<(usize, Event)> {
-    // What was mapped there before, as the loader's cache, was read as well.
+    // Earlier mappings at this address, such as the loader's cache, were read too.
     let is_map = |row: &Event| row.op == Op::Mmap && (row.addr, row.len) == (map.addr, map.len);
     let made = trace.events.iter().position(is_map).expect("the mapping");
     let is_read =
@@ -95,7 +95,7 @@ fn share(reads: &[(usize, Event)], is_such: impl Fn(&[(usize, Event)]) -> bool) 
     f64::from(nr_such.expect("few")) / f64::from(u32::try_from(reads.len()).expect("few"))
 }
 
-/// How many of the reads are linked to the read before.
+/// Returns the share of reads linked to the read before.
 fn chained(reads: &[(usize, Event)]) -> f64 {
     share(reads, |pair| pair[1].0 - pair[0].0 == pair[1].1.flags as usize)
 }
@@ -104,7 +104,7 @@ fn chained(reads: &[(usize, Event)]) -> f64 {
 fn a_chase_is_linked_from_page_to_page() {
     let Some(trace) = run("int main(void) { start(); return !chase(region + 8); }") else { return };
     let reads = reads_of(&trace, trace.mapping(NR_PAGES), 0);
-    // More than a tail holds: it was sent in between.
+    // More than a tail can hold, so some were sent in between.
     assert!(reads.len() > 8900, "{}", reads.len());
     assert!(chained(&reads) > 0.99, "{}", chained(&reads));
 }
@@ -166,7 +166,7 @@ fn what_pointers_of_an_array_lead_to_is_linked_to_the_array() {
     assert!(of_array > 0.99, "{of_array}");
 }
 
-/// The rows before a system call were sent with it: what was loaded before has no row any more.
+/// Rows before a system call are sent with it, so later links cannot refer to them.
 #[test]
 fn no_link_passes_an_event() {
     let main = r"
@@ -187,7 +187,7 @@ fn no_link_passes_an_event() {
     assert!(linked < 0.01, "{linked}");
 }
 
-/// 9 million loads are more than a row counts.
+/// A row cannot count 9 million loads.
 #[test]
 fn a_count_beyond_a_row_goes_on_in_the_next() {
     let main = r"
@@ -203,8 +203,8 @@ fn a_count_beyond_a_row_goes_on_in_the_next() {
     assert!(reads.len() >= 2 && reads.iter().all(|(_, row)| row.len < 1 << 23), "{reads:?}");
 }
 
-/// A thread loads while another one protects the page, and repairs it in its handler, as collectors
-/// of garbage do: the value may be out of reach when it is read a second time.
+/// A thread loads while another one protects the page; its handler repairs that, as garbage
+/// collectors do. The value may be unreadable the second time.
 #[test]
 fn a_page_that_is_protected_during_a_load_faults_in_the_program() {
     let main = r"

@@ -1,5 +1,5 @@
-//! Recordings of real programs under QEMU and valgrind. Tests run side by side; what is killed or
-//! interrupted is this program, started again.
+//! Records real programs under QEMU and valgrind. Tests run in parallel. For a process to kill or
+//! interrupt, a test starts this program again.
 
 mod arm64;
 mod execve;

@@ -48,7 +48,7 @@ fn check_pages_of(made: &Made) {
     let map = trace.mapping(37);
     assert_eq!((prot_of(map.flags), map_of(map.flags)), (3, 0x22));
     let end = map.addr + 37 * 4096;
-    // 5 a page, the crossing store on two pages, the atomic as read and write.
+    // 5 per page, the crossing store on two pages, the atomic as read and write.
     assert_eq!(trace.count(Op::Write, Some(0), map.addr, end), 37 * 5 + 2 + 1);
     assert_eq!(trace.count(Op::Read, Some(0), map.addr, end), 37 + 1);
     let first_touches: Vec<u64> = trace
@@ -82,7 +82,7 @@ fn check_pages_of(made: &Made) {
     assert_eq!((exit.op, exit.flags), (Op::Exit, ExitKind::Process as u32));
     let heap = trace.of(Op::Brk);
     if exit.pos == 8 && trace.meta.arch == "arm64" {
-        // QEMU 10 may map something right behind a PIE of arm64: a heap that cannot grow has no event.
+        // QEMU 10 may map memory directly after an arm64 PIE: a heap that cannot grow has no event.
         assert!(heap.is_empty(), "{heap:?}");
         return;
     }
@@ -138,7 +138,7 @@ fn the_layout_holds_program_interpreter_and_stack() {
     assert!(of(LayoutKind::Interpreter).any(|entry| entry.prot == 5));
     assert_eq!(of(LayoutKind::Stack).count(), 1);
 
-    // Every executed page is in text: of the layout or of a later mapping.
+    // Every executed page is text, in the layout or in a later mapping.
     let libc = trace.file("libc.so.6");
     assert!(!trace.meta.files[libc as usize].build_id.is_empty());
     let mut text: Vec<(u64, u64)> = trace
@@ -201,7 +201,7 @@ fn transfers_have_their_file_and_position() {
     assert_eq!(transfers, expected);
     assert_eq!(seen.len() - transfers.len(), 2, "one open each");
     assert!(trace.meta.files.iter().all(|file| !file.path.starts_with("/proc")));
-    // The kernel wrote the buffer of the read: 4 pages are touched by a read of 3 pages + 1 byte.
+    // The kernel wrote the read's buffer: a read of 3 pages + 1 byte touches 4 pages.
     let buffer = trace.mapping(11);
     assert_eq!(trace.count(Op::Write, None, buffer.addr, buffer.addr + 11 * 4096), 4);
 }

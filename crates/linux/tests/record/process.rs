@@ -1,4 +1,4 @@
-//! Recordings of programs with threads and children, and of violent ends.
+//! Recordings of programs with threads and children, and of violent exits.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -152,8 +152,7 @@ fn a_forked_child_is_another_thread_with_its_own_exit() {
     assert_eq!(exits, [(0, 0, process), (1, 3, process), (2, 4, process)]);
 }
 
-/// Every reference of `thread`, started by the only fork of a first thread without threads, is to
-/// memory it got from its parent at the fork or mapped itself.
+/// Checks that `thread`, forked by a first thread without others, uses only its own memory.
 fn assert_lies_in_its_memory(trace: &Recorded, thread: u32) {
     let pages = |addr: u64, len: u64| addr / 4096..(addr + len).div_ceil(4096);
     let mut parent: BTreeSet<u64> =
@@ -331,8 +330,8 @@ fn a_first_thread_that_leaves_early_does_not_end_the_process() {
     assert_eq!(exits, [(0, 0, ExitKind::Thread as u32), (1, 4, ExitKind::Process as u32)]);
 }
 
-/// A thread that lends its memory keeps its process from being read for a second, so that the fork of
-/// another thread is told late: the child closes all descriptors and executes a program before.
+/// While a thread lends its memory, its process is not read for a second, so another thread's fork
+/// is announced late. By then the child has closed all descriptors and executed a program.
 #[test]
 fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
     if !has("qemu-x86_64", "qemu-user") {
@@ -377,8 +376,7 @@ fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
     assert!(writes >= 400 * 2048, "{writes}");
 }
 
-/// Finds the socket of the recording of the program in its arguments, as anybody can, and says that it
-/// is the program, or a part of it.
+/// Finds the recording's socket, as any process can, and claims to be the program.
 const STRANGER: &str = r#"
 import os, socket, struct, sys, time
 os.setgroups([]); os.setgid(65534); os.setuid(65534)

@@ -1,4 +1,4 @@
-//! Records programs, reads the traces back.
+//! Records programs and reads the traces back.
 #![expect(unreachable_pub, reason = "the tests of recordings use it")]
 #![expect(clippy::expect_used, reason = "a test helper fails")]
 
@@ -17,7 +17,6 @@ use tempfile::TempDir;
 
 use crate::support::{build_library, compile_in, compile_with, has};
 
-/// The machine, with the plugin of this build.
 pub struct TestHost;
 
 impl Environment for TestHost {
@@ -61,47 +60,42 @@ pub fn plugin() -> PathBuf {
         .join("release/liblargefolio_recorder.so")
 }
 
-/// A program made for one test.
 pub struct Made {
     pub dir: TempDir,
     pub path: PathBuf,
 }
 
-/// Compiles `source` into a directory of its own; `flags` as for gcc.
+/// Compiles `source` into its own directory; `flags` as for gcc.
 pub fn compile(source: &str, flags: &[&str]) -> Made {
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = compile_in(dir.path(), source, flags);
     Made { dir, path }
 }
 
-/// The compiler of programs for arm64.
 pub const GCC_OF_ARM64: &str = "aarch64-linux-gnu-gcc";
 
-/// Whether programs for arm64 can be made and recorded; says loudly if not.
+/// Whether arm64 programs can be compiled and recorded; prints a message if not.
 pub fn has_arm64() -> bool {
     has("qemu-aarch64", "qemu-user") && has(GCC_OF_ARM64, "gcc-aarch64-linux-gnu")
 }
 
-/// Compiles `source` for arm64.
 pub fn compile_for_arm64(source: &str, flags: &[&str]) -> Made {
     let dir = tempfile::tempdir().expect("temporary directory");
     let path = compile_with(GCC_OF_ARM64, dir.path(), source, flags);
     Made { dir, path }
 }
 
-/// A recording read back.
 pub struct Recorded {
     pub outcome: Outcome,
     pub meta: Meta,
     pub events: Vec<Event>,
 }
 
-/// Records `path` with `arguments`.
 pub fn record(path: &Path, arguments: &[&str], with: With) -> Recorded {
     record_pausing(path, arguments, with, Duration::ZERO)
 }
 
-/// The same by a `folio` that stands still for `pause` at each call of progress.
+/// Does the same with a `folio` that sleeps for `pause` in each progress call.
 pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Duration) -> Recorded {
     let output = path.with_extension("folio");
     let mut command = vec![path.as_os_str().to_owned()];
@@ -115,7 +109,6 @@ pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Durati
     Recorded { outcome, meta, events }
 }
 
-/// Footer and rows of a trace.
 pub fn read(path: &Path) -> (Meta, Vec<Event>) {
     let mut reader = Reader::open(path).expect("a valid trace");
     let (mut batch, mut events) = (Batch::default(), Vec::new());
@@ -126,12 +119,11 @@ pub fn read(path: &Path) -> (Meta, Vec<Event>) {
 }
 
 impl Recorded {
-    /// Rows of `op`.
     pub fn of(&self, op: Op) -> Vec<Event> {
         self.events.iter().copied().filter(|event| event.op == op).collect()
     }
 
-    /// References of `op` by `thread` (any when `None`) to `start..end`.
+    /// Counts references of `op` by `thread` (any if `None`) to `start..end`.
     pub fn count(&self, op: Op, thread: Option<u32>, start: u64, end: u64) -> u64 {
         self.events
             .iter()
@@ -141,7 +133,7 @@ impl Recorded {
             .sum()
     }
 
-    /// The anonymous mapping of `nr_pages` pages that the test's program made.
+    /// Returns the anonymous mapping of `nr_pages` pages that the test's program made.
     pub fn mapping(&self, nr_pages: u64) -> Event {
         let found = self
             .of(Op::Mmap)
@@ -150,14 +142,12 @@ impl Recorded {
         found.unwrap_or_else(|| panic!("no mmap of {nr_pages} pages"))
     }
 
-    /// Id of the file whose path ends in `suffix`.
     pub fn file(&self, suffix: &str) -> u32 {
         let found = self.meta.files.iter().position(|file| file.path.ends_with(suffix));
         let id = found.unwrap_or_else(|| panic!("no file {suffix} in {:?}", self.meta.files));
         u32::try_from(id).expect("few files")
     }
 
-    /// Rows by thread.
     pub fn by_thread(&self) -> BTreeMap<u32, Vec<Event>> {
         let mut threads: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
         for event in &self.events {
@@ -191,7 +181,7 @@ static void fill(long first, long nr, int times) {
 }
 ";
 
-/// Compiles `main` after [`SHARED`]: `pages` maps, `fill` writes each page so many times.
+/// Compiles `main` after [`SHARED`]: `pages` maps pages, `fill` writes each page repeatedly.
 pub fn program(main: &str, flags: &[&str]) -> Made {
     compile(&format!("{SHARED}{main}"), flags)
 }

@@ -1,4 +1,4 @@
-//! Recordings that are interrupted: Ctrl-C, kill, the death of program or folio.
+//! Interrupted recordings: Ctrl-C, kill, the death of the program or folio.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -12,7 +12,7 @@ use largefolio_trace::Op;
 use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
 use crate::support::{has, heard, itself};
 
-/// Not a test: the recording that `interrupted` interrupts.
+/// Not a test: `interrupted` interrupts this recording.
 #[test]
 #[ignore = "run by the tests of signals"]
 fn recording_in_a_process_of_its_own() {
@@ -29,8 +29,7 @@ fn recording_in_a_process_of_its_own() {
     std::process::exit(outcome.ended.exit_code().into());
 }
 
-/// Starts a recording of an endless program that ignores the signals `ignored`, has `kill` stop it,
-/// and checks the trace.
+/// Records an endless program that ignores `ignored`, stops it by `kill`, checks the trace.
 fn interrupted(ignored: &[&str], kill: impl FnOnce(i32), signal: u8) {
     let ignore =
         ignored.iter().fold(String::new(), |code, name| code + "signal(" + name + ", SIG_IGN); ");
@@ -38,7 +37,7 @@ fn interrupted(ignored: &[&str], kill: impl FnOnce(i32), signal: u8) {
     program_is_interrupted(&format!("int main(void) {{ {ignore}{main}"), kill, signal);
 }
 
-/// The same for any program that says `go` and does not end.
+/// Does the same for any program that prints `go` and does not end.
 fn program_is_interrupted(main: &str, kill: impl FnOnce(i32), signal: u8) {
     if !has("qemu-x86_64", "qemu-user") {
         return;
@@ -57,7 +56,6 @@ fn program_is_interrupted(main: &str, kill: impl FnOnce(i32), signal: u8) {
     assert_eq!(events.last().map(|event| event.op), Some(Op::Exit));
 }
 
-/// Folio as a process of its own, with its own process group.
 fn start(made: &Made, output: &Path) -> Child {
     plugin();
     itself("signals::recording_in_a_process_of_its_own")
@@ -79,7 +77,7 @@ fn ctrl_c_leaves_a_valid_trace() {
     interrupted(&[], |pid| send(&format!("-{pid}"), "-INT"), 2);
 }
 
-/// Programs are replaced all the time; none of them misses the signal.
+/// Programs execute others continuously; none misses the signal.
 #[test]
 fn ctrl_c_ends_a_program_that_executes_itself_for_ever() {
     let main = r#"
@@ -95,7 +93,7 @@ fn ctrl_c_ends_a_program_that_executes_itself_for_ever() {
     }
 }
 
-/// Ctrl-C so many times, with time between them to be seen.
+/// Sends Ctrl-C `times` times, slowly enough for each to be seen.
 fn insist(pid: i32, times: usize) {
     for _ in 0..times {
         send(&format!("-{pid}"), "-INT");
@@ -158,7 +156,7 @@ fn no_reference_is_lost_or_doubled_by_a_sudden_death() {
     }
 }
 
-/// Messages wait in the socket then, more than are read in one turn.
+/// Messages then wait in the socket, more than one turn reads.
 #[test]
 fn nothing_is_lost_when_folio_reads_late() {
     if !has("qemu-x86_64", "qemu-user") {
@@ -167,9 +165,9 @@ fn nothing_is_lost_when_folio_reads_late() {
     counted_is_recorded(&counting(), 500_000, Duration::from_millis(800));
 }
 
-/// A program that is killed by its child after as many microseconds as its second argument says.
+/// A program that its child kills after the microseconds in its second argument.
 fn counting() -> Made {
-    // Each round writes one of 13 pages (so that rows never join) and then counts it in a file.
+    // Each round writes one of 13 pages (so rows never join) and then counts it in a file.
     program(
         r"
         int main(int argc, char **argv) {

@@ -1,5 +1,5 @@
-//! What the tests of recordings and of the running kernel share: tools, C programs, this program
-//! started again.
+//! Shared code for the tests of recordings and of the running kernel: tools, C programs, and
+//! starting this program again.
 #![expect(unreachable_pub, reason = "each test binary uses it")]
 #![expect(clippy::expect_used, reason = "a test helper fails and speaks")]
 
@@ -11,9 +11,9 @@ use std::process::Command;
 use largefolio_linux::environment::{Host, find_in_path};
 use largefolio_linux::record::tools;
 
-/// Whether `tool` is installed; says loudly when a test skips for its absence.
+/// Whether `tool` is installed; prints a message if a test skips without it.
 pub fn has(tool: &str, package: &str) -> bool {
-    // A QEMU needs plugins, and is not always in PATH.
+    // A QEMU needs plugins, and may not be in PATH.
     let machine = match tool {
         "qemu-x86_64" => Some(62),
         "qemu-aarch64" => Some(183),
@@ -32,8 +32,9 @@ pub fn has(tool: &str, package: &str) -> bool {
     found
 }
 
-/// Reads a process's output until a line ends with `word`. Hold the returned reader until the process has
-/// ended: without a reader its next output fails with EPIPE, which ends a test harness with 101.
+/// Reads a process's output until a line ends with `word`. Hold the returned reader until the
+/// process ends. Otherwise its next output fails with EPIPE, and a test harness then exits with
+/// 101.
 #[must_use = "without a reader the next output of the process ends it"]
 pub fn heard<R: Read>(said: Option<R>, word: &str) -> BufReader<R> {
     let mut said = BufReader::new(said.expect("a pipe"));
@@ -46,8 +47,7 @@ pub fn heard<R: Read>(said: Option<R>, word: &str) -> BufReader<R> {
     said
 }
 
-/// Runs `cargo build` into this build's target directory, which is returned: cargo cannot depend on
-/// a cdylib.
+/// Runs `cargo build` and returns this build's target directory: cargo cannot depend on a cdylib.
 pub fn build_library(arguments: &[&str]) -> PathBuf {
     let own = std::env::current_exe().expect("own path");
     let target = own.ancestors().nth(3).expect("target/PROFILE/deps").to_path_buf();
@@ -63,24 +63,22 @@ pub fn build_library(arguments: &[&str]) -> PathBuf {
     target
 }
 
-/// Compiles `source` into the program `folder`/p; `flags` as for gcc.
 pub fn compile_in(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     compile_with("gcc", folder, source, flags)
 }
 
-/// The same by another compiler.
 pub fn compile_with(compiler: &str, folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     let (text, path) = (folder.join("p.c"), folder.join("p"));
     std::fs::write(&text, source).expect("source");
     let mut gcc = Command::new(compiler);
-    // GCC 14 refuses these; so do older ones here.
+    // GCC 14 rejects these; make older compilers do the same.
     gcc.args(["-Werror=implicit-function-declaration", "-Werror=int-conversion"]);
     gcc.args(["-O0", "-D_GNU_SOURCE", "-pthread", "-o"]).arg(&path).arg(&text).args(flags);
     assert!(gcc.status().expect("gcc").success(), "gcc refused the test's program");
     path
 }
 
-/// The ignored test `name` of this program, run as a process of its own: `module::test`.
+/// The ignored test `name` of this program, to run as a separate process: `module::test`.
 pub fn itself(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("own path"));
     command.args(["--exact", name, "--ignored", "--nocapture"]);

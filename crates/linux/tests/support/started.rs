@@ -7,8 +7,8 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::Duration;
 
-/// Starts a program. A child that another thread forks holds our descriptors until its exec, also
-/// one that was open for writing: a program just written is busy for that long.
+/// Starts a program. A child forked by another thread holds our descriptors until its exec,
+/// including one open for writing. A program just written is busy until then.
 pub fn started(command: &mut Command) -> Child {
     for _ in 0..200 {
         match command.spawn() {

@@ -1,8 +1,6 @@
 //! `MADV_COLLAPSE`: a process collapses its own memory now (docs/behaviour H.5.1, H.5.2).
 //!
 //! Answers to: `madvise_collapse`.
-//!
-//! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Who};
@@ -14,35 +12,35 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Backing, Vma};
 
-/// What a call that failed returns.
+/// Errno of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errno {
-    /// `EINVAL`: it will not work, whatever the caller tries.
+    /// `EINVAL`: a retry cannot succeed.
     Einval,
-    /// `EAGAIN`: it may work later.
+    /// `EAGAIN`: a retry may succeed.
     Eagain,
-    /// `ENOMEM`: no memory, or nothing mapped in a part of the range.
+    /// `ENOMEM`: no memory, or a part of the range is not mapped.
     Enomem,
-    /// `EBUSY`: a limit.
+    /// `EBUSY`: a limit was reached.
     Ebusy,
 }
 
-/// Why a call did not collapse all it was asked to.
+/// Why a call did not collapse its whole range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MADV_COLLAPSE: {refusal} ({errno:?})")]
 pub struct CollapseError {
-    /// What the call returns.
+    /// Errno that the call returns.
     pub errno: Errno,
-    /// Why the last block that failed did.
+    /// Refusal of the last block that failed.
     pub refusal: CollapseRefusal,
 }
 
 impl Memory {
-    /// Collapses every whole PMD block of `[at, at + len_bytes)`, whatever the settings say.
+    /// Collapses every whole PMD block of `[at, at + len_bytes)`, whatever the settings are.
     ///
     /// # Errors
-    /// When a block was not collapsed: the last refusal and the errno that stands for it. Blocks
-    /// before, and after a refusal that does not end the walk, are collapsed all the same.
+    /// Returns the last refusal and its errno. The other blocks are still collapsed, unless the
+    /// refusal ended the walk.
     pub fn madvise_collapse(
         &mut self,
         mm: MmId,
@@ -52,7 +50,6 @@ impl Memory {
         self.each_area(mm, at, len_bytes, |memory, vma, range| memory.collapse_area(mm, vma, range))
     }
 
-    /// Calls `each` for each area of a range and the part of it; a hole is an error in the end.
     pub(super) fn each_area(
         &mut self,
         mm: MmId,
@@ -80,7 +77,6 @@ impl Memory {
         if has_hole || next < end { Err(self.error(CollapseRefusal::VmaNull)) } else { Ok(()) }
     }
 
-    /// The blocks of `[start, end)` in one area.
     fn collapse_area(
         &mut self,
         mm: MmId,
@@ -94,7 +90,7 @@ impl Memory {
             self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);
         }
-        // Nothing was asked for that could fail (H.5.2, 7.2).
+        // The request contained no whole block, so nothing could fail (H.5.2, 7.2).
         if first >= last && short == ShortRequest::Done {
             return Ok(());
         }
@@ -117,7 +113,7 @@ impl Memory {
                 refused = Err(refusal);
                 let is_file = vma.backing != Backing::Anon;
                 let is_unmapped = is_file && refusal == CollapseRefusal::NoPteTable;
-                // The next block would fail alike; one that has no place in a table does not end it.
+                // The next block would fail the same way, unless this one only lacks a table.
                 if !self.goes_on_after(refusal) && !is_unmapped {
                     break;
                 }
@@ -126,8 +122,7 @@ impl Memory {
         refused
     }
 
-    /// Where the blocks of `[next, last)` end that have no table, if the first has none and such
-    /// blocks are stepped over: all of them are refused alike, however many there are.
+    /// Skips a run of blocks without a table in one step: returns its end.
     fn after_empty(
         &self,
         mm: MmId,
@@ -152,7 +147,6 @@ impl Memory {
             collapsed => collapsed,
         };
         match collapsed {
-            // The block is collapsed, but not mapped (C.6.3).
             Ok(Done::Collapsed) if lacks_ptes => Err(CollapseRefusal::NoPteTable),
             Ok(_) | Err(CollapseRefusal::PteMappedHugepage) if lacks_table => {
                 Err(CollapseRefusal::NoPteTable)
@@ -163,7 +157,6 @@ impl Memory {
         }
     }
 
-    /// H.5.1: writes the range back and tries once more.
     fn collapse_dirty(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
         if self.rules.collapse.dirty != DirtyRange::WrittenBack {
             return Err(CollapseRefusal::PageDirtyOrWriteback);
@@ -173,10 +166,9 @@ impl Memory {
         self.collapse_file(range)
     }
 
-    /// Whether the blocks after one that was refused are tried (H.5.2).
     fn goes_on_after(&self, refusal: CollapseRefusal) -> bool {
         match refusal {
-            // Nothing is there: a failure up to 6.18, stepped over from 6.19 on.
+            // Nothing is mapped there: a failure up to 6.18, skipped from 6.19 on.
             CollapseRefusal::NoPteTable => {
                 self.rules.collapse.empty_block == EmptyBlock::SteppedOver
             }
@@ -191,7 +183,6 @@ impl Memory {
         }
     }
 
-    /// H.5.2: the errno of the last refusal.
     pub(super) fn error(&self, refusal: CollapseRefusal) -> CollapseError {
         let errno = match refusal {
             CollapseRefusal::AllocHugePageFail | CollapseRefusal::VmaNull => Errno::Enomem,

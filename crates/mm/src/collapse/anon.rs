@@ -7,8 +7,8 @@
 //!   detached while it is copied: no entry can be used; put back if anything fails
 //! ```
 //!
-//! Differs: the table that a PMD entry replaces is not deposited for its split; tables take no
-//! memory here.
+//! Differs: a PMD entry replaces a table without depositing it for a later split, because tables
+//! take no memory here.
 
 use super::CollapseTarget;
 use super::scan::{PteLimits, is_hole, position};
@@ -25,7 +25,6 @@ use crate::units::{PageIndex, Pfn};
 use crate::vma::{Prot, Vma};
 
 impl Memory {
-    /// Scans a block and collapses it (H.6.1, H.6.2).
     pub(super) fn collapse_anon(
         &mut self,
         target: &CollapseTarget,
@@ -41,7 +40,6 @@ impl Memory {
         Ok(Done::Collapsed)
     }
 
-    /// The table of a block; without one there is nothing to scan.
     pub(super) fn table_of(
         &mut self,
         target: &CollapseTarget,
@@ -57,14 +55,13 @@ impl Memory {
         found
     }
 
-    /// Collapses a block that passed its scan; nothing is changed on a refusal.
     pub(super) fn collapse_scanned(
         &mut self,
         target: &CollapseTarget,
         limits: PteLimits,
     ) -> Result<(), CollapseRefusal> {
         let id = self.alloc_for(target)?;
-        // Nobody maps it yet: reclaim on account of what is swapped in must not find it.
+        // Not mapped yet: the reclaim that swap-in can start must not find it.
         let _ = self.core.folios.isolate(id);
         let collapsed = self.collapse_into(target, limits, id);
         if collapsed.is_ok() {
@@ -96,7 +93,7 @@ impl Memory {
         self.step(CollapseRefusal::CgroupChargeFail)?;
         self.step(CollapseRefusal::VmaCheck)?;
         self.swap_in_block(target)?;
-        // Reclaim may have split folios of the block, so everything is examined again.
+        // Reclaim may have split folios of the block, so check all pages again.
         let table = &mut self.space_mut(target.mm).table;
         let table = table.detach_table(target.first).ok_or(CollapseRefusal::NoPteTable)?;
         self.flush(target.mm, target.first, target.nr_pages());
@@ -107,8 +104,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Brings swapped pages back, each into a base page (H.6.2), once: a group at its limit may swap
-    /// out what came back first, and then there is no collapse.
+    /// Swaps in each page once (H.6.2), even if a cgroup at its limit swaps it out again.
     fn swap_in_block(&mut self, target: &CollapseTarget) -> Result<(), CollapseRefusal> {
         let CollapseTarget { mm, vma, first, .. } = *target;
         let end = first.plus(target.nr_pages());
@@ -152,7 +148,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Ascending, holes in passing; page by page unless the kernel copies in extents (D.4.5).
     fn copy_run(
         &mut self,
         run: &[Pte],
@@ -175,7 +170,6 @@ impl Memory {
         Ok(())
     }
 
-    /// The old pages lose this mapping, the new folio gets the block.
     fn replace_by(&mut self, target: &CollapseTarget, id: FolioId) {
         let CollapseTarget { mm, first, order, .. } = *target;
         let nr = order.nr_pages();
@@ -198,8 +192,6 @@ impl Memory {
     }
 }
 
-/// How many entries from the first on are holes, or name frames that lie side by side: what one copy
-/// can cover.
 fn nr_in_run(ptes: &[Pte]) -> usize {
     let first = ptes[0];
     let belongs = |(by, pte): (usize, &Pte)| {
@@ -209,7 +201,6 @@ fn nr_in_run(ptes: &[Pte]) -> usize {
     ptes.iter().enumerate().take_while(|&next| belongs(next)).count()
 }
 
-/// Flags of what collapse maps.
 fn collapsed_flags(vma: &Vma) -> PteFlags {
     let writable = if vma.prot.can_write { PteFlags::WRITABLE } else { PteFlags::NONE };
     let closed = if vma.prot == Prot::NONE { PteFlags::NO_ACCESS } else { PteFlags::NONE };

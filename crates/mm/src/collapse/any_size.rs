@@ -1,13 +1,12 @@
 //! Collapse by advice to any size: proposed in the discussion of series 000 (docs/behaviour K.1.4).
 //!
 //! Differs: no kernel has it. A process often wants its text in 64 KiB folios, which a PMD mapping
-//! cannot give; here it can request that size afterwards.
+//! cannot provide; here it can request that size afterwards.
 //!
-//! Owns the walk over blocks of the size. The collapse itself is that of the PMD size: anonymous
-//! memory is copied and mapped by `2^order` PTEs, one folio of the cache replaces the pages of a
-//! file, which is mapped where the caller had a page of it. A file takes the sizes that its filesystem
-//! knows. On a filesystem without large folios it takes any size if the file rule lets collapse at
-//! all (H.1.3), and the gate keeps the folio from writers as it does a huge one (H.3).
+//! Anonymous memory is copied and mapped by `2^order` PTEs. In a file, one page-cache folio
+//! replaces the pages and is mapped wherever the caller had one of them. A file allows the orders
+//! of its filesystem. On a filesystem without large folios, any order is allowed if the file rule
+//! permits collapse (H.1.3), and the gate keeps writers away from the folio (H.3).
 
 use super::advise::CollapseError;
 use super::scan::PteLimits;
@@ -21,12 +20,12 @@ use crate::units::{MmId, Order, PageIndex, Vaddr, Vpn};
 use crate::vma::{HugeAdvice, Vma};
 
 impl Memory {
-    /// Collapses every whole block of `2^order` pages of `[at, at + len_bytes)`. Blocks without a
-    /// page, and those that have a folio as large, are stepped over.
+    /// Collapses every whole block of `2^order` pages of `[at, at + len_bytes)`. Skips blocks that
+    /// have no page and blocks that already have a folio this large.
     ///
     /// # Errors
-    /// When a block was not collapsed: the last refusal. The other blocks are collapsed all the
-    /// same, unless the area cannot be collapsed to that size at all.
+    /// Returns the last refusal. The other blocks are still collapsed, unless the whole area cannot
+    /// have this size.
     pub fn madvise_collapse_to(
         &mut self,
         mm: MmId,
@@ -117,14 +116,12 @@ impl Memory {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the caller wrote to pages of the block: those are not the file's.
     fn has_private_copy(&self, target: &CollapseTarget) -> bool {
         let ptes = self.ptes_of(target).unwrap_or_default();
         let is_private = |pte: &Pte| pte.is_present() && !self.is_file_page(pte.pfn());
         self.has_swapped(target) || ptes.iter().any(is_private)
     }
 
-    /// Maps the block's folio by PTEs, read-only, as far as the file goes.
     fn map_block(&mut self, target: &CollapseTarget) {
         let Some(range) = self.file_range(target) else { return };
         let Some(entry) = self.core.find(range.file, PageIndex(range.first)) else { return };

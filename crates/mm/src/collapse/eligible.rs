@@ -1,9 +1,6 @@
 //! Which areas may be collapsed at all (docs/behaviour H.1).
 //!
 //! Answers to: `thp_vma_allowable_orders`, `file_thp_enabled`.
-//!
-//! Owns the order of the tests and the file rule of each kernel. Whether the pages of a block allow
-//! it is another question ([`super::scan`], [`super::file`]).
 
 use super::Who;
 use crate::mapping::{HugeSwitch, Mapping, tree};
@@ -14,23 +11,21 @@ use crate::units::{MappingId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
 impl Memory {
-    /// Whether `who` may collapse blocks of an area to the PMD size (H.1.1); for khugepaged and
-    /// anonymous memory, to any size.
+    /// Whether `who` may collapse blocks to the PMD size, or khugepaged to any size (H.1.1).
     pub(crate) fn can_collapse(&self, vma: &Vma, who: Who) -> bool {
         let pmd = self.rules.page.pmd_order();
-        // The program refused, or no aligned block lies inside (H.1.1).
+        // The program opted out, or no aligned block fits inside (H.1.1).
         if vma.advice.huge == HugeAdvice::Nohuge || !fits_a_block(vma, pmd) {
             return false;
         }
-        // Huge pages of a pool are never collapsed: a hugetlb area has no pages of its own kind.
+        // A hugetlb area has no anonymous pages, so it is never collapsed.
         let Backing::File { open, .. } = vma.backing else {
             let is_on = who == Who::Advice || !self.collapse_orders(vma).is_empty();
             return is_on && vma.has_anon();
         };
         let mapping = self.core.mapping(self.open_file(open).mapping);
-        // Shared memory has a switch of its own (H.1.1).
         if mapping.is_shmem {
-            // A mount has its own, which is off by default.
+            // A tmpfs mount has its own setting, which is off by default.
             let follows = mapping.huge_switch == HugeSwitch::ShmemEnabled;
             return who == Who::Advice || follows && self.shmem_allows(vma);
         }
@@ -42,7 +37,6 @@ impl Memory {
         (who == Who::Advice || is_on) && self.file_rule(vma, mapping)
     }
 
-    /// Sizes khugepaged may collapse an anonymous area to (H.6.4 b).
     pub(super) fn collapse_orders(&self, vma: &Vma) -> Orders {
         let page = self.rules.page;
         let enabled = self.rules.anon.enabled(page, vma.advice.huge);
@@ -55,18 +49,16 @@ impl Memory {
         }
     }
 
-    /// Whether pages of a disk file may be collapsed in this area (H.1.3).
     pub(super) fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
         let pmd = self.rules.page.pmd_order();
         match self.rules.collapse.file {
-            // The option is not built in.
             FileCollapse::Absent => false,
             // Differs: any mapping of the file that runs, not only those that exec made.
             FileCollapse::DenyWrite => mapping.gate.writecount() < 0,
-            // Text that nobody can write meanwhile (H.1.3, series 003).
+            // Text that has no writers while it is collapsed (H.1.3, series 003).
             FileCollapse::Exec => vma.prot.can_exec && !mapping.gate.is_open_for_write(),
             FileCollapse::Readers => !mapping.gate.is_open_for_write(),
-            // The filesystem writes through large folios itself: writers may stay (H.1.3).
+            // The filesystem writes through large folios itself, so writers may stay (H.1.3).
             FileCollapse::LargeFolios => mapping.orders.min <= pmd && pmd <= mapping.orders.max,
         }
     }
@@ -79,7 +71,6 @@ impl Memory {
         }
     }
 
-    /// Whether khugepaged may take this block of a file: `within_size` asks block by block.
     pub(super) fn is_within_size(&self, vma: &Vma, file: MappingId, end: u64) -> bool {
         let mapping = self.core.mapping(file);
         !mapping.is_shmem
@@ -89,8 +80,7 @@ impl Memory {
     }
 }
 
-/// Whether the last aligned block of an area lies inside it, at a congruent file offset, and a page
-/// cache could hold its folio (H.1.1): with 64K pages none does.
+/// Whether the last aligned block fits the area, the file offset and the page cache (H.1.1).
 fn fits_a_block(vma: &Vma, pmd: Order) -> bool {
     let is_congruent = match vma.backing {
         Backing::Anon => true,

@@ -8,8 +8,8 @@
 //!   new folio    [                               o9 ]     replaces them in one step
 //! ```
 //!
-//! Differs: what is gathered is locked in a kernel; here nothing else runs meanwhile. I/O completes
-//! at once, so a flush that khugepaged starts is done when it comes back.
+//! Differs: a kernel locks the gathered pages; here nothing else runs meanwhile. I/O completes
+//! immediately, so a flush that khugepaged started is done when it returns to the block.
 
 use super::{CollapseTarget, Who};
 use crate::core::NewFolio;
@@ -26,7 +26,6 @@ use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::{Backing, OpenId};
 
-/// Pages of a file to collapse: `2^order` from `first` on, aligned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileRange {
     pub(super) file: MappingId,
@@ -46,14 +45,12 @@ impl FileRange {
     }
 }
 
-/// What is cached of a range, in ascending order, and how much is not.
 struct Gathered {
     entries: Vec<Entry>,
     nr_holes: u64,
 }
 
 impl Memory {
-    /// The pages of a file that a target maps; `None` for anonymous memory.
     pub(super) fn file_range(&self, target: &CollapseTarget) -> Option<FileRange> {
         let Backing::File { open, .. } = target.vma.backing else { return None };
         let file = self.open_file(open).mapping;
@@ -61,7 +58,6 @@ impl Memory {
         Some(FileRange { file, open, first, order: target.order, who: target.who })
     }
 
-    /// Scans a range of the page cache and collapses it (H.4, H.5).
     pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
         self.core.work.add(steps_of_block(range.order));
         self.scan_file(range)?;
@@ -73,7 +69,6 @@ impl Memory {
         collapsed.map(|()| Done::Collapsed)
     }
 
-    /// H.4: looks at what is cached, without changing anything.
     fn scan_file(&self, range: &FileRange) -> Result<(), CollapseRefusal> {
         let mut nr_present = 0;
         for entry in self.entries_in(range.file, range.pages()) {
@@ -82,7 +77,7 @@ impl Memory {
             }
             self.check_large(entry)?;
             let folio = self.core.folios.get(entry.folio);
-            // Somebody else has isolated it and may be moving it.
+            // Already isolated: it may be about to move.
             if !self.core.folios.lru().is_on_lru(entry.folio) {
                 return Err(CollapseRefusal::PageLru);
             }
@@ -93,26 +88,25 @@ impl Memory {
         }
         let nr_evicted = self.core.mapping(range.file).nr_evicted(range.pages());
         let limit = self.rules.collapse.swap_limit(self.rules.page);
-        // Reading back much costs more than a large folio saves (H.4.1).
+        // Reading many pages back costs more than a large folio saves (H.4.1).
         if range.who == Who::Khugepaged && nr_evicted > limit {
             return Err(CollapseRefusal::ExceedSwapPte);
         }
         let nr_none = range.order.nr_pages() - nr_present;
         let limit = self.rules.anon.none_limit(self.rules.page);
-        // Memory would be filled with what nobody has read (H.4.2).
+        // The new folio would mostly hold pages that were never read (H.4.2).
         if range.who == Who::Khugepaged && nr_none > limit {
             return Err(CollapseRefusal::ExceedNonePte);
         }
         Ok(())
     }
 
-    /// Pages of a range that are in the page cache.
     pub(super) fn nr_cached(&self, range: &FileRange) -> u64 {
         let entries = self.entries_in(range.file, range.pages()).into_iter();
         entries.map(|entry| entry.end().min(range.end()) - entry.index.0.max(range.first)).sum()
     }
 
-    /// Large folios of a file could not be taken apart into the new one at first (H.4.1).
+    /// Early kernels could not merge a file's large folios into the new one (H.4.1).
     fn check_large(&self, entry: Entry) -> Result<(), CollapseRefusal> {
         let is_refused = self.rules.collapse.large == LargeFolios::Refused;
         if is_refused && entry.order > Order::ZERO {
@@ -121,7 +115,6 @@ impl Memory {
         Ok(())
     }
 
-    /// H.5 steps 1 and 2.
     fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let pfn =
             self.step(CollapseRefusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
@@ -137,7 +130,6 @@ impl Memory {
         pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
     }
 
-    /// H.5 steps 1 to 6 with the new folio's frames.
     fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), CollapseRefusal> {
         self.step(CollapseRefusal::CgroupChargeFail)?;
         self.step(CollapseRefusal::Fail)?;
@@ -153,7 +145,7 @@ impl Memory {
         filled
     }
 
-    /// H.5 steps 3 to 5; what was gathered is off its lists, whatever comes of it.
+    /// Gathers and copies (H.5 steps 3 to 5). Gathered folios leave their lists in any case.
     fn gather_and_copy(
         &mut self,
         range: &FileRange,
@@ -174,7 +166,6 @@ impl Memory {
         copied
     }
 
-    /// H.5 step 3: finds or reads every page, and takes it away from everybody.
     fn gather(
         &mut self,
         range: &FileRange,
@@ -196,7 +187,6 @@ impl Memory {
         Ok(())
     }
 
-    /// A page of shared memory, `None` for a hole.
     fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let index = PageIndex(at);
         if self.core.mapping(range.file).swapped.contains_key(&index) {
@@ -216,12 +206,11 @@ impl Memory {
         Ok(Some(entry))
     }
 
-    /// A page of a disk file, read in when it is absent.
     fn find_clean(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let found = self.core.find(range.file, PageIndex(at));
         let Some(entry) = found else { return self.read_in(range, at).map(Some) };
         let folio = self.core.folios.get(entry.folio);
-        // What it holds is not in the file yet: a copy could lose a store (H.5 step 3).
+        // Its content is not in the file yet: a copy could lose a store (H.5 step 3).
         if folio.is_dirty || folio.is_under_writeback {
             self.start_flush(range);
             return Err(self.dirty_refusal());
@@ -233,7 +222,6 @@ impl Memory {
         Ok(Some(entry))
     }
 
-    /// Reads the rest of a range ahead and waits for its first page.
     fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, CollapseRefusal> {
         if at < self.core.mapping(range.file).nr_file_pages(self.rules.page) {
             self.read_absent(range.open, Run { start: at, nr_pages: range.end() - at });
@@ -244,7 +232,6 @@ impl Memory {
         Ok(entry)
     }
 
-    /// Asks for dirty pages to be written back, so that a later pass or request can collapse them.
     fn start_flush(&mut self, range: &FileRange) {
         let may_flush = match self.rules.collapse.flush {
             DirtyFlush::Always => true,
@@ -256,13 +243,12 @@ impl Memory {
             return;
         }
         match range.who {
-            // Under way while it looks at other blocks of the file.
+            // Writeback runs while khugepaged scans other blocks of the file.
             Who::Khugepaged => self.khugepaged.flushed.push(range.file),
             Who::Advice => self.write_back(range.file, PageRange { first: 0, end: u64::MAX }),
         }
     }
 
-    /// H.5 step 3: the code for dirty pages came with the rule of what follows it.
     fn dirty_refusal(&self) -> CollapseRefusal {
         match self.rules.collapse.dirty {
             DirtyRange::Fails => CollapseRefusal::Fail,
@@ -270,14 +256,14 @@ impl Memory {
         }
     }
 
-    /// Takes a folio off its list and out of every page table; alone then, it cannot change.
+    /// Takes a folio off its list and out of every page table, so its content cannot change.
     fn isolate_entry(
         &mut self,
         range: &FileRange,
         entry: Entry,
         gathered: &mut Gathered,
     ) -> Result<(), CollapseRefusal> {
-        // Done already; only its entry may be missing.
+        // Already large enough; only its PMD entry may be missing.
         if entry.order >= range.order {
             return Err(CollapseRefusal::PteMappedHugepage);
         }
@@ -289,26 +275,24 @@ impl Memory {
         }
         gathered.entries.push(entry);
         self.step(CollapseRefusal::PageHasPrivate)?;
-        // The filesystem would not find its data with the new folio.
+        // The filesystem could not find its private data in the new folio.
         if self.core.folios.get(entry.folio).has_private {
             return Err(CollapseRefusal::PageHasPrivate);
         }
         self.unmap_file_pages(entry);
         self.step(CollapseRefusal::PageCount)?;
         let folio = self.core.folios.get(entry.folio);
-        // Unmapped everywhere: what still refers to it may read or write it at any time.
+        // Unmapped everywhere: any remaining reference may read or write it at any time.
         if folio.has_extra_refs() {
             return Err(CollapseRefusal::PageCount);
         }
-        // Unmapping brought a store to light (H.5 step 3, 7.2).
+        // Unmapping revealed a store (H.5 step 3, 7.2).
         if folio.is_dirty && !self.core.mapping(range.file).is_shmem {
             return Err(self.dirty_refusal());
         }
         Ok(())
     }
 
-    /// H.5 step 5: ascending, folio after folio, holes in passing; page by page unless the kernel
-    /// copies in extents (D.4.5).
     fn copy_gathered(
         &mut self,
         range: &FileRange,
@@ -335,7 +319,7 @@ impl Memory {
         self.core.stretches.stretch(stretch); // D.4.7: no point in a collapse
         if gathered.nr_holes > 0 {
             self.step(CollapseRefusal::PageFilled)?;
-            // A hole that is filled here would never be missed there (H.5 step 5).
+            // Filling a hole here would hide it from userfaultfd (H.5 step 5).
             if self.is_watched(range) {
                 return Err(CollapseRefusal::ExceedNonePte);
             }
@@ -343,14 +327,12 @@ impl Memory {
         self.step(CollapseRefusal::StoreFailed)
     }
 
-    /// Whether a process wants to fill holes of the range itself (userfaultfd).
     fn is_watched(&self, range: &FileRange) -> bool {
         let areas = self.mapped_ranges(range.file, range.pages());
         let is_armed = |(mm, vpn, _)| self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.is_armed);
         areas.into_iter().any(is_armed)
     }
 
-    /// H.5 step 6: one entry instead of many; the tables of its areas are given back.
     fn replace_gathered(&mut self, range: &FileRange, gathered: &Gathered, pfn: Pfn) {
         for &entry in &gathered.entries {
             self.core.remove(range.file, entry);
@@ -368,7 +350,6 @@ impl Memory {
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };
-        // So that the next fault can map the block by one entry (H.5 step 6).
         let is_own = range.who == Who::Advice && self.rules.collapse.retract == Retract::Own;
         if range.order == self.rules.page.pmd_order() && !is_own {
             self.retract_tables(range);

@@ -1,15 +1,14 @@
-//! khugepaged: the kernel thread that collapses memory in the background (docs/behaviour H.6.4,
-//! H.6.5, D.2.9), on its own clock.
+//! khugepaged: collapses memory in the background (docs/behaviour H.6.4, H.6.5, D.2.9).
 //!
 //! Answers to: `khugepaged_do_scan`, `khugepaged_scan_mm_slot`, `khugepaged_enter_vma`,
 //! `__khugepaged_exit`.
 //!
 //! ```text
 //!   wake -- scan ranges_to_scan blocks, process after process --> sleep scan_sleep --> wake ..
-//!              | no memory: sleep alloc_sleep once, go on
+//!              | no memory: sleep alloc_sleep once, continue
 //! ```
 //!
-//! Owns the list of processes, where the scan stands and when it wakes. Scanning takes no time.
+//! Scanning takes no time.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Who};
@@ -25,21 +24,15 @@ use crate::units::{MmId, Order, Vpn};
 use crate::units::{PageRange, VpnRange};
 use crate::vma::{Backing, Vma};
 
-/// Nanoseconds of a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
-/// When it wakes that sleeps to the end of time.
 const NEVER_NS: u64 = u64::MAX;
 
-/// How a look at some pages ended.
 enum Look {
-    /// There is more to scan.
     More,
-    /// A block could not be collapsed because memory was short.
     NoMemory,
 }
 
 impl Khugepaged {
-    /// Sleeps for a millisecond at least: time has to pass.
     const fn sleep(&mut self, ms: u64) {
         let ms = if ms == 0 { 1 } else { ms };
         self.wake_ns = self.wake_ns.saturating_add(ms.saturating_mul(NS_PER_MS));
@@ -66,13 +59,12 @@ impl Memory {
         self.khugepaged.now_ns
     }
 
-    /// When it wakes next on its clock.
+    /// Next wake-up on its clock, in nanoseconds.
     #[must_use]
     pub const fn khugepaged_wakes_ns(&self) -> u64 {
         self.khugepaged.wake_ns
     }
 
-    /// khugepaged scans a process from now on.
     pub(crate) fn khugepaged_enter(&mut self, mm: MmId) {
         let space = self.space_mut(mm);
         if !std::mem::replace(&mut space.is_scanned, true) {
@@ -80,7 +72,6 @@ impl Memory {
         }
     }
 
-    /// The same, if one of the areas of a range may be collapsed.
     pub(crate) fn khugepaged_enter_areas(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
         let vmas = &self.space(mm).vmas;
         let parts = vmas.overlapping(start, end);
@@ -89,7 +80,6 @@ impl Memory {
         self.khugepaged_enter_for(mm, &areas);
     }
 
-    /// The same, if one of these areas may be collapsed.
     pub(crate) fn khugepaged_enter_for(&mut self, mm: MmId, areas: &[Vma]) {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
@@ -99,7 +89,6 @@ impl Memory {
         }
     }
 
-    /// A process has ended.
     pub(crate) fn khugepaged_exit(&mut self, mm: MmId) {
         if !std::mem::take(&mut self.space_mut(mm).is_scanned) {
             return;
@@ -115,7 +104,6 @@ impl Memory {
         }
     }
 
-    /// H.1.2: whether any setting gives it work.
     fn is_khugepaged_on(&self) -> bool {
         let anon = &self.rules.anon;
         let is_on = |mode: &SizeMode| matches!(mode, SizeMode::Always | SizeMode::Madvise);
@@ -125,14 +113,13 @@ impl Memory {
             || self.rules.collapse.shmem != ShmemEnabled::Never
     }
 
-    /// One waking: scans as many pages as it may, then sleeps.
     fn wake(&mut self) {
         let rules = self.rules.collapse;
         let nr_pages = rules.pages_to_scan(self.rules.page);
         while self.is_khugepaged_on() && self.may_go_on(nr_pages) {
             if let Look::NoMemory = self.look(nr_pages) {
                 let khugepaged = &mut self.khugepaged;
-                // Memory was short before this waking too: give the system its time.
+                // Memory was short before this wake-up too: give the system its time.
                 if khugepaged.has_slept {
                     break;
                 }
@@ -146,7 +133,6 @@ impl Memory {
         (khugepaged.nr_scanned, khugepaged.nr_passes, khugepaged.has_slept) = (0, 0, false);
     }
 
-    /// Begins a pass where none is under way: the rest of one and a whole one before it sleeps.
     fn may_go_on(&mut self, nr_pages: u64) -> bool {
         let khugepaged = &mut self.khugepaged;
         if khugepaged.mms.is_empty() || khugepaged.nr_scanned >= nr_pages {
@@ -158,8 +144,6 @@ impl Memory {
         khugepaged.nr_passes < 2
     }
 
-    /// Looks at the areas of one process, until one collapse was tried, the pages are used
-    /// up, or the process is through.
     fn look(&mut self, nr_pages: u64) -> Look {
         let khugepaged = &mut self.khugepaged;
         let at = *khugepaged.at.get_or_insert(0);
@@ -217,7 +201,6 @@ impl Memory {
         self.core.counters.collapse.full_scans += 1;
     }
 
-    /// Collapses one block of another process.
     fn collapse_behind(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let file = self.file_range(target);
         let orders = match file {
@@ -244,10 +227,10 @@ impl Memory {
         let scanned = self.collapse_file(&range);
         self.show(target, scanned);
         match scanned {
-            // The folio is there: what is missing is its entry. That is counted as a collapse each
-            // time, also where nothing was left to do (H.6.5).
+            // Only its entry is missing. Counts as a collapse each time, even with nothing left to
+            // do (H.6.5).
             Err(CollapseRefusal::PteMappedHugepage) => {
-                // The page cache says so, without a scan (H.4.3).
+                // The page cache shows this without a scan (H.4.3).
                 self.khugepaged.nr_examined = 1;
                 if self.lacks_table(target) {
                     return Err(CollapseRefusal::NoPteTable);
@@ -258,8 +241,6 @@ impl Memory {
         }
     }
 
-    /// Orders that a policy leaves of those that a block may be collapsed to. Without any, the block
-    /// is one of an area that may not be collapsed.
     fn decided_collapse(
         &mut self,
         target: &CollapseTarget,
@@ -283,7 +264,6 @@ impl Memory {
         self.decided_among(Point::Collapse, &context, orders)
     }
 
-    /// What the tracepoint of a scan says.
     fn show(&mut self, target: &CollapseTarget, outcome: Result<Done, CollapseRefusal>) {
         let CollapseTarget { mm, first, .. } = *target;
         let is_anon = target.vma.backing == Backing::Anon;

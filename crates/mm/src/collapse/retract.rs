@@ -2,8 +2,7 @@
 //!
 //! Answers to: `retract_page_tables`, `collapse_pte_mapped_thp`.
 //!
-//! Owns which empty tables are given back, so that the next fault can map the block by one entry,
-//! and the exchange of a table for that entry if the caller requested it.
+//! With the table gone, the next fault can map the block by one entry.
 
 use super::CollapseTarget;
 use super::file::FileRange;
@@ -17,14 +16,13 @@ use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
 impl Memory {
-    /// Gives back the tables of every area that maps the whole block at an aligned address, unless
-    /// the area has private pages, which may be in the table.
+    /// Frees the tables of areas that map the whole block aligned and have no private pages.
     pub(super) fn retract_tables(&mut self, range: &FileRange) {
         for (mm, start, end) in self.mapped_ranges(range.file, range.pages()) {
             let is_whole = end.0 - start.0 == range.order.nr_pages();
             let is_aligned = range.order.is_aligned(start.0);
             let has_anon = self.space(mm).vmas.find(start).is_some_and(Vma::has_anon);
-            // A private copy may be in the table, or another area needs a part of it (H.5).
+            // The table may hold a private copy, or another area may need part of it (H.5).
             if is_whole && is_aligned && !has_anon {
                 self.drop_table(mm, start);
             }
@@ -38,8 +36,7 @@ impl Memory {
         }
     }
 
-    /// Gives back the table of one process for a block whose folio has the PMD order, if it maps
-    /// nothing but that folio's pages. What it was: `Already` without a table.
+    /// Frees one process's table if it maps only the folio's pages. `Already`: there is no table.
     pub(super) fn retract_one(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let entry = self.huge_entry(target)?;
         match self.space(target.mm).table.pmd(target.first) {
@@ -47,7 +44,7 @@ impl Memory {
             PmdState::Table { .. } => {}
         }
         self.step(CollapseRefusal::Fail)?;
-        // A page of its own would be lost with the table.
+        // A private page would be lost with the table.
         if !self.maps_only(target, entry) {
             return Err(CollapseRefusal::Fail);
         }
@@ -56,19 +53,16 @@ impl Memory {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the process lacks the table that the entry stands in (C.6.3).
     pub(super) fn lacks_table(&self, target: &CollapseTarget) -> bool {
         let has_one = self.space(target.mm).table.has_pmd_table(target.first);
         self.rules.collapse.pmd_table != PmdTable::Made && !has_one
     }
 
-    /// Whether it lacks one for the pages of a block that is to be collapsed for it (C.6.3).
     pub(super) fn lacks_ptes(&self, target: &CollapseTarget) -> bool {
         let pmd = self.space(target.mm).table.pmd(target.first);
         self.rules.collapse.pmd_table == PmdTable::Block && pmd == PmdState::Empty
     }
 
-    /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.
     pub(super) fn install_pmd(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let done = self.retract_one(target)?;
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {
@@ -86,7 +80,6 @@ impl Memory {
         entry.filter(|entry| entry.order == target.order).ok_or(CollapseRefusal::Fail)
     }
 
-    /// Whether every PTE of a block is empty or maps its page of the folio: none is a private copy.
     fn maps_only(&self, target: &CollapseTarget, entry: Entry) -> bool {
         let pfn = self.core.folios.get(entry.folio).pfn;
         let ptes = self.ptes_of(target).unwrap_or_default();

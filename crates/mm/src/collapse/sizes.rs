@@ -14,7 +14,6 @@ use crate::pgtable::Pte;
 use crate::rules::anon::{MIN_LARGE_ORDER, NonePtes, Orders};
 use crate::units::Order;
 
-/// What the walk over one block has come to.
 #[derive(Default)]
 struct Walked {
     has_collapsed: bool,
@@ -23,7 +22,7 @@ struct Walked {
 }
 
 impl Walked {
-    /// What the walk answers: a success if there was one, then want of memory (H.6.4 f).
+    /// Success if any range was collapsed; otherwise a lack of memory takes precedence (H.6.4 f).
     fn result(self) -> Result<Done, CollapseRefusal> {
         match self.last {
             _ if self.has_collapsed => Ok(Done::Collapsed),
@@ -35,7 +34,6 @@ impl Walked {
 }
 
 impl Memory {
-    /// Collapses what it can of a PMD block to the sizes in `orders`.
     pub(super) fn collapse_sizes(
         &mut self,
         block: &CollapseTarget,
@@ -45,7 +43,7 @@ impl Memory {
             Ok(ptes) => ptes,
             Err(answer) => return answer,
         };
-        // H.6.4 b: one page is enough to go on.
+        // One page in the block is enough to continue (H.6.4 b).
         let limits = PteLimits { none: block.nr_pages() - 1, ..self.limits(block) };
         self.examine_ptes(block, &ptes, limits)?;
         let swapped = &self.space(block.mm).swapped;
@@ -61,7 +59,6 @@ impl Memory {
             let step = if is_worth { self.collapse_part(&target) } else { Err(None) };
             match step {
                 Ok(Done::Collapsed) => walked.has_collapsed = true,
-                // A folio as large is there: go on behind it.
                 Ok(Done::Already) => walked.last = Some(CollapseRefusal::PteMappedHugepage),
                 Err(refusal) => {
                     walked.last = refusal.or(walked.last);
@@ -70,7 +67,6 @@ impl Memory {
                     if refusal.is_some_and(|refusal| !smaller_may_help(refusal)) {
                         break;
                     }
-                    // A smaller one at the same place may find what it needs.
                     if order > MIN_LARGE_ORDER && !orders.below(order).is_empty() {
                         order = Order::new(order.get() - 1);
                         continue;
@@ -83,7 +79,6 @@ impl Memory {
         walked.result()
     }
 
-    /// H.6.4 c: empty pages that a range of `order` may have.
     fn none_of(&self, order: Order) -> u64 {
         let page = self.rules.page;
         let all_but_one = page.pmd_order().nr_pages() - 1;
@@ -96,14 +91,13 @@ impl Memory {
         if is_off { order.nr_pages() - 1 } else { 0 }
     }
 
-    /// One range; `Ok(Already)` when a folio as large is there (tested below the PMD order).
     fn collapse_part(&mut self, target: &CollapseTarget) -> Result<Done, Option<CollapseRefusal>> {
         let pmd = self.rules.page.pmd_order();
         if target.order < pmd && self.has_folio(target) {
             return Ok(Done::Already);
         }
         let none = if target.vma.is_armed { 0 } else { self.none_of(target.order) };
-        // H.6.4 e: below the PMD order nothing shared is copied.
+        // Below the PMD order, shared pages are never copied (H.6.4 e).
         let shared = if target.order == pmd { self.limits(target).shared } else { 0 };
         let limits = PteLimits { none, shared, ..self.limits(target) };
         // Not worth reading back for a small folio (H.6.4 e).
@@ -116,7 +110,6 @@ impl Memory {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the first page belongs to a folio of the order already.
     pub(super) fn has_folio(&self, target: &CollapseTarget) -> bool {
         let pte: Pte = self.space(target.mm).table.pte(target.first);
         let id = (!is_hole(pte)).then(|| self.core.folios.of_pfn(pte.pfn())).flatten();
@@ -124,7 +117,6 @@ impl Memory {
     }
 }
 
-/// Whether a smaller range may avoid what refused a larger one.
 const fn smaller_may_help(refusal: CollapseRefusal) -> bool {
     matches!(
         refusal,

@@ -1,10 +1,9 @@
-//! Which folios of files differ from their storage, in the order in which the files began to
-//! (docs/behaviour P.6).
+//! Dirty folios of files, queued in the order in which the files became dirty (docs/behaviour P.6).
 //!
 //! Answers to: `folio_mark_dirty`, `folio_clear_dirty_for_io`, `inode_attach_wb`.
 //!
-//! Owns the flag, the queue and its counts. Does not own when something is written
-//! ([`crate::io::writeback`]). Shared memory has the flag and is in no queue: it has no storage.
+//! Owns the dirty flag, the queue and its counts. Does not decide when to write
+//! ([`crate::io::writeback`]). Shared memory has the flag but is never queued: it has no storage.
 //!
 //! ```text
 //!   group, number --> file --> indices of its dirty folios
@@ -13,11 +12,11 @@
 //! ```
 //!
 //! Invariants:
-//! - I1: a file is in the queue if and only if it has a dirty folio; its indices are those of the
+//! - I1: a file is in the queue if and only if it has a dirty folio. Its indices are those of the
 //!   dirty folios in its tree.
 //!
-//! Differs: a file belongs to the group that made its first folio dirty, for as long as it is in the
-//! queue; a kernel moves it to the group that writes most.
+//! Differs: while a file is in the queue, it belongs to the group that dirtied its first folio. A
+//! kernel moves the file to the group that writes most.
 
 use std::collections::BTreeMap;
 
@@ -27,23 +26,19 @@ use crate::mapping::Turn;
 use crate::mapping::tree::Entry;
 use crate::units::{GroupId, MappingId, PageIndex};
 
-/// Files with dirty folios.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dirty {
     queue: BTreeMap<Turn, MappingId>,
     next: u64,
     nr_pages: u64,
-    /// Groups that have dirty folios.
     nr_of: BTreeMap<GroupId, u64>,
 }
 
 impl Dirty {
-    /// Dirty pages of files.
     pub(crate) const fn nr_pages(&self) -> u64 {
         self.nr_pages
     }
 
-    /// Of those, the pages that a group is charged for.
     pub(crate) fn nr_pages_of(&self, group: GroupId) -> u64 {
         self.nr_of.get(&group).copied().unwrap_or(0)
     }
@@ -64,12 +59,11 @@ impl Dirty {
 }
 
 impl Core {
-    /// A folio differs from its storage.
     pub(crate) fn set_dirty(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         let was_dirty = std::mem::replace(&mut folio.is_dirty, true);
         let (group, nr, owner) = (folio.group, folio.nr_pages(), folio.owner);
-        // Who waited for it to be written waits no more.
+        // Dirty again: reclaim no longer waits for its writeback.
         self.folios.lru_mut().marks_mut(id).is_reclaim = false;
         let Owner::File { mapping: file, index } = owner else { return };
         if was_dirty || self.mapping(file).is_shmem {
@@ -87,7 +81,7 @@ impl Core {
         self.counters.reclaim.nr_dirtied += nr;
     }
 
-    /// A folio is as its storage, or its content is not wanted any more.
+    /// Clears the flag: the folio was written, or its content is no longer needed.
     pub(crate) fn set_clean(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         let was_dirty = std::mem::replace(&mut folio.is_dirty, false);
@@ -106,8 +100,8 @@ impl Core {
         self.dirty.sub(group, nr);
     }
 
-    /// The dirty folio that is written next: of the file that waits longest, the first. With a group,
-    /// one of its files; else of any.
+    /// Returns the next dirty folio to write: the first one of the file that has waited longest.
+    /// With a group, looks only at that group's files.
     pub(crate) fn next_dirty(&self, group: Option<GroupId>) -> Option<(MappingId, Entry)> {
         let from = group.map_or((GroupId::ROOT, 0), |group| (group, 0));
         let (&(of, _), &file) = self.dirty.queue.range(from..).next()?;
@@ -118,7 +112,6 @@ impl Core {
         Some((file, self.find(file, index)?))
     }
 
-    /// I1, and the sums.
     pub(crate) fn is_dirty_sound(&self) -> bool {
         let mut left = self.dirty.clone();
         for (file, mapping) in self.mappings() {

@@ -1,40 +1,39 @@
-//! Control groups: what they may take, and what became of that.
+//! Control groups: limits, charges and events.
 //!
 //! Answers to: `struct mem_cgroup`, `consume_stock`, `refill_stock`.
 //!
-//! Each folio of a file or of a process is charged to one group: the one that the process was in
-//! which brought it about. Owns limits, events and the stock. Does not own the pages charged
-//! ([`crate::folio::lruvec`]) nor what a charge above a limit reclaims
-//! (`crate::reclaim::charge`).
+//! Each folio is charged to one group: the group of the process that caused its allocation. Owns
+//! limits, events and the stock. Does not own the charged pages ([`crate::folio::lruvec`]), nor
+//! reclaim for a charge above a limit (`crate::reclaim::charge`).
 //!
 //! ```text
-//!   charge --> stock of the processor has it? --> done
+//!   charge --> enough in the processor's stock? ---> done
 //!                | no
-//!              64 pages more within max? --------> done, the rest is stock
+//!              64 more pages fit below max? -------> done, the rest becomes stock
 //!                | no
-//!              the pages asked for within max? --> done
+//!              the requested pages fit below max? -> done
 //!                | no
-//!              reclaim in the group, and again
+//!              reclaim in the group, then retry
 //! ```
 //!
-//! Differs: groups have no parents but the root. Page tables and the kernel's own memory are not
-//! charged.
+//! Differs: every group is a direct child of the root. Page tables and the kernel's own memory are
+//! not charged.
 
 use crate::folio::lruvec::Lruvec;
 use crate::rules::anon::Effort;
 use crate::units::GroupId;
 
-/// Pages that a processor takes from a limit at a time (`MEMCG_CHARGE_BATCH`).
+/// Pages that a processor charges in advance (`MEMCG_CHARGE_BATCH`).
 pub(crate) const STOCK_PAGES: u64 = 64;
 
-/// How hard a charge tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChargeEffort {
-    /// As it is: large folios without direct reclaim.
+    /// No reclaim: large folios without direct reclaim.
     None,
-    /// One round, and another without stock: what is read ahead (`__GFP_NORETRY`).
+    /// Two rounds of reclaim: one with a batch for the stock, one without. Used by readahead
+    /// (`__GFP_NORETRY`).
     Once,
-    /// Until nothing comes of it.
+    /// Reclaims until it makes no more progress.
     Full,
 }
 
@@ -48,24 +47,24 @@ impl From<Effort> for ChargeEffort {
     }
 }
 
-/// What a group may take, in pages.
+/// A group's limits, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// `memory.max`: never more; [`GroupLimits::NONE`] = any.
+    /// `memory.max`: hard limit; [`GroupLimits::NONE`] = no limit.
     pub max: u64,
-    /// `memory.high`: who takes more reclaims before he goes on.
+    /// `memory.high`: above it, the process that allocates must reclaim before it continues.
     pub high: u64,
-    /// `memory.low`: others' reclaim leaves it that much, if it finds enough elsewhere.
+    /// `memory.low`: reclaim from outside spares this much if it finds enough elsewhere.
     pub low: u64,
-    /// `memory.min`: others' reclaim leaves it that much.
+    /// `memory.min`: reclaim from outside always spares this much.
     pub min: u64,
 }
 
 impl GroupLimits {
-    /// A limit that is none.
+    /// No limit.
     pub const NONE: u64 = u64::MAX;
 
-    /// `memory.max` of `pages`, and nothing else.
+    /// Only `memory.max`, in pages.
     #[must_use]
     pub const fn max(pages: u64) -> Self {
         Self { max: pages, high: Self::NONE, low: 0, min: 0 }
@@ -83,47 +82,43 @@ impl Default for GroupLimits {
 pub struct GroupEvents {
     /// Charges that had to reclaim because of `max`.
     pub max: u64,
-    /// Times that somebody reclaimed because of `high`.
+    /// Reclaim runs because of `high`.
     pub high: u64,
-    /// Times that reclaim took from what `low` protects.
+    /// Reclaim runs that took pages protected by `low`.
     pub low: u64,
-    /// Charges that failed although everything was tried.
+    /// Charges that failed after all attempts to reclaim.
     pub oom: u64,
 }
 
-/// A group.
+/// A control group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// What it may take.
+    /// Its limits.
     pub limits: GroupLimits,
-    /// What came of the limits.
+    /// Events caused by the limits.
     pub events: GroupEvents,
 }
 
-/// A group and its folios, to look at.
+/// A read-only view of a group and its folios.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupView<'a> {
     /// Limits and events.
     pub group: &'a Group,
-    /// Pages charged, and what reclaim did.
+    /// Charged pages and reclaim statistics.
     pub vec: &'a Lruvec,
 }
 
-/// All groups.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
     list: Vec<Group>,
-    /// Who is charged for what is allocated now.
     current: GroupId,
-    /// Whether the present group has a limit.
     is_limited: bool,
-    /// The group whose pages the processor has in stock, and how many.
+    /// The group that the stock belongs to, and the stock in pages.
     stock: (GroupId, u64),
-    /// Pages charged above `high` since the last look.
+    /// Pages charged above `high` since the last check.
     pub(crate) nr_over_high: u64,
-    /// The last charge failed: the group is out of memory.
     pub(crate) is_oom: bool,
-    /// Where reclaim for the machine goes on.
+    /// Where global reclaim resumes.
     pub(crate) cursor: u32,
 }
 
@@ -159,7 +154,6 @@ impl Groups {
         &mut self.list[id.0 as usize]
     }
 
-    /// What is allocated from now on is charged to `id`.
     #[inline]
     pub(crate) fn enter(&mut self, id: GroupId) {
         if self.current != id {
@@ -168,7 +162,6 @@ impl Groups {
         }
     }
 
-    /// Limits of a group change.
     pub(crate) fn set_limits(&mut self, id: GroupId, limits: GroupLimits) {
         self.get_mut(id).limits = limits;
         self.set_limited();
@@ -183,18 +176,16 @@ impl Groups {
         self.current
     }
 
-    /// Whether charges of the present group have to ask.
     #[inline]
     pub(crate) fn is_limited(&self) -> bool {
         self.is_limited
     }
 
-    /// Pages of a group that are in stock: charged, and not used.
     pub(crate) fn stock_of(&self, id: GroupId) -> u64 {
         if self.stock.0 == id { self.stock.1 } else { 0 }
     }
 
-    /// Takes a charge out of the stock; whether it had enough.
+    /// Takes a charge out of the stock. Returns false if the stock is too small.
     pub(crate) fn consume_stock(&mut self, id: GroupId, nr_pages: u64) -> bool {
         let has_enough = self.stock_of(id) >= nr_pages;
         if has_enough {
@@ -203,13 +194,11 @@ impl Groups {
         has_enough
     }
 
-    /// Puts what was charged beyond the need into the stock.
     pub(crate) fn refill_stock(&mut self, id: GroupId, nr_pages: u64) {
         let nr_pages = self.stock_of(id) + nr_pages;
         self.stock = (id, if nr_pages > STOCK_PAGES { 0 } else { nr_pages });
     }
 
-    /// Gives back what is in stock.
     pub(crate) fn drain_stock(&mut self) {
         self.stock.1 = 0;
     }

@@ -1,16 +1,18 @@
-//! Pools of huge pages, and the files behind hugetlb mappings (docs/behaviour O.1, O.2).
+//! hugetlb: pools of huge pages, and the files that back hugetlb mappings (docs/behaviour O.1,
+//! O.2).
 //!
 //! Answers to: `hugetlb_acct_memory`, `dequeue_hugetlb_folio_vma`, `free_huge_folio`.
 //!
-//! Owns which huge pages exist, which are free and which are promised, and how often each is mapped.
-//! The frames of a pool are taken when the machine is made; the buddy allocator never has them.
-//! Does not own the entries that map huge pages ([`crate::core::space`]) nor areas ([`crate::vma`]).
+//! Owns the huge pages, their reservations and their mapcounts. The machine takes a pool's memory
+//! at boot; the buddy allocator never has it. Does not own the entries that map huge pages
+//! ([`crate::core::space`]) nor areas ([`crate::vma`]).
 //!
 //! Invariants (`Memory::validate`, I18):
 //! - I1: a huge page is free, mapped or in a file.
-//! - I2: the mapcount of a huge page is the number of entries that map it.
-//! - I3: promised pages = what owners have not used + what shared files have not filled - used pages
-//!   whose promise comes back once they are freed + what was lost.
+//! - I2: a huge page's mapcount is the number of entries that map it.
+//! - I3: reserved pages = reservations that owners have not used + reservations that shared files
+//!   have not filled - used pages whose reservation returns when they are freed + leaked
+//!   reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,36 +22,34 @@ use crate::rules::{Arch, Rules};
 use crate::units::{Order, PageSize, Pfn};
 use crate::vma::{HugeFileId, Sharing};
 
-/// Huge pages that are set aside when the machine is made (`hugepages=` of the command line).
+/// Huge pages allocated at boot (`hugepages=` on the kernel command line).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePool {
-    /// Size of its pages.
+    /// Order of each page.
     pub order: Order,
     /// `nr_hugepages`.
     pub nr_pages: u64,
-    /// Promises that nobody can take back any more (O.5.3), from before.
+    /// Leaked reservations at the start: no one can return them (O.5.3).
     pub nr_lost: u64,
 }
 
-/// The numbers of a pool, named as in `/sys/kernel/mm/hugepages/hugepages-<kB>kB`.
+/// Counters of a pool, named as in `/sys/kernel/mm/hugepages/hugepages-<kB>kB`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HugeCounts {
-    /// Pages of the pool.
+    /// Pages in the pool.
     pub nr_hugepages: u64,
-    /// Pages that nobody has.
+    /// Free pages.
     pub free_hugepages: u64,
-    /// Of them, pages that are promised to mappings. Wraps below 0, as the kernel's does (O.2.6).
+    /// Free pages reserved for mappings. Wraps below 0, as in the kernel (O.2.6).
     pub resv_hugepages: u64,
-    /// Pages beyond `nr_hugepages`: there are none without `nr_overcommit_hugepages`.
+    /// Pages beyond `nr_hugepages`: always 0 without `nr_overcommit_hugepages`.
     pub surplus_hugepages: u64,
 }
 
-/// What a taken page is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charge {
-    /// A promise that was made before.
     Reservation,
-    /// Nothing: a page must be free that is promised to nobody.
+    /// No reservation: needs a free page that is not reserved.
     Available,
 }
 
@@ -58,50 +58,46 @@ pub(crate) enum Charge {
 pub enum HugeOwner {
     /// Private memory of processes.
     Anon,
-    /// Page of a shared file.
+    /// A page of a shared file.
     File(HugeFileId),
 }
 
-/// A huge page that somebody has.
+/// A huge page in use.
 #[derive(Clone, Debug)]
 pub struct HugeFolio {
     /// What it holds.
     pub owner: HugeOwner,
-    /// How often it is mapped: by entries that map all of it (F.1.4).
+    /// How often it is mapped: only by entries that map all of it (F.1.4).
     pub mapcount: Mapcount,
-    /// No other process sees it (L.8).
+    /// Whether it is private to one process (L.8).
     pub is_exclusive: bool,
-    /// Its promise comes back when it is freed (O.2.5).
+    /// Whether its reservation returns when it is freed (O.2.5).
     pub restores_reserve: bool,
 }
 
-/// The huge pages of one size.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     order: Order,
     first: Pfn,
-    /// By place in the pool; `None` = free.
+    /// By position in the pool; `None` = free.
     folios: Vec<Option<HugeFolio>>,
-    /// Places of free pages, the one freed last at the end: it is taken first.
+    /// Positions of the free pages. The page freed last is at the end and is taken first.
     free: Vec<u32>,
     nr_reserved: u64,
-    /// Of them, those that nobody can take back any more (O.5.3).
     nr_lost: u64,
 }
 
-/// The file behind one `mmap` with `MAP_HUGETLB`: no other mapping but its copies has it.
+/// The file that backs one `mmap` with `MAP_HUGETLB`. Only that mapping and its copies use it.
 #[derive(Clone, Debug)]
 pub(crate) struct HugeFile {
     pub(crate) order: Order,
     pub(crate) sharing: Sharing,
-    /// Of a shared file the huge pages that are promised or there; of a private one those whose
-    /// promise its owner has used.
+    /// Shared file: huge pages that are reserved or present. Private file: huge pages whose
+    /// reservation the owner has used.
     pub(crate) regions: BTreeSet<u64>,
-    /// Pages of a shared file.
     pub(crate) pages: BTreeMap<u64, Pfn>,
 }
 
-/// All pools and files.
 #[derive(Clone, Debug)]
 pub(crate) struct Hugetlb {
     pools: Vec<Pool>,
@@ -109,36 +105,36 @@ pub(crate) struct Hugetlb {
     rules: MapcountRules,
 }
 
-/// Pools that a machine cannot have.
+/// Why a machine cannot have a pool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
-    /// More memory than there is.
+    /// Not enough memory.
     #[error(
         "{nr_pages} huge pages of {kib}K do not fit {ram_mib} MiB of memory: ask for fewer, \
              or give the model more memory"
     )]
     TooLarge {
-        /// Huge pages of the pool.
+        /// Huge pages in the pool.
         nr_pages: u64,
         /// Size of each in KiB.
         kib: u64,
-        /// Memory of the machine in MiB.
+        /// The machine's memory in MiB.
         ram_mib: u64,
     },
-    /// A size that the architecture does not have with these base pages.
+    /// The architecture has no huge pages of this size with these base pages.
     #[error(
         "this machine has no huge pages of {size} KiB: with these base pages it has {known} KiB"
     )]
     NoSuchSize {
-        /// Size asked for.
+        /// The requested size.
         size: String,
-        /// Sizes that there are.
+        /// The available sizes.
         known: String,
     },
 }
 
-/// Sizes of huge pages that an architecture has, ascending: blocks of a level, and of neighbours
-/// that share a TLB entry (docs/behaviour O.1.1).
+/// An architecture's huge page sizes, ascending: blocks at one level, and runs of neighbours that
+/// share a TLB entry (docs/behaviour O.1.1).
 #[must_use]
 pub fn orders(arch: Arch, page: PageSize) -> Vec<Order> {
     let orders: &[u8] = match (arch, page) {
@@ -151,7 +147,7 @@ pub fn orders(arch: Arch, page: PageSize) -> Vec<Order> {
 }
 
 impl HugePool {
-    /// The pools of a machine, and those that its kernel sets aside at boot.
+    /// The machine's pools, including those that its kernel creates at boot.
     pub(crate) fn all(wanted: &[Self], arch: Arch, rules: &Rules) -> Result<Vec<Self>, PoolError> {
         let page = rules.page;
         let known = orders(arch, page);
@@ -170,7 +166,8 @@ impl HugePool {
 }
 
 impl Hugetlb {
-    /// Pools at the end of `nr_pages` base pages, and how many pages are left below them.
+    /// Puts the pools at the end of `nr_pages` base pages. Returns them and the number of pages
+    /// left below them.
     pub(crate) fn new(
         wanted: &[HugePool],
         page: PageSize,
@@ -197,7 +194,6 @@ impl Hugetlb {
         Ok((Self { pools, files: Vec::new(), rules }, end))
     }
 
-    /// Whether there is no pool: nothing can be mapped then.
     pub(crate) fn is_empty(&self) -> bool {
         self.pools.is_empty()
     }
@@ -206,7 +202,6 @@ impl Hugetlb {
         self.pools.iter().find(|pool| pool.order == order)
     }
 
-    /// The pool of an area's pages.
     pub(crate) fn pool_mut(&mut self, order: Order) -> &mut Pool {
         let Some(pool) = self.pools.iter_mut().find(|pool| pool.order == order) else {
             unreachable!("an area has pages of a pool")
@@ -236,12 +231,10 @@ impl Hugetlb {
         (0..).map(HugeFileId).zip(&self.files)
     }
 
-    /// What the mapping counts of a huge page are.
     pub(crate) const fn shape(&self, order: Order) -> Shape {
         Shape::hugetlb(order, self.rules)
     }
 
-    /// The huge page of `order` at `pfn`.
     pub(crate) fn folio(&self, order: Order, pfn: Pfn) -> &HugeFolio {
         let found = self.pool(order).and_then(|pool| pool.folios.get(pool.place(pfn))?.as_ref());
         let Some(folio) = found else { unreachable!("I1: an entry maps a page that is not free") };
@@ -257,7 +250,6 @@ impl Hugetlb {
         folio
     }
 
-    /// An entry of `mm` maps the huge page.
     pub(crate) fn add_map(&mut self, order: Order, pfn: Pfn, mm: MmOwnerId) {
         let shape = self.shape(order);
         let Ok(_) = self.folio_mut(order, pfn).mapcount.add_pmd(&shape, mm) else {
@@ -265,7 +257,7 @@ impl Hugetlb {
         };
     }
 
-    /// An entry of `mm` that mapped it is gone: a page that nobody has is freed.
+    /// Uncounts an entry of `mm`. Frees the page if nothing else uses it.
     pub(crate) fn remove_map(&mut self, order: Order, pfn: Pfn, mm: MmOwnerId) {
         let shape = self.shape(order);
         let folio = self.folio_mut(order, pfn);
@@ -275,7 +267,7 @@ impl Hugetlb {
         }
     }
 
-    /// A shared file has no mapping any more: its pages are free, its promises are taken back
+    /// The last mapping of a shared file is gone: frees its pages and returns its reservations
     /// (O.2.3).
     pub(crate) fn release_file(&mut self, id: HugeFileId) {
         let file = self.file_mut(id);
@@ -292,7 +284,7 @@ impl Hugetlb {
 impl Pool {
     fn new(order: Order, first: Pfn, nr: u64) -> Self {
         let folios = (0..nr).map(|_| None).collect();
-        // The first page is taken first.
+        // Reversed, because the last entry is taken first.
         let free = (0..nr as u32).rev().collect();
         Self { order, first, folios, free, nr_reserved: 0, nr_lost: 0 }
     }
@@ -301,7 +293,6 @@ impl Pool {
         Self { nr_reserved: nr_lost, nr_lost, ..self }
     }
 
-    /// Promises whose owner is gone stay promised (O.5.3).
     pub(crate) const fn lose(&mut self, nr: u64) {
         self.nr_lost += nr;
     }
@@ -327,7 +318,6 @@ impl Pool {
         }
     }
 
-    /// Pages that somebody has.
     pub(crate) fn used(&self) -> impl Iterator<Item = (Pfn, &HugeFolio)> {
         let places = self.folios.iter().enumerate();
         places.filter_map(|(place, folio)| {
@@ -336,12 +326,11 @@ impl Pool {
         })
     }
 
-    /// Free pages that are promised to nobody.
+    /// Free pages that are not reserved.
     pub(crate) fn nr_available(&self) -> u64 {
         (self.free.len() as u64).wrapping_sub(self.nr_reserved)
     }
 
-    /// Promises `nr` pages, or none (O.2.1).
     pub(crate) fn try_reserve(&mut self, nr: u64) -> bool {
         let missing = self.nr_reserved.wrapping_add(nr).wrapping_sub(self.free.len() as u64);
         let fits = missing.cast_signed() <= 0 && nr <= self.free.len() as u64;
@@ -355,7 +344,7 @@ impl Pool {
         self.nr_reserved = self.nr_reserved.wrapping_sub(nr);
     }
 
-    /// A page that nobody maps yet; `None` when none is left for this charge (O.3.2).
+    /// Takes a free page. Returns `None` if none is left for this charge (O.3.2).
     pub(crate) fn take(&mut self, charge: Charge, owner: HugeOwner) -> Option<Pfn> {
         if charge == Charge::Available && self.nr_available() == 0 {
             return None;

@@ -1,23 +1,22 @@
 //! Makes a collapse fail at any of its steps, for tests.
 //!
-//! Owns the count of steps. Every place where a kernel can give up is a step, even those that never
-//! fail here by themselves: a cgroup limit, a memory error, a race with a fault.
+//! Owns the step count. Every point at which a kernel can give up is a step, even if it never fails
+//! in the model: a cgroup limit, a memory error, a race with a fault.
 
 use crate::counters::collapse::CollapseRefusal;
 
-/// Makes the step after so many others fail, once.
+/// Lets a number of steps succeed, then fails one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailAfter {
-    /// Steps that still succeed before the one that fails; `None` = all do.
     nr_left: Option<u64>,
     nr_steps: u64,
 }
 
 impl FailAfter {
-    /// No step is made to fail; they are counted.
+    /// Never fails, but counts the steps.
     pub const NEVER: Self = Self { nr_left: None, nr_steps: 0 };
 
-    /// The step after `nr_steps` others fails.
+    /// Fails the step after the first `nr_steps`.
     #[must_use]
     pub const fn steps(nr_steps: u64) -> Self {
         Self { nr_left: Some(nr_steps), nr_steps: 0 }

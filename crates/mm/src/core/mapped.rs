@@ -1,15 +1,15 @@
-//! Mapping counts of folios: what a page-table entry that comes or goes changes in its folio
+//! Updates a folio's mapcount and references when a page-table entry is added or removed
 //! (docs/behaviour F.3, E.3.7, G.2.1).
 //!
 //! Answers to: `__folio_add_rmap`, `__folio_remove_rmap`, `folio_add_new_anon_rmap`, `folio_put`.
 //!
-//! Owns references and counts of mappings, the machine's counts of mapped pages (F.5.2, F.5.7),
-//! `AnonExclusive` of new and remapped pages, and the moment at which a folio becomes partially
+//! Owns references and mapcounts, the machine's counts of mapped pages (F.5.2, F.5.7),
+//! `AnonExclusive` for new and remapped pages, and the moment at which a folio becomes partially
 //! mapped. Does not own the entries themselves.
 //!
 //! Invariants:
-//! - I1: a mapping takes its reference first and is counted then; it is uncounted first and gives
-//!   its reference back then. So `refs >= maps` always.
+//! - I1: mapping takes the reference first, then counts the mapping; unmapping does the reverse. So
+//!   `refs >= maps` always holds.
 //! - I2: a folio without references is freed.
 
 use std::ops::Range;
@@ -25,20 +25,19 @@ use crate::units::{MmId, Order, Pfn};
 
 pub(crate) use crate::rmap::mapcount::Level;
 
-/// Pages `[pfn, pfn + nr)` as pages of `folio`.
 fn pages_of(folio: &Folio, pfn: Pfn, nr: u64) -> Range<u32> {
     let first = (pfn.0 - folio.pfn.0) as u32;
     first..first + nr as u32
 }
 
-/// Mappings are bounded by page tables, and those by memory.
+/// Page tables limit the number of mappings, and memory limits page tables.
 fn counted(change: Result<Change, MapcountOverflow>) -> Change {
     let Ok(change) = change else { unreachable!("fewer than 2^31 mappings") };
     change
 }
 
 impl Core {
-    /// First mapping of a new anonymous folio, exclusive to `mm` (F.3.3).
+    /// Maps a new anonymous folio that is exclusive to `mm` (F.3.3).
     pub(crate) fn map_new_anon(&mut self, id: FolioId, mm: MmId, level: Level) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -63,7 +62,6 @@ impl Core {
         self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
     }
 
-    /// `nr` PTEs of `mm` map the pages of a folio from `pfn` on (F.3.1).
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -79,7 +77,6 @@ impl Core {
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
-    /// A PMD entry of `mm` maps a folio (F.3.2).
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -93,7 +90,6 @@ impl Core {
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
-    /// `nr` PTEs of `mm` that mapped the pages from `pfn` on are gone (F.3.4, F.5.3).
     pub(crate) fn remove_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -108,7 +104,6 @@ impl Core {
         self.put_unmapped(id, nr);
     }
 
-    /// A PMD entry of `mm` is gone (F.3.5, F.5.3).
     pub(crate) fn remove_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -119,7 +114,7 @@ impl Core {
         self.put_unmapped(id, shape.pmd_refs().into());
     }
 
-    /// The PMD entry of `mm` became a PTE for each page (F.3.6).
+    /// Recounts a PMD entry of `mm` as one PTE per page (F.3.6).
     pub(crate) fn pmd_to_ptes(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -136,14 +131,13 @@ impl Core {
         self.after_removal(id, change);
     }
 
-    /// The folio is split: the table has it no more, and its parts are mapped instead.
+    /// Uncounts the mappings of a folio that is split. It has already left the table.
     pub(crate) fn count_split(&mut self, whole: &Folio) {
         let nr_pages = whole.mapcount.mapped_pages(&self.shape(whole.order));
         let change = Change { mapped_pages: -i64::from(nr_pages), ..Change::NONE };
         self.counters.mapped.add(whole.mapped_kind(), change);
     }
 
-    /// A part of a split folio is mapped where the whole was.
     pub(crate) fn count_part(&mut self, part: &Folio) {
         let nr_pages = part.mapcount.mapped_pages(&self.shape(part.order));
         let change = Change { mapped_pages: nr_pages.into(), ..Change::NONE };
@@ -158,7 +152,7 @@ impl Core {
         }
     }
 
-    /// G.2.1: some pages of the folio are mapped by no process.
+    /// Marks the folio partially mapped: at least one page has no mapping left (G.2.1).
     fn became_partially_mapped(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if !folio.is_anon()
@@ -176,7 +170,6 @@ impl Core {
         size.nr_anon_partially_mapped += 1;
     }
 
-    /// Gives back the references of entries that are gone, and counts the folio if they were the last.
     fn put_unmapped(&mut self, id: FolioId, nr: u64) {
         let folio = self.folios.get(id);
         if folio.refs == nr {
@@ -186,7 +179,6 @@ impl Core {
         self.put(id, nr);
     }
 
-    /// Gives `nr` references back; the last one frees the folio.
     pub(crate) fn put(&mut self, id: FolioId, nr: u64) {
         let folio = self.folios.get_mut(id);
         folio.refs -= nr;
@@ -198,7 +190,7 @@ impl Core {
         self.buddy.free(folio.pfn, folio.order);
     }
 
-    /// Takes a folio out of the table, the queue and the counts; its frames stay allocated.
+    /// Removes a folio from the table, the queue and the counts. Its frames stay allocated.
     pub(crate) fn take(&mut self, id: FolioId) -> Folio {
         let mut folio = self.folios.remove(id);
         self.deferred.remove(&mut folio);

@@ -1,13 +1,13 @@
-//! Which id a process has in owner words (docs/behaviour F.1.2).
+//! Assigns owner ids to processes (docs/behaviour F.1.2).
 //!
 //! Answers to: `mm_alloc_id`, `mm_free_id`.
 //!
-//! Invariant I1: processes that live at the same time have different ids.
+//! Invariant I1: no two live processes have the same id.
 
 use crate::rmap::owners::{IdsExhausted, MmOwnerId, Narrow, OwnerIds, OwnerLayout, Wide};
 use crate::units::MmId;
 
-/// Ids of all processes that there are or were; one that has ended is replaced by the next of its
+/// Owner ids by process number. A new process overwrites the entry of an ended one with the same
 /// number.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessIds {
@@ -24,15 +24,14 @@ impl ProcessIds {
         Self { ids, by_mm: Vec::new() }
     }
 
-    /// An id for the next process.
+    /// Allocates an id for the next process.
     ///
     /// # Errors
-    /// When all belong to live processes.
+    /// If live processes use all ids.
     pub(crate) fn alloc(&mut self) -> Result<MmOwnerId, IdsExhausted> {
         self.ids.alloc()
     }
 
-    /// A process that begins gets its id.
     pub(crate) fn start(&mut self, mm: MmId, id: MmOwnerId) {
         let nr = mm.0 as usize;
         match self.by_mm.get_mut(nr) {
@@ -41,7 +40,6 @@ impl ProcessIds {
         }
     }
 
-    /// `mm` maps nothing any more: another process may get its id.
     pub(crate) fn end(&mut self, mm: MmId) {
         self.ids.free(self.of(mm));
     }

@@ -1,13 +1,13 @@
-//! Uses and refaults where there are generations (docs/behaviour P.3.2, P.3.3).
+//! Uses and refaults under multi-gen LRU (docs/behaviour P.3.2, P.3.3).
 //!
 //! Answers to: `lru_gen_inc_refs`, `lru_gen_eviction`, `lru_gen_refault`.
 //!
-//! A shadow says which generation was the oldest when a page was evicted and how often the page had
-//! been used. One that comes back while that generation is the oldest - from 6.16 on, within four
-//! generations - counts against its tier.
+//! A shadow records the oldest generation at eviction and how often the page had been used. A
+//! refault counts against the page's tier if that generation is still the oldest (since 6.16:
+//! within four generations).
 //!
-//! Owns the marks that uses leave, and those that a page brings back. Does not own the comparison
-//! of tiers ([`crate::folio::generations`]).
+//! Owns the marks that uses set and that refaults restore. Does not compare tiers
+//! ([`crate::folio::generations`]).
 
 use super::Core;
 use crate::folio::FolioId;
@@ -16,7 +16,7 @@ use crate::mapping::shadows::Shadow;
 use crate::rules::reclaim::GenerationRule;
 
 impl Core {
-    /// A read call used a folio: first, second, up to five uses are told apart.
+    /// Counts a read call's use of a folio, up to five uses.
     pub(super) fn count_use(&mut self, id: FolioId, rule: GenerationRule) {
         let is_workingset = self.folios.get(id).is_workingset;
         let marks = self.folios.lru_mut().marks_mut(id);
@@ -27,9 +27,9 @@ impl Core {
             return;
         }
         let is_counted = match rule {
-            // The mark comes before the count.
+            // 6.1 sets the mark before it counts.
             GenerationRule::First | GenerationRule::Protected => is_workingset,
-            // The count comes before the mark.
+            // Newer kernels count before they set the mark.
             GenerationRule::Reworked | GenerationRule::FirstUse => marks.nr_refs < NR_REFS_MAX,
         };
         if is_counted {
@@ -39,7 +39,6 @@ impl Core {
         }
     }
 
-    /// What a folio leaves that is evicted from its oldest generation.
     pub(super) fn generation_shadow(&mut self, id: FolioId, rule: GenerationRule) -> Shadow {
         let folio = self.folios.get(id);
         let (nr_pages, kind, is_workingset) = (folio.nr_pages(), folio.kind(), folio.is_workingset);
@@ -58,7 +57,6 @@ impl Core {
         }
     }
 
-    /// Pages that were evicted are back in the folio `id`.
     pub(super) fn refault_generation(&mut self, id: FolioId, shadow: Shadow, rule: GenerationRule) {
         let group = self.folios.lru().group_of(id);
         if shadow.group != group {
@@ -86,7 +84,7 @@ impl Core {
                 GenerationRule::Protected => is_fault || refs >= NR_REFS_MAX,
                 GenerationRule::Reworked | GenerationRule::FirstUse => shadow.was_workingset,
             };
-        // 6.1 counts those that are recent only.
+        // 6.1 counts only recent refaults.
         if is_recent || rule != GenerationRule::First {
             let is_active = match rule {
                 GenerationRule::Reworked => is_recent && is_fault,

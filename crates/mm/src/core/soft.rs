@@ -1,21 +1,21 @@
-//! The smallest folio of a file as a preference (docs/behaviour K.1.4).
+//! A file's smallest folio order as a preference (docs/behaviour K.1.4).
 //!
-//! Differs: in no kernel. A mapping's smallest order is a limit there: block sizes above the base
-//! page rest on it, and a read without such a folio fails.
+//! Differs: in no kernel. In a kernel, a mapping's minimum order is a hard limit. Block sizes above
+//! the base page depend on it, and a read fails without such a folio.
 //!
-//! Owns what comes in its place. Does not own insertion itself ([`super::Core`]).
+//! Owns the fallback. Does not own insertion itself ([`super::Core`]).
 
 use super::{Core, InsertRefusal, NewFolio};
 use crate::folio::FolioId;
 use crate::units::{Order, PageIndex};
 
 impl Core {
-    /// Inserts `new`. Where it is a folio of the smallest order that memory does not have, or that
-    /// base pages of an earlier time stand in the way of, and that order is a preference, its
-    /// absent pages come as base pages.
+    /// Inserts `new`. Falls back to base pages for its absent pages if the order is only a
+    /// preference and either memory has no such block, or base pages are already cached in the
+    /// range.
     ///
     /// # Errors
-    /// Nothing is changed on a refusal.
+    /// A refusal changes nothing.
     pub(crate) fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
         let refused = match self.insert_one(new) {
             Ok(id) => return Ok(id),

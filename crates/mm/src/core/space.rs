@@ -1,7 +1,7 @@
-//! One process's address space: its areas, its page table, its pages in swap space.
+//! A process's address space: its areas, its page table and its swapped pages.
 //!
-//! Swapped pages are kept beside the page table, which is asked far more often: a page that has an
-//! entry in [`Swapped`] has none in the table.
+//! Swapped pages are kept outside the page table, because the table is read far more often. A page
+//! with an entry in [`Swapped`] has no page-table entry.
 
 use std::collections::BTreeMap;
 
@@ -9,46 +9,43 @@ use crate::pgtable::PageTable;
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, SwapSlot, Vpn};
 use crate::vma::VmaTree;
 
-/// The address space of a process.
+/// A process's address space.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "facts about a process: independent of each other"
 )]
 pub struct Space {
-    /// What is mapped where.
+    /// Its areas.
     pub vmas: VmaTree,
-    /// What its present pages are mapped by.
+    /// Its page table.
     pub table: PageTable,
-    /// Pages in swap space.
+    /// Its pages in swap space.
     pub swapped: Swapped,
-    /// What its huge pages are mapped by: they stand beside the page table, like swapped pages.
+    /// Its huge pages. Kept outside the page table, like swapped pages.
     pub huge: BTreeMap<Vpn, HugeEntry>,
-    /// The control group it is in.
+    /// Its control group.
     pub group: GroupId,
     /// Whether the process has ended.
     pub is_dead: bool,
-    /// Whether a page of it was ever pinned (E.1.2).
+    /// Whether any of its pages was ever pinned (E.1.2).
     pub has_pinned: bool,
     /// Whether it holds a reference to the huge zero folio (D.3.1).
     pub uses_huge_zero: bool,
-    /// The program it runs: nobody opens that for write (H.2.1).
+    /// Its executable, which no one can open for writing (H.2.1).
     pub exe: Option<MappingId>,
-    /// Name of the program it runs, at most 15 bytes and a 0: what a policy sees.
+    /// The executable's name, at most 15 bytes and a 0: visible to policies.
     pub comm: [u8; 16],
-    /// Whether khugepaged looks at it (D.2.9).
+    /// Whether khugepaged scans it (D.2.9).
     pub is_scanned: bool,
-    /// Bytes of it when it was last measured ([`crate::core::work`]).
     pub(crate) measured_bytes: u64,
 }
 
 impl Space {
-    /// Whether none of the `nr` pages from `vpn` is mapped or swapped.
     pub(crate) fn is_none(&self, vpn: Vpn, nr: u64) -> bool {
         self.first_set_in(vpn, nr).is_none()
     }
 
-    /// The first mapped or swapped page among the `nr` from `vpn`.
     pub(crate) fn first_set_in(&self, vpn: Vpn, nr: u64) -> Option<Vpn> {
         let mapped = self.table.first_set_in(vpn, nr);
         if self.swapped.is_empty() {
@@ -59,57 +56,56 @@ impl Space {
     }
 }
 
-/// The entry of a huge page: one leaf, of whatever level its size has.
+/// A huge page's entry: a single leaf, at whatever level fits its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugeEntry {
     /// First frame.
     pub pfn: Pfn,
-    /// Size of the page.
+    /// The page's order.
     pub order: Order,
-    /// Whether a store goes through without a fault.
+    /// Whether the process can write without a fault.
     pub is_writable: bool,
 }
 
-/// Translations of one address space that must leave the TLBs.
+/// A TLB flush of one address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flush {
-    /// Process whose translations they are.
+    /// The process.
     pub mm: MmId,
-    /// First page that leaves.
+    /// First page to flush.
     pub first: Vpn,
-    /// Pages that leave.
+    /// Pages to flush.
     pub nr_pages: u64,
 }
 
-/// Pages of a process that are in swap space: their slots by page.
+/// A process's swapped pages, with their slots.
 #[derive(Clone, Debug, Default)]
 pub struct Swapped {
     slots: BTreeMap<Vpn, SwapEntry>,
 }
 
-/// What names a slot instead of a page-table entry.
+/// A swap entry: replaces a page-table entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapEntry {
     /// The slot.
     pub slot: SwapSlot,
-    /// The page was the process's own, and no child has it since.
+    /// Whether the page was exclusive to the process and no fork has shared it since.
     pub is_exclusive: bool,
 }
 
 impl Swapped {
-    /// The slot that holds a page.
+    /// Returns a page's slot.
     #[must_use]
     pub fn get(&self, vpn: Vpn) -> Option<SwapSlot> {
         self.entry(vpn).map(|entry| entry.slot)
     }
 
-    /// The entry of a page.
     pub(crate) fn entry(&self, vpn: Vpn) -> Option<SwapEntry> {
         self.slots.get(&vpn).copied()
     }
 
-    /// Whether `nr` pages from `first` on have slots side by side, the first of them `entry`'s, and
-    /// are all one process's own or none.
+    /// Whether the `nr` pages from `first` have consecutive slots, starting at that of `entry`, and
+    /// are all exclusive or all shared.
     pub(crate) fn is_run(&self, first: Vpn, nr: u64, entry: SwapEntry) -> bool {
         let next = |by| SwapEntry { slot: entry.slot.plus(by), ..entry };
         let entries = self.slots.range(first..first.plus(nr));
@@ -117,7 +113,7 @@ impl Swapped {
         entries.map(|(&vpn, &entry)| (vpn, entry)).eq(expected)
     }
 
-    /// The pages of `[start, end)` are no longer the process's own; their slots.
+    /// Clears the exclusive flag of the pages in `[start, end)`. Returns their slots.
     pub(crate) fn share(&mut self, start: Vpn, end: Vpn) -> Vec<(Vpn, SwapSlot)> {
         let entries = self.slots.range_mut(start..end);
         entries
@@ -128,30 +124,30 @@ impl Swapped {
             .collect()
     }
 
-    /// The first swapped page among the `nr` from `vpn`, and its slot.
+    /// The first swapped page among the `nr` from `vpn`, with its slot.
     #[must_use]
     pub fn first_in(&self, vpn: Vpn, nr: u64) -> Option<(Vpn, SwapSlot)> {
         self.slots.range(vpn..vpn.plus(nr)).next().map(|(&vpn, entry)| (vpn, entry.slot))
     }
 
-    /// Pages of the process that are in swap space.
+    /// Swapped pages of the process.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Whether there are none.
+    /// Whether no page is swapped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// All pages with their slots, in ascending order.
+    /// All swapped pages with their slots, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (Vpn, SwapSlot)> + '_ {
         self.slots.iter().map(|(&vpn, entry)| (vpn, entry.slot))
     }
 
-    /// Pages of `[start, end)` with their slots, in ascending order.
+    /// The swapped pages of `[start, end)` with their slots, in ascending order.
     pub fn range(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = (Vpn, SwapSlot)> {
         self.slots.range(start..end).map(|(&vpn, entry)| (vpn, entry.slot))
     }
@@ -164,7 +160,6 @@ impl Swapped {
         self.slots.insert(vpn, entry);
     }
 
-    /// Takes the entries of `nr` pages out.
     pub(crate) fn take(&mut self, vpn: Vpn, nr: u64) -> BTreeMap<Vpn, SwapEntry> {
         let range = self.slots.range(vpn..vpn.plus(nr));
         let taken: BTreeMap<_, _> = range.map(|(&vpn, &entry)| (vpn, entry)).collect();

@@ -2,15 +2,15 @@
 //!
 //! Answers to: `folio_alloc_swap`.
 //!
-//! Owns by how many page-table entries each slot is used, which folio holds the same, and what is
-//! remembered of the page in it. A folio finds its slots side by side or not at all (docs/behaviour
-//! G.5.1). Does not own which slots are free (`swap_slots`); the bytes are in [`crate::ram`].
+//! Owns three facts per slot: how many page-table entries name it, which folio caches it, and the
+//! record of its page. A folio gets consecutive slots or none (docs/behaviour G.5.1). Does not own
+//! the free slots (`swap_slots`); the bytes are in [`crate::ram`].
 //!
-//! Differs: to 6.14 a processor keeps up to 64 free slots to itself, and hands in 64 freed ones
-//! together.
+//! Differs: kernels up to 6.14 cache up to 64 free slots per processor and return freed slots 64 at
+//! a time.
 //!
 //! Invariants:
-//! - I1: a slot in use has a user, or a folio in the swap cache; the others are free.
+//! - I1: a used slot has a user, or a folio in the swap cache; all others are free.
 
 use std::collections::BTreeMap;
 
@@ -21,28 +21,23 @@ use crate::mapping::shadows::Shadow;
 use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, PageSize, SwapSlot};
 
-/// The page in a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     nr_users: u64,
-    /// A store to the page was seen.
     pub(crate) is_written: bool,
     pub(crate) shadow: Option<Shadow>,
-    /// The folio in the swap cache.
     cached: Option<FolioId>,
 }
 
-/// Swap space: free slots, and what the others hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Swap {
     slots: Slots,
     used: BTreeMap<SwapSlot, Stored>,
-    /// Slots whose content a folio holds too.
     nr_cached: u64,
 }
 
 impl Swap {
-    /// `nr_slots` free slots; `None` for none at all.
+    /// Swap space with `nr_slots` free slots; `None` if `nr_slots` is 0.
     pub(crate) fn new(page: PageSize, nr_slots: u64) -> Option<Self> {
         let order = page.pmd_order().min(page.max_page_order());
         let slots = Slots::new(order, nr_slots);
@@ -57,37 +52,30 @@ impl Swap {
         self.slots.nr_free()
     }
 
-    /// Slots that hold a page.
     pub(crate) fn nr_used(&self) -> u64 {
         self.slots.nr_used()
     }
 
-    /// Slots side by side for a folio, not used by anybody yet.
     pub(crate) fn alloc(&mut self, order: Order) -> Option<SwapSlot> {
         self.slots.alloc(order)
     }
 
-    /// Puts a page into a slot that was allocated.
     pub(crate) fn store(&mut self, slot: SwapSlot, is_written: bool, shadow: Option<Shadow>) {
         self.used.insert(slot, Stored { nr_users: 0, is_written, shadow, cached: None });
     }
 
-    /// What is known of the page in a slot.
     pub(crate) fn stored(&self, slot: SwapSlot) -> Option<&Stored> {
         self.used.get(&slot)
     }
 
-    /// Entries that name a slot.
     pub(crate) fn nr_users(&self, slot: SwapSlot) -> u64 {
         self.used.get(&slot).map_or(0, |stored| stored.nr_users)
     }
 
-    /// Whether somebody uses one of `nr` slots.
     pub(crate) fn is_used(&self, first: SwapSlot, nr: u64) -> bool {
         self.used.range(first..first.plus(nr)).any(|(_, stored)| stored.nr_users > 0)
     }
 
-    /// Slots whose content a folio holds too.
     pub(crate) const fn nr_cached(&self) -> u64 {
         self.nr_cached
     }
@@ -96,7 +84,6 @@ impl Swap {
         self.used.get(&slot)?.cached
     }
 
-    /// Notes which folio holds what is in `nr` slots.
     pub(super) fn set_cached(&mut self, first: SwapSlot, nr: u64, id: Option<FolioId>) {
         for (_, stored) in self.used.range_mut(first..first.plus(nr)) {
             self.nr_cached -= u64::from(stored.cached.is_some());
@@ -111,7 +98,6 @@ impl Swap {
         }
     }
 
-    /// A page was written again to its slot.
     pub(crate) fn note_written(&mut self, slot: SwapSlot, is_written: bool) {
         if let Some(stored) = self.used.get_mut(&slot) {
             stored.is_written = is_written;
@@ -124,7 +110,7 @@ impl Swap {
         }
     }
 
-    /// One user less; the page, and whether the slot is free now.
+    /// Drops one user. Returns the page, and whether the slot is now free.
     fn put(&mut self, slot: SwapSlot) -> Option<(Stored, bool)> {
         let stored = self.used.get_mut(&slot)?;
         stored.nr_users = stored.nr_users.saturating_sub(1);
@@ -137,7 +123,6 @@ impl Swap {
         Some((stored, is_free))
     }
 
-    /// Whether each slot has the users that `count` says.
     pub(crate) fn validate(&self, count: &BTreeMap<SwapSlot, u64>) -> bool {
         let nr_users = |slot: &SwapSlot| count.get(slot).copied().unwrap_or(0);
         let is_sound = |(slot, stored): (&SwapSlot, &Stored)| {
@@ -151,8 +136,8 @@ impl Swap {
 }
 
 impl Core {
-    /// One user of a slot less; what is known of the page. A folio in the swap cache that nobody maps
-    /// goes with the last user of its slots; one that is mapped, if swap space is half full.
+    /// Drops one user of a slot and returns the page. With the last user, a folio in the swap cache
+    /// also goes: always if it is unmapped, and if it is mapped, only when swap space is half full.
     pub(crate) fn put_slot(&mut self, slot: SwapSlot) -> Option<Stored> {
         let stored = self.put_user(slot)?;
         if let Some(id) = stored.cached.filter(|_| stored.nr_users == 0) {
@@ -167,7 +152,7 @@ impl Core {
         Some(stored)
     }
 
-    /// The same of a slot whose folio the caller holds.
+    /// [`Core::put_slot`] for a slot whose folio the caller holds.
     pub(crate) fn put_user(&mut self, slot: SwapSlot) -> Option<Stored> {
         let (stored, is_free) = self.pressure.swap.as_mut()?.put(slot)?;
         if is_free {
@@ -176,8 +161,6 @@ impl Core {
         Some(stored)
     }
 
-    /// Frees those of the `nr` slots from `first` on that nobody uses: pages that no process
-    /// mapped.
     pub(crate) fn drop_unused_slots(&mut self, first: SwapSlot, nr: u64) {
         for slot in (0..nr).map(|by| first.plus(by)) {
             let Some(swap) = &mut self.pressure.swap else { return };
@@ -188,7 +171,7 @@ impl Core {
         }
     }
 
-    /// Pages `[first, end)` of a file are gone: so is what was remembered of them.
+    /// Pages `[first, end)` of a file are gone: drops their shadows and slots.
     pub(crate) fn forget_evicted(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         if first >= end {
             return;
@@ -199,7 +182,6 @@ impl Core {
         }
     }
 
-    /// The slots of pages `[first, end)` of a file, which are not swapped any more.
     fn take_swapped(&mut self, file: MappingId, first: PageIndex, end: PageIndex) -> Vec<SwapSlot> {
         let swapped = &mut self.mapping_mut(file).swapped;
         let range = swapped.range(first..end);
@@ -211,7 +193,7 @@ impl Core {
         taken.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Pages of a new folio of a file: what swap space and shadows held of them.
+    /// Restores the shadows and swap records of a file's new folio.
     pub(crate) fn back_from_swap(&mut self, file: MappingId, id: FolioId, index: PageIndex) {
         let end = index.plus(self.folios.get(id).nr_pages());
         let mut shadow = self

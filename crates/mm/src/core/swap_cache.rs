@@ -1,19 +1,18 @@
-//! The swap cache: folios whose content swap space holds too (docs/behaviour P.5.2).
+//! The swap cache: folios whose content is also in swap space (docs/behaviour P.5.2).
 //!
-//! Answers to: `add_to_swap_cache`, `delete_from_swap_cache`, `folio_free_swap`,
-//! `free_swap_cache`.
+//! Answers to: `add_to_swap_cache`, `delete_from_swap_cache`, `folio_free_swap`, `free_swap_cache`.
 //!
 //! ```text
-//!   swapped out:  entries -> slot <- folio           unmapped, written: leaves, is freed
-//!   read back:    entries -> slot <- folio <- entry  stays while somebody uses the slot
+//!   swapped out:  entries -> slot <- folio           unmapped, written: leaves and is freed
+//!   read back:    entries -> slot <- folio <- entry  stays while an entry names the slot
 //! ```
 //!
-//! Owns how a folio gets into the cache and out of it. Does not own slots ([`super::swap`]).
+//! Owns the ways into and out of the cache. Does not own slots ([`super::swap`]).
 //!
 //! Invariants:
-//! - I1: a folio in the cache names the slot of its first page, and each of its slots the folio; it
-//!   has one reference for each.
-//! - I2: a folio that only the cache refers to has a slot that somebody uses.
+//! - I1: a folio in the cache names its first slot, each of its slots names the folio, and the
+//!   folio holds one reference per slot.
+//! - I2: a folio that only the cache references has a used slot.
 
 use super::Core;
 use crate::folio::FolioId;
@@ -21,12 +20,10 @@ use crate::mapping::shadows::Shadow;
 use crate::units::SwapSlot;
 
 impl Core {
-    /// The folio that holds what is in a slot.
     pub(crate) fn cached_in(&self, slot: SwapSlot) -> Option<FolioId> {
         self.pressure.swap.as_ref()?.cached_in(slot)
     }
 
-    /// A folio gets into the cache, with the slots from `first` on.
     pub(crate) fn add_to_swap_cache(&mut self, id: FolioId, first: SwapSlot) {
         let folio = self.folios.get_mut(id);
         let nr = folio.nr_pages();
@@ -37,8 +34,8 @@ impl Core {
         }
     }
 
-    /// A folio leaves the cache, and leaves a shadow if it is evicted; slots that nobody uses are
-    /// free then. Whoever calls has a reference.
+    /// Removes a folio from the cache, with a shadow if it is evicted. Frees the slots without
+    /// users. The caller holds a reference.
     pub(crate) fn leave_swap_cache(&mut self, id: FolioId, shadow: Option<Shadow>) {
         let folio = self.folios.get_mut(id);
         let nr = folio.nr_pages();
@@ -54,8 +51,8 @@ impl Core {
         self.drop_unused_slots(first, nr);
     }
 
-    /// Takes a folio out of the cache if nobody uses its slots; whether it could. What it holds must
-    /// be written before it goes. Whoever calls has a reference.
+    /// Removes a folio from the cache if its slots have no users, and returns whether it did. The
+    /// folio must then be written before eviction. The caller holds a reference.
     pub(crate) fn free_swap_cache(&mut self, id: FolioId) -> bool {
         let folio = self.folios.get(id);
         let Some(first) = folio.slot else { return false };
@@ -68,12 +65,10 @@ impl Core {
         true
     }
 
-    /// Whether an entry names a slot.
     pub(crate) fn is_slot_used(&self, slot: SwapSlot) -> bool {
         self.pressure.swap.as_ref().is_some_and(|swap| swap.is_used(slot, 1))
     }
 
-    /// No folio holds what is in a slot any more.
     pub(crate) fn forget_cached(&mut self, slot: Option<SwapSlot>) {
         let Some(slot) = slot else { return };
         if let Some(swap) = &mut self.pressure.swap {
@@ -82,7 +77,7 @@ impl Core {
         self.drop_unused_slots(slot, 1);
     }
 
-    /// A folio that nothing but the cache refers to goes, unless somebody uses its slots.
+    /// Frees a folio that only the cache references, unless its slots have users.
     pub(crate) fn drop_unmapped_cache(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if folio.slot.is_none() || folio.refs != folio.cache_refs() {
@@ -98,7 +93,8 @@ impl Core {
         }
     }
 
-    /// Whether more than half of swap space is in use: the cache gives slots up where it can then.
+    /// Whether more than half of swap space is in use: the cache then frees slots as soon as it
+    /// can.
     pub(crate) fn is_swap_full(&self) -> bool {
         self.pressure.swap.as_ref().is_some_and(|swap| swap.nr_free() < swap.nr_used())
     }

@@ -1,4 +1,4 @@
-//! Which slots of swap space are free.
+//! Free slots of swap space.
 //!
 //! Answers to: `cluster_alloc_swap_entry`, `alloc_swap_scan_cluster`, `free_cluster`.
 //!
@@ -8,51 +8,51 @@
 //!              next ^               ^ next
 //! ```
 //!
-//! Slots come in clusters as large as a PMD block. A cluster serves folios of one order as long as
-//! something in it is in use. Each order goes on where it took slots last, up to the end of its
-//! cluster; then it takes a free cluster, then one of its own with room. Base pages take what is left
-//! in those of other orders.
+//! A cluster has as many slots as a PMD block has pages. It serves folios of one order until all
+//! its slots are free again. Each order allocates in this sequence:
+//! 1. after the slots it took last, in the same cluster;
+//! 2. from a free cluster;
+//! 3. from another of its clusters with room.
 //!
-//! Owns which slots are free. Does not own what the others hold ([`super::swap`]).
+//! Base pages finally also use leftover slots in clusters of other orders.
+//!
+//! Does not own the contents of used slots ([`super::swap`]).
 //!
 //! Invariants:
-//! - I1: a cluster counts its used slots; one without any is in the queue of free ones, or was never
+//! - I1: a cluster counts its used slots. A cluster with none is in the free queue or was never
 //!   used.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::units::{Order, SwapSlot};
 
-/// Slots that go together, of which some are in use.
+/// Consecutive slots, of which at least one is in use.
 #[derive(Clone, Debug)]
 struct Cluster {
     is_used: Vec<bool>,
     nr_used: u64,
-    /// Whose folios it takes.
     order: Order,
 }
 
-/// Free and used slots.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    /// Those that are not free, by number.
     clusters: BTreeMap<u64, Cluster>,
     order: Order,
-    /// Clusters from here on were never used.
+    /// Clusters from this number on were never used.
     first_fresh: u64,
-    /// Clusters that are free again, the longest first.
+    /// Clusters that became free again, oldest first.
     free: VecDeque<u64>,
-    /// By order, where it goes on.
+    /// By order: where its next allocation starts.
     next: Vec<Option<SwapSlot>>,
     nr_all: u64,
     nr_used: u64,
 }
 
-/// Slots found: in which cluster, from where on.
+/// A cluster, and the slot at which to allocate.
 type Found = (u64, u64);
 
 impl Cluster {
-    /// The first `nr` free slots side by side from `from` on, aligned to their number.
+    /// Finds the first `nr` consecutive free slots from `from`, aligned to `nr`.
     fn find(&self, from: u64, nr: u64) -> Option<u64> {
         let is_free = |first: &u64| {
             let slots = *first as usize..(first + nr) as usize;
@@ -64,7 +64,7 @@ impl Cluster {
 }
 
 impl Slots {
-    /// `nr_all` free slots in clusters of `order`; the last one may be smaller.
+    /// `nr_all` free slots in clusters of `order`. The last cluster can be smaller.
     pub(super) fn new(order: Order, nr_all: u64) -> Self {
         let next = vec![None; usize::from(order.get()) + 1];
         let (clusters, free) = (BTreeMap::new(), VecDeque::new());
@@ -79,7 +79,6 @@ impl Slots {
         self.nr_used
     }
 
-    /// Slots side by side for a folio.
     pub(super) fn alloc(&mut self, order: Order) -> Option<SwapSlot> {
         if order > self.order {
             return None;
@@ -101,7 +100,6 @@ impl Slots {
         Some(slot)
     }
 
-    /// Slots of a cluster: the last one may have fewer.
     fn len_of(&self, number: u64) -> u64 {
         self.order.nr_pages().min(self.nr_all - (number << self.order.get()))
     }
@@ -118,7 +116,6 @@ impl Slots {
         })
     }
 
-    /// Behind the slots that were taken last, in the same cluster.
     fn go_on(&self, order: Order) -> Option<Found> {
         let next = self.next[usize::from(order.get())]?.0;
         let number = next >> self.order.get();
@@ -134,7 +131,6 @@ impl Slots {
         is_its_own.then(|| cluster.find(from, order.nr_pages())).flatten().map(|at| (number, at))
     }
 
-    /// A free cluster that has so many slots.
     fn find_free(&self, nr: u64) -> Option<Found> {
         let is_there = self.first_fresh << self.order.get() < self.nr_all;
         let fresh = is_there.then_some(self.first_fresh);
@@ -154,7 +150,6 @@ impl Slots {
         }
     }
 
-    /// Whether I1 holds.
     pub(super) fn validate(&self) -> bool {
         let is_counted = |cluster: &Cluster| {
             let nr_used = cluster.is_used.iter().filter(|is_used| **is_used).count();
@@ -177,7 +172,6 @@ mod tests {
         let large = slots.alloc(Order::new(4)).unwrap();
         assert_eq!(large, SwapSlot(0));
         slots.free(SwapSlot(3));
-        // Base pages have a cluster of their own.
         assert_eq!(slots.alloc(Order::ZERO), Some(SwapSlot(512)));
         assert_eq!(slots.alloc(Order::ZERO), Some(SwapSlot(513)));
         slots.free(SwapSlot(512));

@@ -1,41 +1,39 @@
-//! How much memory is kept free (docs/behaviour I.6).
+//! Watermarks: how much memory is kept free (docs/behaviour I.6).
 //!
 //! Answers to: `calculate_min_free_kbytes`, `__setup_per_zone_wmarks`,
 //! `set_recommended_min_free_kbytes`.
 //!
-//! Owns the three marks. Who compares free memory with them: background reclaim starts below `low`
-//! and ends at `high`; a large folio is not taken below `min`, an allocation below it reclaims.
+//! Owns the three marks. Background reclaim starts below `low` and stops at `high`. Large folio
+//! allocations fail below `min`; other allocations reclaim there.
 
 use crate::units::PageSize;
 
-/// Bounds of `min_free_kbytes` when it is computed.
 const MIN_FREE_KIB: std::ops::RangeInclusive<u64> = 128..=(256 << 10);
-/// `watermark_scale_factor`, in 1/10000 of memory: least distance between two marks.
+/// `watermark_scale_factor`, in 1/10000 of memory: the minimum distance between two marks.
 const SCALE_FACTOR: u64 = 10;
-/// Pageblocks kept free where THP can be used: two to begin with, and one for each migrate type
-/// that falls back to each of three.
+/// Pageblocks kept free for THP: two, plus one for each of three migrate types and each of its
+/// three fallbacks.
 const THP_PAGEBLOCKS: u64 = 2 + 3 * 3;
-/// The share of memory that is kept free at most: 1/20.
 const SHARE_MAX: u64 = 20;
 
-/// Free pages at which something happens.
+/// Free-page watermarks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below: allocations reclaim themselves.
+    /// Below it, allocations reclaim directly.
     pub min: u64,
-    /// Below: background reclaim starts.
+    /// Below it, background reclaim starts.
     pub low: u64,
-    /// Here background reclaim ends.
+    /// At this level, background reclaim stops.
     pub high: u64,
 }
 
 impl Watermarks {
-    /// The marks of a machine with `nr_pages` pages, all in one zone. The reserve is four times
-    /// the square root of memory in KiB, and where THP can be used enough pageblocks that types do
-    /// not mix, as khugepaged recommends.
+    /// Computes the marks of a machine with `nr_pages` pages in one zone. The reserve is four times
+    /// the square root of memory in KiB. With THP, it also covers enough pageblocks to keep the
+    /// migrate types apart, as khugepaged recommends.
     ///
-    /// Differs: never more than 1/20 of memory, which on a machine of a few MiB is less than the
-    /// 128 KiB a kernel insists on.
+    /// Differs: at most 1/20 of memory. On a machine with a few MiB, that is less than the kernel's
+    /// minimum of 128 KiB.
     ///
     /// ```
     /// use largefolio_mm::core::watermarks::Watermarks;
@@ -65,7 +63,7 @@ mod tests {
 
     #[test]
     fn marks_of_small_machines() {
-        // 64 MiB: sqrt(16 * 65536) = 1024 KiB; with THP 5632 pages, cut to 1/20 of memory.
+        // 64 MiB: sqrt(16 * 65536) = 1024 KiB; with THP 5632 pages, limited to 1/20 of memory.
         let marks = Watermarks::new(PageSize::K4, 16_384, false);
         assert_eq!((marks.min, marks.low, marks.high), (256, 320, 384));
         let marks = Watermarks::new(PageSize::K4, 16_384, true);

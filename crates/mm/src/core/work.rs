@@ -1,45 +1,43 @@
-//! Work and state: what a budget counts.
+//! Work and state budgets.
 //!
 //! A *step* is one page, entry, area or folio that the memory manager examines or changes. Steps
-//! cost about the same; loops with much cheaper iterations count several of them as one. Steps
-//! depend only on the calls, so the same calls take the same steps on every machine. *State* is the
-//! bytes that a process or a file adds to the model, in fixed sizes per item (see
-//! `Memory::state_bytes`); the frames of physical memory, whose size the caller chooses, are not
-//! counted.
+//! cost about the same; several iterations of a much cheaper loop count as one step. The same calls
+//! take the same steps on every machine. *State* is the number of bytes that a process or file adds
+//! to the model, in fixed sizes per item (see `Memory::state_bytes`). It excludes physical memory,
+//! whose size the caller chooses.
 //!
-//! Owns the count and its limit. Does not end anything by itself: a call is bounded by the state
-//! there is, and those that are not (reading, writing, populating and collapsing a range of any
-//! length) end early once the limit is passed. The caller that set it checks [`Work::is_spent`] and
-//! gives up.
+//! Owns the count and its limit. Exceeding the limit stops nothing by itself. Most calls are
+//! bounded by the existing state. Calls over a range of any length (read, write, populate,
+//! collapse) return early once the limit is exceeded. The caller that set the limit checks
+//! [`Work::is_spent`] and gives up.
 
 use std::cell::Cell;
 
 use super::space::Space;
 use crate::units::Order;
 
-/// Steps so far, and how many there may be.
+/// Steps taken and their limit.
 #[derive(Debug)]
 pub struct Work {
-    /// Counted where memory is only examined, too.
+    /// A `Cell`, because calls that only read memory count too.
     nr_steps: Cell<u64>,
     limit: u64,
 }
 
 impl Default for Work {
-    /// Nothing counted, no limit.
     fn default() -> Self {
         Self { nr_steps: Cell::new(0), limit: u64::MAX }
     }
 }
 
 impl Work {
-    /// Counts steps: the caller's own work counts too.
+    /// Counts steps. Callers also use it for their own work.
     #[inline]
     pub fn add(&self, nr: u64) {
         self.nr_steps.set(self.nr_steps.get().saturating_add(nr));
     }
 
-    /// A number of pieces of which eight cost as much as one step.
+    /// Counts cheap items: eight of them cost one step.
     #[inline]
     pub(crate) fn add_cheap(&self, nr: u64) {
         self.add(1 + nr / 8);
@@ -51,12 +49,12 @@ impl Work {
         self.nr_steps.get()
     }
 
-    /// How many steps there may be; a call that is under way ends soon after.
+    /// Sets the maximum number of steps. A running call ends soon after it.
     pub fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
     }
 
-    /// Whether there were more.
+    /// Whether the limit was exceeded.
     #[must_use]
     #[inline]
     pub fn is_spent(&self) -> bool {
@@ -64,21 +62,20 @@ impl Work {
     }
 }
 
-/// Bytes of a live or freed folio, with its place in the lists of reclaim.
+/// Bytes of a live or freed folio, including its place in the LRU lists.
 pub(crate) const FOLIO_BYTES: u64 = 192;
-/// Bytes of a node of the tree of a file.
+/// Bytes of a node in a file's tree.
 pub(crate) const NODE_BYTES: u64 = 1 << 10;
-/// Bytes of an entry in a map: an area, a page in swap space, what an evicted page left.
+/// Bytes of a map entry: an area, a swapped page, a shadow.
 pub(crate) const ENTRY_BYTES: u64 = 128;
 /// Bytes of a region of PMD slots.
 const REGION_BYTES: u64 = 4 << 10;
-/// Bytes of an entry of a page table.
+/// Bytes of a page-table entry.
 const PTE_BYTES: u64 = 8;
-/// Bytes of a process, a file or an open file, with all that is empty in it.
+/// Bytes of an empty process, file or open file.
 pub(crate) const THING_BYTES: u64 = 512;
 
 impl Space {
-    /// Bytes of its areas, tables and pages in swap space.
     pub(crate) fn bytes(&self) -> u64 {
         let (nr_regions, nr_ptes) = self.table.nr_held();
         let nr_entries = (self.vmas.len() + self.swapped.len()) as u64;
@@ -86,7 +83,6 @@ impl Space {
     }
 }
 
-/// Steps of scanning and copying a block of `order`.
 pub(crate) const fn steps_of_block(order: Order) -> u64 {
     1 + order.nr_pages() / 4
 }

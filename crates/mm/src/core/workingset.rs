@@ -1,14 +1,13 @@
-//! What is remembered of evicted pages: whether one that comes back was evicted too early
-//! (docs/behaviour G.5.2).
+//! Workingset detection: whether a page that returns was evicted too early (docs/behaviour G.5.2).
 //!
 //! Answers to: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`,
 //! `folio_mark_accessed`.
 //!
-//! The clock of a group counts the pages that left its inactive lists, by eviction or activation;
-//! the root's counts those of all. An evicted page leaves the time behind (a shadow); when it is
-//! read again, the distance to now says how many more pages memory would have had to hold for it to
-//! stay. Where that is no more than what the active list holds, the page is as hot as those: it
-//! becomes active at once.
+//! A group's clock counts the pages that left its inactive lists by eviction or activation; the
+//! root's clock counts all groups. An evicted page leaves the current time in a shadow. When the
+//! page returns, the elapsed time is the number of extra pages that memory would have needed to
+//! keep it. If the active list holds at least that many pages, the page is as hot as they are and
+//! becomes active immediately.
 //!
 //! Owns the clocks and the test. Does not own the shadows ([`crate::mapping::shadows`]) nor the
 //! lists ([`crate::folio::lru`]).
@@ -21,11 +20,10 @@ use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::shadows::{Shadow, Shadows};
 use crate::units::{GroupId, MappingId};
 
-/// A page that had to be read back costs as much as a batch that was examined for nothing.
+/// Rereading a page costs as much as scanning a batch without reclaiming anything.
 const REFAULT_COST: u64 = 32;
 
 impl Core {
-    /// Changes the shadows of a file.
     pub(crate) fn with_shadows<T>(
         &mut self,
         file: MappingId,
@@ -39,7 +37,7 @@ impl Core {
         answer
     }
 
-    /// Pages of a group left its inactive lists (`workingset_age_nonresident`).
+    /// Advances the clock: pages left a group's inactive lists (`workingset_age_nonresident`).
     pub(crate) fn age(&mut self, group: GroupId, nr_pages: u64) {
         let lru = self.folios.lru_mut();
         lru.vec_mut(group).clock += nr_pages;
@@ -48,12 +46,11 @@ impl Core {
         }
     }
 
-    /// Empties the batches in front of the lists.
     pub(crate) fn drain_lru(&mut self) {
         self.counters.reclaim.pgactivate += self.folios.drain();
     }
 
-    /// A read call, or an entry that goes, used a folio: the second time makes it active.
+    /// A read call or a removed entry used the folio. The second use activates it.
     pub(crate) fn mark_accessed(&mut self, id: FolioId) {
         if let Some(rule) = self.folios.generations() {
             self.count_use(id, rule);
@@ -69,7 +66,7 @@ impl Core {
         self.age(group, self.folios.get(id).nr_pages());
     }
 
-    /// `MADV_FREE`: reclaim looks at the folio next, without asking for swap space.
+    /// `MADV_FREE`: reclaim takes the folio next and needs no swap space for it.
     pub(crate) fn give_up(&mut self, id: FolioId) {
         self.drain_lru();
         let _ = self.folios.take_accessed(id);
@@ -80,7 +77,7 @@ impl Core {
         }
     }
 
-    /// `MADV_COLD`, `MADV_PAGEOUT`: what is known of a folio's use counts no more.
+    /// `MADV_COLD`, `MADV_PAGEOUT`: forgets the folio's past uses.
     pub(crate) fn cool(&mut self, id: FolioId) {
         let marks = self.folios.lru_mut().marks_mut(id);
         marks.is_referenced = false;
@@ -88,7 +85,6 @@ impl Core {
         self.folios.get_mut(id).is_workingset |= was_active;
     }
 
-    /// A folio on a list becomes inactive (`folio_deactivate`).
     pub(crate) fn deactivate(&mut self, id: FolioId) {
         let Some(list) = self.folios.lru().list_of(id) else { return };
         let marks = self.folios.lru().marks(id);
@@ -111,7 +107,6 @@ impl Core {
         self.folios.put_on_list(id);
     }
 
-    /// A folio that is evicted now leaves this.
     pub(crate) fn evict_shadow(&mut self, id: FolioId) -> Shadow {
         let target = self.pressure.target;
         if let Some(rule) = self.folios.generations() {
@@ -124,7 +119,6 @@ impl Core {
         Shadow { group: target, time, nr_refs: 0, was_workingset }
     }
 
-    /// Pages that were evicted are back in the folio `id`.
     pub(crate) fn refault(&mut self, id: FolioId, shadow: Shadow) {
         if let Some(rule) = self.folios.generations() {
             self.refault_generation(id, shadow, rule);
@@ -151,7 +145,6 @@ impl Core {
         }
     }
 
-    /// Counts pages that came back: whether that was soon, and whether they had been active.
     pub(super) fn count_refault(&mut self, id: FolioId, is_recent: bool, is_restored: bool) {
         let folio = self.folios.get(id);
         let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
@@ -182,7 +175,6 @@ impl Core {
         counters.restored[kind as usize] += nr_restored;
     }
 
-    /// Pages of `kind` cost something, in the group and in the machine.
     pub(crate) fn note_cost(&mut self, group: GroupId, kind: LruKind, cost: u64) {
         let lru = self.folios.lru_mut();
         lru.vec_mut(group).note_cost(kind, cost);
@@ -191,13 +183,14 @@ impl Core {
         }
     }
 
-    /// Pages on a list of a group as its counters say; of all groups, exactly, for the root.
+    /// Pages on a group's list according to its counters. For the root: the exact sum of all
+    /// groups.
     pub(crate) fn nr_listed(&self, group: GroupId, list: ListId) -> u64 {
         let lru = self.folios.lru();
         if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_seen(list) }
     }
 
-    /// Pages that an evicted page of `kind` competes with, in the group that was short.
+    /// Pages that compete with an evicted page of `kind`, in the group that was short of memory.
     fn workingset_pages(&self, group: GroupId, kind: LruKind) -> u64 {
         let nr = |kind, age| self.nr_listed(group, ListId::new(kind, age));
         let mut nr_pages = nr(LruKind::File, Age::Active);

@@ -1,58 +1,57 @@
-//! Collapses: how many, and why a range was not collapsed, by the names of the kernel's
-//! `scan_result`.
+//! Collapses, and refusals named after the kernel's `scan_result`.
 
-/// What happened to collapses, with the names of vmstat where it has one.
+/// Collapse counts, with vmstat's names where vmstat has one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollapseCounters {
     /// Folios of the PMD size allocated for a collapse.
     pub thp_collapse_alloc: u64,
-    /// Folios of that size that could not be allocated.
+    /// PMD-sized folios that could not be allocated.
     pub thp_collapse_alloc_failed: u64,
     /// `khugepaged/pages_collapsed`: folios that khugepaged made.
     pub pages_collapsed: u64,
-    /// `khugepaged/full_scans`: times it has been through all processes.
+    /// `khugepaged/full_scans`: complete passes over all processes.
     pub full_scans: u64,
-    /// Folios that advice made.
+    /// Folios made by `MADV_COLLAPSE`.
     pub nr_advised: u64,
-    /// Ranges that were not collapsed, by [`CollapseRefusal`].
+    /// Refused ranges, by [`CollapseRefusal`].
     pub refused: [u64; CollapseRefusal::ALL.len()],
 }
 
-/// How a range came to be collapsed.
+/// How a collapse succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// A folio was made.
+    /// It made a folio.
     Collapsed,
-    /// It was one folio, or one entry, already.
+    /// The range already was one folio, or one entry.
     Already,
 }
 
-/// Why a range was not collapsed. Not here, because nothing here can lead to them:
-/// write-protected userfaultfd ranges, memory of other nodes, pages without a folio.
+/// Why a range was not collapsed. Omits refusals that cannot happen here: write-protected
+/// userfaultfd ranges, memory of other nodes, pages without a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum CollapseRefusal {
-    /// The kernel has no better name for it (`SCAN_FAIL`).
+    /// Any other failure (`SCAN_FAIL`).
     #[error("the range could not be collapsed")]
     Fail,
-    /// The PMD slot is empty: nothing was touched.
+    /// The PMD slot is empty: no page was touched.
     #[error("nothing is mapped in the range")]
     NoPteTable,
-    /// More empty pages than the limit.
+    /// The range has more empty pages than the limit.
     #[error("too many pages of the range are empty")]
     ExceedNonePte,
-    /// More pages in swap space, or evicted, than the limit.
+    /// More pages are in swap space, or evicted, than the limit.
     #[error("too many pages of the range are swapped out or evicted")]
     ExceedSwapPte,
-    /// More pages that others may map than the limit.
+    /// More pages may be shared with other processes than the limit.
     #[error("too many pages of the range are shared")]
     ExceedSharedPte,
-    /// A page is in swap space where none may be.
+    /// A page is in swap space where no swapped page is allowed.
     #[error("a page of the range is swapped out")]
     PteNonPresent,
     /// No page is writable.
     #[error("no page of the range is writable")]
     PageRo,
-    /// No page was accessed lately.
+    /// No page was accessed recently.
     #[error("no page of the range was accessed")]
     LackReferencedPage,
     /// A page has a reference that no mapping explains: a pin.
@@ -67,7 +66,7 @@ pub enum CollapseRefusal {
     /// A large folio is in the range.
     #[error("a folio of the range is large already")]
     PageCompound,
-    /// A page may be thrown away.
+    /// The program offered a page with `MADV_FREE`.
     #[error("a page of the range is lazy-free")]
     PageLazyfree,
     /// The process has ended.
@@ -85,13 +84,13 @@ pub enum CollapseRefusal {
     /// A page could not be taken from its LRU list.
     #[error("a page could not be isolated from its LRU list")]
     DelPageLru,
-    /// No block of that order is free.
+    /// No free block of that order exists.
     #[error("no free memory of that size")]
     AllocHugePageFail,
     /// The memory cgroup is full.
     #[error("the memory cgroup is at its limit")]
     CgroupChargeFail,
-    /// The pages left the file, or none was there.
+    /// The pages left the file, or it had none.
     #[error("the file has no pages there")]
     Truncated,
     /// The filesystem keeps data with a page.
@@ -109,7 +108,7 @@ pub enum CollapseRefusal {
     /// A hole was filled meanwhile.
     #[error("a hole of the range was filled meanwhile")]
     PageFilled,
-    /// The page cache has the large folio already.
+    /// The page cache already has the large folio.
     #[error("the file has a large folio there already")]
     PteMappedHugepage,
 }
@@ -146,7 +145,7 @@ impl CollapseRefusal {
         Self::PteMappedHugepage,
     ];
 
-    /// Name as JSON and tables write it.
+    /// Name in JSON and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

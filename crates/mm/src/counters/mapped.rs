@@ -1,31 +1,28 @@
-//! Pages that are mapped now, as `/proc/meminfo` and `/proc/vmstat` count them (docs/behaviour
-//! F.5.2, F.5.7).
+//! Pages mapped now, as in `/proc/meminfo` and `/proc/vmstat` (docs/behaviour F.5.2, F.5.7).
 //!
-//! Owns the sums. What a mapping changes in them is decided by [`crate::rmap::mapcount`]: with a
-//! map count for each page every mapped page is counted once, without them a folio that is mapped
-//! at all counts whole.
+//! With a mapcount per page, every mapped page counts once; without, a mapped folio counts whole.
 
 use crate::rmap::Change;
 
-/// What kind of pages are counted.
+/// Kind of mapped pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedKind {
     /// Private memory.
     Anon,
-    /// Files in memory.
+    /// Shared memory (tmpfs).
     Shmem,
     /// Files on a disk.
     File,
 }
 
-/// Mapped pages of the machine; all are base pages.
+/// Mapped pages of the machine, in base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappedCounters {
     /// `AnonPages`, `nr_anon_pages`.
     pub nr_anon: u64,
-    /// `Mapped`, `nr_mapped`: pages of files, shared memory included.
+    /// `Mapped`, `nr_mapped`: file-backed pages, including shared memory.
     pub nr_file: u64,
-    /// `AnonHugePages`: pages of anonymous folios that a PMD entry maps.
+    /// `AnonHugePages`: pages of anonymous folios mapped by a PMD entry.
     pub nr_anon_by_pmd: u64,
     /// `ShmemPmdMapped`.
     pub nr_shmem_by_pmd: u64,
@@ -34,7 +31,6 @@ pub struct MappedCounters {
 }
 
 impl MappedCounters {
-    /// The counter of mapped pages of a kind, and the one of those that PMD entries map.
     fn of(&mut self, kind: MappedKind) -> [&mut u64; 2] {
         let Self { nr_anon, nr_file, nr_anon_by_pmd, nr_shmem_by_pmd, nr_file_by_pmd } = self;
         match kind {
@@ -44,14 +40,12 @@ impl MappedCounters {
         }
     }
 
-    /// A mapping of a folio changed.
     pub(crate) fn add(&mut self, kind: MappedKind, change: Change) {
         let [mapped, by_pmd] = self.of(kind);
         *mapped = mapped.wrapping_add_signed(change.mapped_pages);
         *by_pmd = by_pmd.wrapping_add_signed(change.pmd_mapped_pages);
     }
 
-    /// Pages of a folio that page tables were found to map.
     pub(crate) fn add_pages(&mut self, kind: MappedKind, nr_mapped: u64, nr_by_pmd: u64) {
         let [mapped, by_pmd] = self.of(kind);
         *mapped += nr_mapped;

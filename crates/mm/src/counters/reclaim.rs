@@ -1,71 +1,71 @@
-//! What memory pressure did, with the names of vmstat.
+//! Counts of memory pressure, with vmstat's names where vmstat has one.
 
 /// Events since the memory manager was made. All are counts; pages are base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReclaimCounters {
     /// Pages scanned by background reclaim.
     pub pgscan_kswapd: u64,
-    /// Pages scanned by allocations that had to wait.
+    /// Pages scanned by direct reclaim.
     pub pgscan_direct: u64,
     /// Pages freed by background reclaim.
     pub pgsteal_kswapd: u64,
-    /// Pages freed by allocations that had to wait.
+    /// Pages freed by direct reclaim.
     pub pgsteal_direct: u64,
-    /// Inactive pages found in use.
+    /// Inactive pages that reclaim found in use.
     pub pgactivate: u64,
-    /// Active pages found out of use.
+    /// Active pages that reclaim found idle.
     pub pgdeactivate: u64,
-    /// Anonymous and shared pages that came back from swap space.
+    /// Anonymous and shared pages read from swap space.
     pub pswpin: u64,
     /// Pages written to swap space.
     pub pswpout: u64,
-    /// Of the pages written: those that background reclaim wrote.
+    /// Pages that background reclaim wrote, among `pswpout`.
     pub nr_swpout_kswapd: u64,
     /// Reads from swap space that a program waited for.
     pub nr_swap_waits: u64,
-    /// Pages given up by `MADV_FREE` that were freed.
+    /// Pages offered with `MADV_FREE` that were freed.
     pub pglazyfreed: u64,
-    /// File pages that reclaim found dirty, which it leaves to who writes back.
+    /// Dirty file pages that reclaim left to the flusher.
     pub nr_vmscan_immediate_reclaim: u64,
-    /// Pages of files that became dirty.
+    /// File pages that became dirty.
     pub nr_dirtied: u64,
-    /// Times that everything dirty was written back because reclaim found little else.
+    /// Times that reclaim found mostly dirty pages and all of them were written back.
     pub nr_flushes: u64,
-    /// Folios of files evicted.
+    /// File folios evicted.
     pub nr_evicted_file: u64,
-    /// Allocations that reclaimed themselves.
+    /// Allocations that entered direct reclaim.
     pub allocstall: u64,
     /// Times background reclaim ran.
     pub kswapd_runs: u64,
-    /// Anonymous pages that came back while eviction was remembered.
+    /// Anonymous pages that faulted back in while their eviction was remembered.
     pub workingset_refault_anon: u64,
-    /// File pages that came back while eviction was remembered.
+    /// File pages that were read again while their eviction was remembered.
     pub workingset_refault_file: u64,
-    /// Of the refaulted anonymous pages: those that were missed soon enough to become active.
+    /// Refaulted anonymous pages that came back soon enough to become active.
     pub workingset_activate_anon: u64,
-    /// Of the refaulted file pages: those that were missed soon enough to become active.
+    /// Refaulted file pages that came back soon enough to become active.
     pub workingset_activate_file: u64,
-    /// Of the activated anonymous pages: those that had been active when they were evicted.
+    /// Activated anonymous pages that had been active when they were evicted.
     pub workingset_restore_anon: u64,
-    /// Of the activated file pages: those that had been active when they were evicted.
+    /// Activated file pages that had been active when they were evicted.
     pub workingset_restore_file: u64,
-    /// PMD folios swapped out as a whole.
+    /// PMD folios swapped out whole.
     pub thp_swpout: u64,
-    /// PMD folios split because there were no contiguous slots.
+    /// PMD folios split because no contiguous slots were free.
     pub thp_swpout_fallback: u64,
-    /// Smaller large folios swapped out as a whole.
+    /// Smaller large folios swapped out whole.
     pub swpout_large: u64,
-    /// Smaller large folios split because there were no contiguous slots.
+    /// Smaller large folios split because no contiguous slots were free.
     pub swpout_large_fallback: u64,
-    /// Allocations that waited for a compaction.
+    /// Allocations that waited for compaction.
     pub compact_stall: u64,
-    /// Compactions after which the block was there.
+    /// Direct compactions that produced the block.
     pub compact_success: u64,
-    /// Compactions after which it was not.
+    /// Direct compactions that failed.
     pub compact_fail: u64,
-    /// Compactions in the background.
+    /// Background compactions.
     pub compact_daemon_wake: u64,
-    /// Compactions in advance.
+    /// Proactive compactions.
     pub nr_compact_proactive: u64,
     /// Pages the migration scanner examined.
     pub compact_migrate_scanned: u64,
@@ -78,7 +78,7 @@ pub struct ReclaimCounters {
 }
 
 impl ReclaimCounters {
-    /// Every count with its name.
+    /// Returns every count with its name.
     #[must_use]
     pub const fn named(&self) -> [(&'static str, u64); 36] {
         [

@@ -1,24 +1,24 @@
-//! Why a folio was not split.
+//! Refusals to split a folio.
 
 /// Why a folio was not split (G.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitRefusal {
-    /// It has that order already, or a smaller one.
+    /// The folio's order is already this small.
     #[error("the folio is not larger than the order asked for")]
     NotLarger,
-    /// An anonymous folio cannot have order 1: no room for the deferred-split list.
+    /// An anonymous folio cannot have order 1: it lacks room for the deferred-split list.
     #[error("an anonymous folio cannot have order 1")]
     AnonOrderOne,
-    /// The file's smallest order is larger.
+    /// The file's minimum order is larger.
     #[error("the file has no folios of an order that small")]
     BelowMinimum,
-    /// The file's filesystem has no large folios.
+    /// The file's filesystem does not support large folios.
     #[error("the file has no large folios")]
     NoLargeFolios,
-    /// Somebody besides mappings and page cache holds a reference: a pin.
+    /// A reference beyond mappings and page cache exists: a pin.
     #[error("the folio is pinned")]
     ExtraReference,
-    /// It has left the page cache.
+    /// The folio left the page cache.
     #[error("the folio no longer belongs to a file")]
     Truncated,
 }
@@ -34,7 +34,7 @@ impl SplitRefusal {
         Self::Truncated,
     ];
 
-    /// Name as JSON and tables write it.
+    /// Name in JSON and tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

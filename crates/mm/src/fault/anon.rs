@@ -7,8 +7,8 @@
 //!     | no, or none free
 //!     v
 //!   read --> shared zero page, one PTE
-//!   write -> largest enabled, suitable order whose PTEs are all none and that is free;
-//!            at last one base page
+//!   write -> largest enabled, suitable, free order with empty PTEs;
+//!            otherwise one base page
 //! ```
 
 use super::{Access, Fault, FaultError, Outcome};
@@ -20,7 +20,6 @@ use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, Vpn};
 
 impl Memory {
-    /// Maps zeroes for a read, a new folio for a write.
     pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
         let orders = self.possible_orders(fault);
         let orders = self.decided_orders(fault, orders);
@@ -41,8 +40,7 @@ impl Memory {
         Ok(Outcome::Minor)
     }
 
-    /// Orders that the fault can have. One entry for a whole empty slot is the cheapest there is (D.3);
-    /// a load needs zeroes, not memory: else it shares the one page of them (D.2.2).
+    /// One PMD entry for a whole slot is cheapest (D.3). Otherwise a load maps the zero page.
     fn possible_orders(&self, fault: &Fault) -> Orders {
         let (orders, pmd) = (self.suitable_orders(fault), self.rules.page.pmd_order());
         let parts = match fault.access {
@@ -52,7 +50,6 @@ impl Memory {
         if orders.contains(pmd) && self.is_pmd_empty(fault) { parts.with(pmd) } else { parts }
     }
 
-    /// D.2.2: one PTE of the shared zero page, never a large folio.
     fn map_zero_page(&mut self, fault: &Fault) {
         let pfn = self.zero_pfn;
         let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
@@ -61,13 +58,11 @@ impl Memory {
         self.core.counters.nr_zero_page += 1;
     }
 
-    /// A zeroed base page for the fault.
     pub(super) fn alloc_base_page(&mut self, fault: &Fault) -> Result<FolioId, FaultError> {
         self.alloc_zeroed(fault, Order::ZERO, Effort::None)
             .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }
 
-    /// D.2.8: a PTE for each page, all of them the process's own.
     pub(super) fn map_anon(&mut self, fault: &Fault, id: FolioId) {
         self.core.map_new_anon(id, fault.mm, Level::Ptes);
         let folio = self.core.folios.get(id);
@@ -83,7 +78,6 @@ impl Memory {
     }
 }
 
-/// Flags of a new page of the area.
 pub(super) fn new_flags(fault: &Fault) -> PteFlags {
     let writable = if fault.vma.prot.can_write { PteFlags::WRITABLE } else { PteFlags::NONE };
     PteFlags::YOUNG | PteFlags::DIRTY | writable

@@ -1,4 +1,4 @@
-//! Fault-around: a read fault maps what is cached around its address (docs/behaviour B.5).
+//! Fault-around: a read fault maps the cached pages around its address (docs/behaviour B.5).
 //!
 //! Answers to: `do_fault_around`, `filemap_map_pages`, `filemap_map_folio_range`,
 //! `filemap_map_pmd`, `next_uptodate_folio`.
@@ -11,38 +11,29 @@ use crate::pgtable::{Batch, PmdState, PteFlags};
 use crate::rules::{AroundCredit, AroundSpan, EofGuard};
 use crate::units::{PageIndex, Vpn};
 
-/// Pages to look at: virtual pages `first ..= last`.
 #[derive(Clone, Copy)]
 struct AroundRange {
     first: Vpn,
     last: Vpn,
 }
 
-/// What fault-around did with one folio.
 #[derive(Clone, Copy, Default)]
 struct Mapped {
-    /// Pages examined, whether their PTE was set before or not.
     nr_visited: u64,
-    /// The faulting page was mapped now.
     has_fault: bool,
 }
 
-/// What the first folio of the window decides (B.5.6).
 enum FirstFolio {
-    /// One PMD entry maps it.
     Mapped,
-    /// There is no PTE table to map anything into.
     NoTable,
-    /// It is mapped PTE by PTE, and so is what follows.
     GoOn,
 }
 
 impl Memory {
-    /// Maps cached folios around the fault; whether the faulting page is mapped now.
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();
         let nr_pages = self.decided_around(fault, nr_pages);
-        // A window of one page is the fault itself (B.5.1).
+        // A window of one page is just the fault itself (B.5.1).
         if nr_pages <= 1 {
             return false;
         }
@@ -56,11 +47,11 @@ impl Memory {
             next = PageIndex(entry.end());
             let folio = self.core.folios.get(entry.folio);
             let (is_workingset, is_locked) = (folio.is_workingset, folio.is_locked);
-            // The marker must meet the handler, or the next window would never start (B.5.4).
+            // The handler must see the marker, or the next window would never start (B.5.4).
             if folio.is_marked || !folio.is_uptodate {
                 continue;
             }
-            // Fault-around waits for nobody: what is still read is left out (B.5.4).
+            // Fault-around never waits: skip pages still being read (B.5.4).
             if is_locked {
                 self.core.observe_locked(file, entry);
                 continue;
@@ -82,7 +73,6 @@ impl Memory {
         has_fault
     }
 
-    /// B.5.2, clipped to the last page of the file (B.5.5).
     fn around_window(&self, fault: &Fault, nr_pages: u64) -> Option<AroundRange> {
         let table_pages = self.rules.page.pmd_order().nr_pages();
         let slot = fault.vpn.0 & (table_pages - 1);
@@ -97,11 +87,11 @@ impl Memory {
         Some(AroundRange { first: Vpn(base + first), last: Vpn(base + last.min(first + in_file)) })
     }
 
-    /// B.5.6: one PMD entry for the first folio of the window.
+    /// Maps the window's first folio by one PMD entry (B.5.6).
     ///
-    /// Where that folio fails the end-of-file test, the kernel skips this step, which is also the
-    /// one that installs the PTE table: over an empty PMD slot fault-around then maps nothing and
-    /// the finishing step decides (docs/differences.md, "last folio").
+    /// If that folio fails the end-of-file test, the kernel skips this step, which also installs
+    /// the PTE table. Fault-around then maps nothing over an empty PMD slot, and the finishing step
+    /// decides (docs/differences.md, "last folio").
     fn around_pmd(&mut self, fault: &Fault, entry: Entry) -> FirstFolio {
         let is_whole = self.ends_before_last_page(fault, entry);
         if self.try_map_pmd(fault, entry, is_whole) {
@@ -113,8 +103,7 @@ impl Memory {
         }
     }
 
-    /// The kernel's test for a folio inside the file, as fault-around makes it: a folio that ends
-    /// *on* the last page fails too (B.5.6, off by one).
+    /// The kernel's test is off by one: a folio that ends *on* the last page also fails (B.5.6).
     fn ends_before_last_page(&self, fault: &Fault, entry: Entry) -> bool {
         let mapping = self.core.mapping(self.open_file(fault.open()).mapping);
         let last = mapping.last_index(self.rules.page);
@@ -123,7 +112,6 @@ impl Memory {
             || last.is_some_and(|last| entry.end() <= last.0)
     }
 
-    /// B.5.7: maps the folio's pages whose PTEs are none, inside the window or all of them.
     fn around_ptes(&mut self, fault: &Fault, entry: Entry, window: AroundRange) -> Mapped {
         let vma = fault.vma;
         let first_index = vma.index_of(window.first);
@@ -155,22 +143,19 @@ impl Memory {
         mapped
     }
 
-    /// Pages from `from` without a PTE, up to `end`.
     fn none_run(&self, fault: &Fault, from: Vpn, end: Vpn) -> u64 {
         let nr = end.0 - from.0;
         self.space(fault.mm).first_set_in(from, nr).map_or(nr, |set| set.0 - from.0)
     }
 
-    /// Whether the batch may grow to the whole folio (B.5.7).
     fn can_widen(&self, fault: &Fault, entry: Entry) -> bool {
-        // Up to 6.17 no page outside the window is mapped (B.5.7).
+        // Up to 6.17, no page outside the window is mapped (B.5.7).
         if self.rules.fault.around_span == AroundSpan::Window {
             return false;
         }
         self.ends_before_last_page(fault, entry) && self.fits_area_and_table(fault, entry)
     }
 
-    /// Whether the whole folio lies inside the VMA and inside one PTE table.
     pub(super) fn fits_area_and_table(&self, fault: &Fault, entry: Entry) -> bool {
         let (area_first, area_end) = fault.vma.file_range();
         if entry.index.0 < area_first || entry.end() > area_end {
@@ -182,13 +167,12 @@ impl Memory {
         pmd.round_down(first) == pmd.round_down(last)
     }
 
-    /// B.5.8: what one folio gives back to the miss counter.
     fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
         match self.rules.fault.around_credit {
-            // It was evicted too early: that it is cached again is no success of readahead (B.5.8).
+            // Evicted too early: finding it cached again is not a readahead success (B.5.8).
             AroundCredit::PerNewPage if is_workingset => 0,
             AroundCredit::PerPage | AroundCredit::PerNewPage => mapped.nr_visited,
-            // One touch is one hit, however many neighbours were mapped for it (B.5.8).
+            // One touch is one hit, however many neighbours it mapped (B.5.8).
             AroundCredit::OncePerFault => {
                 let is_credited = mapped.has_fault
                     && !fault.pass.is_tried()
@@ -199,7 +183,6 @@ impl Memory {
         }
     }
 
-    /// Whether the PMD slot of the fault is empty.
     pub(super) fn is_pmd_empty(&self, fault: &Fault) -> bool {
         self.space(fault.mm).table.pmd(fault.vpn) == PmdState::Empty
     }

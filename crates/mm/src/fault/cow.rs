@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   read-only PMD entry of a file --> drop it, fault as if nothing were mapped
-//!   another PMD entry --> reuse it (E.3.6), or split it and go on:
+//!   another PMD entry --> reuse it (E.3.6), or split it and continue:
 //!   read-only PTE ---> exclusive page ------------------------> reuse
 //!                      small folio, one reference ------------> reuse, exclusive
 //!                      large folio, all mappings one process's> reuse, this page exclusive (E.3.3)
@@ -24,11 +24,9 @@ use crate::rules::anon::{Effort, Reuse};
 use crate::units::{Order, PageIndex, Pfn};
 use crate::vma::Sharing;
 
-/// Flags of a page its process may store to.
 const OWN_PAGE: PteFlags = PteFlags::YOUNG.with(PteFlags::WRITABLE).with(PteFlags::DIRTY);
 
 impl Memory {
-    /// First store to a page of a private file mapping: a copy, one PTE.
     pub(super) fn copy_file_page(&mut self, fault: &Fault, entry: Entry) -> Result<(), FaultError> {
         let from = self.core.folios.get(entry.folio).pfn_at(PageIndex(fault.index()));
         let id = self.own_copy(fault, Some(from))?;
@@ -37,18 +35,16 @@ impl Memory {
         Ok(())
     }
 
-    /// A store to a page that is mapped read-only.
     pub(crate) fn write_protect_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
         let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
             unreachable!("the page of a write-protect fault is mapped")
         };
         let is_file = self.is_file_page(leaf.pfn);
         if leaf.kind == LeafKind::Pmd && is_file && !self.is_writable_from_the_start(fault) {
-            // The entry goes, and the store faults as if nothing were mapped.
             self.split_pmd(fault.mm, fault.vpn);
             return self.file_fault(*fault);
         }
-        // One entry maps all of it: reuse it as a whole, or go on page by page (E.3.6).
+        // One entry maps the whole folio: reuse it as a whole, or continue page by page (E.3.6).
         if leaf.kind == LeafKind::Pmd && !is_file {
             match self.huge_write(fault, &leaf) {
                 HugeWrite::Done => return Ok(Outcome::Minor),
@@ -80,15 +76,14 @@ impl Memory {
         Ok(Outcome::Minor)
     }
 
-    /// Whether a kernel maps it with write permission at a read already: a shared mapping of shared
-    /// memory, where nobody wants to hear of the first store (B.5.9). Differs: here that store is a
+    /// Whether a kernel already maps the page writable at a read: a shared mapping of shared
+    /// memory, where the first store needs no notification (B.5.9). Differs: here that store is a
     /// fault, which maps nothing and reads nothing.
     fn is_writable_from_the_start(&self, fault: &Fault) -> bool {
         fault.vma.sharing == Sharing::Shared
             && self.core.mapping(self.open_file(fault.open()).mapping).is_shmem
     }
 
-    /// Points the PTE at the process's own page, then lets go of the old one (E.3.4).
     fn replace_by_own(&mut self, fault: &Fault, own: FolioId, old: Option<FolioId>) {
         self.core.map_new_anon(own, fault.mm, Level::Ptes);
         let pfn = self.core.folios.get(own).pfn;
@@ -102,7 +97,6 @@ impl Memory {
         }
     }
 
-    /// Maps the process's own page where no PTE is.
     fn map_own(&mut self, fault: &Fault, own: FolioId) {
         self.core.map_new_anon(own, fault.mm, Level::Ptes);
         let pfn = self.core.folios.get(own).pfn;
@@ -111,18 +105,16 @@ impl Memory {
         self.mark_anon(fault.mm, fault.vpn);
     }
 
-    /// Whether the store may go to the page that is mapped: a shared mapping's, the process's own,
-    /// or an anonymous page that nobody else refers to (E.3.1 .. E.3.3).
+    /// Whether the mapped page is shared, exclusive or without other references (E.3.1 .. E.3.3).
     pub(crate) fn may_reuse(&self, fault: &Fault, id: FolioId, pfn: Pfn) -> bool {
         let folio = self.core.folios.get(id);
         match folio.owner {
             Owner::File { .. } | Owner::Detached => fault.vma.sharing == Sharing::Shared,
-            // Nobody else can see the page: no copy is needed (E.3.1).
             Owner::Anon { .. } if self.core.folios.is_exclusive(pfn) => true,
-            // The only reference is this mapping: whoever shared it is gone (E.3.2).
+            // This mapping holds the only reference: the process that shared it is gone (E.3.2).
             Owner::Anon { .. } if !folio.is_large() => folio.refs == 1,
             Owner::Anon { .. } => match self.rules.anon.reuse {
-                // Without owners a large folio does not know whose its mappings are: copy (E.3.3).
+                // Without owner tracking, a large folio may be shared: copy (E.3.3).
                 Reuse::SmallOnly => false,
                 Reuse::Tracked => {
                     let shape = self.core.shape(folio.order);
@@ -133,7 +125,6 @@ impl Memory {
         }
     }
 
-    /// A store wants the page: if nobody else maps its folio, the swap cache gives it up where it can.
     fn give_slots_up(&mut self, id: FolioId, pfn: Pfn) {
         let folio = self.core.folios.get(id);
         if folio.slot.is_none() || self.core.folios.is_exclusive(pfn) {
@@ -163,11 +154,10 @@ impl Memory {
         self.core.counters.nr_wp_reuse += 1;
     }
 
-    /// A new base page with the content of `from`, or zeroes.
     fn own_copy(&mut self, fault: &Fault, from: Option<Pfn>) -> Result<FolioId, FaultError> {
         let Some(from) = from else { return self.alloc_base_page(fault) };
         let index = PageIndex(fault.index());
-        // The new page may have to be reclaimed for: the old one is held.
+        // Hold the old page: the allocation may start reclaim.
         let held = self.core.folios.of_pfn(from);
         if let Some(held) = held {
             self.core.folios.get_mut(held).refs += 1;
@@ -181,7 +171,6 @@ impl Memory {
         Ok(id)
     }
 
-    /// Whether `pfn` is a page of a file.
     pub(crate) fn is_file_page(&self, pfn: Pfn) -> bool {
         let id = self.core.folios.of_pfn(pfn);
         id.is_some_and(|id| matches!(self.core.folios.get(id).owner, Owner::File { .. }))

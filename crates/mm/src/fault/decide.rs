@@ -1,9 +1,6 @@
-//! What a policy decides about a fault, as far as a kernel can honour it.
+//! A policy's decisions about a fault, within the limits of a kernel.
 //!
 //! Differs: in no kernel ([`crate::policy`]).
-//!
-//! Owns the four points of faults: which orders private memory tries, what is read of a file, how
-//! much is mapped around a load, what becomes of a store to a large private folio.
 
 use super::choice::{Choice, Sequential};
 use super::window::window_of;
@@ -17,38 +14,29 @@ use crate::readahead::{self, Issue, OrderHint};
 use crate::rules::anon::Orders;
 use crate::units::Order;
 
-/// PMD folios that a window may have at most, unless the device's is larger: what `MADV_HUGEPAGE`
-/// reads (B.4.6).
+/// A policy may read two PMD folios, as `MADV_HUGEPAGE` does (B.4.6), or the device's maximum.
 const WINDOW_PMDS_MAX: u64 = 2;
 
-/// What is read of a file.
 pub(super) enum Decided {
-    /// What the kernel chose.
     Own,
-    /// No more than the page of the fault.
     Nothing,
-    /// This.
     Read(Issue),
 }
 
-/// What a kernel would read, to be seen by a policy.
 #[derive(Clone, Copy)]
 struct OwnWindow {
-    /// Pages, marker and order.
     window: Window,
-    /// The state of the open file when it is issued; `None` where that does not describe it.
+    /// The open file's state after the window is issued; `None` if the state does not describe it.
     state: Option<RaState>,
 }
 
 impl OwnWindow {
-    /// Whether `window` is the same pages with the same marker.
     fn has_pages_of(&self, window: Window) -> bool {
         Window { order: window.order, ..self.window } == window
     }
 }
 
 impl Memory {
-    /// Orders that a fault on private memory tries, of those that the kernel would.
     pub(super) fn decided_orders(&mut self, fault: &Fault, orders: Orders) -> Orders {
         if orders.is_empty() || !self.is_asked(Point::AnonOrder) {
             return orders;
@@ -57,7 +45,6 @@ impl Memory {
         self.decided_among(Point::AnonOrder, &context, orders)
     }
 
-    /// What a policy sees of a fault.
     fn fault_context(&self, fault: &Fault) -> Context {
         let access = match fault.access {
             Access::Read => 1,
@@ -67,7 +54,6 @@ impl Memory {
         Context { page: fault.vpn.0, access, ..self.context_of(fault.mm, &fault.vma) }
     }
 
-    /// The same of a fault on a file.
     fn file_context(&self, fault: &Fault) -> Context {
         let open = self.open_file(fault.open());
         let mapping = self.core.mapping(open.mapping);
@@ -82,7 +68,6 @@ impl Memory {
         }
     }
 
-    /// What a cold fault reads instead of the kernel's choice.
     pub(super) fn decided_window(
         &mut self,
         fault: &Fault,
@@ -94,8 +79,6 @@ impl Memory {
         self.decided(fault, own, cause)
     }
 
-    /// What the marker reads instead of the kernel's window, before whose choice the state was
-    /// `before`.
     pub(super) fn decided_marker(
         &mut self,
         fault: &Fault,
@@ -108,7 +91,6 @@ impl Memory {
         let own = self.own_of(fault, &issue, self.open_file(fault.open()).state);
         let decided = self.decided(fault, Some(own), cause::MARKER);
         if matches!(decided, Decided::Nothing) {
-            // Nothing was read: the marker's step did not happen.
             self.open_file_mut(fault.open()).state = before;
         }
         decided
@@ -128,7 +110,7 @@ impl Memory {
                 self.honoured(Point::Window);
                 Decided::Nothing
             }
-            // Read in another way than a window is.
+            // The policy kept a read that the state does not describe: leave it to the kernel.
             Answer::Window(window)
                 if own.is_some_and(|own| own.state.is_none() && own.window == window) =>
             {
@@ -148,8 +130,8 @@ impl Memory {
         }
     }
 
-    /// Whether readahead can read `window`: it holds the page that is absent, or lies behind the
-    /// one that reached the marker, and is no larger than what a kernel reads at most.
+    /// Whether readahead can read `window`. It must contain the absent page, or start after the
+    /// marker's page, and be no larger than a kernel's maximum.
     fn can_read(&self, context: &Context, window: Window) -> bool {
         let Window { start, nr_pages, nr_ahead, .. } = window;
         let pmd_pages = self.rules.page.pmd_order().nr_pages();
@@ -163,10 +145,10 @@ impl Memory {
         is_placed && (1..=max).contains(&nr_pages) && nr_ahead <= nr_pages
     }
 
-    /// Takes `window` over into the state of the open file; of the kernel's own pages it is what the
-    /// kernel would leave. An order that the file or the window cannot have becomes the next one that it
-    /// can, which counts as refused, unless the kernel asks for it too. One larger than the window is
-    /// lowered when it is read, as a kernel's own.
+    /// Copies `window` into the open file's state. If the pages are the kernel's own, the state
+    /// becomes the kernel's. An order that the file or the window cannot have is replaced by a
+    /// possible one and counted as refused, unless the kernel chose it too. The read itself lowers
+    /// an order larger than the window, as in a kernel.
     fn follow(
         &mut self,
         fault: &Fault,
@@ -200,7 +182,6 @@ impl Memory {
         Issue::Window { start, hint: OrderHint::Exactly(highest) }
     }
 
-    /// What `choice` would read; `None` where that is the page alone.
     fn own_window(&self, fault: &Fault, choice: &Choice) -> Option<OwnWindow> {
         let mut state = self.open_file(fault.open()).state;
         let issue = match *choice {
@@ -219,7 +200,6 @@ impl Memory {
         Some(self.own_of(fault, &issue, state))
     }
 
-    /// What an issue reads from the state that it left.
     fn own_of(&self, fault: &Fault, issue: &Issue, state: RaState) -> OwnWindow {
         let target = self.reading(fault).target;
         match *issue {
@@ -236,7 +216,6 @@ impl Memory {
         }
     }
 
-    /// Pages that fault-around looks at, where the kernel would look at `nr_pages`.
     pub(super) fn decided_around(&mut self, fault: &Fault, nr_pages: u64) -> u64 {
         if !self.is_asked(Point::Around) {
             return nr_pages;
@@ -256,7 +235,6 @@ impl Memory {
         }
     }
 
-    /// Whether a store keeps a large private folio, where the kernel may or may not.
     pub(super) fn decided_reuse(&mut self, fault: &Fault, id: FolioId, may_reuse: bool) -> bool {
         let folio = self.core.folios.get(id);
         if !folio.is_anon() || !folio.is_large() || !self.is_asked(Point::Write) {

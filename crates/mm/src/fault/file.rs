@@ -15,25 +15,18 @@ use crate::rules::{ExecMiss, HitCredit};
 use crate::units::{MappingId, Order, PageIndex};
 use crate::vma::{AccessAdvice, Vma};
 
-/// Answer of one lookup.
 pub(super) enum Lookup {
-    /// The folio is there and readable.
     Cached(Entry),
-    /// I/O was started or waited for: repeat the fault.
     Retry(Retry),
 }
 
-/// What the async step did.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AsyncStep {
-    /// No marker: the lock is still held.
     Nothing,
-    /// The marker was hit: the lock was dropped to start I/O.
     Dropped,
 }
 
 impl Memory {
-    /// Looks the faulting page up, reading ahead as the rules say (B.2.1 .. B.2.5).
     pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Lookup, FaultError> {
         let file = self.open_file(fault.open()).mapping;
         let index = PageIndex(fault.index());
@@ -62,20 +55,20 @@ impl Memory {
             }
             return Ok(Lookup::Retry(Retry::Major));
         };
-        // The page was waited for: whoever comes back for it takes it as it is (B.2.5).
+        // An earlier pass waited for this page, so take it as it is (B.2.5).
         if fault.pass == Pass::Tried {
             let folio = self.core.folios.get_mut(entry.folio);
             (folio.is_locked, folio.is_uptodate) = (false, true);
             return Ok(Lookup::Cached(entry));
         }
-        // Reading ahead may reclaim: the folio is held.
+        // Hold the folio: readahead may start reclaim.
         self.core.folios.get_mut(entry.folio).refs += 1;
         let step = self.async_step(fault, entry);
         let folio = self.core.folios.get_mut(entry.folio);
         folio.refs -= 1;
         let had_to_wait = std::mem::take(&mut folio.is_locked);
         let was_uptodate = std::mem::replace(&mut folio.is_uptodate, true);
-        // I/O was begun or waited for without the lock: the area may have changed (B.2.5).
+        // I/O ran without the lock: the area may have changed (B.2.5).
         if step == AsyncStep::Dropped || had_to_wait || !was_uptodate {
             self.core.wait(None);
             return Ok(Lookup::Retry(Retry::Minor));
@@ -83,7 +76,7 @@ impl Memory {
         Ok(Lookup::Cached(entry))
     }
 
-    /// Memory without storage: an absent page is a zeroed one, without readahead.
+    /// Memory without storage: an absent page becomes a zeroed one, without readahead.
     fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Lookup, FaultError> {
         let index = PageIndex(fault.index());
         if self.core.find(file, index).is_none() {
@@ -96,7 +89,7 @@ impl Memory {
         Ok(Lookup::Cached(entry))
     }
 
-    /// B.3: a hit in the handler lowers the miss counter, the marker starts the next window.
+    /// A hit in the handler lowers the miss counter; the marker starts the next window (B.3).
     fn async_step(&mut self, fault: &Fault, entry: Entry) -> AsyncStep {
         let open = fault.open();
         let OpenFile { mapping: file, state, .. } = *self.open_file(open);
@@ -104,17 +97,17 @@ impl Memory {
         let index = PageIndex(fault.index());
         self.core.observe(Observed::HandlerHit { index, is_marked, state });
         let is_random = fault.vma.advice.access == AccessAdvice::Random;
-        // `MADV_RANDOM`, or readahead is off: nothing comes of hits, so none is counted (B.3).
+        // `MADV_RANDOM`, or readahead is off: hits have no effect, so they are not counted (B.3).
         if is_random || state.ra_pages == 0 {
             return AsyncStep::Nothing;
         }
         let is_locked = self.core.folios.get(entry.folio).is_locked;
         let is_credited = match self.rules.fault.hit_credit {
             HitCredit::Always => true,
-            // A page that is still read was missed by somebody: no sign that readahead works.
+            // A page still being read was a miss: it does not show that readahead works.
             HitCredit::Unlocked => !is_locked,
         };
-        // A hit takes back a miss: what was read ahead is used (B.3).
+        // A hit cancels a miss: pages read ahead are used (B.3).
         if is_credited && self.is_counted(&fault.vma) {
             self.open_file_mut(open).state.credit(1);
         }
@@ -147,8 +140,6 @@ impl Memory {
         AsyncStep::Dropped
     }
 
-    /// Whether hits in `vma` give back to the miss counter (B.4.3: merged series 002 balances
-    /// what it does not count).
     pub(super) fn is_counted(&self, vma: &Vma) -> bool {
         let is_exempt = vma.prot.can_exec || vma.advice.access == AccessAdvice::Sequential;
         self.rules.fault.exec_miss != ExecMiss::Balanced || !is_exempt

@@ -12,7 +12,6 @@ use crate::units::{PageIndex, Vpn};
 use crate::vma::{HugeAdvice, Prot};
 
 impl Memory {
-    /// Maps the faulting page: by a PMD entry, the whole folio, or one PTE.
     pub(super) fn finish(&mut self, fault: &Fault, entry: Entry) {
         let is_whole = !self.passes_end_of_file(fault, entry);
         if self.try_map_pmd(fault, entry, is_whole) {
@@ -31,7 +30,6 @@ impl Memory {
         }
     }
 
-    /// B.6.2: whether the folio reaches past the last page of the file (exact).
     fn passes_end_of_file(&self, fault: &Fault, entry: Entry) -> bool {
         let mapping = self.core.mapping(self.open_file(fault.open()).mapping);
         self.rules.fault.eof_guard == EofGuard::Refuse
@@ -39,7 +37,7 @@ impl Memory {
             && entry.end() > mapping.nr_file_pages(self.rules.page)
     }
 
-    /// B.6.4: the whole folio where it fits and nothing of it is mapped, else one PTE.
+    /// Returns the whole folio if it fits and is entirely unmapped, otherwise one page (B.6.4).
     fn finish_range(&self, fault: &Fault, entry: Entry) -> (Vpn, u64) {
         let one = (fault.vpn, 1);
         let is_shmem = self.core.mapping(self.open_file(fault.open()).mapping).is_shmem;
@@ -56,11 +54,10 @@ impl Memory {
         }
         let first = Vpn(fault.vpn.0 - (fault.index() - entry.index.0));
         let nr = entry.order.nr_pages();
-        // Something is mapped there already: touch only the page of the fault (B.6.4).
+        // Some PTEs are already set: map only the faulting page (B.6.4).
         if self.space(fault.mm).is_none(first, nr) { (first, nr) } else { one }
     }
 
-    /// B.6.3: maps a folio of PMD order by one entry where everything allows it.
     pub(crate) fn try_map_pmd(&mut self, fault: &Fault, entry: Entry, is_whole: bool) -> bool {
         let pmd = self.rules.page.pmd_order();
         if entry.order != pmd {
@@ -74,7 +71,7 @@ impl Memory {
         let pfn = self.core.folios.get(entry.folio).pfn;
         let mut flags = PteFlags::YOUNG;
         if fault.vma.prot == Prot::NONE {
-            // No fault comes here, but `MADV_COLLAPSE` does.
+            // Only `MADV_COLLAPSE` gets here, never a fault.
             flags |= PteFlags::NO_ACCESS;
         }
         if fault.access == Access::Write {

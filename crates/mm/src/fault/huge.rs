@@ -3,12 +3,9 @@
 //! Answers to: `do_huge_pmd_anonymous_page`, `mm_get_huge_zero_folio`, `do_huge_pmd_wp_page`,
 //! `do_huge_zero_wp_pmd`.
 //!
-//! Owns the first touch of an empty PMD slot, stores to what a PMD entry maps, and the one folio of
-//! zeroes that reads share. Does not own what happens after a PMD entry was split ([`super::cow`]).
-//!
 //! Invariants:
-//! - I1: the huge zero folio exists while a process uses it; it belongs to no folio of the table,
-//!   its PMD entries are special.
+//! - I1: the huge zero folio exists while a process uses it; it is not in the folio table, and its
+//!   PMD entries are special.
 
 use super::anon::new_flags;
 use super::{Access, Fault};
@@ -22,21 +19,17 @@ use crate::ram::{Stretch, Work};
 use crate::rules::anon::{HugeZeroWrite, Orders, Underused};
 use crate::units::{MmId, Pfn, Vpn};
 
-/// What a store to a PMD entry came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HugeWrite {
-    /// The entry may be stored to.
     Done,
-    /// The entry became PTEs: go on with the one of the fault.
     Split,
 }
 
 impl Memory {
-    /// D.3.1 .. D.3.3: one PMD entry; `false` = fall back to PTEs.
     pub(super) fn huge_fault(&mut self, fault: &Fault) -> bool {
         let pmd = self.rules.page.pmd_order();
         self.khugepaged_enter(fault.mm);
-        // Loads share one huge folio of zeroes: nothing to allocate or clear (D.3.1).
+        // Loads share one huge folio of zeroes: no allocation, no clearing (D.3.1).
         if fault.access != Access::Write && self.rules.anon.use_zero_page {
             return self.map_huge_zero(fault);
         }
@@ -49,13 +42,12 @@ impl Memory {
         true
     }
 
-    /// Maps a new PMD folio, exclusive to the process.
     fn map_huge(&mut self, fault: &Fault, id: FolioId) {
         self.core.counters.thp_fault_alloc += 1;
         self.core.map_new_anon(id, fault.mm, Level::Pmd);
         let folio = self.core.folios.get_mut(id);
         let pfn = folio.pfn;
-        // G.2.2: so that the shrinker can find it should it stay nearly empty.
+        // So the shrinker can find it if it stays nearly empty (G.2.2).
         if self.rules.anon.shrink_underused == Underused::Queued {
             self.core.deferred.push(id, folio);
         }
@@ -75,13 +67,12 @@ impl Memory {
         let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
         let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
-        // The huge fault prepares the area for anonymous pages before it knows whether it needs any.
+        // The huge fault prepares the area for anonymous pages before it needs any.
         self.mark_anon(fault.mm, fault.vpn);
         self.core.counters.nr_zero_page += 1;
         true
     }
 
-    /// The huge zero folio, made when first used; the process keeps a reference until it ends.
     fn get_huge_zero(&mut self, mm: MmId) -> Option<Pfn> {
         let pfn = if let Some(pfn) = self.huge_zero {
             pfn
@@ -103,7 +94,6 @@ impl Memory {
         Some(pfn)
     }
 
-    /// Frees the huge zero folio when no process uses it; the pages freed.
     pub(crate) fn shrink_huge_zero(&mut self) -> u64 {
         if self.huge_zero.is_none() || self.spaces().any(|(_, space)| space.uses_huge_zero) {
             return 0;
@@ -114,7 +104,6 @@ impl Memory {
         order.nr_pages()
     }
 
-    /// A store to anonymous memory that a read-only PMD entry maps (E.3.6, D.3.4).
     pub(super) fn huge_write(&mut self, fault: &Fault, leaf: &Leaf) -> HugeWrite {
         if leaf.flags.contains(PteFlags::SPECIAL) {
             return self.huge_zero_write(fault);
@@ -123,7 +112,7 @@ impl Memory {
             unreachable!("I3: an entry maps a folio or is special")
         };
         let is_own = self.core.folios.is_exclusive(leaf.pfn);
-        // This entry holds the only reference: the whole folio is the process's own (E.3.6).
+        // This entry holds the only reference, so the process owns the whole folio (E.3.6).
         let may_reuse = is_own || self.core.folios.get(id).refs == self.core.pmd_refs(id);
         if self.decided_reuse(fault, id, may_reuse) {
             self.core.folios.frames_mut().set(Flag::Exclusive, leaf.pfn, 1);
@@ -140,7 +129,7 @@ impl Memory {
 
     fn huge_zero_write(&mut self, fault: &Fault) -> HugeWrite {
         let pmd = self.rules.page.pmd_order();
-        // Whether the area may have PMD folios now is not asked again: advice can have changed.
+        // Does not check again whether the area may have PMD folios: advice may have changed since.
         if self.rules.anon.huge_zero_write == HugeZeroWrite::Replace {
             if let Some(id) = self.alloc_large(fault, Orders::NONE.with(pmd)) {
                 let first = Vpn(pmd.round_down(fault.vpn.0));

@@ -1,9 +1,6 @@
-//! Which folio sizes a fault on anonymous memory may try (docs/behaviour D.1, D.2.3 .. D.2.5).
+//! Folio sizes that a fault on anonymous memory may try (docs/behaviour D.1, D.2.3 .. D.2.5).
 //!
 //! Answers to: `alloc_anon_folio`, `thp_vma_suitable_orders`.
-//!
-//! Owns suitability, the reduction to empty PTEs and the fallback from size to size. Does not own
-//! which sizes are enabled ([`crate::rules::anon`]).
 
 use super::Fault;
 use crate::core::groups::ChargeEffort;
@@ -14,17 +11,15 @@ use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, PageIndex, Vpn};
 
 impl Memory {
-    /// Orders that are enabled for the area and that a block around the fault fits (D.1.5).
     pub(super) fn suitable_orders(&self, fault: &Fault) -> Orders {
         let vma = &fault.vma;
-        // Whoever fills missing pages himself wants to hear of each (D.2.3).
+        // A userfaultfd handler must see each missing page (D.2.3).
         if vma.is_armed {
             return Orders::NONE;
         }
         let enabled = self.rules.anon.enabled(self.rules.page, vma.advice.huge);
         let fits = |order: &Order| {
             let first = order.round_down(fault.vpn.0);
-            // The allocator has such blocks, and the whole block lies in the area (D.1.5).
             *order <= self.core.buddy.max_order()
                 && vma.start.0 <= first
                 && first + order.nr_pages() <= vma.end.0
@@ -32,8 +27,7 @@ impl Memory {
         enabled.descending().filter(fits).fold(Orders::NONE, Orders::with)
     }
 
-    /// From the first order down whose whole block of PTEs is empty (D.2.4); the blocks of lower
-    /// orders lie inside.
+    /// Keeps the orders from the first one down whose block has only empty PTEs (D.2.4).
     pub(super) fn empty_orders(&self, fault: &Fault, orders: Orders) -> Orders {
         let space = self.space(fault.mm);
         let is_empty =
@@ -44,8 +38,6 @@ impl Memory {
             .map_or(Orders::NONE, |order| orders.below(order).with(order))
     }
 
-    /// A zeroed folio of the largest order that is free (D.2.5, D.2.6); `None` when none is, and
-    /// the fault goes on with a base page.
     pub(super) fn alloc_large(&mut self, fault: &Fault, orders: Orders) -> Option<FolioId> {
         let effort = self.rules.anon.effort(fault.vma.advice.huge);
         for order in orders.descending() {
@@ -58,7 +50,6 @@ impl Memory {
         None
     }
 
-    /// An anonymous folio for the block around the fault, zeroed around its page (D.2.6, D.4).
     pub(super) fn alloc_zeroed(
         &mut self,
         fault: &Fault,
@@ -76,8 +67,6 @@ impl Memory {
         Some(id)
     }
 
-    /// An anonymous folio with whatever its pages held; for a large one memory is reclaimed and
-    /// compacted as far as the effort allows.
     pub(crate) fn alloc_anon(
         &mut self,
         order: Order,
@@ -90,7 +79,6 @@ impl Memory {
         self.core.alloc_anon(order, index)
     }
 
-    /// Makes room for an anonymous folio and charges it, as far as the effort allows.
     pub(super) fn may_have_anon(&mut self, order: Order, effort: Effort) -> bool {
         if order > Order::ZERO && !self.prepare_large(order, effort) {
             return false;

@@ -1,10 +1,7 @@
-//! Orders of executable memory as the discussion of series 000 proposed them
-//! (docs/behaviour K.1.4, [`crate::rules::order`]).
+//! Orders of executable memory proposed for series 000 (docs/behaviour K.1.4,
+//! [`crate::rules::order`]).
 //!
 //! Differs: in no kernel.
-//!
-//! Owns how a chosen window becomes one of a smallest order, and which order memory pressure
-//! leaves. Does not own the choice (`sync`).
 
 use super::Fault;
 use super::choice::Choice;
@@ -15,8 +12,6 @@ use crate::rules::order::PressureOrder;
 use crate::units::Order;
 
 impl Memory {
-    /// What a fault in an executable mapping reads instead where it has a smallest order: a page
-    /// alone becomes the folio that holds it, a read-around one of whole folios.
     pub(super) fn with_exec_min(&self, fault: &Fault, choice: Choice) -> Choice {
         let orders = self.core.mapping(self.open_file(fault.open()).mapping).orders;
         let min = self.rules.order.exec_min(self.rules.page, orders.max);
@@ -32,8 +27,6 @@ impl Memory {
         }
     }
 
-    /// The order that executable memory is read in now: `order`, or under a rule that follows
-    /// memory pressure the largest up to it that is free above the low mark.
     pub(super) fn exec_order_now(&self, order: Order) -> Order {
         if self.rules.order.pressure == PressureOrder::Ignored {
             return order;
@@ -45,7 +38,6 @@ impl Memory {
     }
 }
 
-/// B.4.8 in whole folios of `order`: the window grows to where they begin and end.
 pub(super) fn around_in_folios(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let first = fault.index().saturating_sub(state.ra_pages / 2);
     state.start = order.round_down(first);

@@ -1,7 +1,4 @@
-//! What the faults of an area read into: the size it was annotated with, else the file's control.
-//!
-//! Owns the order among those wishes. Does not own the annotation (`map/prefer.rs`) nor the control
-//! ([`crate::rules::sizes`]).
+//! The orders of an area's faults: its preferred size comes first, then the file's control.
 
 use super::Fault;
 use crate::memory::Memory;
@@ -9,17 +6,14 @@ use crate::readahead::issue::ReadTarget;
 use crate::units::Order;
 use crate::vma::Vma;
 
-/// What the faults of an area read.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
-    /// The file, and the orders that its folios may have.
     pub(crate) target: ReadTarget,
-    /// Order of the window of B.4.7 that a size asked for gives; `None` = as the kernel does.
+    /// Order of the B.4.7 window for a requested size; `None` = the kernel's choice.
     pub(crate) order: Option<Order>,
 }
 
 impl Memory {
-    /// What `fault` reads into and in which order: the area's wish, else the file's control.
     pub(crate) fn reading(&self, fault: &Fault) -> Reading {
         let file = self.open_file(fault.open()).mapping;
         let mapping = self.core.mapping(file);

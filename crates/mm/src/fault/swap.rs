@@ -1,4 +1,4 @@
-//! The fault that brings swapped pages back (docs/behaviour P.5).
+//! The fault that swaps pages in (docs/behaviour P.5).
 //!
 //! Answers to: `do_swap_page`, `alloc_swap_folio`, `should_try_to_free_swap`.
 //!
@@ -9,10 +9,8 @@
 //!   else -----------------------------------------------> window into the cache (`swap_ahead`)
 //! ```
 //!
-//! Owns what is read and mapped. Does not own the cache ([`crate::core`]).
-//!
 //! Invariants:
-//! - I1: what is mapped is held, so that giving its slots up does not free it.
+//! - I1: a folio being mapped is held, so freeing its slots does not free it.
 
 use super::{Access, Fault, FaultError, Outcome};
 use crate::core::mapped::Level;
@@ -25,7 +23,6 @@ use crate::rules::anon::{Effort, Orders};
 use crate::rules::reclaim::{SwapDevice, SwapIn};
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
 
-/// Pages that one fault maps: side by side in a folio, in swap space, and in the area.
 #[derive(Clone, Copy)]
 struct Run {
     first: Vpn,
@@ -35,7 +32,6 @@ struct Run {
 }
 
 impl Memory {
-    /// The page of the fault is in swap space.
     pub(super) fn swap_fault(
         &mut self,
         fault: &Fault,
@@ -50,7 +46,6 @@ impl Memory {
         Ok(outcome)
     }
 
-    /// Brings the page back and maps it; whether it is the process's own now.
     pub(crate) fn swap_in(
         &mut self,
         fault: &Fault,
@@ -70,7 +65,6 @@ impl Memory {
         Ok((outcome, is_own))
     }
 
-    /// Reads the page of the fault, and what comes with it.
     fn read_from_swap(&mut self, fault: &Fault, slot: SwapSlot) -> Result<FolioId, FaultError> {
         let rules = &self.rules.reclaim;
         let is_within = rules.swap_device == SwapDevice::Zram;
@@ -97,7 +91,6 @@ impl Memory {
         Err(fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }
 
-    /// Orders below a PMD in which the page was swapped and can come back as one folio.
     fn swapped_orders(&self, fault: &Fault, slot: SwapSlot) -> Orders {
         if self.rules.reclaim.swap_in == SwapIn::Pages {
             return Orders::NONE;
@@ -120,7 +113,6 @@ impl Memory {
         orders.descending().filter(is_whole).fold(Orders::NONE, Orders::with)
     }
 
-    /// A folio for what comes from swap space, on no list yet.
     pub(super) fn alloc_swapped(
         &mut self,
         order: Order,
@@ -133,7 +125,6 @@ impl Memory {
         self.core.alloc_unlisted(order, index)
     }
 
-    /// Fills a new folio from the slots from `first` on, and puts it on a list.
     pub(super) fn read_slots(&mut self, id: FolioId, first: SwapSlot) {
         let folio = self.core.folios.get(id);
         let (pfn, nr) = (folio.pfn, folio.nr_pages());
@@ -153,7 +144,6 @@ impl Memory {
         self.core.folios.enlist(id);
     }
 
-    /// Which pages the fault maps: the whole folio, where all of it is still swapped there.
     fn swapped_run(&self, fault: &Fault, id: FolioId) -> Run {
         let folio = self.core.folios.get(id);
         let swapped = &self.space(fault.mm).swapped;
@@ -182,7 +172,6 @@ impl Memory {
         }
     }
 
-    /// Maps a folio that the caller holds, and gives slots up; whether it is the process's own now.
     fn map_swapped(&mut self, fault: &Fault, id: FolioId) -> bool {
         let run = self.swapped_run(fault, id);
         let was_cached = self.core.folios.get(id).slot.is_some();
@@ -211,12 +200,11 @@ impl Memory {
         is_own
     }
 
-    /// Whether slots that nobody else uses are given up now (P.5.4).
     fn gives_slots_up(&self, fault: &Fault, id: FolioId) -> bool {
         let rules = &self.rules.reclaim;
         let folio = self.core.folios.get(id);
         let is_at_once = rules.swap_device == SwapDevice::Zram && rules.swap_in == SwapIn::Cached;
-        // Nobody but the cache and this fault: a store can have it.
+        // Only the cache and this fault refer to it, so a store can reuse it.
         let is_alone = folio.refs == 1 + folio.cache_refs();
         is_at_once || self.core.is_swap_full() || fault.access == Access::Write && is_alone
     }

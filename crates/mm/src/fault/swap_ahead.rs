@@ -3,13 +3,10 @@
 //! Answers to: `swapin_readahead`, `swap_vma_readahead`, `swap_vma_ra_win`, `__swapin_nr_pages`.
 //!
 //! ```text
-//!   hits of the last window 0: this page, or two where it is next to the last
+//!   hits of the last window 0: this page, or two if it is next to the last
 //!                           n: n + 2 pages, rounded up to a power of two, at most 8
 //!   after the last page:  [*......]      before it: [......*]      elsewhere: [...*....]
 //! ```
-//!
-//! Owns the window: pages of the area around the fault, as far as they are swapped. What is read gets
-//! into the swap cache.
 
 use super::{Fault, FaultError};
 use crate::folio::FolioId;
@@ -18,15 +15,12 @@ use crate::rules::anon::Effort;
 use crate::units::{Order, PageIndex, SwapSlot, Vpn, VpnRange};
 use crate::vma::SwapAhead;
 
-/// Largest window: `vm.page-cluster` is 3.
 const WINDOW_MAX: u64 = 8;
-/// Hits that an area begins with.
 const HITS_FIRST: u64 = 4;
-/// More are not counted (`SWAP_RA_HITS_MAX`).
+/// The kernel's `SWAP_RA_HITS_MAX`.
 const HITS_MAX: u64 = 63;
 
 impl Memory {
-    /// Reads the page of the fault and a window around it into the swap cache; the folio of the fault.
     pub(super) fn swap_in_ahead(
         &mut self,
         fault: &Fault,
@@ -40,11 +34,11 @@ impl Memory {
                 continue;
             }
             let Some(id) = self.swap_in_page(fault, vpn, slot) else { break };
-            // Whoever comes here finds that reading ahead was worth it.
+            // A later fault on a marked page shows that readahead paid off.
             self.core.folios.get_mut(id).is_marked = vpn != fault.vpn;
         }
         self.core.drain_lru();
-        // What was read first may have been reclaimed on account of the others.
+        // Reading the later pages may have reclaimed the first.
         let found = self.core.cached_in(slot);
         found
             .or_else(|| self.swap_in_page(fault, fault.vpn, slot))
@@ -59,7 +53,6 @@ impl Memory {
         Some(id)
     }
 
-    /// The window around the fault, which is noted.
     fn swap_window(&mut self, fault: &Fault) -> VpnRange {
         let vma = self.space(fault.mm).vmas.find(fault.vpn);
         let before = vma.and_then(|vma| vma.ahead);
@@ -83,7 +76,6 @@ impl Memory {
         VpnRange { start: Vpn(start.max(first)), end: Vpn(end.min(last)) }
     }
 
-    /// The page of the fault was in the swap cache: a page that was read ahead proves its window.
     pub(super) fn note_ahead_used(&mut self, fault: &Fault, id: FolioId) {
         let folio = self.core.folios.get_mut(id);
         if folio.is_large() {
@@ -99,7 +91,6 @@ impl Memory {
     }
 }
 
-/// Pages of the next window.
 fn window_after(before: SwapAhead, at: u64) -> u64 {
     let last = before.last.0;
     let is_next = at == last.wrapping_add(1) || last == at.wrapping_add(1);
@@ -108,7 +99,7 @@ fn window_after(before: SwapAhead, at: u64) -> u64 {
         0 => 1,
         nr_hits => (nr_hits + 2).next_power_of_two().max(4),
     };
-    // It does not shrink too fast.
+    // The window shrinks by at most half.
     nr.min(WINDOW_MAX).max(before.window / 2)
 }
 

@@ -18,11 +18,10 @@ use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 
-/// Cap of a forced window where it does not follow the PMD (B.4.4, B.4.5).
+/// Cap of a forced window that does not follow the PMD size (B.4.4, B.4.5).
 const FORCED_CAP_BYTES: u64 = 2 << 20;
 
 impl Memory {
-    /// Reads ahead for a fault whose page is absent.
     pub(super) fn sync_step(&mut self, fault: &Fault) {
         let open = fault.open();
         let reading = self.reading(fault);
@@ -51,19 +50,17 @@ impl Memory {
         self.read(open, reading.target, issue);
     }
 
-    /// Order that a read-around of the file starts with.
     pub(super) fn start_order(&self, fault: &Fault) -> Option<Order> {
         let of_kernel = self.rules.fault.start_order.order(self.rules.page);
         self.open_file(fault.open()).start_order.or(of_kernel)
     }
 
-    /// What a buffered read of a whole window asks for.
     pub(super) fn sequential(&self, fault: &Fault) -> Sequential {
         let (index, io_pages) = (fault.index(), self.rules.io_pages());
         let OpenFile { state, is_random, .. } = *self.open_file(fault.open());
         let nr_pages = state.ra_pages;
         if is_random {
-            // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
+            // `POSIX_FADV_RANDOM` forces every read, whatever the area's advice is (A.1.4).
             let nr_pages = nr_pages.min(io_pages.max(state.ra_pages));
             return Sequential::Forced(Run { start: index, nr_pages });
         }
@@ -71,7 +68,6 @@ impl Memory {
         Sequential::Asked(Request { index, nr_pages, prev_index, io_pages })
     }
 
-    /// What it reads; `None` when that was forced and is done.
     fn chosen_sequential(&mut self, fault: &Fault) -> Option<Issue> {
         let (open, index) = (fault.open(), fault.index());
         let OpenFile { mapping: file, state, .. } = *self.open_file(open);
@@ -89,16 +85,16 @@ impl Memory {
         }
     }
 
-    /// The order of the tests in B.4.1 .. B.4.5.
+    /// Tests in the order of B.4.1 .. B.4.5.
     fn choose(&mut self, fault: &Fault, reading: Reading) -> Choice {
         let rules = self.rules.fault;
         let vma = &fault.vma;
         let forced = self.forced_order(fault, reading);
-        // The program asked for huge pages: neither advice nor misses are weighed (B.4.1 step 1).
+        // The program requested huge pages: ignore other advice and misses (B.4.1 step 1).
         if let (Some(order), ForcedGate::Ungated) = (forced, rules.forced_gate) {
             return Choice::Forced(order);
         }
-        // Text in folios of the size that the TLB can fold, switched off or not (B.4.9).
+        // Text in folios of a size that the TLB can fold, even with readahead off (B.4.9).
         if let Exec::Block { bytes } = rules.exec
             && vma.prot.can_exec
             && reading.order.is_none()
@@ -111,23 +107,23 @@ impl Memory {
         let of_kernel = of_kernel.map(|order| self.exec_order_now(order));
         let exec_order = reading.order.or(of_kernel);
         if forced.is_none() {
-            // `MADV_RANDOM`: neighbours will not be needed. Text is read all the same: its folio
-            // size matters even then (B.4.1 step 2).
+            // `MADV_RANDOM`: no readahead, except for text, whose folio size matters (B.4.1 step
+            // 2).
             let is_random = vma.advice.access == AccessAdvice::Random && exec_order.is_none();
             if is_random || self.open_file(fault.open()).state.ra_pages == 0 {
                 return Choice::Nothing;
             }
-            // A sequential reader needs no pages before the fault: as a read call would (step 4).
+            // A sequential reader needs no pages before the fault: read like a read call (step 4).
             if vma.advice.access == AccessAdvice::Sequential {
                 return Choice::Sequential;
             }
         }
         let state = &mut self.open_file_mut(fault.open()).state;
         if let (Some(order), Forced::Posted) = (forced, rules.forced) {
-            // B.4.4 (b): the posted form stores the order before it looks at the counter.
+            // The posted form stores the order before it checks the counter (B.4.4 b).
             state.order = order;
         }
-        // Windows of earlier misses were hardly used: reading more of them is wasted (step 5).
+        // Earlier windows were hardly used, so another would be wasted (step 5).
         if is_gated(vma, rules.exec_miss) && state.count_miss() == MissGate::Closed {
             self.core.counters.nr_gated += 1;
             return Choice::Nothing;
@@ -139,9 +135,6 @@ impl Memory {
         }
     }
 
-    /// Order of the window `MADV_HUGEPAGE` forces, `None` when it forces none (B.4.1 step 1,
-    /// B.4.4, B.4.5). A control lowers it to an allowed one, and without one there is no such
-    /// window.
     fn forced_order(&self, fault: &Fault, reading: Reading) -> Option<Order> {
         if fault.vma.advice.huge != HugeAdvice::Huge {
             return None;
@@ -153,7 +146,6 @@ impl Memory {
         let capped = max.min(page.order_of_bytes(FORCED_CAP_BYTES));
         let fits = page.pmd_order() <= self.rules.max_pagecache_order();
         let order = match self.rules.fault.forced {
-            // A page cache that cannot hold the PMD order forces nothing.
             Forced::Pmd => fits.then_some(page.pmd_order()),
             Forced::Posted if fits => Some(page.pmd_order()),
             Forced::Posted => Some(capped),
@@ -165,7 +157,6 @@ impl Memory {
     }
 }
 
-/// Whether a cold fault in `vma` is counted and gated (B.4.1 step 5, B.4.3).
 fn is_gated(vma: &Vma, exec_miss: ExecMiss) -> bool {
     let is_exempt = vma.prot.can_exec && exec_miss != ExecMiss::Counted;
     vma.advice.access != AccessAdvice::Sequential && !is_exempt

@@ -1,5 +1,4 @@
-//! The window of a cold fault: where it starts, how far it reaches and in which folios
-//! (docs/behaviour B.4.6 .. B.4.9).
+//! The window of a cold fault: start, length and folio order (docs/behaviour B.4.6 .. B.4.9).
 //!
 //! Answers to: `do_sync_mmap_readahead`.
 
@@ -11,7 +10,6 @@ use crate::readahead::{Issue, OrderHint};
 use crate::units::Order;
 use crate::vma::AccessAdvice;
 
-/// The window of a choice that is one, which goes into the state.
 pub(super) fn window_of(
     fault: &Fault,
     state: &mut RaState,
@@ -28,7 +26,6 @@ pub(super) fn window_of(
     }
 }
 
-/// B.4.8: half of the window before the fault, in folios of `start_order` where the rules name one.
 fn around(fault: &Fault, state: &mut RaState, start_order: Option<Order>) -> Issue {
     state.start = fault.index().saturating_sub(state.ra_pages / 2);
     state.size = state.ra_pages;
@@ -38,18 +35,18 @@ fn around(fault: &Fault, state: &mut RaState, start_order: Option<Order>) -> Iss
     Issue::Window { start: state.start, hint }
 }
 
-/// B.4.6. The state's start is not updated.
+/// The state's start is not updated (B.4.6).
 fn forced_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let nr_pages = order.nr_pages();
     let is_random = fault.vma.advice.access == AccessAdvice::Random;
-    // The second block is read ahead, except for who said that it will not be needed.
+    // Read the second block ahead, unless the caller advised `MADV_RANDOM`.
     state.size = if is_random { nr_pages } else { 2 * nr_pages };
     state.async_size = nr_pages;
     state.order = order;
     Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Exactly(order) }
 }
 
-/// B.4.9. The state's start is not updated.
+/// The state's start is not updated (B.4.9).
 fn exec_block(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     state.size = order.nr_pages();
     state.async_size = 0;
@@ -57,10 +54,9 @@ fn exec_block(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Raise(order) }
 }
 
-/// B.4.7: forward from the aligned fault index, inside the VMA.
 fn exec_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let (first, end) = fault.vma.file_range();
-    // Forward only and inside the area: padding between segments is never run (B.4.7).
+    // Forward only and inside the area: padding between segments is never executed (B.4.7).
     let start = order.round_down(fault.index()).max(first);
     state.start = start;
     state.size = order.round_up(start + state.ra_pages).min(end) - start;

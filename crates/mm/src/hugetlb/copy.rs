@@ -1,11 +1,11 @@
-//! fork of huge pages, and stores to what it shared (docs/behaviour O.4).
+//! fork of huge pages, and stores to shared ones (docs/behaviour O.4).
 //!
 //! Answers to: `copy_hugetlb_page_range`, `hugetlb_wp`, `unmap_ref_private`.
 //!
 //! ```text
 //!   store to a read-only entry: mapped once -------------------> kept
 //!                               a page is available -----------> copied
-//!                               none, owner of the promises ---> taken from the others, kept
+//!                               none, owner of reservations ---> taken from the others, kept
 //!                               none, child -------------------> SIGBUS
 //! ```
 
@@ -17,8 +17,7 @@ use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, HugeArea, Sharing, Vma};
 
 impl Memory {
-    /// fork: the child maps the private pages of its parent, both read-only; of shared areas it
-    /// faults its own entries in. It owns no promise (O.4.1).
+    /// The child maps its parent's private pages, both read-only. It owns no reservations (O.4.1).
     pub(crate) fn fork_huge(&mut self, parent: MmId, child: MmId) {
         if self.core.hugetlb.is_empty() {
             return;
@@ -51,7 +50,6 @@ impl Memory {
         self.flush(parent, vma.start, vma.nr_pages());
     }
 
-    /// A store to a page that is mapped read-only; `None` is SIGBUS.
     pub(super) fn huge_write_fault(&mut self, fault: &HugeFault, entry: HugeEntry) -> Option<()> {
         let HugeArea { order, .. } = fault.area;
         self.flush(fault.mm, fault.first(), order.nr_pages());
@@ -64,7 +62,7 @@ impl Memory {
             self.copy_huge(fault, entry.pfn, new);
             return Some(());
         }
-        // Nothing is left for a child; whoever owns the promises must not fail (O.4.4).
+        // The pool is empty: a child fails, but the owner of the reservations must not (O.4.4).
         if !fault.area.is_owner {
             return None;
         }
@@ -73,7 +71,7 @@ impl Memory {
         Some(())
     }
 
-    /// Whether nobody else maps the page (O.4.2): shared pages are stored to as they are.
+    /// Whether no other process maps the page (O.4.2). Shared pages are always stored to in place.
     fn may_keep_huge(&self, fault: &HugeFault, entry: HugeEntry) -> bool {
         let folio = self.core.hugetlb.folio(fault.area.order, entry.pfn);
         fault.vma.sharing == Sharing::Shared || folio.mapcount.mapcount() == 1
@@ -90,7 +88,6 @@ impl Memory {
         self.space_mut(fault.mm).huge.insert(fault.first(), entry);
     }
 
-    /// O.4.3: the whole huge page is copied, page by page or in extents (D.4.5).
     fn copy_huge(&mut self, fault: &HugeFault, from: Pfn, to: Pfn) {
         let HugeArea { order, .. } = fault.area;
         let fault_page = fault.vpn.0 - fault.first().0;
@@ -104,7 +101,7 @@ impl Memory {
         self.core.hugetlb.remove_map(order, from, owner);
     }
 
-    /// Unmaps the page wherever it came by fork; those areas get no more pages (O.4.4).
+    /// Unmaps the page from every child; those areas get no further pages (O.4.4).
     fn take_from_others(&mut self, fault: &HugeFault, pfn: Pfn) {
         let HugeArea { file, order, .. } = fault.area;
         let index = fault.index() << order.get();

@@ -1,9 +1,6 @@
 //! Faults on huge pages (docs/behaviour O.3).
 //!
 //! Answers to: `hugetlb_fault`, `hugetlb_no_page`, `alloc_hugetlb_folio`.
-//!
-//! Owns which page a touch gets and what it is charged to. Does not own stores to pages that are
-//! mapped read-only ([`super::copy`]).
 
 use crate::core::hugetlb::{Charge, HugeOwner};
 use crate::core::space::HugeEntry;
@@ -14,7 +11,6 @@ use crate::rules::Arch;
 use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{HugeArea, Sharing, Vma};
 
-/// A touch of a huge page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HugeFault {
     pub(super) mm: MmId,
@@ -25,22 +21,18 @@ pub(super) struct HugeFault {
 }
 
 impl HugeFault {
-    /// First page of the huge page.
     pub(super) fn first(&self) -> Vpn {
         Vpn(self.area.order.round_down(self.vpn.0))
     }
 
-    /// Number of the huge page in its file.
     pub(super) fn index(&self) -> u64 {
         self.vma.index_of(self.vpn) >> self.area.order.get()
     }
 }
 
-/// Steps of a fault, beside the pages it clears or copies.
 const STEPS_OF_FAULT: u64 = 4;
 
 impl Memory {
-    /// Touches an address of a hugetlb area; `None` where there is none.
     pub(crate) fn touch_huge(
         &mut self,
         mm: MmId,
@@ -89,9 +81,8 @@ impl Memory {
         Ok(Touched { leaf: self.huge_leaf(fault, entry), outcome: Outcome::Minor })
     }
 
-    /// Nothing is mapped: a page of the shared file, else a new one (O.3.1).
     fn huge_absent(&mut self, fault: &HugeFault) -> Option<()> {
-        // A page of it was taken away: what was stored there must not come back as zeroes (O.4.4).
+        // One of its pages was taken away: its content must not come back as zeroes (O.4.4).
         if fault.area.has_lost {
             return None;
         }
@@ -102,7 +93,7 @@ impl Memory {
             Some(pfn) => pfn,
             None => self.new_huge_page(fault)?,
         };
-        // A shared page may be stored to at once; a private one after a store alone.
+        // A shared page is writable immediately; a private one only after a store.
         let is_stored = is_shared || fault.access == Access::Write;
         let is_writable = is_stored && fault.vma.prot.can_write;
         let owner = self.core.processes.of(fault.mm);
@@ -113,7 +104,6 @@ impl Memory {
         Some(())
     }
 
-    /// A zeroed page, charged to what was promised if anything was (O.3.2).
     fn new_huge_page(&mut self, fault: &HugeFault) -> Option<Pfn> {
         let HugeArea { file: id, order, is_owner, .. } = fault.area;
         let index = fault.index();
@@ -140,8 +130,8 @@ impl Memory {
         Some(pfn)
     }
 
-    /// What a TLB is told: one entry of the PMD's level, a contpte block, or for what is larger than
-    /// a PMD entry the part around the touch. Differs: processors keep larger pages in one entry.
+    /// The TLB sees a PMD-level entry, a contpte block, or part of a larger page. Differs:
+    /// processors keep larger pages in one entry.
     fn huge_leaf(&self, fault: &HugeFault, entry: HugeEntry) -> Leaf {
         let pmd = self.rules.page.pmd_order();
         let order = entry.order.min(pmd);

@@ -1,4 +1,4 @@
-//! Huge pages that are unmapped, protected or moved (docs/behaviour O.2.5, O.5).
+//! Unmapping, protecting and moving huge pages (docs/behaviour O.2.5, O.5).
 //!
 //! Answers to: `__unmap_hugepage_range`, `hugetlb_vm_op_close`, `hugetlb_change_protection`,
 //! `move_hugetlb_page_tables`.
@@ -9,7 +9,6 @@ use crate::units::{MmId, Vpn, VpnRange};
 use crate::vma::{Backing, HugeFileId, Prot, Sharing, Vma};
 
 impl Memory {
-    /// Removes the pages of `[start, end)`, a part of the hugetlb area `vma`; the area stays.
     pub(crate) fn zap_huge(&mut self, mm: MmId, vma: &Vma, start: Vpn, end: Vpn) {
         let Some(area) = vma.huge() else { return };
         let (space, core) = self.space_and_core(mm);
@@ -21,7 +20,7 @@ impl Memory {
             core.work.add(1);
             let folio = core.hugetlb.folio_mut(entry.order, entry.pfn);
             if area.is_owner && folio.owner == HugeOwner::Anon {
-                // The owner can have the page again (O.2.5).
+                // The owner can allocate the page again (O.2.5).
                 folio.restores_reserve = true;
                 let index = vma.index_of(vpn) >> area.order.get();
                 core.hugetlb.file_mut(area.file).regions.remove(&index);
@@ -33,7 +32,6 @@ impl Memory {
         }
     }
 
-    /// A hugetlb area that was `vma` is gone: promises that it did not use go back (O.2.4).
     pub(crate) fn close_huge(&mut self, vma: &Vma) {
         let Some(area) = vma.huge() else { return };
         let index = |vpn| vma.index_of(vpn) >> area.order.get();
@@ -52,7 +50,7 @@ impl Memory {
         areas.any(|vma| vma.huge().is_some_and(|area| area.file == file))
     }
 
-    /// mprotect: a private page that may be stored to again is so after its next fault.
+    /// mprotect: a private page becomes writable again only at its next fault.
     pub(crate) fn protect_huge(&mut self, mm: MmId, start: Vpn, end: Vpn, prot: Prot) {
         if self.core.hugetlb.is_empty() {
             return;
@@ -77,8 +75,7 @@ impl Memory {
         }
     }
 
-    /// mremap of a part of a private area: what stays is nobody's any more, and what was promised
-    /// for it is never taken back (O.5.3).
+    /// mremap of part of a private area: the rest loses its owner and reservations (O.5.3).
     pub(crate) fn disown_rest(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
         let Some(vma) = self.space(mm).vmas.find(start).copied() else { return };
         let Some(area) = vma.huge().filter(|area| area.is_owner) else { return };
@@ -100,7 +97,6 @@ impl Memory {
         }
     }
 
-    /// mremap: the entries of `nr_pages` pages move.
     pub(crate) fn move_huge(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
         let huge = &mut self.space_mut(mm).huge;
         if huge.is_empty() {

@@ -1,8 +1,8 @@
-//! fadvise, and dropped caches: what leaves a page cache because somebody says so.
+//! fadvise and dropped caches: folios leave a page cache on request.
 //!
 //! Answers to: `generic_fadvise`, `mapping_try_invalidate`, `drop_pagecache_sb`.
 //!
-//! Owns which folios go: clean, unmapped, wholly inside the range.
+//! Only clean, unmapped folios entirely inside the range are dropped.
 
 use std::ops::Range;
 
@@ -24,12 +24,12 @@ pub enum Fadvice {
     Sequential,
     /// `POSIX_FADV_WILLNEED`: the range is read in base pages.
     Willneed,
-    /// `POSIX_FADV_DONTNEED`: clean unmapped folios wholly inside the range are dropped.
+    /// `POSIX_FADV_DONTNEED`: drops clean unmapped folios entirely inside the range.
     Dontneed,
 }
 
 impl Memory {
-    /// Gives advice on a file (A.1.4).
+    /// Applies advice to a file (A.1.4).
     pub fn fadvise(
         &mut self,
         open: OpenId,
@@ -62,8 +62,8 @@ impl Memory {
         }
     }
 
-    /// Pages that `POSIX_FADV_DONTNEED` drops: those wholly inside, and the one the file ends in
-    /// where the range ends with the file (docs/differences.md, "the last page").
+    /// Pages that `POSIX_FADV_DONTNEED` drops: those entirely inside the range, and the last page
+    /// of the file if the range ends with the file (docs/differences.md, "the last page").
     #[must_use]
     pub fn dropped_pages(
         &self,
@@ -82,7 +82,6 @@ impl Memory {
         self.drop_range(file, 0, u64::MAX);
     }
 
-    /// Drops clean unmapped folios wholly inside pages `[first, end)`.
     fn drop_range(&mut self, file: MappingId, first: u64, end: u64) {
         let inside = |entry: &Entry| entry.index.0 >= first && entry.end() <= end;
         let from_first = self.core.mapping(file).tree.iter_from(first);

@@ -1,10 +1,6 @@
-//! Reads through the page cache (docs/behaviour A.3.1), and both entries to readahead that they
-//! take (A.3, A.4).
+//! Reads through the page cache, and their two entries to readahead (docs/behaviour A.3, A.4).
 //!
 //! Answers to: `filemap_read`, `filemap_get_pages`, `filemap_splice_read`.
-//!
-//! Owns how far a call comes and what it tells readahead. Does not own windows
-//! ([`crate::readahead`]).
 
 use std::ops::Range;
 
@@ -23,20 +19,18 @@ use crate::units::ByteRange;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::OpenId;
 
-/// Pages the kernel's own pipe of a `sendfile` holds (`PIPE_DEF_BUFFERS`).
+/// Pages in the kernel's internal pipe of a `sendfile` (`PIPE_DEF_BUFFERS`).
 const PIPE_SLOTS: u64 = 16;
 
 impl Memory {
-    /// Reads `len_bytes` at `pos` through the page cache (docs/behaviour A.3.1); the bytes read.
+    /// Reads `len_bytes` at `pos` through the page cache (A.3.1). Returns the bytes read.
     ///
     /// # Errors
-    /// When no page is free.
+    /// Fails if no page is free.
     pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
         self.read_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
-    /// Reads, and shows each piece of the file, with the frame it begins in, while it is cached:
-    /// memory that runs out may take it back before the call ends.
     pub(crate) fn read_with(
         &mut self,
         open: OpenId,
@@ -46,7 +40,7 @@ impl Memory {
         self.begin_call();
         let file = self.open_file(open).mapping;
         let size = self.core.mapping(file).size_bytes;
-        // The request is what the call asks for, also past the end of the file.
+        // The request keeps its length, even past the end of the file.
         let asked = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let end = asked.min(size);
         let shift = self.rules.page.shift();
@@ -77,9 +71,9 @@ impl Memory {
         Ok(end.saturating_sub(pos))
     }
 
-    /// Looks up what is cached from `index` on, as far as one batch goes: up to a folio that bears
-    /// the marker, which starts the next window while the call holds all of the batch
-    /// (`filemap_get_pages`). `false` where no page can be had.
+    /// Looks up one batch of cached folios from `index` on. The batch ends at a folio with the
+    /// marker, which starts the next window while the call holds the whole batch
+    /// (`filemap_get_pages`). Returns `false` if no page can be allocated.
     fn fill_batch(&mut self, open: OpenId, index: u64, last: u64) -> bool {
         let Some(entry) = self.find_for_read(open, index, last) else { return false };
         self.core.work.add(1);
@@ -113,11 +107,10 @@ impl Memory {
         }
     }
 
-    /// `sendfile` to a file or device: reads through a pipe of the kernel's own, a pipe at a time
-    /// (docs/differences.md, "sendfile").
+    /// Reads through an internal pipe, one pipe load at a time (docs/differences.md, "sendfile").
     ///
     /// # Errors
-    /// When no page is free.
+    /// Fails if no page is free.
     pub fn sendfile(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
         let size = self.core.mapping(self.open_file(open).mapping).size_bytes;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
@@ -129,15 +122,15 @@ impl Memory {
         Ok(())
     }
 
-    /// Asks for `asked` bytes and takes what the pipe has room for; the position after that. What
-    /// was asked for is looked up also where it is not taken.
+    /// Requests `asked` bytes and takes as much as the pipe has room for. Returns the position
+    /// after that. The lookup covers the whole request.
     fn fill_pipe(&mut self, open: OpenId, pos: u64, asked: u64) -> Result<u64, OutOfMemory> {
         let page = self.rules.page;
         let file = self.open_file(open).mapping;
         let (size, orders) = (self.core.mapping(file).size_bytes, self.core.mapping(file).orders);
         let last = orders.min.round_up(page.pages_in(pos + asked));
         let end = (pos + asked).min(size);
-        // A part of a page takes a slot as a whole page does.
+        // Part of a page takes a whole slot.
         let slots_end = ((pos >> page.shift()) + PIPE_SLOTS).saturating_mul(page.bytes());
         let taken = slots_end.min(end);
         let (mut at, mut is_batch_new) = (pos, true);
@@ -165,14 +158,12 @@ impl Memory {
         Ok(taken)
     }
 
-    /// Notes how far a read has come that began at `pos`.
     fn consumed(&mut self, open: OpenId, pos: u64, at: u64) {
         if at > pos {
             self.open_file_mut(open).state.prev_pos = Some(at);
         }
     }
 
-    /// The folio at `index`, read ahead or alone where it is absent.
     fn find_for_read(&mut self, open: OpenId, index: u64, last: u64) -> Option<Entry> {
         let file = self.open_file(open).mapping;
         let index = PageIndex(index);
@@ -192,7 +183,6 @@ impl Memory {
         self.core.find(file, index)
     }
 
-    /// The sync entry for a read call (A.3.2).
     pub(crate) fn read_absent(&mut self, open: OpenId, Run { start: index, nr_pages }: Run) {
         let file = self.open_file(open).mapping;
         let state = self.open_file(open).state;
@@ -212,7 +202,6 @@ impl Memory {
         self.read(open, self.target(file), issue);
     }
 
-    /// The async entry for a read call: the marked folio's head is the index (A.4.6).
     fn marker_hit(&mut self, open: OpenId, entry: Entry, nr_pages: u64) {
         let file = self.open_file(open).mapping;
         let state = self.open_file(open).state;

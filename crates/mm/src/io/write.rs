@@ -1,10 +1,6 @@
-//! Writes through the page cache (docs/behaviour A.7), and the page in which a file ends.
+//! Writes through the page cache (docs/behaviour A.7), and a file's last page.
 //!
-//! Answers to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`,
-//! `fgf_set_order`.
-//!
-//! Owns the order of new folios and what a write makes dirty. Does not own the space a filesystem
-//! reserves for it ([`crate::mapping::reserve`]).
+//! Answers to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`, `fgf_set_order`.
 
 use std::ops::Range;
 
@@ -22,17 +18,15 @@ use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::OpenId;
 
 impl Memory {
-    /// Writes `len_bytes` at `pos` through the page cache, growing the file; new folios take their
-    /// order from the length of the write (A.7.1) or of the part of it that space is reserved for.
+    /// Writes `len_bytes` at `pos` through the page cache, growing the file. The order of a new
+    /// folio comes from the write's length (A.7.1), or from the part of it that has reserved space.
     ///
     /// # Errors
-    /// When no page is free.
+    /// Fails if no page is free.
     pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
         self.write_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
-    /// Writes, and lets `put` store the bytes of each piece of the file into the frames from the
-    /// given one on, while they are cached.
     pub(crate) fn write_with(
         &mut self,
         open: OpenId,
@@ -44,7 +38,7 @@ impl Memory {
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let (mut at, mut part_end) = (pos, pos);
         let mapping = self.core.mapping(file);
-        // Where a file ended that this write jumps over.
+        // The old end of a file that this write skips past.
         let mut old_end = Some(mapping.size_bytes).filter(|&size| size < pos && pos < end);
         if mapping.disk.old_end != OldEnd::ZeroedAfterFolio
             && let Some(old_end) = old_end.take()
@@ -86,9 +80,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Reads the page that holds byte `pos`, at which the file ends or ended inside a block, so
-    /// that what lies behind can be zeroed ([`crate::mapping::disk`]). Without memory the
-    /// filesystem would fail the call; the model continues.
+    /// Reads the page with byte `pos`, so the bytes after the end of the file can be zeroed.
+    /// Without memory the filesystem would fail the call; the model continues.
     pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
         let mapping = self.core.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
@@ -115,8 +108,8 @@ impl Memory {
         }
     }
 
-    /// Byte at which the part of a write that begins at `pos` ends: `end`, or where the space that
-    /// the filesystem has reserved ends (docs/differences.md, "writes on XFS").
+    /// Returns the end of the write part that begins at `pos`: `end`, or the end of the
+    /// filesystem's reserved space (docs/differences.md, "writes on XFS").
     fn part_of_write(&mut self, file: MappingId, pos: u64, end: u64) -> u64 {
         let page = self.rules.page;
         let mapping = self.core.mapping_mut(file);
@@ -138,7 +131,6 @@ impl Memory {
         let wanted = match self.rules.readahead.writes {
             WriteFolios::Smallest => orders.min,
             WriteFolios::Large => {
-                // The largest folio of the file is also the most that is copied at a time.
                 let piece = self.rules.page.bytes() << orders.max.get();
                 let len_bytes = len_bytes.min(piece - pos % piece);
                 self.rules.page.order_of_bytes(len_bytes).min(orders.max)

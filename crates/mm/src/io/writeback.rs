@@ -1,19 +1,18 @@
-//! Writing dirty folios of files back to their storage (docs/behaviour P.6).
+//! Writing dirty file folios back to storage (docs/behaviour P.6).
 //!
 //! Answers to: `filemap_write_and_wait_range`, `folio_mkclean`, `balance_dirty_pages`,
 //! `wakeup_flusher_threads`, `folio_end_writeback`, `folio_rotate_reclaimable`.
 //!
-//! Owns the moment at which a folio becomes clean: what it holds is stored, and every entry that
-//! could be stored through becomes read-only and clean, so that the next store is noticed. I/O
-//! completes before the next operation, as for reads.
+//! A written folio's entries become read-only and clean, so the next store faults. I/O completes
+//! before the next operation, as for reads.
 //!
 //! ```text
-//!   a write, a store --> more is dirty than the background limit? --> written, oldest first, down to it
-//!   reclaim finds little but dirty folios? ------------------------> everything dirty is written
-//!   a folio that reclaim had to leave is written ------------------> it is the next to be scanned
+//!   a write or store: dirty pages above the background limit? --> written, oldest first
+//!   reclaim finds mostly dirty folios? ------------------------> all dirty pages written
+//!   a dirty folio skipped by reclaim is written ---------------> scanned next
 //! ```
 //!
-//! Differs: the flusher takes no time, so nobody is ever throttled, and nothing is written because of
+//! Differs: the flusher takes no time, so no task is throttled, and nothing is written because of
 //! its age.
 
 use crate::core::groups::GroupLimits;
@@ -27,13 +26,13 @@ use crate::ram::FilePages;
 use crate::units::{GroupId, MappingId, PageRange};
 
 impl Memory {
-    /// Writes every dirty folio of a file back (`fsync`).
+    /// Writes back every dirty folio of a file (`fsync`).
     pub fn sync_file(&mut self, file: MappingId) {
         self.write_back(file, PageRange { first: 0, end: u64::MAX });
     }
 
-    /// Writes the dirty folios that hold pages `[first, end)` of a file back, and waits for those
-    /// under way. Shared memory has no storage: nothing happens.
+    /// Writes back the dirty folios of pages `[first, end)` of a file, and waits for writeback
+    /// already under way. Does nothing for shared memory, which has no storage.
     pub(crate) fn write_back(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         if self.core.mapping(file).is_shmem {
             return;
@@ -65,12 +64,12 @@ impl Memory {
             space.table.protect_range(site.vpn, site.nr, protection, |pfn| folios.span_of(pfn));
         }
         self.core.store(entry.folio, FilePages { file, index: entry.index });
-        // One flag is both: the end of writing takes the marker with it (A.4.6).
+        // The kernel uses one flag for both: the end of writing also clears the marker (A.4.6).
         self.core.folios.get_mut(entry.folio).is_marked = false;
         self.end_wait(entry.folio);
     }
 
-    /// Reclaim had to leave a folio because it was dirty: it is the next to be scanned (P.6.3).
+    /// Reclaim had to leave the dirty folio, so it is scanned next (P.6.3).
     fn end_wait(&mut self, id: FolioId) {
         let lru = self.core.folios.lru_mut();
         if !std::mem::take(&mut lru.marks_mut(id).is_reclaim) || lru.list_of(id).is_none() {
@@ -89,16 +88,16 @@ impl Memory {
         self.core.folios.lru_mut().link_tail(id, list);
     }
 
-    /// A store through a shared mapping: all of the folio counts as dirty, and the flag of the
-    /// readahead marker, which dirty folios use for something else, is cleared (6.18.44:
-    /// `prot=rw map=shared advice=hugerandom ops=w2,b5.0+32768`).
+    /// A store through a shared mapping dirties the whole folio. It also clears the readahead
+    /// marker, because dirty folios use that flag for something else (6.18.44: `prot=rw map=shared
+    /// advice=hugerandom ops=w2,b5.0+32768`).
     pub(crate) fn store_through_mapping(&mut self, id: FolioId) {
         let folio = self.core.folios.get_mut(id);
         (folio.nr_clean, folio.is_marked) = (0, false);
         self.core.set_dirty(id);
     }
 
-    /// Whoever made something dirty has it written where that is too much (P.6.1).
+    /// A task that dirties pages starts writeback if too many are dirty (P.6.1).
     #[inline]
     pub(crate) fn balance_dirty(&mut self) {
         if self.core.dirty.nr_pages() > 0 {
@@ -121,19 +120,16 @@ impl Memory {
         while self.core.dirty.nr_pages_of(group) > limit && self.write_next(Some(group)) {}
     }
 
-    /// Memory that may be dirty: what is free beyond the reserve, and what files have cached.
     fn dirtyable(&self) -> u64 {
         let nr_free = self.core.buddy.nr_free_pages();
         let reserved = self.core.pressure.watermarks.high;
         nr_free.saturating_sub(reserved) + self.core.folios.lru().nr_of_kind(LruKind::File)
     }
 
-    /// `vm.dirty_background_ratio` of it.
     fn background_share(&self, nr_pages: u64) -> u64 {
         nr_pages.saturating_mul(self.rules.reclaim.dirty_background_ratio.into()) / 100
     }
 
-    /// Writes the folio whose turn it is; whether there was one.
     fn write_next(&mut self, group: Option<GroupId>) -> bool {
         let Some((file, entry)) = self.core.next_dirty(group) else { return false };
         self.core.work.add(1);
@@ -141,7 +137,6 @@ impl Memory {
         true
     }
 
-    /// Reclaim has the flusher write everything (P.6.3); whether something was dirty.
     pub(crate) fn flush_dirty(&mut self) -> bool {
         let has_dirty = self.core.dirty.nr_pages() > 0;
         self.core.counters.reclaim.nr_flushes += u64::from(has_dirty);

@@ -1,8 +1,6 @@
-//! madvise, and userfaultfd: what a program says about its areas.
+//! madvise and userfaultfd: a program's advice about its areas.
 //!
 //! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`.
-//!
-//! Owns which area takes which advice. Does not own `MADV_COLLAPSE` ([`crate::collapse`]).
 
 use super::MapError;
 use super::cold::Unneeded;
@@ -15,7 +13,7 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Vma};
 
-/// madvise, as far as it concerns files and folio sizes.
+/// The madvise values that affect files and folio sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Madvice {
     /// `MADV_NORMAL`.
@@ -28,26 +26,26 @@ pub enum Madvice {
     Hugepage,
     /// `MADV_NOHUGEPAGE`.
     Nohugepage,
-    /// `MADV_DONTNEED`: the pages are unmapped, anonymous ones are lost.
+    /// `MADV_DONTNEED`: unmaps the pages; anonymous content is lost.
     Dontneed,
-    /// `MADV_FREE`: the content of private anonymous pages may be thrown away.
+    /// `MADV_FREE`: private anonymous content may be discarded.
     Free,
-    /// `MADV_COLD`: reclaim looks at the pages soon.
+    /// `MADV_COLD`: reclaim scans the pages soon.
     Cold,
-    /// `MADV_PAGEOUT`: the pages are reclaimed now.
+    /// `MADV_PAGEOUT`: reclaims the pages now.
     Pageout,
-    /// `MADV_POPULATE_READ`: every page is touched by a load.
+    /// `MADV_POPULATE_READ`: loads from every page.
     PopulateRead,
-    /// `MADV_POPULATE_WRITE`: every page is touched by a store.
+    /// `MADV_POPULATE_WRITE`: stores to every page.
     PopulateWrite,
 }
 
 impl Memory {
-    /// Gives advice for a range.
+    /// Applies advice to a range.
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space; for `PopulateRead` and
-    /// `PopulateWrite` also when a page cannot be touched.
+    /// Fails if the range is invalid. `PopulateRead` and `PopulateWrite` also fail if a page cannot
+    /// be touched.
     pub fn madvise(
         &mut self,
         mm: MmId,
@@ -77,7 +75,6 @@ impl Memory {
         Ok(())
     }
 
-    /// `MADV_HUGEPAGE`: khugepaged may scan the process from now on (D.2.9).
     fn advise_huge(&mut self, mm: MmId, range: VpnRange) {
         let before: Vec<Vma> = self.whole_areas(mm, range);
         let huge = |vma: &mut Vma| vma.advice.huge = HugeAdvice::Huge;
@@ -105,14 +102,13 @@ impl Memory {
         }
     }
 
-    /// The areas that a range touches, as far as they reach.
     fn whole_areas(&self, mm: MmId, VpnRange { start, end }: VpnRange) -> Vec<Vma> {
         let vmas = &self.space(mm).vmas;
         let parts = vmas.overlapping(start, end);
         parts.iter().filter_map(|part| vmas.find(part.start)).copied().collect()
     }
 
-    /// Makes all pages of a process look unused, as a write of 1 to `/proc/PID/clear_refs` does.
+    /// Marks all pages of a process as not referenced, like writing 1 to `/proc/PID/clear_refs`.
     pub fn clear_refs(&mut self, mm: MmId) {
         let areas: Vec<Vma> = self.space(mm).vmas.iter().copied().collect();
         for vma in areas {
@@ -126,7 +122,6 @@ impl Memory {
         }
     }
 
-    /// `MADV_DONTNEED`, area by area.
     fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let frees_tables = match self.rules.anon.drop_tables {
             DropTables::Kept => false,
@@ -135,7 +130,7 @@ impl Memory {
         };
         for vma in self.space(mm).vmas.overlapping(start, end) {
             if let Some(area) = vma.huge() {
-                // Whole huge pages alone: a range that begins inside one is refused (O.5.2).
+                // Only whole huge pages: a range that begins inside one is refused (O.5.2).
                 if !area.order.is_aligned(vma.start.0) {
                     return Err(MapError::HugeCut(vma.start.vaddr(self.rules.page).0));
                 }
@@ -150,7 +145,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Marks the pages of a range lazy-free.
     fn free_range(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let areas = self.space(mm).vmas.overlapping(start, end);
         for vma in areas {
@@ -165,7 +159,7 @@ impl Memory {
         Ok(())
     }
 
-    /// `MADV_COLD`, `MADV_PAGEOUT`, area by area; huge pages of a pool refuse it.
+    /// `MADV_COLD` and `MADV_PAGEOUT`; hugetlb areas refuse both.
     fn give_up_areas(&mut self, mm: MmId, range: VpnRange, how: Unneeded) -> Result<(), MapError> {
         for vma in self.space(mm).vmas.overlapping(range.start, range.end) {
             if vma.huge().is_some() {
@@ -196,10 +190,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Registers a range with `userfaultfd` for missing pages: they come one by one (D.2.3).
+    /// Registers a range with `userfaultfd`: faults then allocate single pages (D.2.3).
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space.
+    /// Fails if the range is empty, unaligned or outside the address space.
     pub fn arm_userfaultfd(
         &mut self,
         mm: MmId,

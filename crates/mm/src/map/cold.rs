@@ -1,13 +1,9 @@
-//! `MADV_COLD` and `MADV_PAGEOUT`: pages that a program does not need for some time (docs/behaviour
-//! P.4).
+//! `MADV_COLD` and `MADV_PAGEOUT`: pages that a program will not need soon (docs/behaviour P.4).
 //!
 //! Answers to: `madvise_cold_or_pageout_pte_range`.
 //!
-//! Owns which folios are meant and which are split for it. Does not own what reclaim does with them
-//! ([`crate::reclaim`]).
-//!
-//! Differs: the caller may write every file that it maps. A kernel takes from others' files only what
-//! the process has copied.
+//! Differs: the caller may write every file that it maps. If it could not, a kernel would reclaim
+//! only the process's private copies of that file's pages.
 
 use crate::folio::FolioId;
 use crate::memory::Memory;
@@ -15,16 +11,12 @@ use crate::pgtable::{Leaf, LeafKind, Protection, PteFlags};
 use crate::rules::reclaim::AdvisedFolios;
 use crate::units::{MmId, Order, Vpn, VpnRange};
 
-/// What becomes of the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unneeded {
-    /// Reclaim looks at them soon.
     Cold,
-    /// They are reclaimed now.
     Out,
 }
 
-/// Entries that map pages of one folio side by side.
 #[derive(Clone, Copy)]
 struct Run {
     id: FolioId,
@@ -32,19 +24,15 @@ struct Run {
     nr: u64,
 }
 
-/// What to do with the entries at an address.
 enum Next {
-    /// Nothing: the page to go on with.
     Skip(Vpn),
-    /// The folio was split: the same page again.
     Again,
-    /// The folio is meant, as a whole.
     Take(Run),
 }
 
 impl Memory {
-    /// Gives up the pages of `range`, which lies in one area, PTE table by PTE table. Where nothing
-    /// is mapped it passes on: a range may be as large as an address space.
+    /// Applies the advice to `range`, which is inside one area, one PTE table at a time. Skips
+    /// empty tables, because a range can be as large as the address space.
     pub(super) fn give_up_range(&mut self, mm: MmId, range: VpnRange, how: Unneeded) {
         self.core.drain_lru();
         let pmd = self.space(mm).table.pmd_order();
@@ -60,7 +48,6 @@ impl Memory {
         }
     }
 
-    /// The pages under one PMD entry: what is to be reclaimed.
     fn give_up_table(
         &mut self,
         mm: MmId,
@@ -104,7 +91,7 @@ impl Memory {
             let is_split = !self.maybe_mapped_shared(id) && self.split(id, Order::ZERO).is_ok();
             return if is_split { Next::Again } else { Next::Skip(next) };
         }
-        // Others need it, or reclaim has it already.
+        // Other processes need it, or it is already being reclaimed.
         let maps = if is_pmd { 1 } else { nr };
         if folio.maps() != maps || self.core.folios.lru().list_of(id).is_none() {
             return Next::Skip(next);
@@ -112,7 +99,6 @@ impl Memory {
         Next::Take(Run { id, vpn, nr })
     }
 
-    /// Entries from the start of `range` on that map pages of the folio.
     fn entries_of(&self, mm: MmId, leaf: &Leaf, id: FolioId, range: VpnRange) -> u64 {
         let folio = self.core.folios.get(id);
         let nr_max = range.end.0 - range.start.0;
@@ -122,7 +108,7 @@ impl Memory {
         self.space(mm).table.batch(range.start, nr_max, folio.span(), PteFlags::NONE).nr
     }
 
-    /// To 6.9 a large folio that PTEs map is split even if all of it is meant.
+    /// Up to 6.9, a PTE-mapped large folio is split even if the advice covers all of it.
     fn is_split_for(&self, is_pmd: bool, id: FolioId) -> bool {
         !is_pmd
             && self.rules.reclaim.advised == AdvisedFolios::Split

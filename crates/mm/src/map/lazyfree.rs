@@ -1,10 +1,9 @@
-//! `MADV_FREE`: pages whose content may be thrown away (docs/behaviour G.2.5).
+//! `MADV_FREE`: pages whose content may be discarded (docs/behaviour G.2.5).
 //!
 //! Answers to: `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
 //!
-//! Owns which folios become lazy-free and which are split for it: base pages that a fork shared
-//! too, as long as nothing but page tables knows that they are dirty. Reclaim does not take them here:
-//! they keep their content until they are stored to, unmapped or advised otherwise.
+//! Base pages shared by fork also qualify, as long as only page tables record that they are dirty.
+//! A lazy-free page keeps its content until it is stored to, unmapped or advised otherwise.
 
 use crate::folio::FolioId;
 use crate::memory::Memory;
@@ -12,8 +11,8 @@ use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::units::{MmId, Order, Vpn};
 
 impl Memory {
-    /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. A large folio
-    /// that the range covers in part is split, unless others may map it.
+    /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. Splits a large
+    /// folio that is only partly covered, unless other processes may map it.
     pub(crate) fn free_lazily(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         self.drop_swapped(mm, start, end.0 - start.0);
         let mut at = start;
@@ -24,7 +23,6 @@ impl Memory {
         }
     }
 
-    /// Handles what maps `vpn`; the page to go on with.
     fn free_lazily_at(&mut self, mm: MmId, vpn: Vpn, end: Vpn) -> Vpn {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return vpn.plus(1) };
         let is_pmd = leaf.kind == LeafKind::Pmd;
@@ -43,16 +41,16 @@ impl Memory {
         if !is_whole {
             let next = if is_pmd { leaf.end_vpn().min(end) } else { vpn.plus(nr) };
             let is_split = !self.maybe_mapped_shared(id) && self.split(id, Order::ZERO).is_ok();
-            // The parts are small: the same page again.
+            // The folio is now split into small ones: retry the same page.
             return if is_split { vpn } else { next };
         }
         let is_kept = if is_pmd {
             self.maybe_mapped_shared(id)
         } else {
-            // Only what the folio itself knows to be dirty has to be the process's own.
+            // Must be exclusive to the process only if the folio itself is dirty.
             (folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr
         };
-        // What is in swap space has to be given up there first.
+        // The swap slots must be freed first.
         if !is_kept && (folio.slot.is_none() || self.core.free_swap_cache(id)) {
             self.mark_lazyfree(mm, vpn, nr, id);
         }

@@ -1,19 +1,15 @@
 //! Folio sizes that an area prefers: the loader's annotation and the program's advice.
 //!
 //! Differs: proposed in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
-//! with a preferred size is read like an executable mapping whose size is marked exec: with the
-//! forward window of B.4.7, whatever its protection and the machine's control. Like that control it
-//! is only a preference: a size that the file's filesystem does not have is ignored.
-//!
-//! Owns the call. Does not own controls ([`crate::rules::sizes`]), what an area's faults read into
-//! (`fault/reading.rs`) nor windows (`fault/sync.rs`).
+//! with a preferred size is read with the forward window of B.4.7, like executable memory. A size
+//! that the filesystem does not support is ignored.
 
 use super::MapError;
 use crate::memory::Memory;
 use crate::units::{MmId, Order, Vaddr};
 
 impl Memory {
-    /// Asks for folios of `bytes` in a range, or for none in particular.
+    /// Requests folios of `bytes` in a range; `None` removes the preference.
     ///
     /// ```
     /// use largefolio_mm::fault::Access;
@@ -34,8 +30,7 @@ impl Memory {
     /// ```
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space, or the page cache has no
-    /// such folio.
+    /// Fails if the range is invalid, or the page cache has no folios of this size.
     pub fn prefer_folios(
         &mut self,
         mm: MmId,
@@ -49,7 +44,6 @@ impl Memory {
         Ok(())
     }
 
-    /// The order of a page-cache folio of `bytes`.
     pub(crate) fn folio_order(&self, bytes: u64) -> Result<Order, MapError> {
         let page = self.rules.page;
         let order = page.order_of_bytes(bytes);

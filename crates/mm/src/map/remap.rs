@@ -1,8 +1,6 @@
 //! mremap: areas that move or change their length.
 //!
 //! Answers to: `mremap_to`, `move_vma`, `move_page_tables`.
-//!
-//! Owns what a moved area and its pages keep. The new address is the caller's.
 
 use super::MapError;
 use crate::memory::Memory;
@@ -13,11 +11,10 @@ use crate::units::{MmId, Vpn};
 use crate::vma::{Backing, HugeArea, Vma};
 
 impl Memory {
-    /// Moves or resizes a mapping to `[to, to + new_bytes)`, the new address known (`MREMAP_FIXED`
-    /// or what the kernel returned).
+    /// Moves or resizes a mapping to `[to, to + new_bytes)`. The caller knows the new address.
     ///
     /// # Errors
-    /// When a range is bad or nothing is mapped at `from`.
+    /// Fails if a range is invalid or nothing is mapped at `from`.
     pub fn mremap(&mut self, mm: MmId, from: AddrRange, to: AddrRange) -> Result<(), MapError> {
         let VpnRange { start: old_start, end: old_end } =
             self.checked_range(from.addr, from.len_bytes)?;
@@ -43,7 +40,7 @@ impl Memory {
         let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
         let mut moved = Vma { start: new_start, end: new_end, ..vma };
         if vma.backing == Backing::Anon {
-            // Pages keep the index they were made at; an area without any starts anew.
+            // Pages keep the index they were created with; an area without pages starts over.
             let by = old_start.0.wrapping_sub(new_start.0);
             moved.moved_by = if vma.has_anon() { vma.moved_by.wrapping_add(by) } else { 0 };
         }
@@ -71,7 +68,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Moves every area of a range, and with it the gaps between them.
     fn move_areas(
         &mut self,
         mm: MmId,
@@ -105,7 +101,6 @@ impl Memory {
         self.move_huge(mm, from, to, nr_pages);
     }
 
-    /// Swapped pages of a range move with it.
     fn move_swapped(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
         let swapped = &mut self.space_mut(mm).swapped;
         for (vpn, entry) in swapped.take(from, nr_pages) {

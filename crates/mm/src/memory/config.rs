@@ -1,23 +1,23 @@
-//! What a machine is made of, and why it cannot be made.
+//! Configuration of a machine, and errors in it.
 
 use crate::buddy::{Ageing, BuddyError, Fragmentation};
 use crate::core::hugetlb::{HugePool, PoolError};
 use crate::rules::Arch;
 
-/// The machine under the rules.
+/// Hardware of the machine; the rules describe the kernel.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Decides contpte, exec windows and the order of clearing.
     pub arch: Arch,
     /// Physical memory in bytes.
     pub ram_bytes: u64,
-    /// Pages that are taken before anything runs, scattered by a seed.
+    /// Pages allocated before any operation runs, scattered by a seed.
     pub fragmentation: Option<Fragmentation>,
-    /// What other programs did to memory before anything runs; `None` for a fresh machine.
+    /// Earlier use of memory by other programs; `None` for a fresh machine.
     pub ageing: Option<Ageing>,
     /// Swap space in bytes; without any, anonymous memory is never reclaimed.
     pub swap_bytes: u64,
-    /// Pools of huge pages, taken from the memory; one of each size at most.
+    /// Hugetlb pools, allocated from the memory; at most one per size.
     pub huge_pools: Vec<HugePool>,
 }
 
@@ -36,13 +36,13 @@ impl Config {
     }
 }
 
-/// Why a memory manager cannot be made.
+/// Why a memory manager cannot be created.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The allocator refused its configuration.
     #[error(transparent)]
     Buddy(#[from] BuddyError),
-    /// Not even one page is free.
+    /// No page is free.
     #[error("no page is free for the kernel's own use: give the model more memory")]
     NoPage,
     /// The host has no room for the bytes of the model's memory.
@@ -52,13 +52,13 @@ pub enum MemoryError {
         bytes >> 20
     )]
     NoRoom {
-        /// The bytes.
+        /// Bytes needed.
         bytes: u64,
     },
-    /// Somebody ended the ageing of memory.
+    /// The caller stopped the ageing of memory.
     #[error("stopped while memory was aged")]
     Stopped,
-    /// The pools of huge pages are of no size of the machine, or larger than memory.
+    /// A hugetlb pool has a size that the machine lacks, or is larger than memory.
     #[error(transparent)]
     Pool(#[from] PoolError),
 }

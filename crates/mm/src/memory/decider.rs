@@ -1,13 +1,12 @@
-//! The policy of a machine: how it is asked, and what is counted.
+//! A machine's policy: the calls to it, and their counts.
 //!
-//! Owns the state of the policy, the part of the context that is the same everywhere, and the
-//! counts. Each point fills in the rest and decides what of an answer can be honoured.
+//! Each decision point fills in its part of the context and decides which answers it can follow.
 //!
 //! Invariants:
-//! - I1: without a policy nothing is built and nothing is counted.
-//! - I2: after a failure nothing is asked any more: the kernel decides.
-//! - I3: a question counts as work. Once there was too much, nothing is asked until more is allowed,
-//!   so that an operation under way ends as it would without a policy.
+//! - I1: without a policy, no context is built and nothing is counted.
+//! - I2: after a failure the policy is never called again: the kernel decides.
+//! - I3: a question counts as work. Above the limit the policy is not called, so the operation
+//!   under way ends as it would without a policy.
 
 use super::Memory;
 use crate::core::swap::Swap;
@@ -18,19 +17,17 @@ use crate::rules::anon::Orders;
 use crate::units::{GroupId, MmId, Order};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Sharing, Vma};
 
-/// A policy, and what it wants to be asked.
 #[derive(Debug)]
 pub(super) struct Decider {
     policy: Box<dyn Policy>,
     asks: [bool; Point::ALL.len()],
     failure: Option<PolicyError>,
-    /// Steps of all answers.
     nr_steps: u64,
     state_bytes: u64,
 }
 
 impl Memory {
-    /// Asks `policy` from now on where the kernel decides ([`crate::policy`]).
+    /// Lets `policy` answer at the kernel's decision points from now on ([`crate::policy`]).
     pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
         let asks = Point::ALL.map(|point| policy.asks(point));
         let state_bytes = policy.state_bytes();
@@ -38,23 +35,22 @@ impl Memory {
         self.decider = Some(Box::new(decider));
     }
 
-    /// Why the policy was not asked any more, once.
+    /// Takes the error that stopped the policy; returns it only once.
     pub fn take_policy_failure(&mut self) -> Option<PolicyError> {
         self.decider.as_mut()?.failure.take()
     }
 
-    /// Steps of [`Memory::work`] that went into the policy.
+    /// Steps of [`Memory::work`] spent in the policy.
     #[must_use]
     pub fn policy_steps(&self) -> u64 {
         self.decider.as_ref().map_or(0, |decider| decider.nr_steps)
     }
 
-    /// Bytes that the policy may hold.
     pub(super) fn policy_bytes(&self) -> u64 {
         self.decider.as_ref().map_or(0, |decider| decider.state_bytes)
     }
 
-    /// Names the program of a process, as far as a policy sees it.
+    /// Sets a process's program name, as a policy sees it.
     pub fn set_comm(&mut self, mm: MmId, name: &str) {
         let mut comm = [0; 16];
         let last = comm.len() - 1;
@@ -64,13 +60,11 @@ impl Memory {
         self.space_mut(mm).comm = comm;
     }
 
-    /// Whether the policy has something to say there.
     #[inline]
     pub(crate) fn is_asked(&self, point: Point) -> bool {
         self.decider.as_ref().is_some_and(|decider| decider.asks[point as usize])
     }
 
-    /// What a policy sees of memory, and of the group that pays for what it decides.
     pub(crate) fn context(&self, group: GroupId) -> Context {
         let buddy = &self.core.buddy;
         let mut free = [0; NR_FREE];
@@ -94,7 +88,6 @@ impl Memory {
         }
     }
 
-    /// The same, and what it sees of an area and its process.
     pub(crate) fn context_of(&self, mm: MmId, vma: &Vma) -> Context {
         let space = self.space(mm);
         Context {
@@ -107,7 +100,6 @@ impl Memory {
         }
     }
 
-    /// The context with what a policy sees of a folio.
     pub(crate) fn with_folio(&self, context: &Context, id: FolioId) -> Context {
         let folio = self.core.folios.get(id);
         let flags = [
@@ -118,7 +110,6 @@ impl Memory {
         Context { order: folio.order.get().into(), folio_flags: bits(flags), ..*context }
     }
 
-    /// The answer of the policy; [`Answer::Own`] after a failure, and after too much work.
     pub(crate) fn ask(&mut self, point: Point, context: &Context) -> Answer {
         let Some(decider) = &mut self.decider else { return Answer::Own };
         if self.core.work.is_spent() {
@@ -140,7 +131,6 @@ impl Memory {
         }
     }
 
-    /// Orders that the policy leaves of those that are possible; a base page always is.
     pub(crate) fn decided_among(
         &mut self,
         point: Point,
@@ -164,12 +154,10 @@ impl Memory {
         Orders::from_bits(bits).both(possible)
     }
 
-    /// The kernel followed an answer.
     pub(crate) fn honoured(&mut self, point: Point) {
         self.core.counters.policy[point as usize].nr_honoured += 1;
     }
 
-    /// The kernel could not follow an answer, or only in part.
     pub(crate) fn refused(&mut self, point: Point) {
         self.core.counters.policy[point as usize].nr_refused += 1;
     }
@@ -189,7 +177,6 @@ fn area_flags(vma: &Vma) -> u64 {
     ])
 }
 
-/// The bits that are set.
 fn bits<const N: usize>(flags: [(bool, u64); N]) -> u64 {
     flags.into_iter().map(|(is_set, bit)| if is_set { bit } else { 0 }).sum()
 }

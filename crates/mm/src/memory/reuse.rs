@@ -1,9 +1,7 @@
-//! Ids of ended processes and of files that nobody has open any more: given to those that come next.
+//! Reuse of the ids of ended processes and closed files.
 //!
-//! A program of many short processes keeps few of them at a time. Without reuse the tables of
-//! processes and opens would grow with the length of its run.
-//!
-//! Owns which ids are free. An id is reused only after its holder said that it forgot it.
+//! Without reuse, the tables would grow with the length of a run. An id is reused only after its
+//! holder has forgotten it.
 //!
 //! Invariants:
 //! - I1: a free process is dead, and a free open has no descriptor and no mapping.
@@ -17,7 +15,6 @@ use crate::core::space::Space;
 use crate::units::MmId;
 use crate::vma::{Backing, OpenId};
 
-/// Ids that the next process and the next open may have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Free {
     spaces: Vec<MmId>,
@@ -25,18 +22,16 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.spaces.len() + self.opens.len()
     }
 }
 
 impl Memory {
-    /// Lets the next process have the id of one that has ended. The caller has taken its flushes and
-    /// never names it again.
+    /// Frees the id of an ended process for reuse. The caller never uses the id again.
     ///
     /// # Panics
-    /// When the process lives.
+    /// Panics if the process is alive.
     pub fn forget(&mut self, mm: MmId) {
         assert!(self.space(mm).is_dead, "I1: {mm:?} lives");
         debug_assert!(!self.free.spaces.contains(&mm), "I2: {mm:?} is free");
@@ -50,8 +45,7 @@ impl Memory {
         self.opens.len() - self.free.opens.len()
     }
 
-    /// Lets the next opens have the ids of those without a descriptor or a mapping; the caller
-    /// names those of `held` again, and no other.
+    /// Frees the ids of opens without a descriptor or mapping, unless they are in `held`.
     pub fn forget_opens(&mut self, held: impl IntoIterator<Item = OpenId>) {
         let mut kept: BTreeSet<OpenId> = held.into_iter().collect();
         kept.extend(self.free.opens.iter().copied());
@@ -66,11 +60,9 @@ impl Memory {
         let is_unused =
             |(id, file): &(OpenId, &OpenFile)| file.nr_descriptors == 0 && !kept.contains(id);
         let unused: Vec<OpenId> = self.opens().filter(is_unused).map(|(id, _)| id).collect();
-        // The lowest is used first.
         self.free.opens.extend(unused.into_iter().rev());
     }
 
-    /// An id for an open.
     pub(super) fn add_open(&mut self, file: OpenFile) -> OpenId {
         if let Some(id) = self.free.opens.pop() {
             *self.open_file_mut(id) = file;
@@ -81,7 +73,6 @@ impl Memory {
         OpenId(id)
     }
 
-    /// An id for a process.
     pub(super) fn add_space(&mut self, space: Space) -> MmId {
         if let Some(mm) = self.free.spaces.pop() {
             *self.space_mut(mm) = space;

@@ -1,10 +1,9 @@
-//! Who maps a folio: the reverse map, found through areas (docs/behaviour G.4.2).
+//! The reverse map: finds the mappings of a folio through areas (docs/behaviour G.4.2).
 //!
 //! Answers to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
 //!
-//! An area knows which index each of its pages has, a folio knows its own: so the pages that can
-//! map it follow, and the page table says whether they do. The process that mapped it first is asked
-//! first: where it accounts for all of its mappings, no other has to be.
+//! The page indexes of an area and of a folio tell which pages can map the folio. The walk starts
+//! with the process that mapped it first, and ends there if that process has all mappings.
 
 use super::Memory;
 use crate::folio::{FolioId, Owner};
@@ -14,7 +13,6 @@ use crate::units::VpnRange;
 use crate::units::{MappingId, MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
-/// Consecutive pages of a folio that a process maps one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) mm: MmId,
@@ -24,18 +22,15 @@ pub(crate) struct Site {
     pub(crate) is_pmd: bool,
 }
 
-/// What is looked for in the areas of a process.
 #[derive(Clone, Copy)]
 struct Sought {
     id: FolioId,
-    /// Index of its first page, in the file or, without one, in anonymous areas.
     first: u64,
     nr_pages: u64,
     file: Option<MappingId>,
 }
 
 impl Memory {
-    /// Every mapping of a folio, by process and address.
     pub(crate) fn sites_of(&self, id: FolioId) -> Vec<Site> {
         let folio = self.core.folios.get(id);
         let (first, file) = match folio.owner {
@@ -50,7 +45,6 @@ impl Memory {
         {
             return sites;
         }
-        // Others map it too: all of them, in order.
         sites.clear();
         let mut nr_left = nr_maps;
         self.count_areas(0, self.nr_spaces());
@@ -63,7 +57,6 @@ impl Memory {
         sites
     }
 
-    /// Adds where a process maps the folio, until `nr_max` entries are found; how many.
     fn add_sites_in(
         &self,
         mm: MmId,
@@ -84,14 +77,12 @@ impl Memory {
         nr_found
     }
 
-    /// Whether a PTE among these says that its page was stored to.
     pub(crate) fn has_dirty_entry(&self, sites: &[Site]) -> bool {
         let is_dirty =
             |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
         sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))))
     }
 
-    /// Whether an area can map pages of `file`, or anonymous pages.
     fn can_map(&self, vma: &Vma, file: Option<MappingId>) -> bool {
         match (file, vma.backing) {
             (None, _) => vma.has_anon(),
@@ -100,7 +91,6 @@ impl Memory {
         }
     }
 
-    /// Adds what `[from, to)` maps of the folio; what it counts.
     fn add_sites(
         &self,
         id: FolioId,
@@ -135,7 +125,6 @@ impl Memory {
         nr_entries
     }
 
-    /// Where pages `[first, end)` of a file would be mapped, in every process.
     pub(crate) fn mapped_ranges(
         &self,
         file: MappingId,
@@ -159,7 +148,6 @@ impl Memory {
     }
 }
 
-/// The pages of `vma` whose index lies in `[first, first + nr)`.
 fn overlap(vma: &Vma, first: u64, nr: u64) -> Option<(Vpn, Vpn)> {
     let start = vma.index_of(vma.start);
     let from = start.max(first);

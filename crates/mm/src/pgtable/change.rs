@@ -1,4 +1,4 @@
-//! Changing ranges: clear, write-protect, protect, move.
+//! Changes ranges: clear, write-protect, protect, move.
 //!
 //! Answers to: `change_pte_range`, `move_ptes`.
 
@@ -10,7 +10,7 @@ use super::pte::{FolioSpan, Pte, PteFlags};
 use super::walk::{Batch, Part, batch_len};
 use super::{PageTable, end_of};
 
-/// What a range change does to the flags of each entry: `(flags - clear) + set`.
+/// How a range change alters each entry's flags: `(flags - clear) + set`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
     /// Flags to set.
@@ -22,11 +22,11 @@ pub struct Protection {
 /// Entries removed by [`PageTable::clear_range`]: a batch of PTEs of one folio, or a PMD leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cleared {
-    /// [`LeafKind::Pmd`] for a PMD leaf, [`LeafKind::Pte`] for PTEs, folded before or not.
+    /// [`LeafKind::Pmd`] for a PMD leaf, [`LeafKind::Pte`] for PTEs, even if they were folded.
     pub kind: LeafKind,
     /// First page.
     pub vpn: Vpn,
-    /// Its page frame; the others follow it.
+    /// Page frame of the first page; the others follow it.
     pub pfn: Pfn,
     /// Number of pages.
     pub nr: u64,
@@ -34,15 +34,14 @@ pub struct Cleared {
     pub flags: PteFlags,
 }
 
-/// Hears what a range loses, in address order.
+/// Receives the entries that a range loses, in address order.
 pub trait Zap {
-    /// The folio of a page, as far as a batch may reach; not asked about special PTEs.
+    /// Returns a page's folio, which limits the batch. Not called for special PTEs.
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan;
-    /// A batch of PTEs of the folio asked for last, a special PTE, or a PMD leaf is gone.
+    /// Called for each removed batch of PTEs of one folio, special PTE or PMD leaf.
     fn cleared(&mut self, part: Cleared);
 }
 
-/// Two closures as a [`Zap`].
 struct Closures<F, C>(F, C);
 
 impl<F: FnMut(Pfn) -> FolioSpan, C: FnMut(Cleared)> Zap for Closures<F, C> {
@@ -56,16 +55,15 @@ impl<F: FnMut(Pfn) -> FolioSpan, C: FnMut(Cleared)> Zap for Closures<F, C> {
 }
 
 impl PageTable {
-    /// Clears the `nr` pages from `vpn` and reports what was there, in address order.
+    /// Clears the `nr` pages from `vpn` and reports the removed entries in address order.
     ///
-    /// PTEs of one folio with consecutive page frames go in one batch, whatever their writable,
-    /// accessed and dirty bits (docs/behaviour G.1.1); `folio_of` says the folio of a page and is
-    /// not asked about special PTEs. Blocks cut by the ends of the range are unfolded (C.1.3).
-    /// PTE tables stay.
+    /// A batch has the PTEs of one folio with consecutive page frames, whatever their writable,
+    /// accessed and dirty bits (docs/behaviour G.1.1). `folio_of` is not called for special PTEs.
+    /// Blocks that the range covers only in part are unfolded (C.1.3). PTE tables stay.
     ///
     /// # Panics
-    /// When a PMD leaf is cut by the range: the caller splits or clears it first, because what
-    /// that does differs between anonymous and file memory.
+    /// If the range covers only part of a PMD leaf. The caller must split or clear it first:
+    /// anonymous and file memory do this differently.
     pub fn clear_range(
         &mut self,
         vpn: Vpn,
@@ -76,10 +74,10 @@ impl PageTable {
         self.zap_range(vpn, nr, &mut Closures(folio_of, cleared));
     }
 
-    /// [`PageTable::clear_range`] with one listener that may change while it hears.
+    /// [`PageTable::clear_range`] with one stateful listener.
     ///
     /// # Panics
-    /// When a PMD leaf is cut by the range.
+    /// If the range covers only part of a PMD leaf.
     pub fn zap_range(&mut self, vpn: Vpn, nr: u64, zap: &mut impl Zap) {
         self.unfold_edges(vpn, nr);
         self.for_each_part(vpn, nr, |table, part| match part.slot {
@@ -89,8 +87,7 @@ impl PageTable {
         });
     }
 
-    /// Makes ordinary PTEs of every contpte block that overlaps the range, as a split of the folio
-    /// behind it does.
+    /// Unfolds every contpte block that overlaps the range, as when the folio is split.
     pub fn unfold_range(&mut self, vpn: Vpn, nr: u64) {
         let Some(order) = self.contpte_order else { return };
         let mut at = order.round_down(vpn.0);
@@ -100,23 +97,23 @@ impl PageTable {
         }
     }
 
-    /// Makes the pages of the range read-only, as fork does: whole blocks stay folded, blocks cut
-    /// by the ends of the range are unfolded, nothing is folded (docs/behaviour C.1.3, E.1.4).
+    /// Makes the range's pages read-only, as fork does. Whole blocks stay folded, blocks that the
+    /// range covers only in part are unfolded, and nothing is folded (docs/behaviour C.1.3, E.1.4).
     ///
     /// # Panics
-    /// When a PMD leaf is cut by the range.
+    /// If the range covers only part of a PMD leaf.
     pub fn wrprotect_range(&mut self, vpn: Vpn, nr: u64) {
         let protection = Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE };
         self.unfold_edges(vpn, nr);
         self.for_each_part(vpn, nr, |table, part| table.protect_part(part, protection));
     }
 
-    /// Changes the flags of every entry in the range, as mprotect does: blocks cut by the ends of
-    /// the range are unfolded, whole blocks stay folded, and a block whose last PTE is rewritten
-    /// is folded when all conditions of C.1 hold (docs/behaviour C.1.3, C.1.2, L.12).
+    /// Changes the flags of every entry in the range, as mprotect does. Whole blocks stay folded,
+    /// and blocks that the range covers only in part are unfolded. A block is folded if its last
+    /// PTE is rewritten and all conditions of C.1 hold (docs/behaviour C.1.3, C.1.2, L.12).
     ///
     /// # Panics
-    /// When a PMD leaf is cut by the range.
+    /// If the range covers only part of a PMD leaf.
     pub fn protect_range(
         &mut self,
         vpn: Vpn,
@@ -131,16 +128,15 @@ impl PageTable {
         });
     }
 
-    /// Moves the `nr` pages from `from` to `to`, as mremap does. The ranges must not overlap and
-    /// the target must have nothing mapped.
+    /// Moves the `nr` pages from `from` to `to`, as mremap does.
     ///
-    /// A PMD slot moves as a whole, folded blocks and all, when both sides are aligned to it, the
-    /// range covers it and the target slot is empty; else PTEs move one by one: blocks unfold,
-    /// and fold again at the target where C.1.2 allows.
+    /// A PMD slot moves as a whole, including folded blocks, if the range covers it, both sides are
+    /// aligned to it and the target slot is empty. Otherwise, PTEs move one by one: blocks unfold,
+    /// and fold again at the target if C.1.2 allows.
     ///
     /// # Panics
-    /// When the ranges overlap, the target maps a page, or a PMD leaf cannot move as a whole (the
-    /// caller splits or clears it first).
+    /// If the ranges overlap, if the target maps a page, or if a PMD leaf cannot move as a whole
+    /// (the caller must split or clear it first).
     pub fn move_range(
         &mut self,
         from: Vpn,
@@ -159,7 +155,7 @@ impl PageTable {
         });
     }
 
-    /// Calls `each` for the part of each used PMD slot in the range; `each` may change that slot.
+    /// Calls `each` for the range's part of each used PMD slot. `each` may change that slot.
     fn for_each_part(&mut self, vpn: Vpn, nr: u64, mut each: impl FnMut(&mut Self, Part)) {
         let end = end_of(vpn, nr);
         let mut at = vpn;
@@ -202,7 +198,7 @@ impl PageTable {
         }
     }
 
-    /// Clears `nr` present PTEs that cut no folded block.
+    /// Clears `nr` present PTEs that do not cut a folded block.
     fn clear_present(&mut self, id: u32, position: usize, nr: usize) {
         if let Some(order) = self.contpte_order {
             let ptes = &self.tables.ptes(id)[position..position + nr];
@@ -232,7 +228,7 @@ impl PageTable {
         }
     }
 
-    /// C.1.2 for each block whose last PTE lies in `part`.
+    /// Applies C.1.2 to each block whose last PTE is in `part`.
     fn fold_ends(&mut self, part: Part, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) {
         let (Some(order), PmdSlot::Table(id)) = (self.contpte_order, part.slot) else { return };
         let mut last = order.round_down(part.vpn.0) + order.nr_pages() - 1;
@@ -246,7 +242,7 @@ impl PageTable {
         }
     }
 
-    /// Moves a whole slot; `false` when that is not possible and PTEs have to move.
+    /// Moves a whole slot. Returns `false` if PTEs must move instead.
     fn move_slot(&mut self, part: Part, target: Vpn) -> bool {
         let can_move = part.is_whole(self.pmd_order)
             && self.pmd_order.is_aligned(target.0)
@@ -262,7 +258,7 @@ impl PageTable {
         let PmdSlot::Table(id) = part.slot else {
             panic!("PMD leaf at {} cannot move to {target}: split it first", part.vpn)
         };
-        // The target gets its tables even when no PTE moves.
+        // The target gets its tables even if no PTE moves.
         self.table_for(target);
         self.table_for(target.plus(part.nr() - 1));
         for by in 0..part.nr() {
@@ -280,7 +276,7 @@ impl PageTable {
     }
 }
 
-/// The folio of a page; the caller is not asked about special PTEs.
+/// A page's folio; does not call `folio_of` for special PTEs.
 fn folio_at(pte: Pte, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) -> FolioSpan {
     if pte.flags().contains(PteFlags::SPECIAL) {
         return FolioSpan::single(pte.pfn());
@@ -288,7 +284,7 @@ fn folio_at(pte: Pte, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) -> FolioSpan 
     folio_of(pte.pfn())
 }
 
-/// Advances `at` to the next present PTE before `end`; the PTEs from there to `end`.
+/// Advances `at` to the next present PTE before `end`. Returns the PTEs from there to `end`.
 fn next_present<'a>(ptes: &'a [Pte], at: &mut usize, end: usize) -> Option<&'a [Pte]> {
     let found = ptes[*at..end].iter().position(|pte| pte.is_present())?;
     *at += found;

@@ -1,10 +1,9 @@
-//! Folding and unfolding of contpte blocks (docs/behaviour C.1, C.1.1-C.1.3, L.12).
+//! Folds and unfolds contpte blocks (docs/behaviour C.1, C.1.1-C.1.3, L.12).
 //!
-//! Answers to: `contpte_set_ptes`, `contpte_convert`, `__contpte_try_fold`,
-//! `__contpte_try_unfold`.
+//! Answers to: `contpte_set_ptes`, `contpte_convert`, `__contpte_try_fold`, `__contpte_try_unfold`.
 //!
-//! C.1 lets C PTEs carry the contiguous bit when the block is aligned in VA and PFN, all PTEs are
-//! present with consecutive page frames and equal flags (accessed and dirty aside), none is
+//! C.1: C PTEs can carry the contiguous bit if the block is aligned in VA and PFN, all PTEs are
+//! present with consecutive page frames and equal flags (ignoring accessed and dirty), none is
 //! special, and one folio covers the block.
 
 use std::ops::Range;
@@ -16,8 +15,7 @@ use super::pte::{FolioSpan, Pte, PteFlags};
 use super::{PageTable, end_of};
 
 impl PageTable {
-    /// C.1.1: after a range of `nr` PTEs was set, folds each sub-range that is exactly one block
-    /// aligned in VA and PFN.
+    /// C.1.1: after a range of `nr` PTEs was set, folds each aligned whole block in it.
     pub(super) fn fold_whole_blocks(&mut self, vpn: Vpn, nr: u64) {
         let Some(order) = self.contpte_order else { return };
         let PmdSlot::Table(id) = self.slot(vpn) else { unreachable!("a PTE was set at {vpn}") };
@@ -28,7 +26,7 @@ impl PageTable {
         }
         let position = self.position(first);
         let pte = self.tables.pte(id, position);
-        // Page frames are consecutive, so one block tells the PFN alignment of all.
+        // Page frames are consecutive, so one block's PFN alignment holds for all.
         if !order.is_aligned(pte.pfn().0) || pte.flags().contains(PteFlags::SPECIAL) {
             return;
         }
@@ -39,8 +37,8 @@ impl PageTable {
         self.count_folds(nr_blocks);
     }
 
-    /// C.1.2: after one PTE was set, folds its block when the PTE is the last of the block in VA,
-    /// its page frame the last of an aligned group, and every condition of C.1 holds.
+    /// C.1.2: after one PTE was set, folds its block if the PTE is the block's last in VA, its page
+    /// frame is the last of an aligned group, and all conditions of C.1 hold.
     pub(super) fn try_fold_last(&mut self, vpn: Vpn, folio: FolioSpan) {
         let Some(order) = self.contpte_order else { return };
         let (id, position) = self.present_at(vpn);
@@ -61,7 +59,7 @@ impl PageTable {
         self.fold(id, block);
     }
 
-    /// Sets the contiguous bit and spreads the OR of accessed and dirty over the block (I2).
+    /// Sets the contiguous bit and the block's OR of accessed and dirty in every PTE (I2).
     fn fold(&mut self, id: u32, block: Range<usize>) {
         let ptes = &mut self.tables.ptes_mut(id)[block];
         let flags = ptes.iter().fold(PteFlags::NONE, |all, pte| all | pte.flags());
@@ -76,7 +74,7 @@ impl PageTable {
         self.stats.nr_contpte_blocks += nr_blocks;
     }
 
-    /// C.1.3: makes ordinary PTEs of the block around `vpn`, if it is folded.
+    /// C.1.3: unfolds the block around `vpn`, if it is folded.
     pub(super) fn unfold_around(&mut self, vpn: Vpn) {
         let PmdSlot::Table(id) = self.slot(vpn) else { return };
         let position = self.position(vpn);
@@ -91,7 +89,6 @@ impl PageTable {
         self.stats.nr_contpte_blocks -= 1;
     }
 
-    /// Unfolds the blocks that the range `vpn .. end` covers only in part.
     pub(super) fn unfold_edges(&mut self, vpn: Vpn, nr: u64) {
         let Some(order) = self.contpte_order else { return };
         if nr == 0 {
@@ -106,7 +103,7 @@ impl PageTable {
         }
     }
 
-    /// Positions that change together with `position`: its block when folded, else itself.
+    /// Positions that change together with `position`: its block if folded, otherwise only itself.
     pub(super) fn unit_around(&self, id: u32, position: usize) -> Range<usize> {
         match self.contpte_order {
             Some(order) if self.tables.pte(id, position).is_contpte() => {
@@ -118,7 +115,6 @@ impl PageTable {
     }
 }
 
-/// Whether `ptes` are what `first` and its successors should be, accessed and dirty aside.
 fn are_alike(first: Pte, ptes: &[Pte]) -> bool {
     let ignored = PteFlags::ACCESSED_DIRTY;
     let alike = |(by, pte): (u64, &Pte)| pte.key(ignored) == first.advanced(by).key(ignored);

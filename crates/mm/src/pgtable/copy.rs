@@ -1,9 +1,9 @@
-//! Copying a range into another page table, as fork does (docs/behaviour E.1, E.2).
+//! Copies a range into another page table, as fork does (docs/behaviour E.1, E.2).
 //!
 //! Answers to: `copy_pte_range`.
 //!
-//! Owns the walk, the batches and the flags of both sides. Does not own what is counted for a
-//! batch: a [`Copier`] decides and counts.
+//! Owns the walk, the batches and both sides' flags. Does not own the counts: a [`Copier`] decides
+//! about each batch and counts it.
 
 use crate::units::{Pfn, Vpn};
 
@@ -12,56 +12,56 @@ use super::pte::{FolioSpan, Pte, PteFlags};
 use super::walk::{Batch, Part, batch_len};
 use super::{PageTable, end_of};
 
-/// What fork does with a batch of PTEs.
+/// fork's decision about a batch of PTEs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copied {
-    /// Both sides map it, and neither may store to it.
+    /// Both sides map it read-only.
     Shared,
-    /// The child maps this page of its own with these flags instead, the parent keeps its own:
-    /// batches of one page only.
+    /// The child maps this page with these flags instead, and the parent keeps its own. Only for
+    /// batches of one page.
     Own(Pfn, PteFlags),
     /// The batch cannot be shared as a whole: offer its pages one by one.
     OneByOne,
 }
 
-/// What fork does with a PMD entry.
+/// fork's decision about a PMD entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopiedPmd {
-    /// Both sides map it, and neither may store to it.
+    /// Both sides map it read-only.
     Shared,
     /// The child does not map it.
     Skipped,
-    /// It is split first; its PTEs are offered then.
+    /// Split it first, then offer its PTEs.
     Split,
 }
 
-/// Decides about batches and counts them; the copy follows.
+/// Decides about batches and counts them before they are copied.
 pub trait Copier {
     /// Why the copy cannot continue.
     type Error;
-    /// The folio of a page that is not special, as far as a batch may reach.
+    /// Returns the folio of a non-special page, which limits the batch.
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan;
-    /// A batch of PTEs of the folio asked for last.
+    /// Decides about a batch of PTEs of one folio.
     ///
     /// # Errors
-    /// Ends the copy; what was copied before stays.
+    /// Ends the copy. Entries copied before stay.
     fn batch(&mut self, batch: Batch) -> Result<Copied, Self::Error>;
-    /// A PMD entry.
+    /// Decides about a PMD entry.
     fn pmd(&mut self, pfn: Pfn, flags: PteFlags) -> CopiedPmd;
 }
 
 impl PageTable {
     /// Copies the entries of `nr` pages from `vpn` into `child`, which maps none of them.
     ///
-    /// PTEs of one folio with consecutive page frames and equal dirty bits go in one batch (E.1.1).
-    /// The child's entries are read-only and old, the parent's become read-only where they are
-    /// shared; whole contpte blocks stay folded (E.1.4).
+    /// A batch has the PTEs of one folio with consecutive page frames and equal dirty bits (E.1.1).
+    /// The child's entries are read-only and old. The parent's become read-only if they are shared.
+    /// Whole contpte blocks stay folded (E.1.4).
     ///
     /// # Errors
-    /// What the copier answered; the pages before are copied.
+    /// The copier's error. Pages before it are copied.
     ///
     /// # Panics
-    /// When a PMD leaf is cut by the range.
+    /// If the range covers only part of a PMD leaf.
     pub fn copy_range<C: Copier>(
         &mut self,
         child: &mut Self,
@@ -114,13 +114,13 @@ impl PageTable {
         part: Part,
         copier: &mut C,
     ) -> Result<(), C::Error> {
-        // An empty table is copied as an empty table: no PMD folio fits there any more.
+        // An empty table is copied too, so no PMD folio fits there later.
         let child_id = child.table_for(part.vpn);
         let first = self.position(part.vpn);
         let end = first + part.nr() as usize;
         let mut at = first;
         let mut limit = usize::MAX;
-        // Up to here pages are offered one by one.
+        // Pages before this position are offered one by one.
         let mut single_until = 0;
         while at < end {
             let ptes = &self.tables.ptes(id)[at..end];
@@ -189,5 +189,5 @@ impl PageTable {
     }
 }
 
-/// What the child's entries do not inherit.
+/// Flags that the child's entries do not inherit.
 const DROPPED: PteFlags = PteFlags::WRITABLE.with(PteFlags::YOUNG);

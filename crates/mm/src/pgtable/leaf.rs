@@ -1,4 +1,4 @@
-//! Looking up: what maps a page, and how large a hardware-coalesced entry could be.
+//! Lookups: which leaf maps a page, and how large a hardware-coalesced entry could be.
 
 use crate::units::{Order, Pfn, Vpn};
 
@@ -6,7 +6,7 @@ use super::PageTable;
 use super::directory::PmdSlot;
 use super::pte::{Pte, PteFlags};
 
-/// The level of a leaf.
+/// A leaf's level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LeafKind {
     /// One ordinary PTE.
@@ -17,7 +17,7 @@ pub enum LeafKind {
     Pmd,
 }
 
-/// The unit a TLB sees without further coalescing: one PTE, one contpte block or one PMD.
+/// The unit that a TLB sees without coalescing: one PTE, one contpte block or one PMD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// Its level.
@@ -26,9 +26,9 @@ pub struct Leaf {
     pub first_vpn: Vpn,
     /// Number of pages as an order: 0, the contpte order or the PMD order.
     pub order: Order,
-    /// Page frame of the first page; a multiple of `2^order`.
+    /// First page frame; a multiple of `2^order`.
     pub pfn: Pfn,
-    /// Flags; of a folded block accessed and dirty are the OR of all PTEs.
+    /// Flags. In a folded block, accessed and dirty are the OR of all PTEs.
     pub flags: PteFlags,
 }
 
@@ -53,17 +53,17 @@ impl Leaf {
     }
 }
 
-/// Whether accessed and dirty bits must be equal for entries to coalesce.
+/// Whether entries coalesce only if their accessed and dirty bits are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessBits {
-    /// They must (docs/behaviour C.3, Zen).
+    /// They must be equal (docs/behaviour C.3, Zen).
     Equal,
     /// They may differ.
     Any,
 }
 
 impl PageTable {
-    /// What maps `vpn`.
+    /// The leaf that maps `vpn`.
     #[inline]
     #[must_use]
     pub fn leaf(&self, vpn: Vpn) -> Option<Leaf> {
@@ -82,8 +82,8 @@ impl PageTable {
         }
     }
 
-    /// The PTE of `vpn`; [`Pte::NONE`] when there is none. A page of a PMD leaf reads as the PTE
-    /// that splitting the leaf would give it.
+    /// The PTE of `vpn`, or [`Pte::NONE`]. For a page of a PMD leaf: the PTE it would have after a
+    /// split.
     #[inline]
     #[must_use]
     pub fn pte(&self, vpn: Vpn) -> Pte {
@@ -96,10 +96,10 @@ impl PageTable {
     }
 
     /// Order of the largest naturally aligned group (VA and PFN) around `vpn` with consecutive page
-    /// frames and equal flags, at most `cap`; `None` when `vpn` is not mapped.
+    /// frames and equal flags, at most `cap`. Returns `None` if `vpn` is not mapped.
     ///
-    /// This is what hardware without a software bit can merge into one TLB entry: HPA and Zen
-    /// coalescing, cap 2 for four pages (docs/behaviour C.2, C.3).
+    /// Hardware can merge such a group into one TLB entry without a software bit: HPA and Zen
+    /// coalescing, with a cap of 2 for four pages (docs/behaviour C.2, C.3).
     #[must_use]
     pub fn contiguous_run(&self, vpn: Vpn, cap: Order, bits: AccessBits) -> Option<Order> {
         match self.slot(vpn) {
@@ -128,7 +128,7 @@ impl PageTable {
     }
 }
 
-/// Grows the group around `position` by doubling, checking the other half each time.
+/// Doubles the group around `position` while the other half matches.
 fn run_around(ptes: &[Pte], position: usize, cap: Order, bits: AccessBits) -> Order {
     let ignored = match bits {
         AccessBits::Equal => PteFlags::NONE,

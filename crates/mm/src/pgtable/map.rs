@@ -1,4 +1,4 @@
-//! Setting entries: PTE ranges, single PTEs, PMD leaves, and access-flag upgrades.
+//! Sets entries: PTE ranges, single PTEs, PMD leaves and flag upgrades.
 //!
 //! Answers to: `set_ptes`, `set_pmd_at`.
 
@@ -10,14 +10,14 @@ use super::walk::Batch;
 use super::{PageTable, end_of};
 
 impl PageTable {
-    /// Maps consecutive pages of `folio`; the PTEs must be none and in one table.
+    /// Maps consecutive pages of `folio`. Allocates the table if the slot is empty.
     ///
-    /// Folds as docs/behaviour C.1.1 says (each sub-range that is exactly one block aligned in VA
-    /// and PFN), a single PTE as C.1.2 says (only as the last of its block). The table is allocated
-    /// when its slot is empty.
+    /// A range folds each aligned whole block in it (docs/behaviour C.1.1). A single PTE folds its
+    /// block only if it is the block's last (C.1.2).
     ///
     /// # Panics
-    /// When a PTE is set, the range crosses a table or leaves the folio, or the slot is a PMD leaf.
+    /// If a PTE is already set, if the range crosses a table or leaves the folio, or if the slot is
+    /// a PMD leaf.
     pub fn map_ptes(&mut self, batch: Batch, folio: FolioSpan) {
         let Batch { vpn, pfn, nr, flags } = batch;
         let table_end = self.pmd_order.round_down(vpn.0) + self.pmd_order.nr_pages();
@@ -42,10 +42,10 @@ impl PageTable {
     }
 
     /// Points a present PTE at another page, as copy-on-write does: unfolds the block around it,
-    /// then sets one PTE (C.1.3, C.1.2, L.12). Returns the entry it replaces.
+    /// then sets one PTE (C.1.3, C.1.2, L.12). Returns the old entry.
     ///
     /// # Panics
-    /// When `vpn` has no present PTE or the page is not in `folio`.
+    /// If `vpn` has no present PTE or the page is not in `folio`.
     pub fn replace_pte(&mut self, vpn: Vpn, pfn: Pfn, flags: PteFlags, folio: FolioSpan) -> Pte {
         assert!(folio.covers(pfn, 1), "pfn {pfn} is not in {folio:?}");
         self.unfold_around(vpn);
@@ -55,15 +55,15 @@ impl PageTable {
         old
     }
 
-    /// Adds `flags` to the leaf of `vpn` in place: a fault that only upgrades access, or the
-    /// hardware marking a page accessed or dirty. Returns whether anything changed.
+    /// Adds `flags` to the leaf of `vpn` in place, as a fault that only upgrades access does, or
+    /// hardware that marks a page accessed or dirty. Returns whether anything changed.
     ///
-    /// Accessed and dirty go to the whole contpte block (C.1.3: they are reported as the OR), and
-    /// keep it folded. A change of writability unfolds the block and does not fold it again: no
-    /// PTE is set anew (C.1.2 speaks of setting a PTE).
+    /// Accessed and dirty are set in the whole contpte block, which stays folded (C.1.3: they are
+    /// reported as the OR). A change of writability unfolds the block and does not fold it again,
+    /// because no PTE is set anew (C.1.2).
     ///
     /// # Panics
-    /// When nothing is mapped at `vpn`.
+    /// If nothing is mapped at `vpn`.
     pub fn add_flags(&mut self, vpn: Vpn, flags: PteFlags) -> bool {
         match self.slot(vpn) {
             PmdSlot::Empty => panic!("no entry at {vpn}"),
@@ -89,8 +89,8 @@ impl PageTable {
         true
     }
 
-    /// Tests and clears the accessed bit of the leaf of `vpn`: of the whole block when folded.
-    /// `false` when nothing is mapped.
+    /// Tests and clears the accessed bit of the leaf of `vpn`, for the whole block if it is folded.
+    /// Returns `false` if nothing is mapped.
     pub fn test_and_clear_young(&mut self, vpn: Vpn) -> bool {
         let Some(leaf) = self.leaf(vpn) else { return false };
         if !leaf.flags.contains(PteFlags::YOUNG) {
@@ -109,11 +109,11 @@ impl PageTable {
         true
     }
 
-    /// Maps a whole PMD with one leaf; the slot must be empty.
+    /// Maps a whole PMD with one leaf. The slot must be empty.
     ///
     /// # Panics
-    /// When the slot holds a leaf or a table (an empty one too: docs/behaviour B.6.3 requires an
-    /// empty PMD), or `vpn` or `pfn` is not aligned to the PMD order (I3).
+    /// If the slot holds a leaf or a table, even an empty one (docs/behaviour B.6.3 requires an
+    /// empty PMD), or if `vpn` or `pfn` is not aligned to the PMD order (I3).
     pub fn map_pmd(&mut self, vpn: Vpn, pfn: Pfn, flags: PteFlags) {
         let _ = end_of(vpn, self.pmd_order.nr_pages());
         let is_aligned = self.pmd_order.is_aligned(vpn.0) && self.pmd_order.is_aligned(pfn.0);
@@ -123,7 +123,7 @@ impl PageTable {
         self.stats.nr_pmd_leaves += 1;
     }
 
-    /// Id of the PTE table of `vpn`, allocated when its slot is empty.
+    /// Id of the PTE table of `vpn`. Allocates it if its slot is empty.
     pub(super) fn table_for(&mut self, vpn: Vpn) -> u32 {
         match self.slot(vpn) {
             PmdSlot::Table(id) => id,
@@ -136,7 +136,6 @@ impl PageTable {
         }
     }
 
-    /// Table and position of the present PTE of `vpn`.
     pub(super) fn present_at(&self, vpn: Vpn) -> (u32, usize) {
         let position = self.position(vpn);
         match self.slot(vpn) {
@@ -145,7 +144,7 @@ impl PageTable {
         }
     }
 
-    /// Rewrites the flags of one PTE, or of its whole block when folded (I2).
+    /// Rewrites the flags of one PTE, or of its whole block if it is folded (I2).
     fn rewrite_unit(&mut self, id: u32, position: usize, to: impl Fn(PteFlags) -> PteFlags) {
         let range = self.unit_around(id, position);
         for pte in &mut self.tables.ptes_mut(id)[range] {

@@ -1,4 +1,4 @@
-//! Whole PMD slots: their state, splitting a leaf, removing a leaf, freeing tables.
+//! Whole PMD slots: reads their state, splits and removes leaves, frees tables.
 //!
 //! Answers to: `__split_huge_pmd_locked`.
 
@@ -9,21 +9,21 @@ use super::leaf::{Leaf, LeafKind};
 use super::pte::{Pte, PteFlags};
 use super::{PageTable, end_of};
 
-/// What the PMD slot of a page holds.
+/// The state of a PMD slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PmdState {
-    /// Nothing: a PMD leaf can be mapped (docs/behaviour B.6.3, D.3).
+    /// Empty: can hold a PMD leaf (docs/behaviour B.6.3, D.3).
     Empty,
-    /// A PTE table with this many present PTEs, possibly 0.
+    /// A PTE table, possibly without present PTEs.
     Table {
-        /// 0 ..= `2^pmd_order`.
+        /// Present PTEs, 0 ..= `2^pmd_order`.
         nr_present: u32,
     },
     /// A PMD leaf.
     Leaf,
 }
 
-/// A PTE table out of its slot.
+/// A PTE table removed from its slot.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a table that is not put back loses its pages"]
 pub struct DetachedTable {
@@ -32,7 +32,7 @@ pub struct DetachedTable {
 }
 
 impl PageTable {
-    /// State of the PMD slot of `vpn`.
+    /// The state of the PMD slot of `vpn`.
     #[must_use]
     pub fn pmd(&self, vpn: Vpn) -> PmdState {
         match self.slot(vpn) {
@@ -42,11 +42,12 @@ impl PageTable {
         }
     }
 
-    /// Replaces the PMD leaf of `vpn` by a PTE table with the same pages and flags; `false` when
-    /// the slot holds no leaf. All PTEs are set as one range, so whole blocks fold (C.1.1).
+    /// Replaces the PMD leaf of `vpn` with a PTE table with the same pages and flags. Returns
+    /// `false` if the slot holds no leaf. All PTEs are set as one range, so whole blocks fold
+    /// (C.1.1).
     ///
-    /// This is what splitting does to anonymous memory; a file leaf is removed instead
-    /// ([`PageTable::clear_pmd`]) and its pages fault again.
+    /// Only anonymous memory is split this way. A file leaf is removed ([`PageTable::clear_pmd`]),
+    /// and its pages fault again.
     pub fn split_pmd(&mut self, vpn: Vpn) -> bool {
         let PmdSlot::Leaf(first) = self.slot(vpn) else { return false };
         let nr = self.pmd_order.nr_pages();
@@ -59,7 +60,7 @@ impl PageTable {
         true
     }
 
-    /// Replaces the PMD leaf of the huge zero folio by PTEs of the shared zero page `zero`.
+    /// Replaces the PMD leaf of the huge zero folio with PTEs of the shared zero page `zero`.
     pub fn split_zero_pmd(&mut self, vpn: Vpn, zero: Pfn) {
         let Some(leaf) = self.clear_pmd(vpn) else { return };
         let nr = self.pmd_order.nr_pages();
@@ -72,7 +73,7 @@ impl PageTable {
         self.stats.nr_ptes += nr;
     }
 
-    /// Removes the PMD leaf of `vpn`, which leaves the slot empty; `None` when there is no leaf.
+    /// Removes the PMD leaf of `vpn` and leaves the slot empty. Returns `None` if there is no leaf.
     pub fn clear_pmd(&mut self, vpn: Vpn) -> Option<Leaf> {
         let leaf = self.leaf(vpn).filter(|leaf| leaf.kind == LeafKind::Pmd)?;
         self.directory.set(self.slot_nr(vpn), PmdSlot::Empty);
@@ -80,8 +81,8 @@ impl PageTable {
         Some(leaf)
     }
 
-    /// Takes the PTE table of `vpn` out of its slot, which is empty then: nobody can use its entries
-    /// until it is put back. `None` when there is no table.
+    /// Removes the PTE table of `vpn` from its slot, which is then empty. Until it is put back, its
+    /// entries cannot be used. Returns `None` if there is no table.
     pub fn detach_table(&mut self, vpn: Vpn) -> Option<DetachedTable> {
         let PmdSlot::Table(id) = self.slot(vpn) else { return None };
         self.directory.set(self.slot_nr(vpn), PmdSlot::Empty);
@@ -97,7 +98,7 @@ impl PageTable {
     /// Puts a table back.
     ///
     /// # Panics
-    /// When its slot was used in the meantime.
+    /// If its slot was used in the meantime.
     #[expect(clippy::needless_pass_by_value, reason = "a table is put back once")]
     pub fn attach_table(&mut self, table: DetachedTable) {
         let slot = self.directory.get(table.slot_nr);
@@ -105,34 +106,34 @@ impl PageTable {
         self.directory.set(table.slot_nr, PmdSlot::Table(table.id));
     }
 
-    /// The PTEs of the table of `vpn`; `None` when its slot holds no table.
+    /// The PTEs of the table of `vpn`; `None` if its slot holds no table.
     #[must_use]
     pub fn table_ptes(&self, vpn: Vpn) -> Option<&[Pte]> {
         let PmdSlot::Table(id) = self.slot(vpn) else { return None };
         Some(self.tables.ptes(id))
     }
 
-    /// Whether a PMD entry of `vpn` has a place: some page around it, in a region of 512 entries, was
+    /// Whether the table for the PMD entry of `vpn` exists: a page in its region of 512 entries was
     /// faulted since an area was mapped there (C.6.3).
     #[must_use]
     pub fn has_pmd_table(&self, vpn: Vpn) -> bool {
         self.directory.has_table(self.slot_nr(vpn))
     }
 
-    /// Makes that place, as a fault does before anything else.
+    /// Creates that table, as the first step of a fault.
     pub fn add_pmd_table(&mut self, vpn: Vpn) {
         self.directory.add_table(self.slot_nr(vpn));
     }
 
-    /// Frees such places if no area is left around them: none is in `floor..ceiling`.
+    /// Frees such tables in `floor..ceiling`, a range without areas.
     pub fn free_pmd_tables(&mut self, floor: Vpn, ceiling: Vpn) {
         self.directory.free_tables(self.slot_nr(floor), self.slot_nr(ceiling));
     }
 
-    /// Frees the PTE tables without a present PTE whose whole span lies in the `nr` pages from
-    /// `vpn`, and returns how many.
+    /// Frees the PTE tables without a present PTE that are entirely in the `nr` pages from `vpn`.
+    /// Returns how many.
     ///
-    /// munmap calls it with the range between the neighbouring VMAs, collapse with one PMD span.
+    /// munmap passes the range between the neighbouring VMAs, collapse one PMD block.
     pub fn free_empty_tables(&mut self, vpn: Vpn, nr: u64) -> u64 {
         let end = end_of(vpn, nr);
         let mut at = Vpn(self.pmd_order.round_up(vpn.0));

@@ -1,4 +1,4 @@
-//! One page-table entry as a word, its flags, and the folio it points into.
+//! A page-table entry as a word, its flags, and the folio it points into.
 //!
 //! ```text
 //!  63                                   8 7     6     5    4     3     2     1     0
@@ -6,31 +6,32 @@
 //! |                 pfn                  |N|TABLE|CONT|SPECL|YOUNG|DIRTY|WRITE|PRSNT|
 //! +--------------------------------------+-+-----+----+-----+-----+-----+-----+-----+
 //! ```
-//! `N` is `NO_ACCESS`. `TABLE` appears in PMD slots only, `CONT` in PTEs only. The all-zero word is "none".
+//! `N` is `NO_ACCESS`. `TABLE` occurs only in PMD slots, `CONT` only in PTEs. An all-zero word is
+//! an empty entry.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
 
 use crate::units::{Order, Pfn};
 
-/// Flags of a present entry that a caller sees and sets.
+/// Flags of a present entry that a caller reads and sets.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct PteFlags(u8);
 
 impl PteFlags {
     /// No flag: read-only, clean, old.
     pub const NONE: Self = Self(0);
-    /// Stores are allowed.
+    /// The page can be written.
     pub const WRITABLE: Self = Self(1 << 1);
-    /// Stored to since the bit was last cleared.
+    /// Written since the bit was last cleared.
     pub const DIRTY: Self = Self(1 << 2);
-    /// Accessed since the bit was last cleared ("accessed" in the hardware manuals).
+    /// Accessed since the bit was last cleared.
     pub const YOUNG: Self = Self(1 << 3);
-    /// Not a page of a folio the rmap knows (the shared zero page): never folded, never batched.
+    /// Not part of a folio that the rmap knows (the shared zero page): never folded or batched.
     pub const SPECIAL: Self = Self(1 << 4);
-    /// Nothing may touch the page (`PROT_NONE`); it stays where it is.
+    /// No access is allowed (`PROT_NONE`); the page stays in place.
     pub const NO_ACCESS: Self = Self(1 << 7);
-    /// Accessed and dirty: what C.1 ignores when it compares the entries of a block.
+    /// Accessed and dirty: the flags that C.1 ignores when it compares a block's entries.
     pub const ACCESSED_DIRTY: Self = Self(Self::YOUNG.0 | Self::DIRTY.0);
 
     const ALL: u8 =
@@ -48,7 +49,7 @@ impl PteFlags {
         Self(self.0 & !flags.0)
     }
 
-    /// The flags in `self`, in `flags`, or in both.
+    /// The union of both.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
@@ -83,14 +84,14 @@ impl fmt::Debug for PteFlags {
     }
 }
 
-/// The folio a page belongs to: its first page frame and its order.
+/// A page's folio: its first page frame and its order.
 ///
-/// The page table knows no folios; who maps or rewrites PTEs says which folio they point into.
+/// The page table does not know folios; the caller that maps or rewrites PTEs passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolioSpan {
     /// First page frame; a multiple of `2^order`.
     pub first: Pfn,
-    /// The folio has `2^order` pages.
+    /// The folio's order.
     pub order: Order,
 }
 
@@ -107,28 +108,28 @@ impl FolioSpan {
         Self { first: pfn, order: Order::ZERO }
     }
 
-    /// Whether the `nr` pages from `pfn` all belong to this folio.
+    /// Whether the `nr` pages from `pfn` are all in this folio.
     #[must_use]
     pub const fn covers(self, pfn: Pfn, nr: u64) -> bool {
         let last = self.first.0 + self.order.nr_pages();
         pfn.0 >= self.first.0 && pfn.0 <= last && nr <= last - pfn.0
     }
 
-    /// Number of pages of this folio from `pfn` to its end.
+    /// Pages from `pfn` to the folio's end.
     #[must_use]
     pub const fn nr_from(self, pfn: Pfn) -> u64 {
         (self.first.0 + self.order.nr_pages()).saturating_sub(pfn.0)
     }
 }
 
-/// One entry of a page table: none, or a present page.
+/// A page-table entry: empty, or a present page.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pte(u64);
 
 impl Pte {
     /// The empty entry.
     pub const NONE: Self = Self(0);
-    /// Page frames an entry can name: 2^56.
+    /// Page frames that an entry can name: 2^56.
     pub const NR_PFNS_MAX: u64 = 1 << (64 - Self::PFN_SHIFT);
 
     const PFN_SHIFT: u32 = 8;
@@ -136,7 +137,7 @@ impl Pte {
     const CONT: u64 = 1 << 5;
     const TABLE: u64 = 1 << 6;
 
-    /// A present entry for `pfn`, not part of a contpte block.
+    /// A present entry for `pfn`, outside a contpte block.
     #[must_use]
     pub const fn new(pfn: Pfn, flags: PteFlags) -> Self {
         debug_assert!(pfn.0 < Self::NR_PFNS_MAX, "pfn does not fit an entry");
@@ -173,7 +174,6 @@ impl Pte {
         PteFlags(self.0 as u8 & PteFlags::ALL)
     }
 
-    /// This entry with other flags; page frame and contiguous bit stay.
     #[must_use]
     pub(super) const fn with_flags(self, flags: PteFlags) -> Self {
         Self(self.0 & !(PteFlags::ALL as u64) | flags.bits())
@@ -187,18 +187,18 @@ impl Pte {
         Self(self.0 & !Self::CONT)
     }
 
-    /// The entry of the page `by` further on, all else equal.
+    /// The entry of the page `by` pages later; all else equal.
     pub(super) const fn advanced(self, by: u64) -> Self {
         Self(self.0 + (by << Self::PFN_SHIFT))
     }
 
-    /// The entry `by` pages earlier, all else equal.
+    /// The entry of the page `by` pages earlier; all else equal.
     pub(super) const fn retreated(self, by: u64) -> Self {
         Self(self.0 - (by << Self::PFN_SHIFT))
     }
 
-    /// What must be equal (after advancing) for two entries to count as alike: everything but the
-    /// contiguous bit and the flags in `ignored`.
+    /// The bits that must match (after advancing) for two entries to belong together: all but the
+    /// contiguous bit and `ignored`.
     pub(super) const fn key(self, ignored: PteFlags) -> u64 {
         self.0 & !(Self::CONT | ignored.bits())
     }

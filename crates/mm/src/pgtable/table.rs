@@ -1,19 +1,17 @@
-//! The PTE tables: one arena of equally sized tables, freed tables are used again first.
+//! PTE tables: one arena of tables of equal size, which reuses freed tables first.
 //!
 //! Invariants:
-//! - T1: `nr_present` of a table counts its present PTEs.
+//! - T1: a table's `nr_present` counts its present PTEs.
 //! - T2: a free table holds no PTE.
 
 use crate::units::Order;
 
 use super::pte::Pte;
 
-/// All PTE tables of one page table.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
     /// Table `id` is `ptes[id << order ..][.. 1 << order]`.
     ptes: Vec<Pte>,
-    /// Present PTEs by table (T1).
     nr_present: Vec<u32>,
     /// Ids of freed tables; the last one is taken first.
     free: Vec<u32>,
@@ -26,7 +24,6 @@ impl Tables {
         Self { ptes: Vec::new(), nr_present: Vec::new(), free: Vec::new(), order }
     }
 
-    /// Takes an empty table.
     pub(super) fn alloc(&mut self) -> u32 {
         if let Some(id) = self.free.pop() {
             return id;
@@ -37,18 +34,16 @@ impl Tables {
         id
     }
 
-    /// Gives an empty table back.
     pub(super) fn free(&mut self, id: u32) {
         assert_eq!(self.nr_present(id), 0, "T2: freed PTE table {id} still maps pages");
         self.free.push(id);
     }
 
-    /// PTEs of all tables, in use or free.
+    /// PTEs of all tables, used or free.
     pub(super) const fn nr_held(&self) -> usize {
         self.ptes.len()
     }
 
-    /// Tables in use.
     pub(super) const fn nr_used(&self) -> usize {
         self.nr_present.len() - self.free.len()
     }
@@ -75,7 +70,6 @@ impl Tables {
         &mut self.ptes[first..first + (1 << self.order.get())]
     }
 
-    /// Sets `nr` empty PTEs.
     pub(super) fn fill(&mut self, id: u32, position: usize, ptes: impl Iterator<Item = Pte>) {
         let mut nr = 0;
         for (place, pte) in self.ptes_mut(id)[position..].iter_mut().zip(ptes) {
@@ -86,7 +80,7 @@ impl Tables {
         self.nr_present[id as usize] += nr;
     }
 
-    /// Clears `nr` PTEs that are all present.
+    /// Clears `nr` PTEs, which must all be present.
     pub(super) fn clear(&mut self, id: u32, position: usize, nr: usize) {
         let ptes = &mut self.ptes_mut(id)[position..position + nr];
         debug_assert!(ptes.iter().all(|pte| pte.is_present()), "clear of an empty PTE");
@@ -94,7 +88,7 @@ impl Tables {
         self.nr_present[id as usize] -= nr as u32;
     }
 
-    /// First table that breaks T1 or T2.
+    /// The first table that breaks T1 or T2.
     pub(super) fn first_miscounted(&self) -> Option<u32> {
         let nr_tables = self.nr_present.len() as u32;
         let count = |id| self.ptes(id).iter().filter(|pte| pte.is_present()).count();

@@ -1,4 +1,4 @@
-//! Checking a page table against its invariants.
+//! Checks a page table's invariants.
 
 use thiserror::Error;
 
@@ -14,35 +14,35 @@ pub enum Violation {
     /// A contiguous bit outside a whole, aligned block of consecutive page frames.
     #[error("I1: contiguous bit at {vpn} without a whole aligned block: {pte:?}")]
     I1 {
-        /// Page whose entry is wrong.
+        /// The page.
         vpn: Vpn,
-        /// Its entry as it stands in the table.
+        /// Its entry.
         pte: Pte,
     },
     /// PTEs of a folded block with different flags.
     #[error("I2: folded PTE at {vpn} differs from the first of its block: {pte:?}")]
     I2 {
-        /// Page whose entry is wrong.
+        /// The page.
         vpn: Vpn,
-        /// Its entry as it stands in the table.
+        /// Its entry.
         pte: Pte,
     },
-    /// A PMD leaf whose page frame is not aligned.
+    /// A PMD leaf with an unaligned page frame.
     #[error("I3: PMD leaf at {vpn} is not aligned: {pte:?}")]
     I3 {
         /// First page of the slot.
         vpn: Vpn,
-        /// Its entry as it stands in the slot.
+        /// Its entry.
         pte: Pte,
     },
     /// A counter that disagrees with the entries.
     #[error("I4: {counter} is {counted}, the entries say {found}")]
     I4 {
-        /// Field of [`super::Stats`], or the internal count.
+        /// The field of [`super::Stats`], or the internal count.
         counter: &'static str,
-        /// Value that was kept.
+        /// The counter's value.
         counted: u64,
-        /// What a scan finds.
+        /// The value found by a scan.
         found: u64,
     },
     /// A PTE table that two slots name.
@@ -55,7 +55,6 @@ pub enum Violation {
     },
 }
 
-/// What a scan of all entries finds.
 #[derive(Default)]
 struct Found {
     nr_ptes: u64,
@@ -65,10 +64,10 @@ struct Found {
 }
 
 impl PageTable {
-    /// Checks every invariant; cost grows with the PTE tables in use.
+    /// Checks every invariant. The cost grows with the PTE tables in use.
     ///
     /// # Errors
-    /// The first broken invariant found.
+    /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         let mut found = Found::default();
         let mut at = Vpn(0);
@@ -126,7 +125,7 @@ impl PageTable {
     }
 }
 
-/// I1 and I2 for a block that carries a contiguous bit.
+/// Checks I1 and I2 for a block with a contiguous bit.
 fn check_block(vpn: Vpn, block: &[Pte]) -> Result<(), Violation> {
     let first = block[0];
     let is_aligned = first.pfn().0.is_multiple_of(block.len() as u64);

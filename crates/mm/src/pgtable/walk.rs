@@ -1,4 +1,4 @@
-//! Walking ranges: emptiness, present leaves, and batches of PTEs of one folio.
+//! Walks ranges: emptiness, present leaves, and batches of PTEs of one folio.
 //!
 //! Answers to: `folio_pte_batch`.
 
@@ -14,7 +14,7 @@ use super::{PageTable, end_of};
 pub struct Batch {
     /// First page.
     pub vpn: Vpn,
-    /// Its page frame; the others follow it.
+    /// Page frame of the first page; the others follow it.
     pub pfn: Pfn,
     /// Number of pages, at least 1.
     pub nr: u64,
@@ -50,19 +50,19 @@ impl PageTable {
     }
 
     /// The present leaves that overlap the `nr` pages from `vpn`, in address order. The first and
-    /// the last may reach beyond the range.
+    /// the last can extend beyond the range.
     #[must_use]
     pub fn leaves(&self, vpn: Vpn, nr: u64) -> Leaves<'_> {
         Leaves { table: self, at: vpn, end: end_of(vpn, nr), part: None }
     }
 
-    /// The batch that starts at the present PTE of `vpn`: following PTEs with the next page frame,
-    /// up to `max_nr`, the end of `folio` and the end of the table, as fork and zap collect them
+    /// The batch that starts at the present PTE of `vpn`: the following PTEs with consecutive page
+    /// frames, up to `max_nr`, the end of `folio` and the end of the table, as in fork and zap
     /// (docs/behaviour E.1.1, G.1.1). Flags may differ, except those in `respect`. A special PTE is
     /// a batch of its own.
     ///
     /// # Panics
-    /// When `vpn` has no present PTE (a PMD leaf is none) or its page is not in `folio`.
+    /// If `vpn` has no present PTE (a PMD leaf does not count) or its page is not in `folio`.
     #[must_use]
     pub fn batch(&self, vpn: Vpn, max_nr: u64, folio: FolioSpan, respect: PteFlags) -> Batch {
         let (id, position) = self.present_at(vpn);
@@ -75,13 +75,14 @@ impl PageTable {
         Batch { vpn, pfn: first.pfn(), nr: nr as u64, flags }
     }
 
-    /// The first page of the first used PMD slot that the `nr` pages from `vpn` reach, or `vpn`.
+    /// The first page of the first used PMD slot that the `nr` pages from `vpn` overlap, or `vpn`
+    /// if that is later.
     #[must_use]
     pub fn first_slot_in(&self, vpn: Vpn, nr: u64) -> Option<Vpn> {
         self.next_part(vpn, end_of(vpn, nr)).map(|part| part.vpn)
     }
 
-    /// The part of the first used PMD slot in `at .. end` that lies in the range.
+    /// The range's part of the first used PMD slot in `at .. end`.
     pub(super) fn next_part(&self, at: Vpn, end: Vpn) -> Option<Part> {
         if at >= end {
             return None;
@@ -100,7 +101,6 @@ impl PageTable {
     }
 }
 
-/// A range inside one used PMD slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) slot: PmdSlot,
@@ -113,13 +113,12 @@ impl Part {
         self.end.0 - self.vpn.0
     }
 
-    /// Whether the part is the slot's whole range of `2^order` pages.
+    /// Whether the part covers all `2^order` pages of the slot.
     pub(super) const fn is_whole(&self, order: Order) -> bool {
         self.nr() == order.nr_pages()
     }
 }
 
-/// Number of leading PTEs that form a batch; the first one is present.
 pub(super) fn batch_len(ptes: &[Pte], respect: PteFlags) -> usize {
     let first = ptes[0];
     if first.flags().contains(PteFlags::SPECIAL) {
@@ -136,12 +135,10 @@ pub struct Leaves<'a> {
     table: &'a PageTable,
     at: Vpn,
     end: Vpn,
-    /// The PTE table being read, if any.
     part: Option<(u32, Vpn)>,
 }
 
 impl Leaves<'_> {
-    /// The next leaf of the table being read.
     fn next_in_table(&mut self, id: u32, part_end: Vpn) -> Option<Leaf> {
         let part = Part { slot: PmdSlot::Table(id), vpn: self.at, end: part_end };
         let vpn = self.table.first_present(id, &part)?;

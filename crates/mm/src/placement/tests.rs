@@ -88,7 +88,7 @@ fn anonymous_memory_of_whole_pmds_is_aligned_from_6_7_on() {
     const MIB: u64 = 1 << 20;
     let is_aligned = |placement, bytes| {
         let (mut memory, mm) = memory(placement);
-        // Something small first, so that the top is not aligned.
+        // A small mapping first, so the top is not aligned.
         memory.mmap(mm, Map::anon(4096, Prot::READ)).unwrap();
         let Vaddr(at) = memory.mmap(mm, Map::anon(bytes, Prot::READ)).unwrap();
         at.is_multiple_of(2 * MIB)

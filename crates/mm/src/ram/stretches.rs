@@ -1,14 +1,11 @@
-//! Stretches: what is cleared and copied between two reschedule points (docs/behaviour D.4.7).
-//!
-//! Owns the counts, by what the stretches consist of. Does not own how long they take: rates belong
-//! to a machine.
+//! Stretches: pages cleared and copied between two reschedule points (docs/behaviour D.4.7).
 //!
 //! ```text
 //!   point | right ................ | left ... | near | point     no point inside: one stretch
 //!   point | unit | point | unit | point                          units with points: one each
 //! ```
 //!
-//! - I1: the pages of all stretches are those that plans, copies of pages and collapses moved.
+//! - I1: the pages of all stretches equal the pages moved by plans, page copies and collapses.
 
 use std::collections::BTreeMap;
 
@@ -25,20 +22,20 @@ pub enum Work {
     Copy,
 }
 
-/// Pages by log2 of the pages that were moved in one go, to the nearest power of two.
+/// Pages by log2 of their unit, rounded to the nearest power of two.
 pub type ByUnit = [u32; NR_UNITS];
 
-/// What one stretch consists of.
+/// Content of one stretch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stretch {
-    /// Pages filled with zeroes.
+    /// Pages zeroed.
     pub cleared: ByUnit,
     /// Pages copied.
     pub copied: ByUnit,
 }
 
 impl Stretch {
-    /// Adds `nr` pages, `at_once` of them in one go.
+    /// Adds `nr` pages in units of `at_once` pages.
     pub fn add(&mut self, work: Work, nr: u64, at_once: u64) {
         let by_unit = match work {
             Work::Clear => &mut self.cleared,
@@ -55,26 +52,23 @@ impl Stretch {
         }
     }
 
-    /// Pages of the stretch.
+    /// Returns the number of pages.
     #[must_use]
     pub fn nr_pages(&self) -> u64 {
         self.cleared.iter().chain(&self.copied).map(|&nr| u64::from(nr)).sum()
     }
 }
 
-/// How many stretches there were of each kind.
+/// Number of stretches of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretches {
-    /// Single pages zeroed: most stretches are one.
     nr_cleared_alone: u64,
-    /// Single pages copied.
     nr_copied_alone: u64,
-    /// Longer ones.
     longer: BTreeMap<Stretch, u64>,
 }
 
 impl Stretches {
-    /// Notes the stretches of `plan`.
+    /// Counts the stretches of `plan`.
     pub fn plan(&mut self, work: Work, plan: &Plan) {
         let (nr_units, nr_points) = (plan.nr_units(), plan.nr_points());
         let nr_pages = plan.shape().nr_pages;
@@ -92,7 +86,7 @@ impl Stretches {
         self.stretch(stretch);
     }
 
-    /// Notes `nr` pages with a reschedule point after each.
+    /// Counts `nr` pages with a reschedule point after each.
     pub const fn alone(&mut self, work: Work, nr: u64) {
         match work {
             Work::Clear => self.nr_cleared_alone += nr,
@@ -100,14 +94,14 @@ impl Stretches {
         }
     }
 
-    /// Notes a stretch; an empty one, between two points, is none.
+    /// Counts a stretch; ignores an empty one between two points.
     pub fn stretch(&mut self, stretch: Stretch) {
         if stretch.nr_pages() > 0 {
             *self.longer.entry(stretch).or_default() += 1;
         }
     }
 
-    /// Every kind of stretch and how many there were.
+    /// Returns every kind of stretch with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Stretch, u64)> + '_ {
         let alone = |work, nr| {
             let mut stretch = Stretch::default();
@@ -128,7 +122,7 @@ mod tests {
     use crate::rules::clear::{ClearOrder, ClearRules, Preemption};
     use crate::units::{Order, PageSize};
 
-    /// Pages of each kind of stretch of clearing a folio whose middle page is touched, and how many.
+    /// Clears a folio around its middle page. Returns (pages, count) per kind of stretch.
     fn of(order: ClearOrder, preemption: Preemption, folio: u8) -> Vec<(u64, u64)> {
         let rules = ClearRules { order, preemption, ..ClearRules::stock() };
         let page = (1 << folio) / 2;
@@ -148,7 +142,7 @@ mod tests {
             assert_eq!(of(Converging, model, 9), [(1, 512)]);
             // Near, right and left of page 256 of 512.
             assert_eq!(of(Merged, model, 9), [(5, 1), (253, 1), (254, 1)]);
-            // 1 GiB: the extents left and right in units of 32 MiB and a remainder each.
+            // 1 GiB: left and right of the page, units of 32 MiB and one remainder each.
             assert_eq!(of(Merged, model, 18), [(5, 1), (8189, 1), (8190, 1), (8192, 30)]);
             assert_eq!(of(Posted, model, 18), [(2048, 128)]);
         }

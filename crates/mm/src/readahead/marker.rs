@@ -10,23 +10,23 @@ use crate::mapping::tree::Tree;
 use crate::rules::readahead::{Entry, Ramp, ReadaheadRules};
 use crate::units::Order;
 
-/// The hit that reached the marker.
+/// A read or fault that reached the marker.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkerHit {
-    /// Head of the marked folio for a read call, the faulting page for mapped access (A.4.6).
+    /// Head of the marked folio for a read call; faulting page for mapped access (A.4.6).
     pub index: u64,
     /// Order of the marked folio.
     pub order: Order,
-    /// Pages the reader still wants.
+    /// Pages that the reader still wants.
     pub nr_pages: u64,
     /// Largest I/O of the device in pages.
     pub io_pages: u64,
 }
 
-/// How much a marker hit raises the order (A.4.4).
+/// Order increase at a marker hit (A.4.4).
 const ORDER_STEP: u8 = 2;
 
-/// Chooses the next window; `None` when nothing within reach is absent.
+/// Chooses the next window; `None` if every page within reach is cached.
 pub fn choose(
     state: &mut RaState,
     tree: &Tree,
@@ -34,22 +34,20 @@ pub fn choose(
     rules: &ReadaheadRules,
 ) -> Option<Issue> {
     let max = max_pages(hit.nr_pages, state.ra_pages, hit.io_pages);
-    // The first page says nothing about a stream: the file starts again (A.3.3).
+    // The first page does not indicate a stream: the file restarts (A.3.3).
     if rules.entry == Entry::Unified && hit.index == 0 {
         return Some(sync::start_of_file(state, hit.nr_pages, max, OrderHint::Raise(hit.order)));
     }
     let expected = hit.order.round_down(state.mark());
     let is_end = rules.entry == Entry::Unified && hit.index == state.start + state.size;
-    // The marker of the last window: the reader follows, the window moves on (A.4.2).
+    // The last window's own marker: the reader follows, so advance the window (A.4.2).
     if hit.index == expected || is_end {
         state.start += state.size;
         state.size = state.size.max(next_pages(state.size, max));
     } else {
-        // Another stream left this marker; the state knows nothing of it. What is cached does: the
-        // window begins where that ends (A.4.3).
+        // Another stream left this marker: start the window after the cached run (A.4.3).
         let hole = next_miss(tree, hit.index + 1, max, rules.forward_search);
         let is_beyond = hole == 0 || hole - hit.index > max;
-        // Everything within reach is cached already.
         if is_beyond {
             return None;
         }
@@ -57,7 +55,7 @@ pub fn choose(
         state.size = next_pages(hole - hit.index + hit.nr_pages, max);
     }
     if rules.ramp == Ramp::Remembered {
-        // The order grows with the windows, whatever folio the marker was on (A.4.4, A.4.5).
+        // The order grows with each window, whatever the marked folio's order is (A.4.4, A.4.5).
         state.order = state.order.raised(ORDER_STEP);
         trim(state, max);
     }
@@ -72,7 +70,7 @@ pub fn choose(
     Some(Issue::Window { start: state.start, hint: order_hint })
 }
 
-/// \[6.17+\] ends the window on a natural boundary of its order (A.4.4, L.3).
+/// \[6.17+\] Ends the window on a natural boundary of its order (A.4.4, L.3).
 fn trim(state: &mut RaState, max: u64) {
     let align = state.order.min(Order::alignment_of(max));
     let end = align.round_down(state.start + state.size);

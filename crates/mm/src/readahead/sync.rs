@@ -9,78 +9,77 @@ use crate::mapping::tree::Tree;
 use crate::rules::readahead::{Entry, ReadaheadRules};
 use crate::units::Order;
 
-/// What a request is for, and the device it reads from.
+/// Request of a reader, and limits of its device.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Index of the first page that is absent.
+    /// First absent page.
     pub index: u64,
-    /// Pages that the reader asks for from there on.
+    /// Pages that the reader requests from there on.
     pub nr_pages: u64,
-    /// Page of the byte before which the last read call ended; see [`prev_index`].
+    /// Page of the last read call's end; see [`prev_index`].
     pub prev_index: u64,
     /// Largest I/O of the device in pages.
     pub io_pages: u64,
 }
 
-/// Page number of `prev_pos`; a file that was never read gives a number no index follows.
+/// Page number of `prev_pos`. If the file was never read, no index follows the result.
 #[must_use]
 pub fn prev_index(state: &RaState, page_shift: u32) -> u64 {
     state.prev_pos.map_or(u64::MAX >> page_shift, |pos| pos >> page_shift)
 }
 
-/// Chooses what to read for `request`, and updates the state (A.3.2 steps 3 and 4).
+/// Chooses the read for `request` and updates the state (A.3.2 steps 3 and 4).
 pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &ReadaheadRules) -> Issue {
     let (index, nr) = (request.index, request.nr_pages);
     let max = max_pages(nr, state.ra_pages, request.io_pages);
-    // The reader came to where the last window said it would: sequential, go on (A.3.3).
+    // The reader arrived where the last window predicted: sequential (A.3.3).
     if rules.entry == Entry::Unified && index != 0 && continues(state, index) {
         advance(state, max);
         return window(state, index, max, rules);
     }
     let is_sequential = index.wrapping_sub(request.prev_index) <= 1;
-    // The start of the file, more than a window, or right behind the last read: taken for the
-    // start of a stream, so a first window is read (A.3.2 step 3).
+    // The start of the file, more than a window, or right after the last read: treated as the start
+    // of a stream, so read a first window (A.3.2 step 3).
     if index == 0 || nr > max || is_sequential {
         state.start = index;
         state.size = initial_pages(nr, max);
         state.async_size = match (state.size > nr, rules.entry) {
-            // What was not asked for is read ahead: reaching it starts the next window.
+            // Pages beyond the request are read ahead: reaching them starts the next window.
             (true, _) => state.size - nr,
-            // All was asked for: the second half starts the next one, so that it comes in time.
+            // Everything was requested: the second half starts the next window in time.
             (false, Entry::Split) => state.size / 2,
             (false, Entry::Unified) => state.size,
         };
         return window(state, index, max, rules);
     }
-    // Neither start nor sequel: what is cached before tells a stream from a random read (step 4).
+    // Neither start nor continuation: the cached pages before it tell stream from random (step 4).
     let miss = prev_miss(tree, index - 1, max, rules.full_search);
     let run = (index - 1).wrapping_sub(miss);
-    // No more is cached than one read brings: random, so nothing is read ahead.
+    // No more is cached than one read: random, so no readahead.
     if run <= nr {
         return Issue::Base { start: index, nr_pages: nr, lookahead: 0 };
     }
-    // Cached from the start of the file: a long sequential run, which may go on twice as far.
+    // Cached from the start of the file: a long sequential run, so expect twice as much.
     let run = if run >= index { run * 2 } else { run };
     state.start = index;
     state.size = (run + nr).min(max);
-    // One stream among several: its last page starts the next window.
+    // One of several streams: its last page starts the next window.
     state.async_size = 1;
     window(state, index, max, rules)
 }
 
-/// \[6.1\] whether `index` is where the last window's tail begins or where it ended.
+/// \[6.1\] Whether `index` is the start of the last window's tail or the page after the window.
 fn continues(state: &RaState, index: u64) -> bool {
     index == state.mark() || index == state.start + state.size
 }
 
-/// The window after the current one.
 fn advance(state: &mut RaState, max: u64) {
     state.start += state.size;
     state.size = next_pages(state.size, max);
     state.async_size = state.size;
 }
 
-/// \[6.1\] a request at index 0 starts the file again, whichever entry it came through (A.3.3).
+/// \[6.1\] A request at index 0 restarts the file, whichever entry it used (A.3.3).
 pub(super) fn start_of_file(
     state: &mut RaState,
     nr_pages: u64,
@@ -94,7 +93,6 @@ pub(super) fn start_of_file(
     Issue::Window { start: 0, hint }
 }
 
-/// Issues the state's window with order hint 0 (A.3.2 step 5).
 fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> Issue {
     if rules.entry == Entry::Unified {
         merge_next(state, index, max);
@@ -103,13 +101,12 @@ fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> 
     Issue::Window { start: state.start, hint: OrderHint::Raise(Order::ZERO) }
 }
 
-/// \[6.1\] a window that would trigger itself takes the following one in (A.3.3).
+/// \[6.1\] A window whose first page would be its marker absorbs the next window (A.3.3).
 pub(super) fn merge_next(state: &mut RaState, index: u64, max: u64) {
     if index != state.start || state.size != state.async_size {
         return;
     }
     let next = next_pages(state.size, max);
-    // The marker would be the first page, hit at once: this window takes the next one in.
     if state.size + next <= max {
         state.async_size = next;
         state.size += next;

@@ -1,9 +1,8 @@
-//! Window sizes: pure functions of the request and the largest window.
+//! Window sizes, as pure functions of the request and the maximum.
 //!
 //! Answers to: `get_init_ra_size`, `get_next_ra_size`.
 
-/// Size of a first window for a request of `nr_requested` pages, at most `max_pages`
-/// (docs/behaviour A.2.1).
+/// First window for a request of `nr_requested` pages, at most `max_pages` (docs/behaviour A.2.1).
 ///
 /// ```
 /// use largefolio_mm::readahead::window::initial_pages;
@@ -12,7 +11,7 @@
 #[must_use]
 pub fn initial_pages(nr_requested: u64, max_pages: u64) -> u64 {
     let rounded = nr_requested.checked_next_power_of_two().unwrap_or(max_pages);
-    // A small read may be all there is: begin small and let the window grow.
+    // The read may end soon: start small and let the window grow.
     if rounded <= max_pages / 32 {
         rounded * 4
     } else if rounded <= max_pages / 4 {
@@ -30,7 +29,7 @@ pub fn initial_pages(nr_requested: u64, max_pages: u64) -> u64 {
 /// ```
 #[must_use]
 pub fn next_pages(current: u64, max_pages: u64) -> u64 {
-    // A reader that came this far is sequential: grow fast while small, then double.
+    // This reader is sequential: grow fast while small, then double.
     if current < max_pages / 16 {
         current * 4
     } else if current <= max_pages / 2 {
@@ -41,7 +40,7 @@ pub fn next_pages(current: u64, max_pages: u64) -> u64 {
 }
 
 /// Largest window for a request of `nr_requested` pages: the window of the open file, or the
-/// device's largest I/O where a request exceeds it (docs/behaviour A.2.3).
+/// device's largest I/O if the request exceeds it (docs/behaviour A.2.3).
 ///
 /// ```
 /// use largefolio_mm::readahead::window::max_pages;
@@ -49,7 +48,7 @@ pub fn next_pages(current: u64, max_pages: u64) -> u64 {
 /// ```
 #[must_use]
 pub fn max_pages(nr_requested: u64, ra_pages: u64, io_pages: u64) -> u64 {
-    // Who asks for more than a window gets it in I/O as large as the device likes.
+    // A request larger than the window is read in I/O as large as the device allows.
     if nr_requested > ra_pages && io_pages > ra_pages {
         nr_requested.min(io_pages)
     } else {

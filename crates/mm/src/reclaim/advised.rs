@@ -1,8 +1,6 @@
-//! Reclaiming what a program said it does not need (docs/behaviour P.4).
+//! Reclaim of unneeded memory by advice, without a second chance (docs/behaviour P.4).
 //!
 //! Answers to: `reclaim_pages`, `reclaim_folio_list`.
-//!
-//! Owns that such folios go without a second look. Does not own which they are ([`crate::map`]).
 
 use super::fate::Fate;
 use crate::folio::FolioId;
@@ -12,7 +10,6 @@ use crate::memory::Memory;
 use crate::units::Pfn;
 
 impl Memory {
-    /// Evicts isolated folios in their order, used or not; those that stay get back onto a list.
     pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
         let mut kept = Vec::new();
         for id in folios {
@@ -34,7 +31,6 @@ impl Memory {
                 self.note_activation(id);
                 kept.push(id);
             }
-            // Its parts go one by one.
             Fate::Split => {
                 for pfn in (pfn.0..end.0).map(Pfn) {
                     if let Some(part) = self.core.folios.of_pfn(pfn)
@@ -47,7 +43,6 @@ impl Memory {
         }
     }
 
-    /// The list that reclaim takes from first.
     fn oldest_list(&self, id: FolioId) -> ListId {
         let (kind, lru) = (self.core.folios.get(id).kind(), self.core.folios.lru());
         if self.core.folios.generations().is_none() {

@@ -1,13 +1,10 @@
-//! Charging a group, and what it reclaims at its limits (docs/behaviour P.1).
+//! Charging a cgroup, and reclaim at its limits (docs/behaviour P.1).
 //!
 //! Answers to: `try_charge_memcg`, `mem_cgroup_handle_over_high`, `reclaim_high`.
 //!
-//! Owns how hard a charge tries. Does not own limits and stock ([`crate::core::groups`]) nor who is
-//! evicted (`scan`).
-//!
 //! Invariants:
-//! - I1: a charge is asked for before its folio is allocated; whoever holds a folio meanwhile
-//!   refers to it.
+//! - I1: a charge comes before its folio's allocation; a caller that holds a folio meanwhile has a
+//!   reference to it.
 
 use super::effort::COSTLY_ORDER;
 use super::scan::{BATCH_PAGES, Reclaimer};
@@ -22,48 +19,45 @@ use crate::units::{GroupId, MmId};
 const NR_RETRIES_MAX: u32 = 16;
 
 impl Memory {
-    /// Adds a control group, a child of the root, without processes.
+    /// Adds an empty cgroup, a child of the root.
     pub fn add_group(&mut self, limits: GroupLimits) -> GroupId {
         self.core.folios.lru_mut().add_group();
         self.core.groups.add(limits)
     }
 
-    /// Writes other limits. What is charged already stays.
+    /// Changes the limits. Existing charges stay.
     pub fn set_group_limits(&mut self, group: GroupId, limits: GroupLimits) {
         self.core.groups.set_limits(group, limits);
     }
 
-    /// Moves a process into a group: what it brings about from now on is charged there; what was
-    /// charged before stays where it is. Its children follow it.
+    /// Moves a process and its future children into a cgroup. Existing charges stay in the old one.
     pub fn join_group(&mut self, mm: MmId, group: GroupId) {
         self.space_mut(mm).group = group;
     }
 
-    /// Calls without a process - reads, writes, advice - are charged to the group from now on. A
-    /// touch enters the group of its process.
+    /// Charges calls without a process (reads, writes, advice) to this cgroup from now on.
     pub fn enter_group(&mut self, group: GroupId) {
         self.core.groups.enter(group);
     }
 
-    /// Calls without a process are those of `mm` from now on.
+    /// Attributes calls without a process to `mm` from now on.
     pub fn enter(&mut self, mm: MmId) {
         let group = self.space(mm).group;
         self.core.groups.enter(group);
     }
 
-    /// Pages of a group: its folios, and what a processor has in stock (`memory.current`).
+    /// Pages charged to a cgroup: its folios, and the processor's stock (`memory.current`).
     #[must_use]
     pub fn group_usage(&self, group: GroupId) -> u64 {
         self.core.folios.lru().vec(group).nr_charged() + self.core.groups.stock_of(group)
     }
 
-    /// A group, to look at.
+    /// Returns the view of a cgroup.
     #[must_use]
     pub fn group(&self, group: GroupId) -> GroupView<'_> {
         GroupView { group: self.core.groups.get(group), vec: self.core.folios.lru().vec(group) }
     }
 
-    /// Charges `nr_pages` to the present group; whether it may have them.
     #[inline]
     pub(crate) fn charge(&mut self, nr_pages: u64, effort: ChargeEffort) -> bool {
         !self.core.groups.is_limited() || self.charge_limited(nr_pages, effort)
@@ -72,7 +66,7 @@ impl Memory {
     /// Charges a folio and reads it into the page cache.
     ///
     /// # Errors
-    /// Nothing but what was reclaimed has changed on a refusal.
+    /// After a refusal, only reclaimed pages have changed.
     pub(crate) fn insert(
         &mut self,
         new: NewFolio,
@@ -88,7 +82,6 @@ impl Memory {
     fn charge_limited(&mut self, nr_pages: u64, effort: ChargeEffort) -> bool {
         let id = self.core.groups.current();
         let (mut nr_retries, mut is_drained) = (NR_RETRIES_MAX, false);
-        // Once that much was refused, no more is taken than is needed.
         let mut batch = nr_pages.max(STOCK_PAGES);
         while !self.try_charge(id, nr_pages, std::mem::replace(&mut batch, nr_pages)) {
             if effort == ChargeEffort::None {
@@ -99,7 +92,6 @@ impl Memory {
             if self.margin(id) >= nr_pages {
                 continue;
             }
-            // Pages that nobody uses count as well: once they are given back.
             if !std::mem::replace(&mut is_drained, true) {
                 self.core.groups.drain_stock();
                 continue;
@@ -107,12 +99,12 @@ impl Memory {
             if effort == ChargeEffort::Once {
                 return false;
             }
-            // Something was freed: more may be, for an order that is worth waiting for.
+            // Reclaim made progress: retry, unless the order is too costly.
             if nr_freed > 0 && nr_pages <= COSTLY_ORDER.nr_pages() {
                 continue;
             }
             if nr_retries == 0 {
-                // By now the flusher has woken by itself.
+                // By now the kernel's flusher would have run.
                 if self.flush_dirty() {
                     continue;
                 }
@@ -123,7 +115,7 @@ impl Memory {
         true
     }
 
-    /// Only a charge of a base page that found nothing is the end of the group.
+    /// Only a base-page charge that found nothing means the cgroup is out of memory.
     fn charge_failed(&mut self, id: GroupId, nr_pages: u64) -> bool {
         if nr_pages <= COSTLY_ORDER.nr_pages() {
             self.core.groups.is_oom = true;
@@ -136,7 +128,6 @@ impl Memory {
         self.core.groups.get(id).limits.max.saturating_sub(self.group_usage(id))
     }
 
-    /// Takes `nr_pages` from the stock, or within the limit: as many as `batch` if it can.
     fn try_charge(&mut self, id: GroupId, nr_pages: u64, batch: u64) -> bool {
         if self.core.groups.consume_stock(id, nr_pages) {
             return true;
@@ -159,8 +150,7 @@ impl Memory {
         true
     }
 
-    /// What the last call charged above `high` is reclaimed. A kernel does so on the way out of that
-    /// call; here nothing of it is needed any more.
+    /// Reclaims the last call's excess above `high`. A kernel does this as the call returns.
     #[inline]
     pub(crate) fn begin_call(&mut self) {
         if self.core.groups.nr_over_high > 0 {
@@ -179,29 +169,28 @@ impl Memory {
         }
     }
 
-    /// Whether the group of the last charge was out of memory; forgets it.
     pub(crate) fn take_group_oom(&mut self) -> bool {
         std::mem::take(&mut self.core.groups.is_oom)
     }
 
-    /// Sums up the counters of a group, as a look at its `memory.stat` does.
+    /// Flushes a cgroup's counters, as a read of `memory.stat` does.
     pub fn flush_group_stats(&mut self, group: GroupId) {
         self.core.folios.lru_mut().vec_mut(group).flush();
     }
 
-    /// Pages are taken out of page tables, as `MADV_DONTNEED` does.
+    /// Drains the LRU batches, if the kernel does so when it unmaps pages (`MADV_DONTNEED`).
     pub fn zap_batches(&mut self) {
         if self.rules.reclaim.zap == ZapRule::Drains {
             self.core.drain_lru();
         }
     }
 
-    /// Empties the batches in front of the lists (`lru_add_drain_all`).
+    /// Drains the per-CPU LRU batches (`lru_add_drain_all`).
     pub fn drain_batches(&mut self) {
         self.core.drain_lru();
     }
 
-    /// Reclaims in a group as a write to `memory.reclaim` does; the pages freed.
+    /// Reclaims in a cgroup like a write to `memory.reclaim`. Returns the pages freed.
     pub fn reclaim_group(&mut self, group: GroupId, nr_pages: u64) -> u64 {
         self.shrink(Reclaimer::Group, group, nr_pages)
     }

@@ -1,4 +1,4 @@
-//! Compaction: making a large free block by moving folios (docs/behaviour I.9, I.11).
+//! Compaction: moves folios to create a large free block (docs/behaviour I.9, I.11).
 //!
 //! Answers to: `try_to_compact_pages`, `compaction_suitable`, `compact_zone`,
 //! `isolate_migratepages`, `isolate_freepages`, `kcompactd`, `should_proactive_compact_node`.
@@ -9,9 +9,8 @@
 //!         \___________________________________________________^
 //! ```
 //!
-//! Two scanners go through the pageblocks, one up and one down, until a block of the order exists -
-//! in advance: until memory is in few enough pieces - or they meet. Owns whether it is worth it, and
-//! the scanners. Does not own how a folio moves (`migrate`).
+//! One scanner moves up the pageblocks and one down, until they meet or the goal is reached: a
+//! block of the order, or for proactive compaction few enough fragments.
 
 use super::effort::COSTLY_ORDER;
 use crate::buddy::MigrateType;
@@ -19,29 +18,24 @@ use crate::memory::Memory;
 use crate::rules::anon::Effort;
 use crate::units::{Order, Pfn};
 
-/// `extfrag_threshold`: at or below, the index says that memory is short, not fragmented.
+/// `extfrag_threshold`: at or below it, memory is short rather than fragmented.
 const INDEX_THRESHOLD: i32 = 500;
 
-/// kcompactd looks that often at how fragmented memory is.
+/// Interval of kcompactd's fragmentation checks.
 pub const PROACTIVE_SLEEP_NS: u64 = 500_000_000;
-/// Looks that pass after a compaction in advance that gained nothing.
+/// Checks skipped after a proactive compaction without progress.
 const NR_IDLE_LOOKS: u32 = 1 << 6;
-/// Per cent between the score at which compaction in advance begins and the one at which it ends.
+/// Per cent between the scores at which proactive compaction starts and stops.
 const PROACTIVE_LEEWAY: u32 = 10;
-/// No score below is aimed at.
 const SCORE_MIN: u32 = 5;
 
-/// What compaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
-    /// A free block of an order.
     Block(Order),
-    /// At most so many per cent of free memory in blocks smaller than the order.
     Score(Order, u32),
 }
 
 impl Goal {
-    /// What is as large is not moved.
     const fn order(self) -> Order {
         match self {
             Self::Block(order) | Self::Score(order, _) => order,
@@ -52,34 +46,32 @@ impl Goal {
 /// Why memory is not compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactRefusal {
-    /// Too few pages are free to move anything to: the low mark and twice the block.
+    /// Too few free pages to move folios to: the low watermark plus twice the block.
     TooLittleFree,
-    /// I.9: the index is in 0 ..= 500.
+    /// The fragmentation index is in 0 ..= 500 (I.9).
     NotFragmented,
 }
 
 impl Memory {
-    /// Whether compaction may give a block of `order` (I.9).
+    /// Whether compaction may produce a block of `order` (I.9).
     ///
     /// # Errors
-    /// Why not.
+    /// Returns the reason against compaction.
     pub fn can_compact(&self, order: Order) -> Result<(), CompactRefusal> {
         let buddy = &self.core.buddy;
         let marks = self.core.pressure.watermarks;
         let mark = if order > COSTLY_ORDER { marks.low } else { marks.min };
-        // There is nowhere to move folios to.
         if buddy.nr_free_pages() < mark + 2 * order.nr_pages() {
             return Err(CompactRefusal::TooLittleFree);
         }
         let index = buddy.fragmentation_index(order);
-        // Memory is short rather than in pieces: reclaim helps, compaction does not (I.9).
+        // Memory is short rather than fragmented: reclaim helps, compaction does not (I.9).
         if order > COSTLY_ORDER && (0..=INDEX_THRESHOLD).contains(&index) {
             return Err(CompactRefusal::NotFragmented);
         }
         Ok(())
     }
 
-    /// Compacts for an allocation that waits; whether it was tried.
     pub(super) fn compact_for(&mut self, order: Order, effort: Effort) -> bool {
         let is_possible = order <= self.core.buddy.max_order() && self.can_compact(order).is_ok();
         let is_urgent = effort == Effort::Direct && order <= COSTLY_ORDER;
@@ -99,7 +91,6 @@ impl Memory {
         true
     }
 
-    /// kcompactd: compacts for the next one who asks.
     pub(super) fn compact_in_background(&mut self, order: Order) {
         if self.can_compact(order).is_err() || self.core.pressure.deferral.defers(order) {
             return;
@@ -112,16 +103,14 @@ impl Memory {
         }
     }
 
-    /// Moves folios from low page frames to high ones until a block of `order` is free; whether
-    /// one is.
+    /// Moves folios from low frames to high ones. Returns whether a block of `order` is free.
     ///
-    /// Folios of that order or larger are not moved, nor is what reclaim does not know; pageblocks
-    /// of pages that cannot move are left alone (I.11).
+    /// Does not move folios of that order or larger. Skips unmovable pageblocks (I.11).
     pub fn compact(&mut self, order: Order) -> bool {
         self.compact_until(Goal::Block(order))
     }
 
-    /// kcompactd looks at how fragmented memory is, and compacts in advance (I.11).
+    /// Checks the fragmentation as kcompactd does, and compacts proactively (I.11).
     pub fn compact_in_advance(&mut self) {
         let proactiveness = self.rules.reclaim.compaction_proactiveness;
         let order = self.rules.page.pmd_order().min(self.core.buddy.max_order());
@@ -142,7 +131,6 @@ impl Memory {
         }
     }
 
-    /// Per cent of free memory in blocks smaller than `order` (I.10).
     fn fragmentation_score(&self, order: Order) -> u32 {
         self.core.buddy.unusable_index(order) / 10
     }
@@ -167,8 +155,6 @@ impl Memory {
         self.is_met(goal)
     }
 
-    /// Moves what can be moved out of the pages `[at, end)` into free blocks below page `free`, the
-    /// highest pageblock first; where the free scanner is then.
     fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, goal: Goal) -> u64 {
         let order = goal.order();
         while at < end.min(self.core.buddy.nr_pages()) && !self.is_met(goal) {
@@ -182,7 +168,7 @@ impl Memory {
             let (next, size) = (folio.end_pfn().0, folio.order);
             self.core.counters.reclaim.compact_migrate_scanned += next - at;
             at = next;
-            // Moving a folio as large as the block wanted gains nothing.
+            // Moving a folio as large as the wanted block gains nothing.
             if size >= order || !self.can_migrate(id) {
                 self.core.counters.reclaim.nr_migrate_refused += u64::from(size < order);
                 continue;
@@ -197,8 +183,6 @@ impl Memory {
         free
     }
 
-    /// Takes a free block of `size` out of the highest pageblock below `free` and above `floor`
-    /// that has one in a block smaller than `order`.
     fn free_block_below(
         &mut self,
         free: &mut u64,

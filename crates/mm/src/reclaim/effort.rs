@@ -10,24 +10,21 @@
 //! | `Once` | | before | one round |
 //! | `Direct` | | before | until there is no progress |
 //!
-//! Base pages are always allocated with full effort. Large folios of files try once: of a costly
-//! order (> 3) they compact if the index says that this may help, and do not reclaim.
+//! Base pages are always allocated with full effort. Large file folios try once: for a costly order
+//! (> 3) they compact if the index says that this may help, and do not reclaim.
 
 use super::scan::{BATCH_PAGES, Reclaimer};
 use crate::memory::Memory;
 use crate::rules::anon::Effort;
 use crate::units::{GroupId, MappingId, Order};
 
-/// Orders above are costly: nobody waits long for them (docs/behaviour 0.4).
+/// Higher orders are costly: allocations do not wait long for them (docs/behaviour 0.4).
 pub(super) const COSTLY_ORDER: Order = Order::new(3);
-/// Runs without success after which background reclaim gives up, and rounds of an allocation.
+/// Failed runs after which background reclaim stops; also the rounds of an allocation.
 const NR_RETRIES_MAX: u32 = 16;
-/// Rounds of an allocation of a costly order.
 const NR_COSTLY_RETRIES_MAX: u32 = NR_RETRIES_MAX / 4;
 
 impl Memory {
-    /// Before a fault or a call that takes single pages: background reclaim where memory is low,
-    /// and direct reclaim where that was not enough.
     #[inline]
     pub(crate) fn keep_balance(&mut self) {
         if self.core.buddy.nr_free_pages() <= self.core.pressure.watermarks.low {
@@ -35,7 +32,6 @@ impl Memory {
         }
     }
 
-    /// Before `nr_pages` are read ahead in folios of up to `order`.
     #[inline]
     pub(crate) fn make_room(&mut self, nr_pages: u64, order: Order) {
         let low = self.core.pressure.watermarks.low;
@@ -56,12 +52,11 @@ impl Memory {
         }
     }
 
-    /// Background reclaim: up to the high mark.
     fn wake_kswapd(&mut self) {
         let reclaim = &self.core.pressure;
         let high = reclaim.watermarks.high;
         let nr_free = self.core.buddy.nr_free_pages();
-        // Enough is free, or it failed so often that allocations have to reclaim themselves.
+        // Enough is free, or kswapd failed too often, so allocations must reclaim directly.
         if nr_free >= high || reclaim.nr_failures >= NR_RETRIES_MAX {
             return;
         }
@@ -74,7 +69,6 @@ impl Memory {
         reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };
     }
 
-    /// The allocation itself reclaims; the pages freed.
     fn direct_reclaim(&mut self, nr_pages: u64) -> u64 {
         self.core.counters.reclaim.allocstall += 1;
         let nr_freed = self.shrink(Reclaimer::Direct, GroupId::ROOT, nr_pages.max(BATCH_PAGES));
@@ -84,12 +78,11 @@ impl Memory {
         nr_freed
     }
 
-    /// Reclaims as an allocation of `nr_pages` would that finds nothing free; the pages freed.
+    /// Reclaims like an allocation of `nr_pages` that found nothing free. Returns the pages freed.
     pub fn reclaim_pages(&mut self, nr_pages: u64) -> u64 {
         self.direct_reclaim(nr_pages)
     }
 
-    /// The last resort before an allocation of a base page fails; the pages freed.
     pub(crate) fn reclaim_at_last(&mut self) -> u64 {
         let nr_freed = self.direct_reclaim(1);
         if nr_freed > 0 {
@@ -104,22 +97,19 @@ impl Memory {
         self.reclaim()
     }
 
-    /// Whether a folio of `order` can be had above the lowest mark.
     fn has_block(&self, order: Order) -> bool {
         let min = self.core.pressure.watermarks.min;
         self.core.buddy.check_watermark(order, min).is_ok()
     }
 
-    /// Before a large anonymous folio is allocated: whether it is worth trying.
     pub(crate) fn prepare_large(&mut self, order: Order, effort: Effort) -> bool {
         if self.has_block(order) {
             return true;
         }
         match effort {
-            // Only what is free now (I.7).
             Effort::None => false,
             Effort::Wake => {
-                // What the background frees is for the next one.
+                // Background reclaim helps only later allocations.
                 self.wake_kswapd();
                 self.compact_in_background(order);
                 false
@@ -128,8 +118,6 @@ impl Memory {
         }
     }
 
-    /// Before a page of a file is read alone, in the smallest folio that the file can have: a large
-    /// one is asked for with ordinary effort, reclaim and compaction with retries (I.8).
     pub(crate) fn prepare_smallest(&mut self, file: MappingId) {
         let order = self.core.mapping(file).hard_min();
         if order > Order::ZERO {
@@ -137,7 +125,6 @@ impl Memory {
         }
     }
 
-    /// Rounds of compaction and reclaim.
     fn wait_for(&mut self, order: Order, effort: Effort) -> bool {
         self.wake_kswapd();
         let nr_rounds = match effort {
@@ -150,7 +137,7 @@ impl Memory {
             if self.has_block(order) {
                 return true;
             }
-            // A costly order may give up: what reclaim frees is rarely in one piece.
+            // A costly order may give up: reclaim rarely frees contiguous pages.
             let nr_freed = if effort == Effort::Direct || order <= COSTLY_ORDER {
                 self.direct_reclaim(order.nr_pages())
             } else {
@@ -159,7 +146,7 @@ impl Memory {
             if self.has_block(order) {
                 return true;
             }
-            // Nothing was moved or freed: another round would do the same.
+            // Nothing was moved or freed: another round would not help.
             if nr_freed == 0 && !was_tried {
                 return false;
             }

@@ -1,9 +1,6 @@
 //! Evicting one folio (docs/behaviour G.5.1, G.5.2).
 //!
 //! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`.
-//!
-//! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
-//! split so that its parts can go.
 
 use super::fate::{Fate, Victim};
 use crate::core::space::SwapEntry;
@@ -15,13 +12,11 @@ use crate::ram::FilePages;
 use crate::units::{Order, PageRange, SwapSlot};
 
 impl Memory {
-    /// Frees a folio that is not in use.
     pub(super) fn evict(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         let is_held = folio.has_extra_refs();
         if is_held || folio.is_locked || folio.is_under_writeback {
-            // A large folio that cannot be split is skipped for long (G.5.1). On others somebody works:
-            // look again later.
+            // An unsplittable large folio is skipped for long (G.5.1); others may become free soon.
             let is_skipped = is_held && folio.is_anon() && folio.is_large();
             return if is_skipped { Fate::Activate } else { Fate::Keep };
         }
@@ -36,7 +31,6 @@ impl Memory {
         }
     }
 
-    /// Evicts a folio that nobody holds, as the kernel does.
     fn take(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         match folio.owner {
@@ -52,7 +46,7 @@ impl Memory {
         }
     }
 
-    /// G.5.2: the whole folio is unmapped and freed. A dirty one is left to who writes back (P.6.2).
+    /// Unmaps and frees the whole folio (G.5.2). A dirty one is left to the flusher (P.6.2).
     fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
@@ -64,8 +58,8 @@ impl Memory {
             self.core.folios.lru_mut().marks_mut(id).is_reclaim = true;
             return Fate::Activate;
         }
-        // The batch that will make it active holds it: it may go when that is emptied. Differs: it
-        // holds anonymous memory too, which goes here all the same; nobody has recorded that.
+        // Held by the activation batch: evictable once that is drained. Differs: anonymous memory
+        // in the batch is evicted anyway; no recording shows that case.
         if self.core.folios.lru().marks(id).is_activating {
             return Fate::Keep;
         }
@@ -77,25 +71,22 @@ impl Memory {
         Fate::Freed
     }
 
-    /// G.5.1: a partially mapped folio is split first, which frees what no process maps; a whole
-    /// one goes to contiguous slots, or is split if there are none.
+    /// Splits a partially mapped folio first, which frees its unmapped pages. A whole one goes to
+    /// contiguous slots, or is split if there are none (G.5.1).
     fn evict_anon(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         let order = folio.order;
-        // It has its slots.
         if let Some(first) = folio.slot {
             return self.swap_out(id, first);
         }
         if !self.can_swap() {
             return Fate::Activate;
         }
-        // What nobody maps is freed without I/O (G.5.1).
         if folio.is_partially_mapped {
             return self.split_for_reclaim(id);
         }
         match self.alloc_slots(order) {
             Some(first) => self.swap_out(id, first),
-            // Swap space is full: the page stays, and out of the way.
             None if order == Order::ZERO => Fate::Activate,
             None => self.split_for_reclaim(id),
         }
@@ -105,7 +96,6 @@ impl Memory {
         if self.split(id, Order::ZERO).is_ok() { Fate::Split } else { Fate::Activate }
     }
 
-    /// Slots side by side for a folio; counts what large folios got.
     fn alloc_slots(&mut self, order: Order) -> Option<SwapSlot> {
         let slot = self.core.pressure.swap.as_mut()?.alloc(order);
         let is_pmd = order == self.rules.page.pmd_order();
@@ -121,8 +111,6 @@ impl Memory {
         slot
     }
 
-    /// Writes an anonymous folio to the slots from `first` on, unless they hold it already; every entry
-    /// that maps a page names its slot then.
     fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> Fate {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
@@ -162,7 +150,6 @@ impl Memory {
         self.core.counters.reclaim.pswpout += nr;
     }
 
-    /// The entries at a site name the slots of their pages.
     fn swap_site(&mut self, id: FolioId, site: &Site) {
         let folio = self.core.folios.get(id);
         let (pfn, Some(first)) = (folio.pfn, folio.slot) else { return };
@@ -179,7 +166,6 @@ impl Memory {
         }
     }
 
-    /// Shared memory: the slot is the file's.
     fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let order = self.core.folios.get(id).order;
         if !self.can_swap() {
@@ -209,10 +195,9 @@ impl Memory {
         Fate::Freed
     }
 
-    /// `MADV_FREE`: thrown away unless it was stored to since.
     fn evict_lazyfree(&mut self, id: FolioId) -> Fate {
         let sites = self.sites_of(id);
-        // Stored to after `MADV_FREE`: the program wants it after all (G.2.5).
+        // Stored to after `MADV_FREE`: the program still needs it (G.2.5).
         if self.has_dirty_entry(&sites) {
             self.core.folios.get_mut(id).is_lazyfree = false;
             return Fate::Activate;

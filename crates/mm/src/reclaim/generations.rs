@@ -4,23 +4,23 @@
 //! `should_run_aging`.
 //!
 //! ```text
-//!        page tables: what was accessed gets into the youngest (aging, look-around)
+//!        page tables: accessed folios move to the youngest (aging, look-around)
 //!                       |
 //!   [ oldest ] [ .. ] [ youngest ]
 //!     |
-//!     +-- another generation by now --> the list of that
-//!     +-- a tier that is spared ------> the second oldest
-//!     +-- else: isolated, examined ---> evicted, or back as what it is then
+//!     +-- another generation by now --> that generation's list
+//!     +-- a protected tier -----------> the second oldest
+//!     +-- else: isolated, examined ---> evicted, or back on a list
 //! ```
 //!
-//! Owns how much is scanned and when a generation is added. Reading order: this file, `evict`,
-//! `age`, `young`. The numbers of generations are kept in [`crate::folio::generations`].
+//! Reading order: this file, `evict`, `age`, `young`. [`crate::folio::generations`] has the
+//! numbers.
 //!
 //! Differs:
-//! - Reclaim for the machine takes groups in turn, as with two lists; a kernel keeps generations of
-//!   groups.
-//! - The second list of PMD ranges worth a walk is exact; a kernel's is a Bloom filter, which says
-//!   yes a little too often.
+//! - Global reclaim visits cgroups in turn, as with two lists; a kernel keeps generations of
+//!   cgroups.
+//! - The second list of PMD ranges worth walking is exact; a kernel's is a Bloom filter, which has
+//!   a few false positives.
 
 mod age;
 mod evict;
@@ -35,14 +35,12 @@ use crate::memory::Memory;
 use crate::rules::reclaim::GenerationRule;
 use crate::units::GroupId;
 
-/// One look at the generations of a group.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     group: GroupId,
     /// Of 200; 0 without swap space.
     swappiness: u64,
     rule: GenerationRule,
-    /// It has added a generation.
     has_aged: bool,
 }
 
@@ -51,21 +49,18 @@ impl Look {
         self.swappiness > 0
     }
 
-    /// Kinds that can be evicted.
     fn kinds(self) -> &'static [LruKind] {
         if self.can_swap() { &LruKind::ALL } else { &LruKind::ALL[1..] }
     }
 
-    /// The generation that eviction goes to next, of the kinds that can be evicted.
     fn min_seq(self, gens: &Generations) -> u64 {
         self.kinds().iter().map(|&kind| gens.min_seq[kind as usize]).min().unwrap_or(0)
     }
 
-    /// The generation whose number is compared when it is asked whether there are enough.
     fn evictable_min_seq(self, gens: &Generations) -> u64 {
         match self.rule {
             GenerationRule::Reworked | GenerationRule::FirstUse => self.min_seq(gens),
-            // The kind that is preferred decides.
+            // The preferred kind decides.
             GenerationRule::First | GenerationRule::Protected => {
                 gens.min_seq[usize::from(!self.can_swap())]
             }
@@ -73,15 +68,12 @@ impl Look {
     }
 }
 
-/// How much to scan.
 enum Quota {
     Pages(u64),
-    /// A generation was added: that is enough for this look.
     Stop,
 }
 
 impl Memory {
-    /// Evicts from the generations of a group, as far as the priority says.
     pub(super) fn shrink_generations(&mut self, scan: &mut Scan, group: GroupId) {
         let Some(rule) = self.core.folios.generations() else { return };
         self.core.drain_lru();
@@ -97,7 +89,7 @@ impl Memory {
         let mut nr_scanned = 0;
         (scan.nr_file_taken, scan.nr_dirty) = (0, 0);
         while let Quota::Pages(quota @ 1..) = self.quota(scan, &mut look) {
-            // To 6.13 a batch is looked at, whatever was asked for.
+            // Up to 6.13 a whole batch is scanned, whatever the quota.
             let nr_max = if rule.is_reworked() { quota.min(BATCH_MAX) } else { BATCH_MAX };
             let nr = self.evict_generation(scan, look, nr_max);
             nr_scanned += nr;
@@ -106,18 +98,17 @@ impl Memory {
                 break;
             }
         }
-        // To 6.13 nobody is told (P.6.3).
+        // Up to 6.13 the flusher is not woken (P.6.3).
         let is_all_dirty = scan.nr_dirty > 0 && scan.nr_dirty == scan.nr_file_taken;
         self.core.pressure.wants_flush |= rule.is_reworked() && is_all_dirty;
     }
 
-    /// From 7.2 on a look scans as much as the priority says and no more, and goes on after a
-    /// generation was added.
+    /// From 7.2 on a pass scans as much as the priority says, even after a generation was added.
     fn shrink_bounded(&mut self, scan: &mut Scan, mut look: Look) {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
         let mut nr_left = nr_pages >> scan.priority;
         while nr_left > 0 {
-            // Anonymous memory starts above the oldest: what is empty does not count.
+            // Anonymous memory starts above the oldest: empty generations do not count.
             if look.can_swap() {
                 self.advance_oldest(look);
             }
@@ -143,13 +134,11 @@ impl Memory {
         &mut self.core.folios.lru_mut().vec_mut(group).gens
     }
 
-    /// Pages of a generation.
     fn generation_pages(&self, group: GroupId, kind: LruKind, seq: u64) -> u64 {
         let list = ListId::generation(kind, Generations::list_of(seq));
         self.core.folios.lru().vec(group).nr_pages(list)
     }
 
-    /// How much to scan, after a generation was added where there are too few.
     fn quota(&mut self, scan: &mut Scan, look: &mut Look) -> Quota {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(*look));
         let quota = nr_pages >> scan.priority;
@@ -161,7 +150,7 @@ impl Memory {
         if !self.needs_aging(*look, min_seq) {
             return Quota::Pages(quota);
         }
-        // It may do without, at the first look.
+        // The first pass may skip aging.
         if scan.priority == PRIORITY_FIRST {
             return Quota::Pages(if is_stuck { 0 } else { quota });
         }
@@ -182,7 +171,6 @@ impl Memory {
         look.kinds().iter().map(of).sum()
     }
 
-    /// Whether there are too few generations, or they hold too unequal shares.
     fn needs_aging(&self, look: Look, min_seq: u64) -> bool {
         let gens = self.gens(look.group);
         let max_seq = gens.max_seq;
@@ -192,7 +180,7 @@ impl Memory {
         if look.rule.is_reworked() {
             return true;
         }
-        // Three are left, the ideal: a third each, more or less.
+        // Three remain, which is ideal if each has about a third.
         let pages_of = |seq| -> u64 {
             look.kinds().iter().map(|&kind| self.generation_pages(look.group, kind, seq)).sum()
         };

@@ -1,4 +1,4 @@
-//! Scanning the two lists of a kind: batches, the second chance, what is put back.
+//! Scanning a kind's two lists: batches, second chance, putting back.
 //!
 //! Answers to: `shrink_inactive_list`, `shrink_active_list`, `isolate_lru_folios`,
 //! `move_folios_to_lru`, `folio_check_references`, `folio_referenced`.
@@ -8,9 +8,6 @@
 //!                           examine in that order: a freed, b kept, c active, d freed
 //!                           put back in that order: b at the head of inactive, c of active
 //! ```
-//!
-//! Owns what becomes of what is scanned. Does not own what eviction does (`evict`) nor how much is
-//! scanned (`scan`).
 
 use std::collections::BTreeSet;
 
@@ -24,18 +21,15 @@ use crate::memory::rmap_walk::Site;
 use crate::rules::reclaim::CostRule;
 use crate::units::GroupId;
 
-/// A page that is written, or has to be read back, costs as much as a batch that was examined for
-/// nothing.
+/// Writing a page, or reading it back, costs as much as examining a batch in vain.
 pub(crate) const IO_COST: u64 = 32;
 
-/// What was isolated.
 struct Isolated {
     folios: Vec<FolioId>,
     nr_pages: u64,
 }
 
 impl Memory {
-    /// Takes folios of at least `nr_pages` off the tail of a list, the oldest first.
     fn isolate_batch(&mut self, group: GroupId, list: ListId, nr_pages: u64) -> Isolated {
         self.core.drain_lru();
         let mut isolated = Isolated { folios: Vec::new(), nr_pages: 0 };
@@ -50,15 +44,13 @@ impl Memory {
         isolated
     }
 
-    /// Moves what is out of use from an active list to its inactive one; what is executable and in
-    /// use stays.
     pub(super) fn shrink_active(&mut self, group: GroupId, list: ListId, nr_pages: u64) {
         let isolated = self.isolate_batch(group, list, nr_pages);
         let mut nr_rotated = 0;
         for id in isolated.folios {
             let nr = self.core.folios.get(id).nr_pages();
             let was_accessed = self.take_references(id) > 0;
-            // Text in use is kept: missing it stops every process that runs it.
+            // Keep text in use: losing it stalls every process that runs it.
             if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
                 nr_rotated += nr;
             } else {
@@ -73,8 +65,7 @@ impl Memory {
         }
     }
 
-    /// An isolated folio gets onto a list again; where that is the active one, the group's clock goes
-    /// on (P.2.6).
+    /// Puts an isolated folio back on a list. The active list advances the cgroup's clock (P.2.6).
     fn put_back(&mut self, group: GroupId, id: FolioId) {
         self.core.folios.putback(id);
         if self.core.folios.lru().marks(id).is_active {
@@ -121,7 +112,6 @@ impl Memory {
         nr_freed
     }
 
-    /// Whether there is something, and nothing but dirty folios of files (P.6.3).
     pub(super) fn are_dirty(&self, folios: &[FolioId]) -> bool {
         let is_dirty = |&id: &FolioId| {
             let folio = self.core.folios.get(id);
@@ -158,11 +148,10 @@ impl Memory {
         self.core.counters.reclaim.pgactivate += self.core.folios.get(id).nr_pages();
     }
 
-    /// Looks at an inactive folio: used twice, or used and executable, it becomes active; used
-    /// once it gets another round (`folio_check_references`).
+    /// Used twice, or used and executable: active. Used once: another round.
     fn look_at(&mut self, id: FolioId, list: ListId) -> Fate {
         let folio = self.core.folios.get(id);
-        // Somebody reads it, or works on it: look again later.
+        // It is being read or is otherwise busy: check again later.
         if folio.is_locked {
             return Fate::Keep;
         }
@@ -177,9 +166,8 @@ impl Memory {
         self.evict_isolated(id, list)
     }
 
-    /// Areas through which a folio was accessed since the last call (`folio_referenced`): one counts
-    /// once, however many pages of the folio it maps. Those with `MADV_RANDOM` or `MADV_SEQUENTIAL`
-    /// say nothing.
+    /// Counts the areas that accessed a folio since the last call (`folio_referenced`), each once,
+    /// however many pages it maps. Areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` do not count.
     fn take_references(&mut self, id: FolioId) -> u64 {
         let is_large = self.core.folios.get(id).is_large();
         let nr_areas =
@@ -187,8 +175,6 @@ impl Memory {
         self.core.folios.take_accessed(id).min(nr_areas)
     }
 
-    /// Areas with recency that map a page of the folio which was accessed: those of the process that
-    /// has most, because two processes that use a page count once.
     fn accessed_areas(&self, id: FolioId) -> u64 {
         let folios = &self.core.folios;
         let is_accessed = |pfn, nr| folios.frames().count(Flag::Accessed, pfn, nr) > 0;
@@ -206,8 +192,6 @@ impl Memory {
         of_process.map(|areas| areas.len() as u64).max().unwrap_or(0)
     }
 
-    /// Evicts a folio that is off its list. The parts of one that is split take its place at the
-    /// tail and are examined one by one.
     pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
         if self.core.folios.get(id).is_anon() && self.core.folios.get(id).is_large() {
             self.core.folios.lru_mut().link_tail(id, list);
@@ -220,7 +204,6 @@ impl Memory {
         self.evict(id)
     }
 
-    /// Whether a process may execute what the folio holds.
     fn is_executable(&self, id: FolioId) -> bool {
         self.sites_of(id).iter().any(|site| {
             self.space(site.mm).vmas.find(site.vpn).is_some_and(|vma| vma.prot.can_exec)

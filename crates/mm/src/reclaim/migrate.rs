@@ -2,8 +2,8 @@
 //!
 //! Answers to: `migrate_pages`, `migrate_folio`, `folio_mc_copy`, `remove_migration_ptes`.
 //!
-//! The folio stays what it is: owner, references, mapping counts, its place on the list. Every
-//! entry that maps it names the new frames, with the flags it had.
+//! The folio keeps its owner, references, map counts and list position. Its entries name the new
+//! frames and keep their flags.
 
 use crate::folio::FolioId;
 use crate::memory::Memory;
@@ -12,7 +12,6 @@ use crate::ram::Work;
 use crate::units::Pfn;
 
 impl Memory {
-    /// Whether only mappings and the page cache hold the folio, and nobody isolated it.
     pub(super) fn can_migrate(&self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         !folio.has_extra_refs()
@@ -22,7 +21,6 @@ impl Memory {
             && self.core.folios.lru().is_on_lru(id)
     }
 
-    /// Moves a folio that no PMD entry maps to the allocated frames from `to` on.
     pub(super) fn migrate(&mut self, id: FolioId, to: Pfn) {
         let sites = self.sites_of(id);
         let folio = self.core.folios.get(id);

@@ -1,12 +1,10 @@
-//! How far the lists are scanned: priorities, groups, and the balance between the lists.
+//! How far the lists are scanned: priorities, cgroups, and the balance between the lists.
 //!
 //! Answers to: `do_try_to_free_pages`, `shrink_node`, `shrink_node_memcgs`, `shrink_lruvec`,
 //! `get_scan_count`, `prepare_scan_control`, `mem_cgroup_calculate_protection`.
 //!
-//! Owns how much of each list is scanned. Does not own what becomes of a folio (`lists`).
-//!
-//! Differs: a look for the machine passes 64 groups at most and goes on behind them the next time;
-//! background reclaim in a kernel passes all. All groups share one queue of deferred splits.
+//! Differs: a global pass visits at most 64 cgroups and the next one continues after them;
+//! background reclaim in a kernel visits all. All cgroups share one queue of deferred splits.
 
 use crate::core::pressure::SWAPPINESS;
 use crate::core::swap::Swap;
@@ -15,27 +13,20 @@ use crate::memory::Memory;
 use crate::rules::reclaim::GroupStats;
 use crate::units::GroupId;
 
-/// A first look takes 1 / 2^12 of a list; each further look twice as much (`DEF_PRIORITY`).
+/// The first pass scans 1 / 2^12 of a list; each further pass twice as much (`DEF_PRIORITY`).
 pub(super) const PRIORITY_FIRST: u32 = 12;
-/// Pages examined in one go (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH_PAGES: u64 = 32;
-/// Looks through everything without success before there is nothing to reclaim.
+/// Full passes without success before reclaim gives up.
 const NR_SWEEPS_MAX: u32 = 3;
-/// Groups that a look for the machine passes.
 const NR_GROUPS_MAX: u32 = 64;
 
-/// On whose account pages are examined and freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reclaimer {
-    /// In the background.
     Kswapd,
-    /// An allocation that has to wait.
     Direct,
-    /// A charge that has to wait.
     Group,
 }
 
-/// One request to reclaim (`struct scan_control`).
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -43,27 +34,18 @@ pub(super) enum Reclaimer {
 )]
 pub(super) struct Scan {
     pub(super) who: Reclaimer,
-    /// The group that is short; the root for the machine.
     pub(super) target: GroupId,
-    /// Pages to free.
     nr_wanted: u64,
     pub(super) nr_freed: u64,
     pub(super) priority: u32,
-    /// Whether active lists are scanned, by kind.
     may_deactivate: [bool; 2],
-    /// There is enough inactive file memory: nothing else is scanned.
+    /// Enough inactive file memory exists: scan nothing else.
     is_trimming: bool,
-    /// An active list was spared.
     has_spared: bool,
-    /// What is protected by `low` is taken as well.
     takes_low: bool,
-    /// It was left alone because of `low`.
     has_left_low: bool,
-    /// What a policy keeps is taken as well.
     takes_kept: bool,
-    /// Pages of files that were taken from the oldest generation in this look at a group.
     pub(super) nr_file_taken: u64,
-    /// Of those, dirty ones.
     pub(super) nr_dirty: u64,
 }
 
@@ -91,11 +73,9 @@ impl Scan {
     }
 }
 
-/// Pages of each list to scan, in the order in which they are.
 type Goals = [(ListId, u64); 4];
 
 impl Memory {
-    /// Frees at least `nr_wanted` pages of `target` if it can; how many.
     pub(super) fn shrink(&mut self, who: Reclaimer, target: GroupId, nr_wanted: u64) -> u64 {
         let mut scan = Scan::new(who, target, nr_wanted);
         self.core.pressure.target = target;
@@ -108,7 +88,7 @@ impl Memory {
             if scan.nr_freed > 0 {
                 break;
             }
-            // Nothing else was left: the active lists are scanned, whatever their size.
+            // Nothing else was left: scan the active lists, whatever their size.
             if scan.has_spared && !is_forced {
                 is_forced = true;
             } else if scan.has_left_low && !scan.takes_low {
@@ -145,26 +125,24 @@ impl Memory {
         vec.activated_before = LruKind::ALL.map(|kind| vec.activated_seen(kind));
     }
 
-    /// The deferred-split queue and the huge zero folio: part of reclaim, in the same measure.
     fn shrink_others(&mut self, priority: u32) -> u64 {
         let nr_to_scan = (2 * self.core.deferred.len()) >> priority;
         let nr_freed = if nr_to_scan > 0 { self.shrink_deferred(nr_to_scan) } else { 0 };
         nr_freed + if priority == 0 { self.shrink_huge_zero() } else { 0 }
     }
 
-    /// Which lists this look scans (`prepare_scan_control`).
     fn prepare_scan(&mut self, scan: &mut Scan, is_forced: bool) {
         let group_stats = self.rules.reclaim.group_stats;
         let vec = self.core.folios.lru_mut().vec_mut(scan.target);
         match group_stats {
-            // What the machine's reclaim goes by is exact.
+            // Global reclaim uses exact counts.
             _ if scan.target == GroupId::ROOT => vec.flush(),
             GroupStats::AtThreshold => vec.flush_if_needed(),
             GroupStats::Periodic => vec.flush_if_old(),
         }
         for kind in LruKind::ALL {
             let vec = self.core.folios.lru().vec(scan.target);
-            // Pages came back and were hot: what is active may not be, so it has to compete.
+            // Refaulted pages became active, so the active ones may be colder: let them compete.
             let has_activated = vec.activated_seen(kind) != vec.activated_before[kind as usize];
             scan.may_deactivate[kind as usize] =
                 is_forced || has_activated || self.is_inactive_low(scan.target, kind);
@@ -182,7 +160,6 @@ impl Memory {
         inactive * ratio < active
     }
 
-    /// The group that is short, or some of all groups.
     fn shrink_groups(&mut self, scan: &mut Scan) {
         if scan.target != GroupId::ROOT {
             self.shrink_lruvec(scan, scan.target);
@@ -199,7 +176,6 @@ impl Memory {
         }
     }
 
-    /// Whether reclaim for the machine may take from a group now (`memory.min`, `memory.low`).
     fn is_protected(&mut self, scan: &mut Scan, group: GroupId) -> bool {
         let limits = self.core.groups.get(group).limits;
         let nr_pages = self.core.folios.lru().vec(group).nr_charged();
@@ -217,7 +193,6 @@ impl Memory {
         false
     }
 
-    /// What of `nr_pages` of a list protection leaves to scan.
     pub(super) fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
         let limits = self.core.groups.get(group).limits;
         let protected = if scan.takes_low { limits.min } else { limits.min.max(limits.low) };
@@ -254,13 +229,13 @@ impl Memory {
             if nr_freed < scan.nr_wanted || is_proportional {
                 continue;
             }
-            // Enough: the rest keeps the proportion between the kinds, and no more.
+            // Enough is freed: the rest only keeps the proportion between the kinds.
             if !stop_smaller(&wanted, &mut goals) {
                 break;
             }
         }
         scan.nr_freed += nr_freed;
-        // Inactive lists that are not scanned are still to be refilled.
+        // Inactive lists that are not scanned must still be refilled.
         let shift = self.rules.page.shift();
         let vec = self.core.folios.lru().vec(group);
         if self.can_swap() && vec.is_inactive_low(LruKind::Anon, shift) {
@@ -287,12 +262,9 @@ impl Memory {
         self.core.pressure.swap.as_ref().is_some_and(Swap::has_free)
     }
 
-    /// Pages to scan on each list (`get_scan_count`). Without swap space anonymous memory is left
-    /// alone; where there is much inactive file memory, only that is examined.
     fn goals(&self, scan: &Scan, group: GroupId) -> Goals {
         let weights = match (self.can_swap(), scan.priority) {
             (false, _) => [0, 1],
-            // The last look takes what there is.
             (true, 0) => [1, 1],
             (true, _) if scan.is_trimming => [0, 1],
             (true, _) => self.core.folios.lru().vec(scan.target).weights(SWAPPINESS),
@@ -307,8 +279,7 @@ impl Memory {
     }
 }
 
-/// Stops the kind of which less is left, and takes from the other what keeps the proportion of
-/// both; whether something is left to keep.
+/// Stops the kind with less left, and limits the other to its share. Returns whether to continue.
 fn stop_smaller(wanted: &Goals, goals: &mut Goals) -> bool {
     let left = |goals: &Goals, kind: usize| goals[2 * kind].1 + goals[2 * kind + 1].1;
     let (anon, file) = (left(goals, 0), left(goals, 1));
@@ -339,7 +310,7 @@ mod tests {
         // A third of the anonymous pages was scanned, a twelfth of the file pages.
         let mut left = goals([68, 0, 368, 0]);
         assert!(stop_smaller(&wanted, &mut left));
-        // 67 of 101 were left: the file list stops at 33 of 100 as well, 32 of which are done.
+        // 67 of 101 were left: the file list also stops at 33 of 100, 32 of which are done.
         assert_eq!(left.map(|(_, nr)| nr), [0, 0, 132 - 32, 0]);
         assert!(!stop_smaller(&wanted, &mut left));
     }

@@ -1,13 +1,13 @@
-//! What a policy decides about a folio that reclaim chose.
+//! A policy's decision about a folio that reclaim chose.
 //!
 //! Differs: in no kernel ([`crate::policy`]).
 //!
-//! Owns how long a policy may keep folios: reclaim has to come to an end, so that the last look
-//! takes them all the same. A request that came to it and had done nothing but keep has given each
-//! folio the round that it was kept for: the next ones may take as many without another.
+//! Limits how long a policy may keep folios: reclaim must end, so the last pass evicts kept folios
+//! too. A request that reached that pass and only kept folios has given each its extra round: later
+//! requests may evict as many without another.
 //!
 //! Invariants:
-//! - I1: requests keep no more folios in vain than they evict and their group has.
+//! - I1: requests keep no more folios in vain than they evict and their cgroup has.
 
 use super::fate::{Fate, Victim};
 use crate::folio::FolioId;
@@ -16,7 +16,6 @@ use crate::policy::{Answer, Context, Point, victim};
 use crate::units::{GroupId, Order};
 
 impl Memory {
-    /// What is to become of a folio that reclaim is about to evict.
     pub(super) fn decided_victim(&mut self, id: FolioId) -> Victim {
         if !self.is_asked(Point::Victim) {
             return Victim::Own;
@@ -41,7 +40,6 @@ impl Memory {
         }
     }
 
-    /// Counts a folio that was to go. A dirty one of a file stays, and one without room in swap space.
     pub(super) fn count_taken(&mut self, fate: Fate) {
         match fate {
             Fate::Freed | Fate::Split => self.honoured(Point::Victim),
@@ -49,7 +47,6 @@ impl Memory {
         }
     }
 
-    /// Whether a folio may get another round.
     fn may_keep(&mut self) -> bool {
         if self.core.pressure.is_last_look {
             return false;
@@ -61,21 +58,18 @@ impl Memory {
         may_keep
     }
 
-    /// All that a request for `target` found was kept: as many are not kept again.
+    /// A request for `target` only kept folios: do not keep as many again.
     pub(super) fn end_keeping(&mut self, target: GroupId) {
         let nr_kept = self.core.pressure.nr_kept;
         self.core.folios.lru_mut().vec_mut(target).nr_unkeepable += nr_kept;
     }
 
-    /// Private memory is split while it stands on its list; of files reclaim splits none.
     fn split_victim(&mut self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         let may_split = folio.is_anon() && folio.is_large() && folio.slot.is_none();
         may_split && self.split(id, Order::ZERO).is_ok()
     }
 
-    /// What a policy sees of it: the folio with its group, and the area of one process that maps it,
-    /// if one does.
     fn victim_context(&self, id: FolioId) -> Context {
         let site = self.sites_of(id).first().copied();
         let area = site.and_then(|site| Some((site, *self.space(site.mm).vmas.find(site.vpn)?)));

@@ -1,12 +1,11 @@
-//! How often a folio and its pages are mapped (docs/behaviour F.1 .. F.3, F.5).
+//! Counts how often a folio and its pages are mapped (docs/behaviour F.1 .. F.3, F.5).
 //!
 //! Answers to: `folio_mapcount`, `folio_maybe_mapped_shared`, `folio_likely_mapped_shared`,
 //! `folio_average_page_mapcount`.
 //!
-//! Owns the counters of one folio. Does not own references ([`Shape::pmd_refs`] says how many a
-//! PMD entry takes) nor statistics: an operation returns the [`Change`] in them.
+//! Owns a folio's counters. Does not own its references ([`Shape::pmd_refs`] says how many a PMD
+//! entry takes) nor statistics: each operation returns their [`Change`].
 //!
-//! | question | per page, likely | per page, tracked | `NO_PAGE_MAPCOUNT` |
 //! |---|---|---|---|
 //! | shared? | guess from page 0 | owners | owners |
 //! | newly mapped pages | exact | exact | whole folio at the first mapping |
@@ -15,16 +14,15 @@
 //! | exclusive bit, USS | page mapped once | page mapped once | not shared |
 //! | reuse on copy-on-write | never | owners | owners |
 //!
-//! The size of a [`Mapcount`] is 16 bytes. A small folio needs no more. A large one has its
-//! counters on the heap from its first mapping on: 56 bytes, plus a count a page where they are
-//! kept and a *part* of the folio was mapped or unmapped.
+//! A [`Mapcount`] has 16 bytes. That is enough for a small folio. A large folio allocates 56 bytes
+//! on the heap at its first mapping. If its rules keep page counts, it allocates one count per page
+//! once only *part* of it is mapped or unmapped.
 //!
 //! # Invariants ([`Mapcount::validate`])
 //!
-//! - I1: the large mapcount and the owners keep the invariants of
-//!   [`State`].
+//! - I1: the large mapcount and the owners keep the invariants of [`State`].
 //! - I2: PTE mappings of all pages + PMD mappings (times [`Shape::pmd_refs`]) = mapcount (L.6).
-//!   Without page counts: PMD mappings are at most the mapcount; for hugetlb they are all of it.
+//!   Without page counts: PMD mappings <= mapcount; for hugetlb, they are equal.
 //! - I3: `nr_pages_mapped` = pages with a PTE mapping, + `0x800000` with a PMD mapping.
 //! - I4: counters that the rules do not keep are 0.
 
@@ -45,29 +43,29 @@ use super::owners::{self, MapcountOverflow, MmOwnerId, NotExclusive, State};
 /// How a folio is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// A PTE for each page.
+    /// One PTE per page.
     Ptes,
     /// One PMD entry.
     Pmd,
 }
 
-/// What an operation changes outside the folio.
+/// Effects of an operation outside the folio's counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "the machine's statistics change by this"]
 pub struct Change {
-    /// Pages by which `NR_ANON_MAPPED` or `NR_FILE_MAPPED` changes.
+    /// Change of `NR_ANON_MAPPED` or `NR_FILE_MAPPED`, in pages.
     pub mapped_pages: i64,
-    /// Pages by which the PMD-mapped statistic (`FilePmdMapped`, `ShmemPmdMapped`) changes.
+    /// Change of the PMD-mapped statistic (`FilePmdMapped`, `ShmemPmdMapped`), in pages.
     pub pmd_mapped_pages: i64,
-    /// The folio is seen to be partially mapped now: an anonymous one is queued for a deferred
-    /// split (G.2).
+    /// Whether the folio is now detected as partially mapped. An anonymous folio is then queued for
+    /// a deferred split (G.2).
     pub is_partially_mapped: bool,
     /// Counters that were updated.
     pub updates: MapcountUpdates,
 }
 
 impl Change {
-    /// Nothing changes.
+    /// No change.
     pub const NONE: Self = Self {
         mapped_pages: 0,
         pmd_mapped_pages: 0,
@@ -104,23 +102,23 @@ impl Add for Change {
 /// A broken invariant of a [`Mapcount`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// Owners that contradict themselves.
+    /// The owners' own invariants.
     #[error("I1: {0}")]
     I1(owners::Violation),
-    /// Mappings that do not add up.
+    /// The mapcount differs from the sum of all mappings.
     #[error("I2: the mapcount is {mapcount}, pages and PMD entries have {found}")]
     I2 {
-        /// Mappings that are counted.
+        /// The mapcount.
         mapcount: u32,
-        /// What pages and PMD entries add up to.
+        /// The sum over pages and PMD entries.
         found: u64,
     },
-    /// Mapped pages that do not add up.
+    /// `nr_pages_mapped` differs from the page counts.
     #[error("I3: nr_pages_mapped is {nr_pages_mapped}, the pages say {found}")]
     I3 {
-        /// Mapped pages that are counted.
+        /// The counter.
         nr_pages_mapped: u32,
-        /// What the pages add up to.
+        /// The value that the page counts add up to.
         found: u32,
     },
     /// A counter that the rules do not keep.
@@ -130,17 +128,16 @@ pub enum Violation {
 
 /// The counters of one folio.
 ///
-/// Every operation takes the folio's [`Shape`], which has to be the same for its whole life. An
-/// unmapped folio equals `Mapcount::default()` in everything it answers, except that a folio whose
-/// owners are no longer tracked stays so.
+/// Every operation takes the folio's [`Shape`], which must stay the same for the folio's life. All
+/// queries treat an unmapped folio like `Mapcount::default()`, unless its owners are no longer
+/// tracked: that is permanent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapcount(Repr);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Repr {
-    /// A small folio with its mappings, or a large one that was never mapped.
+    /// A small folio, or a large folio that was never mapped.
     Small(u32),
-    /// A large folio.
     Large(Box<Large>),
 }
 
@@ -151,7 +148,7 @@ impl Default for Mapcount {
 }
 
 impl Mapcount {
-    /// A new anonymous folio, mapped entirely by `mm` (F.3.3).
+    /// A new anonymous folio that `mm` maps entirely (F.3.3).
     pub fn new_anon(of: &Shape, mm: MmOwnerId, level: Level) -> (Self, Change) {
         let mut new = Self::default();
         let change = match level {
@@ -162,13 +159,13 @@ impl Mapcount {
         (new, change)
     }
 
-    /// Maps `pages` of the folio by one PTE each, for `mm` (F.3.1).
+    /// Maps `pages` with one PTE of `mm` each (F.3.1).
     ///
     /// # Errors
-    /// When the mappings cannot be counted; nothing has changed.
+    /// If the mappings cannot be counted. Nothing changes.
     ///
     /// # Panics
-    /// When `pages` is empty or not inside the folio, or the folio is hugetlb.
+    /// If `pages` is empty or not inside the folio, or if the folio is hugetlb.
     pub fn add_ptes(
         &mut self,
         of: &Shape,
@@ -189,10 +186,10 @@ impl Mapcount {
         }
     }
 
-    /// Removes one PTE mapping of each of `pages` by `mm` (F.3.4).
+    /// Removes one PTE mapping by `mm` from each of `pages` (F.3.4).
     ///
     /// # Panics
-    /// When one of them is not mapped, or `pages` is empty or not inside the folio.
+    /// If one of the pages is not mapped, or if `pages` is empty or not inside the folio.
     pub fn remove_ptes(&mut self, of: &Shape, mm: MmOwnerId, pages: Range<u32>) -> Change {
         check(of, &pages);
         match &mut self.0 {
@@ -209,13 +206,13 @@ impl Mapcount {
         }
     }
 
-    /// Maps the whole folio by a PMD entry of `mm`, or a hugetlb folio by its entry (F.3.2).
+    /// Maps the whole folio with a PMD entry of `mm`, or a hugetlb folio with its entry (F.3.2).
     ///
     /// # Errors
-    /// When the mapping cannot be counted; nothing has changed.
+    /// If the mapping cannot be counted. Nothing changes.
     ///
     /// # Panics
-    /// When the folio is small.
+    /// If the folio is small.
     pub fn add_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Result<Change, MapcountOverflow> {
         let Repr::Large(large) = self.made(of) else {
             panic!("a PMD entry maps a folio of order {}", of.order.get())
@@ -223,22 +220,22 @@ impl Mapcount {
         large.add_pmd(of, mm)
     }
 
-    /// Removes a PMD mapping of `mm` (F.3.5).
+    /// Removes a PMD mapping by `mm` (F.3.5).
     ///
     /// # Panics
-    /// When the folio has none.
+    /// If the folio has none.
     pub fn remove_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Change {
         self.large_mut().remove_pmd(of, mm)
     }
 
-    /// Turns a PMD mapping of `mm` into a PTE for each page (F.3.6). The folio's references change
-    /// by `nr_pages - pmd_refs`, which the caller takes before.
+    /// Replaces a PMD mapping of `mm` with one PTE per page (F.3.6). The caller first takes the
+    /// additional `nr_pages - pmd_refs` references.
     ///
     /// # Errors
-    /// When the mappings cannot be counted; nothing has changed.
+    /// If the mappings cannot be counted. Nothing changes.
     ///
     /// # Panics
-    /// When the folio has no PMD mapping.
+    /// If the folio has no PMD mapping.
     pub fn split_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Result<Change, MapcountOverflow> {
         self.large_mut().split_pmd(of, mm)
     }
@@ -252,7 +249,7 @@ impl Mapcount {
         }
     }
 
-    /// Whether anyone maps the folio.
+    /// Whether any process maps the folio.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.mapcount() > 0
@@ -264,8 +261,8 @@ impl Mapcount {
         self.large().map_or(0, |large| large.entire_mapcount)
     }
 
-    /// Whether the kernel takes the folio for shared: F.2.2 where owners are tracked, the older
-    /// guess F.2.3 where not.
+    /// Whether the kernel considers the folio shared: F.2.2 if owners are tracked, otherwise the
+    /// older guess of F.2.3.
     #[must_use]
     pub fn maybe_mapped_shared(&self, of: &Shape) -> bool {
         let mapcount = self.mapcount();
@@ -278,7 +275,7 @@ impl Mapcount {
         }
     }
 
-    /// Mappings of `page` as `kpagecount` shows them (F.5.4): its own PTEs and the PMD entries, or
+    /// Mappings of `page` as `kpagecount` reports them (F.5.4): its PTEs plus the PMD entries, or
     /// the folio's average.
     #[must_use]
     pub fn page_mapcount(&self, of: &Shape, page: u32) -> u32 {
@@ -289,7 +286,7 @@ impl Mapcount {
         }
     }
 
-    /// Mappings of a page on average, rounded to nearest, at least 1 when mapped (F.5.5).
+    /// Average mappings per page, rounded to nearest; at least 1 if the folio is mapped (F.5.5).
     #[must_use]
     pub fn average_mapcount(&self, of: &Shape) -> u32 {
         let entire = self.entire_mapcount();
@@ -301,9 +298,8 @@ impl Mapcount {
         }
     }
 
-    /// Whether `page` counts as mapped by one process only: pagemap's exclusive bit and the
-    /// private pages of smaps, USS (F.5.4). A folio with one reference always does (F.5.6), since
-    /// it has at most one mapping.
+    /// Whether `page` counts as private to one process, in pagemap's exclusive bit and in USS
+    /// (F.5.4). A folio with one reference always does (F.5.6): it has at most one mapping.
     #[must_use]
     pub fn is_page_exclusive(&self, of: &Shape, page: u32) -> bool {
         if of.rules.counts == MapcountRule::NoPageMapcount && self.large().is_some() {
@@ -312,8 +308,8 @@ impl Mapcount {
         self.page_mapcount(of, page) == 1
     }
 
-    /// Pages that the folio adds to the machine's mapped pages (F.3.1, F.5.2): those that are
-    /// mapped, or all of them where no page has a count and the folio is mapped at all.
+    /// Pages that the folio adds to the mapped-pages statistic (F.3.1, F.5.2): its mapped pages, or
+    /// without page counts, all pages if any is mapped.
     #[must_use]
     pub fn mapped_pages(&self, of: &Shape) -> u32 {
         match self.large() {
@@ -325,11 +321,11 @@ impl Mapcount {
         }
     }
 
-    /// Whether `mm` may write a PTE-mapped large folio in place, which holds `references` (E.3.3).
-    /// A small folio is decided by its references alone (E.3.2), not here.
+    /// Whether `mm` may write to a PTE-mapped large folio in place. The folio has `references`
+    /// (E.3.3). For a small folio, its references alone decide (E.3.2).
     ///
     /// # Errors
-    /// Why not.
+    /// The reason against it.
     pub fn try_exclusive(
         &self,
         of: &Shape,
@@ -342,7 +338,7 @@ impl Mapcount {
         }
     }
 
-    /// The owners of the folio, where they are tracked.
+    /// The folio's owners, if they are tracked.
     #[must_use]
     pub fn owners(&self, of: &Shape) -> Option<State> {
         of.is_tracked().then(|| self.large().map_or(State::UNMAPPED, |it| it.owners.snapshot()))
@@ -351,7 +347,7 @@ impl Mapcount {
     /// Checks I1 .. I4.
     ///
     /// # Errors
-    /// The first broken one.
+    /// The first broken invariant.
     pub fn validate(&self, of: &Shape) -> Result<(), Violation> {
         match &self.0 {
             Repr::Large(large) => large.validate(of),
@@ -360,7 +356,7 @@ impl Mapcount {
         }
     }
 
-    /// The counters, on the heap when the folio is large.
+    /// Allocates the counters of a large folio.
     fn made(&mut self, of: &Shape) -> &mut Repr {
         if let Repr::Small(0) = self.0
             && is_large(of)
@@ -387,7 +383,6 @@ fn is_large(of: &Shape) -> bool {
     of.order.get() > 0
 }
 
-/// Refuses PTEs that cannot be there.
 fn check(of: &Shape, pages: &Range<u32>) {
     assert!(
         pages.start < pages.end && pages.end <= of.nr_pages() && of.kind == MapcountKind::Normal,

@@ -1,19 +1,19 @@
-//! Who maps a large folio: the large mapcount and two owners under one lock bit (docs/behaviour
-//! F.4, Linux 6.15).
+//! Owner tracking: the large mapcount and two owners under one lock bit (docs/behaviour F.4, Linux
+//! 6.15).
 //!
 //! Answers to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
 //! `folio_sub_return_large_mapcount`.
 //!
-//! Owns the protocol. The transitions are pure functions on the words (`words.rs`), the words a
-//! [`Layout`], [`State`] is what they say; the reference count belongs to the folio.
+//! Owns the protocol. `words.rs` has the transitions as pure functions, [`Layout`] the bits,
+//! [`State`] the decoded form. The folio owns its reference count.
 //!
-//! # What it answers
+//! # Purpose
 //!
-//! A copy-on-write fault wants to know whether one mm has *all* mappings of a folio. A count of
-//! mappings does not say, and a set of owners does not fit into a folio. So two owners are
-//! remembered, each with the number of its mappings. If a slot records as many mappings as the
-//! folio has, its owner has them all. A third mm goes unrecorded, so the answer may be a false
-//! "shared"; it is never a false "exclusive".
+//! A copy-on-write fault needs to know whether one mm has *all* mappings of a folio. A mapcount
+//! does not say, and a folio has no room for a set of owners. So it remembers two owners and the
+//! number of mappings of each. If a slot has recorded as many mappings as the folio has, its owner
+//! has them all. A third mm is not recorded, which can cause a false "shared" but never a false
+//! "exclusive".
 //!
 //! # Memory
 //!
@@ -36,41 +36,37 @@
 //!   unlock    word.store(new ids and S, L clear, Release)       the ids change here
 //! ```
 //!
-//! The three cells are 24 bytes that belong together: who shares an [`Owners`] between threads puts
-//! it into one cache line, as a folio is. A change moves that line once.
+//! The three cells take 24 bytes. Put an [`Owners`] that threads share into a single cache line, as
+//! a folio is, so that a change moves only that line.
 //!
-//! - P1: `word` changes only from L clear to L set, and from there by the holder's store. Nobody
-//!   else writes while L is set, so the holder's store loses nothing.
-//! - P2: `T` and `counts` are written only by the holder of L, until tracking stops.
-//! - P3: a holder sees everything that earlier holders wrote: a word with L clear was written by
-//!   the unlocking store (Release) of the previous holder, and the `compare_exchange` (Acquire)
-//!   that gets the lock reads it. So between lock and unlock `(word, counts, T)` is one consistent
-//!   state, and plain accesses suffice. The word is the one that was compared: a look that was
-//!   stale gets no lock.
-//! - P4: no one waits while holding L, and a holder runs a bounded number of steps: no deadlock.
-//! - P5: [`Owners::mapcount`] and [`Owners::maybe_mapped_shared`] take no lock. A change that
-//!   happens before the query is seen by it (both are single cells, and cells never go back). A
-//!   change that runs beside it may be seen or not. The two cells need not be read together: "at
-//!   most one mapping" and "S clear" each mean *not shared* alone, at the moment of that one read.
-//!   "Shared" needs both and may be stale, which is the harmless side.
-//! - P6: [`Owners::try_exclusive`] compares three things - S, T and the references - so reading
-//!   them one after the other is not enough: S may be read before and T after another mm turned
-//!   its reference into a mapping. The check repeats under the lock, where S and T cannot move.
-//!   References can: but each mapping counted in T took its reference before it took the lock, and
-//!   gives it back after its removal took the lock. With L held, the references of all T + 1
-//!   mappings are there to be seen, so `references == T + 1` leaves none for anyone else (E.3.7).
-//! - P7: stopping is a change under L like any other, and the last one: the word is
-//!   [`Layout::STOPPED`] from then on. A thread that reads it (Acquire) sees every plain store to
-//!   T, none follow, and from here T changes by compare-and-exchange alone. No lock bit is touched
-//!   any more, which is what stopping is for.
+//! - P1: `word` changes only from L clear to L set, and back by the holder's store. No one else
+//!   writes while L is set, so the store loses nothing.
+//! - P2: only the holder of L writes `T` and `counts`, until tracking stops.
+//! - P3: a holder sees all writes of earlier holders. The previous holder unlocks with a Release
+//!   store, and the `compare_exchange` (Acquire) that takes the lock reads that store. Between lock
+//!   and unlock, `(word, counts, T)` is therefore one consistent state, and plain accesses suffice.
+//!   After a stale load, the `compare_exchange` fails and no lock is taken.
+//! - P4: a holder never waits and runs a bounded number of steps, so there is no deadlock.
+//! - P5: [`Owners::mapcount`] and [`Owners::maybe_mapped_shared`] take no lock. They see every
+//!   change that happens before the query, and possibly a concurrent one. The two cells need not be
+//!   read together: "at most one mapping" or "S clear" each proves *not shared* at the moment of
+//!   its own read. "Shared" needs both and can be stale, which is harmless.
+//! - P6: [`Owners::try_exclusive`] compares S, T and the references. Reading one after the other is
+//!   not enough: between the reads of S and T, another mm can turn its reference into a mapping. So
+//!   it repeats the check under the lock, where S and T cannot change. References can, but every
+//!   mapping counted in T took its reference before the lock, and drops it only after its removal
+//!   has taken the lock. With L held, the references of all T + 1 mappings are therefore visible.
+//!   So `references == T + 1` proves that there are no others (E.3.7).
+//! - P7: stopping is the last change made under L. From then on, the word is [`Layout::STOPPED`]. A
+//!   thread that reads it (Acquire) sees every plain store to T; after that, T changes only by
+//!   compare-and-exchange. No thread takes the lock bit again.
 //!
 //! # Beyond Linux 7.2
 //!
-//! Differs: `stop_above` (K.5.2, announced by the series, built here). When a folio has more than
-//! that many mappings it forgets its owners and counts as shared until it is freed. Safe, because
-//! a stopped folio answers "exclusive" only with at most one mapping, and never to
-//! [`Owners::try_exclusive`]. A limit below `2^order` would stop the folio of a single mm:
-//! a useful limit is a multiple of `2^order`.
+//! Differs: `stop_above` (K.5.2), announced by the series. A folio with more mappings than this
+//! forgets its owners and counts as shared until it is freed. That is safe: a stopped folio reports
+//! "exclusive" only with at most one mapping, and never to [`Owners::try_exclusive`]. Use a
+//! multiple of `2^order`: a lower limit would stop tracking for a folio of a single mm.
 //!
 //! # Example
 //!
@@ -109,37 +105,37 @@ pub use self::layout::{Layout, Narrow, Wide};
 pub use self::state::{MmOwnerId, Slot, State, Violation};
 use self::words::{Words, sum};
 
-/// A folio cannot count that many mappings; nothing has changed.
+/// A folio cannot count this many mappings. Nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{nr} more mappings would overflow a mapcount of {large_mapcount} (minus one)")]
 pub struct MapcountOverflow {
     /// The count, minus one.
     pub large_mapcount: i32,
-    /// Mappings that were to be added.
+    /// Mappings to add.
     pub nr: u32,
 }
 
-/// Why a folio may not be written in place (E.3.3).
+/// Why a process may not write a folio in place (E.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotExclusive {
-    /// Step 1: at most one page of it is still mapped; copying that page frees the folio (L.9).
+    /// Step 1: at most one page is still mapped, and copying it frees the folio (L.9).
     #[error("at most one mapping is left: better to copy and free the folio")]
     LastMapping,
     /// Steps 2 and 5: other processes may map it.
     #[error("other processes may map the folio")]
     Shared,
-    /// Steps 4 and 5: references beside the mappings.
+    /// Steps 4 and 5: it has more references than mappings.
     #[error("the folio has references besides its mappings")]
     Referenced,
-    /// Kernels before 6.15, folios without owner tracking.
+    /// Its owners are not tracked, as in kernels before 6.15.
     #[error("owners of the folio are not tracked")]
     Untracked,
 }
 
-/// Large mapcount and owners of one large folio: a type to share between threads.
+/// Large mapcount and owners of one large folio. Threads can share it.
 ///
-/// The `&self` operations follow the protocol of the module. The `_mut` ones make the same
-/// transitions without the lock, for a holder who is alone: the memory manager of the model.
+/// The `&self` operations follow the protocol of the module. The `_mut` operations make the same
+/// transitions without the lock, for a caller with exclusive access: the memory manager.
 pub struct Owners<L: Layout = Wide, A: Atomics = Native> {
     /// Ids of both slots, L and S; [`Layout::STOPPED`] once tracking has stopped.
     word: L::Cell<A>,
@@ -147,12 +143,13 @@ pub struct Owners<L: Layout = Wide, A: Atomics = Native> {
     counts: L::Cell<A>,
     /// `T`, minus one.
     large_mapcount: A::Count,
-    /// Tracking stops above this many mappings; `u32::MAX` = never. Does not change.
+    /// Tracking stops above this many mappings; `u32::MAX` = never. Constant.
     stop_above: u32,
 }
 
 impl<L: Layout, A: Atomics> Owners<L, A> {
-    /// A folio that no process maps. Tracking stops above `stop_above` mappings, if at all.
+    /// An unmapped folio. `stop_above`: the mapping count above which tracking stops; `None` =
+    /// never.
     #[must_use]
     pub fn new(stop_above: Option<u32>) -> Self {
         Self::from_words(&Words::unmapped::<L>(), stop_above.unwrap_or(u32::MAX))
@@ -161,7 +158,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// A new anonymous folio with `nr` mappings by `mm` (F.4 Set).
     ///
     /// # Errors
-    /// When `nr` mappings cannot be counted.
+    /// If `nr` mappings cannot be counted.
     pub fn new_anon(
         mm: MmOwnerId,
         nr: u32,
@@ -172,7 +169,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         Ok(owners)
     }
 
-    /// A folio that no process maps and whose owners are never tracked: a counter.
+    /// An unmapped folio that never tracks owners: only a counter.
     #[must_use]
     pub fn untracked() -> Self {
         Self::from_words(&Words::stopped::<L>(-1), 0)
@@ -187,13 +184,14 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         }
     }
 
-    /// Adds `nr` mappings by `mm`, which has taken their references; the mappings there are now.
+    /// Adds `nr` mappings by `mm`, which has already taken their references. Returns the new
+    /// mapcount.
     ///
     /// # Errors
-    /// When they cannot be counted; nothing has changed.
+    /// If they cannot be counted. Nothing changes.
     ///
     /// # Panics
-    /// When `mm` has an id of a wider layout.
+    /// If the id of `mm` does not fit the layout.
     pub fn add(&self, mm: MmOwnerId, nr: u32) -> Result<u32, MapcountOverflow> {
         check_id::<L>(mm);
         let Some(word) = self.lock_tracked() else { return self.count_up(nr) };
@@ -209,11 +207,11 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         }
     }
 
-    /// Removes `nr` mappings by `mm`, which gives their references back afterwards; the mappings
-    /// that are left.
+    /// Removes `nr` mappings by `mm`, which drops their references afterwards. Returns the new
+    /// mapcount.
     ///
     /// # Panics
-    /// When the folio has fewer mappings, or `mm` has an id of a wider layout.
+    /// If the folio has fewer mappings, or the id of `mm` does not fit the layout.
     pub fn remove(&self, mm: MmOwnerId, nr: u32) -> u32 {
         check_id::<L>(mm);
         let Some(word) = self.lock_tracked() else { return self.count_down(nr) };
@@ -227,13 +225,13 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         new.mapcount()
     }
 
-    /// [`Owners::add`] by the only holder.
+    /// [`Owners::add`] with exclusive access.
     ///
     /// # Errors
-    /// When the mappings cannot be counted; nothing has changed.
+    /// If the mappings cannot be counted. Nothing changes.
     ///
     /// # Panics
-    /// When `mm` has an id of a wider layout.
+    /// If the id of `mm` does not fit the layout.
     pub fn add_mut(&mut self, mm: MmOwnerId, nr: u32) -> Result<u32, MapcountOverflow> {
         check_id::<L>(mm);
         let new = self.words(self.word.load(Relaxed)).add::<L>(mm, nr, self.stop_above)?;
@@ -241,10 +239,10 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         Ok(new.mapcount())
     }
 
-    /// [`Owners::remove`] by the only holder.
+    /// [`Owners::remove`] with exclusive access.
     ///
     /// # Panics
-    /// When the folio has fewer mappings, or `mm` has an id of a wider layout.
+    /// If the folio has fewer mappings, or the id of `mm` does not fit the layout.
     pub fn remove_mut(&mut self, mm: MmOwnerId, nr: u32) -> u32 {
         check_id::<L>(mm);
         let old = self.words(self.word.load(Relaxed));
@@ -256,7 +254,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         new.mapcount()
     }
 
-    /// Whether a change takes the lock; a folio whose owners are not tracked is a plain counter.
+    /// Whether a change takes the lock. An untracked folio is only a counter.
     #[must_use]
     pub fn is_tracking(&self) -> bool {
         self.word.load(Relaxed) & !L::LOCK != L::STOPPED
@@ -268,19 +266,19 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         State::stopped(self.large_mapcount()).mapcount()
     }
 
-    /// Whether more than one mm may map the folio (F.2.2): never a false "no"; a false "yes" only
-    /// after a third mm mapped it, a count overflowed, or tracking stopped.
+    /// Whether more than one mm may map the folio (F.2.2). Never a false "no". A false "yes" only
+    /// after a third mm mapped it, a count overflowed or tracking stopped.
     #[must_use]
     pub fn maybe_mapped_shared(&self) -> bool {
         self.mapcount() > 1 && self.word.load(Relaxed) & L::SHARED != 0
     }
 
-    /// Whether `mm`, which maps the folio, is the only one to use it: steps 1, 2, 4 and 5 of
-    /// E.3.3. `references` reads the folio's references, the page cache's and the swap cache's
-    /// included; it is called twice, the second time under the lock (P6).
+    /// Whether `mm`, which maps the folio, is its only user: steps 1, 2, 4 and 5 of E.3.3.
+    /// `references` returns the folio's references, including those of the page cache and the swap
+    /// cache. It is called twice, the second time under the lock (P6).
     ///
     /// # Errors
-    /// Why not; the first step that says no.
+    /// The reason from the first step that fails.
     pub fn try_exclusive(
         &self,
         mm: MmOwnerId,
@@ -300,20 +298,19 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         let state = self.words(word).state::<L>();
         let is_referenced = u64::from(state.mapcount()) != references();
         self.unlock(word);
-        // I3 of `State`: with S clear the one who maps the folio holds a slot.
+        // I3 of `State`: with S clear, the mm that maps the folio has a slot.
         if state.is_shared || state.slot_of(Some(mm)).is_none() {
             return Err(NotExclusive::Shared);
         }
         if is_referenced { Err(NotExclusive::Referenced) } else { Ok(()) }
     }
 
-    /// All of it at one moment.
+    /// A consistent copy of the state.
     #[must_use]
     pub fn snapshot(&self) -> State {
         self.all().state::<L>()
     }
 
-    /// The words at one moment.
     fn all(&self) -> Words {
         let Some(word) = self.lock_tracked() else {
             return Words::stopped::<L>(self.large_mapcount());
@@ -326,14 +323,14 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// Checks the invariants of [`State`].
     ///
     /// # Errors
-    /// The first broken one.
+    /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         self.snapshot().validate()
     }
 
-    /// Takes L and returns the word before it; `None` when tracking has stopped (P7).
+    /// Takes L and returns the word before it; `None` if tracking has stopped (P7).
     fn lock_tracked(&self) -> Option<u64> {
-        // A plain look first: a stopped folio is not locked any more.
+        // Load first: a stopped folio must not be locked.
         let may_stop = self.stop_above != u32::MAX;
         if may_stop && self.word.load(Acquire) & !L::LOCK == L::STOPPED {
             return None;
@@ -357,25 +354,21 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         }
     }
 
-    /// P3: what the holder of L sees, or who is alone.
     fn words(&self, word: u64) -> Words {
         let (counts, large_mapcount) = (self.counts.load(Relaxed), self.large_mapcount());
         Words { word, counts, large_mapcount }
     }
 
-    /// Gives L back; nothing has changed.
     fn unlock(&self, word: u64) {
         self.word.store(word, Release);
     }
 
-    /// Stores a change and gives L back.
     fn store_and_unlock(&self, new: &Words) {
         self.counts.store(new.counts, Relaxed);
         self.large_mapcount.store(new.large_mapcount, Relaxed);
         self.word.store(new.word, Release);
     }
 
-    /// Stores a change by the only holder.
     fn store_mut(&mut self, new: &Words) {
         self.counts.store(new.counts, Relaxed);
         self.large_mapcount.store(new.large_mapcount, Relaxed);
@@ -415,12 +408,11 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     }
 }
 
-/// The id of a change must fit into a slot: a longer one would set L.
+/// An id that does not fit its slot would set L.
 fn check_id<L: Layout>(mm: MmOwnerId) {
     assert!(mm.get() <= L::ID_MAX, "owner id {} does not fit the layout", mm.get());
 }
 
-/// The caller's error: more is removed than there is.
 #[cold]
 fn refuse(nr: u32, mapcount: u32) -> ! {
     panic!("{nr} mappings are removed of {mapcount}")

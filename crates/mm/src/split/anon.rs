@@ -2,10 +2,10 @@
 //!
 //! Answers to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`.
 //!
-//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that no
-//! process maps are freed; pages that were never stored to give way to the shared zero page.
+//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Unmapped pages are
+//! freed; pages that were never stored to are replaced by the shared zero page.
 //!
-//! Differs: what counts as zero-filled, see `shrink`.
+//! Differs: the meaning of zero-filled, see `shrink`.
 
 use crate::core::Core;
 use crate::folio::frames::Flag;
@@ -18,7 +18,6 @@ use crate::rules::anon::SplitZeroPages;
 use crate::units::{Order, PageIndex, Pfn};
 
 impl Memory {
-    /// Splits an anonymous folio that only mappings refer to into folios of order `to`.
     pub(super) fn split_anon(&mut self, id: FolioId, to: Order) {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
@@ -29,7 +28,7 @@ impl Memory {
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
         }
         let spot = self.core.folios.spot(id);
-        // What an entry knew goes to the folio, and from there to every part.
+        // The entries' dirty state moves to the folio, and from there to every part.
         self.core.folios.get_mut(id).is_dirty |= self.has_dirty_entry(&sites);
         let whole = self.take_whole(id);
         let parts = parts_of(&self.core, &whole, to, &sites);
@@ -38,7 +37,7 @@ impl Memory {
         for part in parts {
             let stored = whole.slot.map(|first| first.plus(part.pfn.0 - whole.pfn.0));
             let is_mapped = part.mapcount.is_mapped();
-            // In the swap cache stays what somebody can bring back.
+            // The swap cache keeps pages that can still be swapped in.
             let is_kept = is_mapped || stored.is_some_and(|slot| self.core.is_slot_used(slot));
             let is_zero = drops_zeroes && !self.core.folios.is_written(part.pfn);
             if is_zero && is_mapped {
@@ -61,7 +60,6 @@ impl Memory {
         self.refold(&sites, to);
     }
 
-    /// Takes the folio out of table and queue; the state of its pages stays.
     fn take_whole(&mut self, id: FolioId) -> Folio {
         let mut whole = self.core.folios.remove(id);
         self.core.deferred.remove(&mut whole);
@@ -88,13 +86,11 @@ impl Memory {
         id
     }
 
-    /// Points every PTE of a page at the shared zero page.
     fn map_zero_pages(&mut self, pfn: Pfn, sites: &[Site]) {
         let zero = self.zero_pfn;
         for site in sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr) {
             let vpn = site.vpn.plus(pfn.0 - site.pfn.0);
             let table = &mut self.space_mut(site.mm).table;
-            // The area may forbid every access.
             let kept = table.leaf(vpn).is_some_and(|l| l.flags.contains(PteFlags::NO_ACCESS));
             let access = if kept { PteFlags::NO_ACCESS } else { PteFlags::NONE };
             let flags = PteFlags::YOUNG | PteFlags::SPECIAL | access;
@@ -102,7 +98,6 @@ impl Memory {
         }
     }
 
-    /// Contpte blocks that the parts still cover are folded as their PTEs are set again.
     fn refold(&mut self, sites: &[Site], to: Order) {
         if to == Order::ZERO {
             return;
@@ -115,13 +110,11 @@ impl Memory {
     }
 }
 
-/// One part of a split folio and who maps it.
 struct SplitPart {
     pfn: Pfn,
     mapcount: Mapcount,
 }
 
-/// The parts in ascending order. Owner tracking starts again from the mappings (G.4.3).
 fn parts_of(core: &Core, whole: &Folio, to: Order, sites: &[Site]) -> Vec<SplitPart> {
     let shape = core.shape(to);
     let nr_parts = whole.nr_pages() >> to.get();

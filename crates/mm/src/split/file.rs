@@ -2,36 +2,30 @@
 //!
 //! Answers to: `__split_unmapped_folio`.
 //!
-//! Its pages are unmapped everywhere and fault again; the parts inherit what the folio was.
+//! Its pages are unmapped everywhere and fault again; the parts inherit the folio's state.
 
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::units::{MappingId, Order, PageIndex};
 
-/// How a folio is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Into folios of one order.
     Uniform(Order),
-    /// Into halves, and the half that holds page `at` again, down to `to`.
+    /// Into halves, and again the half that contains page `at`, down to order `to`.
     Around {
-        /// Page of the folio.
         at: u64,
-        /// Order of the part that holds it.
         to: Order,
     },
 }
 
 impl Cut {
-    /// Smallest order of the parts.
     pub(crate) const fn smallest(self) -> Order {
         match self {
             Self::Uniform(to) | Self::Around { to, .. } => to,
         }
     }
 
-    /// First page and order of each part of a folio of `order`, in ascending order.
     fn parts(self, order: Order) -> Vec<(u64, Order)> {
         match self {
             Self::Uniform(to) => {
@@ -60,7 +54,6 @@ fn parts_around(order: Order, at: u64, to: Order) -> Vec<(u64, Order)> {
 }
 
 impl Memory {
-    /// Splits the folio at `index`, to which only mappings and the page cache refer.
     pub(super) fn split_file(&mut self, file: MappingId, index: PageIndex, cut: Cut) {
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
@@ -77,7 +70,7 @@ impl Memory {
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);
             if index.0 >= nr_file_pages {
-                // Behind the end of the file (G.4.1).
+                // After the end of the file (G.4.1).
                 self.core.buddy.free(whole.pfn.plus(by), order);
                 continue;
             }
@@ -101,7 +94,6 @@ impl Memory {
         }
     }
 
-    /// Unmaps a folio's pages in every process; private copies of them stay.
     pub(crate) fn unmap_file_pages(&mut self, entry: Entry) {
         if self.core.folios.get(entry.folio).maps() == 0 {
             return;

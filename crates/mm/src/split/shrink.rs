@@ -1,8 +1,8 @@
-//! The deferred-split shrinker: what memory pressure does to queued folios (docs/behaviour G.2.4).
+//! The deferred-split shrinker: memory pressure splits queued folios (docs/behaviour G.2.4).
 //!
 //! Answers to: `deferred_split_scan`, `thp_underused`.
 //!
-//! Differs: a page counts as zero-filled when no store to it was seen since it was zeroed; Linux
+//! Differs: a page counts as zero-filled if no store to it was seen since it was zeroed; Linux
 //! checks its bytes, which not every memory here has. The results differ only for a store of
 //! zeroes. A partially mapped folio that cannot be split keeps its place in the queue; Linux moves
 //! it to the end.
@@ -13,9 +13,8 @@ use crate::memory::Memory;
 use crate::units::Order;
 
 impl Memory {
-    /// Looks at the first `nr_to_scan` queued folios: splits those that are partially mapped or
-    /// under-used, forgets the others; a partially mapped one that cannot be split stays queued.
-    /// Returns the pages freed.
+    /// Splits partially mapped or under-used folios among the first `nr_to_scan`. Returns freed
+    /// pages.
     pub fn shrink_deferred(&mut self, nr_to_scan: usize) -> u64 {
         let before = self.core.buddy.nr_free_pages();
         let queued: Vec<FolioId> =
@@ -49,7 +48,6 @@ impl Memory {
         nr_pages - nr_written > limit
     }
 
-    /// Frees what can be freed without asking anybody; the pages freed.
     pub(crate) fn reclaim(&mut self) -> u64 {
         self.shrink_deferred(usize::MAX) + self.shrink_huge_zero()
     }

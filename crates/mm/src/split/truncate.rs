@@ -2,8 +2,8 @@
 //!
 //! Answers to: `truncate_inode_pages_range`, `truncate_inode_partial_folio`, `truncate_pagecache`.
 //!
-//! Pages that the range covers leave the cache. Of a folio that it covers in part the covered bytes
-//! are zeroed and the folio is split, so that the memory behind them can be freed.
+//! Covered pages leave the cache. In a partly covered folio, the covered bytes are zeroed and the
+//! folio is split, so its covered pages can be freed.
 
 use super::Cut;
 use crate::mapping::disk::{KeepsWhole, NewEnd};
@@ -13,16 +13,12 @@ use crate::rules::anon::{TruncateSplit, Unsplittable};
 use crate::units::PageRange;
 use crate::units::{MappingId, PageIndex};
 
-/// What became of a folio that the range covers in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partial {
-    /// It is split, or small; what the range covers wholly can leave the cache.
     Split,
-    /// It stays whole.
     Kept,
 }
 
-/// Bytes of a file that go.
 #[derive(Clone, Copy, Debug)]
 struct Gone {
     file: MappingId,
@@ -31,7 +27,7 @@ struct Gone {
 }
 
 impl Memory {
-    /// Sets a file's size. What lies beyond is unmapped, private copies included, and dropped.
+    /// Sets a file's size. Pages beyond it are unmapped, including private copies, and dropped.
     pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
         let mapping = self.core.mapping_mut(file);
         let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
@@ -60,12 +56,10 @@ impl Memory {
         }
     }
 
-    /// Punches a hole of `len_bytes` at `pos` into a file (`FALLOC_FL_PUNCH_HOLE`): it reads as
-    /// zeroes afterwards. Private copies of its pages stay.
+    /// Punches a hole into a file (`FALLOC_FL_PUNCH_HOLE`). Private copies of its pages stay.
     pub fn punch_hole(&mut self, file: MappingId, pos: u64, len_bytes: u64) {
         let page = self.rules.page;
         let size_bytes = self.core.mapping(file).size_bytes;
-        // As far as the last page of the file.
         let end = pos.saturating_add(len_bytes).min(page.pages_in(size_bytes) << page.shift());
         if pos >= end {
             return;
@@ -81,7 +75,6 @@ impl Memory {
         self.drop_bytes(Gone { file, from: pos, to: end });
     }
 
-    /// Folios that hold pages `[first, end)`.
     pub(crate) fn entries_in(
         &self,
         file: MappingId,
@@ -98,7 +91,6 @@ impl Memory {
         entries
     }
 
-    /// Unmaps the pages `[first, end)` of a folio in every process.
     fn unmap_pages_of(&mut self, entry: Entry, PageRange { first, end }: PageRange) {
         let pfn = self.core.folios.get(entry.folio).pfn;
         for site in self.sites_of(entry.folio) {
@@ -134,7 +126,6 @@ impl Memory {
         }
     }
 
-    /// A folio that holds an edge of the range: zeroed where covered, and split (G.3.1 .. G.3.3).
     fn drop_partial(&mut self, gone: Gone, entry: Entry, edge: u64) -> Partial {
         let shift = self.rules.page.shift();
         let start = entry.index.0 << shift;
@@ -153,15 +144,14 @@ impl Memory {
         }
         let first_dirty = start + (folio.nr_clean << shift);
         if mapping.disk.keeps_whole == KeepsWhole::Dirty && to == end && first_dirty >= from {
-            // What was dirty goes with the range: nothing keeps the folio whole.
             self.core.set_clean(entry.folio);
         }
         let cut = match self.rules.anon.truncate_split {
-            // A folio that collapse made has no parts of sizes its filesystem does not know.
+            // Its filesystem supports no parts of other orders.
             TruncateSplit::NonUniform if !knows_sizes => Cut::Uniform(min),
             TruncateSplit::Uniform => Cut::Uniform(min),
             TruncateSplit::NonUniform => {
-                // The first edge is cut at its first covered page, the second behind the last.
+                // The first edge is cut at its first covered page, the second after the last.
                 let at = if edge == gone.from { from } else { to };
                 let at = (at >> shift).min(entry.end() - 1) - entry.index.0;
                 Cut::Around { at, to: min }
@@ -185,13 +175,11 @@ impl Memory {
         Partial::Kept
     }
 
-    /// Cuts what holds the page behind a hole around that page, whether the hole reaches into it
-    /// or ends before it (docs/differences.md, "behind a hole").
+    /// Splits around the page after a hole (docs/differences.md, "behind a hole").
     fn cut_behind(&mut self, file: MappingId, index: PageIndex) {
         let Some(entry) = self.core.find(file, index) else { return };
         let to = self.core.mapping(file).orders.min;
         let cut = Cut::Around { at: index.0 - entry.index.0, to };
-        // Whether it can be split does not matter any more.
         let _ = self.split_as(entry.folio, cut);
     }
 }

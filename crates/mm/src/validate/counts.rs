@@ -1,4 +1,4 @@
-//! The counts of folios against what the page tables hold: I11 .. I13, I17.
+//! Checks folio counts against the page tables: I11 .. I13, I17.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,20 @@ use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::units::{MmId, Order, Pfn};
 
-/// Entries of one folio.
 #[derive(Default)]
 struct OfFolio {
     nr_pmds: u64,
-    /// Mappings that they count.
     nr_pmd_maps: u64,
-    /// PTEs that map each of its pages.
     ptes: BTreeMap<Pfn, u64>,
-    /// Mappings that each process has.
     by_mm: BTreeMap<MmId, u64>,
 }
 
-/// Entries found, by folio.
 #[derive(Default)]
 pub(super) struct EntriesFound {
     folios: BTreeMap<FolioId, OfFolio>,
 }
 
 impl EntriesFound {
-    /// A PMD entry, which counts `refs` mappings.
     pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId, refs: u64) {
         let of = self.folios.entry(id).or_default();
         of.nr_pmds += 1;
@@ -45,7 +39,6 @@ impl EntriesFound {
         *of.by_mm.entry(mm).or_default() += nr;
     }
 
-    /// Mappings that page tables have of a folio.
     pub(super) fn nr_maps(&self, id: FolioId) -> u64 {
         self.folios.get(&id).map_or(0, |of| of.nr_pmd_maps + of.ptes.values().sum::<u64>())
     }
@@ -64,7 +57,6 @@ impl EntriesFound {
 }
 
 impl Memory {
-    /// The counts of a folio are those of the page tables (I11).
     pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         let frames = self.core.folios.frames();
@@ -94,7 +86,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Owner tracking claims no mapping that there is not (I12, L.6).
     pub(super) fn check_owners(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         if !folio.is_large() {
@@ -120,7 +111,6 @@ impl Memory {
         Ok(())
     }
 
-    /// Mapped pages of the machine are those of the page tables (I17).
     pub(super) fn check_mapped(&self, entries: &EntriesFound) -> Result<(), Violation> {
         let mut found = MappedCounters::default();
         for (&id, of) in &entries.folios {
@@ -135,7 +125,6 @@ impl Memory {
         if counted == found { Ok(()) } else { Err(Violation::I17 { counted, found }) }
     }
 
-    /// Queue and counters of sizes are those of the folios (I13).
     pub(super) fn check_sizes(&self) -> Result<(), Violation> {
         let (mut nr_queued, mut nr_exclusive) = (0, 0);
         let mut nr_anon = [0; NR_ORDERS];

@@ -1,4 +1,4 @@
-//! I18: huge pages of pools.
+//! Checks hugetlb pages: I18.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,6 @@ use crate::units::{Order, Pfn};
 use crate::vma::Sharing;
 
 impl Memory {
-    /// I18.
     pub(super) fn check_huge_pages(&self) -> Result<(), Violation> {
         let mut entries: BTreeMap<(Order, Pfn), u64> = BTreeMap::new();
         for (_, space) in self.all_spaces() {
@@ -62,7 +61,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Pages that owners have not used, and that shared files have not filled.
+    /// Reserved pages that owners have not used and shared files have not filled.
     fn huge_promises(&self, order: Order) -> u64 {
         let mut promised = 0;
         for (_, file) in self.core.hugetlb.files() {

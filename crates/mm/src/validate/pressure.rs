@@ -1,4 +1,4 @@
-//! What memory pressure keeps: I15, I16.
+//! Checks the state of memory pressure: I15, I16.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use crate::pgtable::PmdState;
 use crate::units::{PageIndex, SwapSlot};
 
 impl Memory {
-    /// The lists of reclaim hold each folio once (I15), swap space what is swapped (I16).
     pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
         self.core.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
         let mut users: BTreeMap<SwapSlot, u64> = BTreeMap::new();
@@ -47,7 +46,6 @@ impl Memory {
         if is_sound { Ok(()) } else { Err(Violation::I16 { what: "users of slots" }) }
     }
 
-    /// Each slot of a folio in the swap cache names it, and no other slot names one.
     fn is_swap_cache_sound(&self) -> bool {
         let mut nr = 0;
         for (id, folio) in self.core.folios.iter() {

@@ -1,4 +1,4 @@
-//! I14: who a file's gate counts. Its huge folios are counted with the mapping's own.
+//! Checks a file's gate: I14. The mapping's own check covers its huge folios.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use crate::rules::Writers;
 use crate::units::MappingId;
 
 impl Memory {
-    /// A gate counts its writers, its programs and its huge folios (I14).
     pub(super) fn check_gates(&self) -> Result<(), Violation> {
         let mut writecounts = BTreeMap::<MappingId, i64>::new();
         for (_, open) in self.opens().filter(|(_, open)| open.is_writer) {

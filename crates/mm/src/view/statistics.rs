@@ -1,11 +1,9 @@
-//! What `smaps`, `numa_maps` and `meminfo` say of mapped memory (docs/behaviour F.5.4 .. F.5.9).
+//! The numbers of `smaps`, `numa_maps` and `meminfo` (docs/behaviour F.5.4 .. F.5.9).
 //!
 //! Answers to: `smaps_account`, `gather_stats`.
 //!
-//! Owns the sums over page tables. The kernel asks its map counts whether a page is shared and how
-//! often it is mapped; with `NO_PAGE_MAPCOUNT` it has none for single pages and asks the folio
-//! ([`CountedBy::Kernel`]). What a kernel with a count for each page would say is found by walking
-//! all page tables ([`CountedBy::Tables`]): the difference is the error of the folio's answer.
+//! With `NO_PAGE_MAPCOUNT`, the kernel judges a page by its folio's counts ([`CountedBy::Kernel`]).
+//! [`CountedBy::Tables`] walks all page tables for the exact result; the difference is the error.
 //!
 //! Not covered: swapped pages, `Locked`, `Referenced`, `LazyFree`, KSM, hugetlb.
 
@@ -15,13 +13,13 @@ use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PteFlags};
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
 
-/// Bits behind the point of PSS (`PSS_SHIFT`).
+/// Fraction bits of PSS (`PSS_SHIFT`).
 const PSS_SHIFT: u32 = 12;
 
-/// Whose counts of mappings decide.
+/// Source of the map counts.
 #[derive(Clone, Copy, Debug)]
 pub enum CountedBy<'a> {
-    /// Those that the kernel keeps.
+    /// The kernel's own counts.
     Kernel,
     /// The entries of all page tables.
     Tables(&'a PageMaps),
@@ -46,12 +44,12 @@ impl PageMaps {
     }
 }
 
-/// PSS: bytes with 12 bits behind the point.
+/// PSS: bytes with 12 fraction bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pss(u64);
 
 impl Pss {
-    /// Whole bytes; `smaps` prints them in whole kB.
+    /// Whole bytes; `smaps` prints whole kB.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0 >> PSS_SHIFT
@@ -64,50 +62,47 @@ impl std::ops::AddAssign for Pss {
     }
 }
 
-/// What `smaps` says of some pages of a process, in bytes.
+/// `smaps` values for some pages of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Smaps {
     /// Present pages.
     pub rss_bytes: u64,
-    /// Each page divided by its mappings.
+    /// Present pages, each divided by its mappings.
     pub pss: Pss,
-    /// Of it, private memory.
+    /// PSS of private memory.
     pub pss_anon: Pss,
-    /// Of it, pages of files on a disk.
+    /// PSS of files on a disk.
     pub pss_file: Pss,
-    /// Of it, pages of files in memory.
+    /// PSS of files in memory.
     pub pss_shmem: Pss,
-    /// Of it, dirty pages.
+    /// PSS of dirty pages.
     pub pss_dirty: Pss,
-    /// Clean pages that count as mapped by others too.
+    /// Clean pages that count as shared.
     pub shared_clean_bytes: u64,
-    /// Dirty ones.
+    /// Dirty pages that count as shared.
     pub shared_dirty_bytes: u64,
-    /// Clean pages that count as the process's own.
+    /// Clean pages that count as private.
     pub private_clean_bytes: u64,
-    /// Dirty ones.
+    /// Dirty pages that count as private.
     pub private_dirty_bytes: u64,
     /// Private memory.
     pub anonymous_bytes: u64,
-    /// `AnonHugePages`: private memory under PMD entries.
+    /// `AnonHugePages`: private memory mapped by PMD entries.
     pub anon_by_pmd_bytes: u64,
     /// `ShmemPmdMapped`.
     pub shmem_by_pmd_bytes: u64,
     /// `FilePmdMapped`.
     pub file_by_pmd_bytes: u64,
-    /// Largest map count of a page (`mapmax` of `numa_maps`); 0 where nothing is mapped.
+    /// Largest map count of a page (`mapmax` of `numa_maps`); 0 if no page is mapped.
     pub mapmax: u32,
 }
 
-/// How a page is mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Counts {
     mapcount: u32,
-    /// By the process alone.
     is_private: bool,
 }
 
-/// Pages of one leaf that have the same counts.
 struct Same {
     nr: u64,
     counts: Counts,
@@ -115,7 +110,7 @@ struct Same {
 }
 
 impl Smaps {
-    /// USS: what would be free if the process ended.
+    /// USS: memory that would be freed if the process exited.
     #[must_use]
     pub const fn uss_bytes(&self) -> u64 {
         self.private_clean_bytes + self.private_dirty_bytes
@@ -158,7 +153,7 @@ impl Smaps {
 }
 
 impl Memory {
-    /// Mappings of each page, from the page tables; costs time for each entry there is.
+    /// Counts each page's mappings in the page tables, in time proportional to the entries.
     #[must_use]
     pub fn page_maps(&self) -> PageMaps {
         let mut maps = PageMaps { by_pfn: Vec::new(), mapped: MappedCounters::default() };
@@ -168,7 +163,6 @@ impl Memory {
                 let folio = self.core.folios.get(id);
                 let first = leaf.pfn.0 as usize;
                 let end = first + leaf.order.nr_pages() as usize;
-                // As long as the pages in use need it: the zone may be far larger.
                 if end > maps.by_pfn.len() {
                     maps.by_pfn.resize(end, 0);
                 }
@@ -186,7 +180,7 @@ impl Memory {
         maps
     }
 
-    /// What `smaps` says of `pages` of a process.
+    /// Returns the `smaps` values for `pages` of a process.
     #[must_use]
     pub fn smaps(&self, mm: MmId, pages: VpnRange, by: CountedBy<'_>) -> Smaps {
         let mut smaps = Smaps::default();
@@ -203,7 +197,7 @@ impl Memory {
                 let counts = counts_at(at);
                 let end = (at + 1..nr).find(|&next| counts_at(next) != counts).unwrap_or(nr);
                 smaps.add(folio, &Same { nr: end - at, counts, is_dirty }, page_bytes);
-                // Of a PMD entry `numa_maps` asks the first page alone.
+                // `numa_maps` checks only the first page of a PMD entry.
                 if at == 0 || leaf.kind != LeafKind::Pmd {
                     smaps.mapmax = smaps.mapmax.max(counts.mapcount);
                 }
@@ -216,27 +210,25 @@ impl Memory {
                 *smaps.by_pmd_of(folio) += nr * page_bytes;
             }
         }
-        // Huge pages of a pool have numbers of their own, but for this one.
+        // Hugetlb pages are reported separately, except in this value.
         for (_, entry) in self.space(mm).huge.range(pages.start..pages.end) {
             smaps.mapmax = smaps.mapmax.max(self.huge_page(entry).mapcount);
         }
         smaps
     }
 
-    /// What `smaps_rollup` says of a process.
+    /// Returns the `smaps_rollup` values of a process.
     #[must_use]
     pub fn smaps_rollup(&self, mm: MmId, by: CountedBy<'_>) -> Smaps {
         self.smaps(mm, ALL, by)
     }
 
-    /// Leaves that map a folio: neither the zero page nor the huge zero folio.
     fn folio_leaves(&self, mm: MmId, pages: VpnRange) -> impl Iterator<Item = (Leaf, FolioId)> {
         let leaves = self.space(mm).table.leaves(pages.start, pages.end.0 - pages.start.0);
         let mapped = leaves.filter(|leaf| !leaf.flags.contains(PteFlags::SPECIAL));
         mapped.filter_map(|leaf| Some((leaf, self.core.folios.of_pfn(leaf.pfn)?)))
     }
 
-    /// How often a page is mapped, as far as `by` knows.
     fn counts_of(&self, folio: &Folio, pfn: Pfn, by: CountedBy<'_>) -> Counts {
         match by {
             CountedBy::Kernel => {
@@ -255,5 +247,4 @@ impl Memory {
     }
 }
 
-/// Every page of an address space.
 const ALL: VpnRange = VpnRange { start: Vpn(0), end: crate::pgtable::PageTable::VPN_END };

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What one page is part of: everything but the area's borders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Page {
     prot: Prot,
@@ -22,7 +21,6 @@ fn page_of(vma: &Vma, vpn: Vpn) -> Page {
     Page { prot, sharing, file, advice }
 }
 
-/// The tree and a map of single pages.
 #[derive(Default)]
 struct Pair {
     tree: VmaTree,
@@ -55,7 +53,6 @@ impl Pair {
         }
     }
 
-    /// A store: the whole area can have anonymous pages.
     fn mark_anon(&mut self, vpn: Vpn) {
         self.tree.mark_anon(vpn);
         assert!(self.tree.find(vpn).is_none_or(Vma::has_anon));
@@ -67,8 +64,7 @@ impl Pair {
             let found = self.tree.find(Vpn(vpn)).map(|vma| page_of(vma, Vpn(vpn)));
             assert_eq!(found, self.pages.get(&vpn).copied(), "page {vpn}");
         }
-        // I2: an area ends where its pages stop to continue each other, or where the next one has
-        // another `anon_vma`.
+        // I2: an area ends where the next page differs or has another `anon_vma`.
         let continues = |at: u64| {
             let (Some(a), Some(b)) = (self.pages.get(&at), self.pages.get(&(at + 1))) else {
                 return false;

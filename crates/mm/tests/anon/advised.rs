@@ -12,7 +12,6 @@ use largefolio_mm::vma::Prot;
 
 use crate::world::{PAGE, World, addr, sizes};
 
-/// 16 MiB of memory and 4 MiB of swap space.
 fn world(anon: AnonRules) -> World {
     world_of(Rules { anon, ..Rules::example() })
 }
@@ -91,7 +90,6 @@ fn cold_makes_inactive_what_was_active() {
     let active = ListId::new(LruKind::Anon, Age::Active);
     assert_eq!(world.memory.rules().reclaim.lru, LruRule::Lists);
     world.write_all(mm, 0..64);
-    // Half of them are found in use twice, and there are others to take.
     world.memory.reclaim_pages(1);
     world.write_all(mm, 32..64);
     world.memory.reclaim_pages(1);

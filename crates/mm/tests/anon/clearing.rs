@@ -1,5 +1,4 @@
-//! Zeroing and copying by a plan: the rule of the kernel reaches the memory (docs/behaviour D.2.6,
-//! D.4).
+//! Zeroing and copying by the kernel's plan (docs/behaviour D.2.6, D.4).
 
 use largefolio_mm::ram::{Moved, Ram};
 use largefolio_mm::rules::Arch;
@@ -9,7 +8,6 @@ use largefolio_mm::units::{Order, PageSize, Pfn};
 
 use crate::world::{PAGE, World, clear_rules, sizes, thp};
 
-/// A world without a zero byte in it, that clears by `rules`.
 fn dirty_world(anon: AnonRules, rules: ClearRules) -> World {
     let mut world = World::new(anon);
     for pfn in (0..(64 << 20) / PAGE).map(Pfn) {
@@ -23,7 +21,6 @@ fn cleared(world: &World) -> Moved {
     world.memory.core().ram.counted.cleared
 }
 
-/// First and last pages in the order in which the last folio was cleared.
 fn extents(world: &World) -> Vec<(u64, u64)> {
     let (_, plan) = cleared(world).last.unwrap();
     plan.units().map(|unit| (unit.first, unit.first + unit.nr - 1)).collect()
@@ -95,7 +92,6 @@ fn every_byte_of_a_fault_is_zero_but_those_stored_under_every_rule() {
                 let nr_stored = if page == 300 { 8 } else { 0 };
                 assert!(frame[nr_stored..].iter().all(|&byte| byte == 0), "{page}, {rules:?}");
             }
-            // The neighbours of the folio keep what they held.
             let nr_zero = world.memory.core().ram.counted.nr_zeroed;
             assert_eq!(nr_zero, order.nr_pages());
             let all = (0..(64 << 20) / PAGE).map(Pfn);

@@ -1,4 +1,4 @@
-//! Dirty folios of files: when they are written, and what reclaim does with them (docs/behaviour P.6).
+//! Dirty file folios: their writeback, and their treatment by reclaim (docs/behaviour P.6).
 
 use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::core::watermarks::Watermarks;
@@ -30,7 +30,6 @@ fn generations(rule: GenerationRule) -> ReclaimRules {
     ReclaimRules { lru: LruRule::Generations, generations: rule, ..ReclaimRules::stock() }
 }
 
-/// A file that is read page by page, without readahead.
 fn file(world: &mut World, nr_pages: u64) -> (MappingId, OpenId) {
     let file = world.memory.add_file(nr_pages * PAGE, "ext4");
     let open = world.memory.open(file);
@@ -67,7 +66,7 @@ fn what_was_dirty_first_is_written_down_to_the_background_limit_p_6_1() {
     write(&mut world, open_first, 0..600);
     write(&mut world, open_second, 0..600);
     assert_eq!((nr_dirty(&world, first, 600), nr_dirty(&world, second, 600)), (600, 600));
-    // A tenth of what is free beyond the reserve and of the cache, which take turns.
+    // A tenth of the free memory above the reserve plus the cache, which compete for pages.
     let marks = Watermarks::new(PageSize::K4, NR_PAGES, true);
     let free = world.memory.core().buddy.nr_free_pages();
     let limit = (free - marks.high + 1200) / 10;
@@ -88,7 +87,7 @@ fn a_group_has_a_limit_of_its_own_p_6_1() {
     world.memory.enter_group(group);
     write(&mut world, open, 0..300);
     world.check();
-    // A tenth of 1000, less what the processor has in stock.
+    // A tenth of 1000, less the processor's stock.
     assert!((93..=100).contains(&nr_dirty(&world, file, 300)));
     assert_eq!(is_dirty(&world, file, 250), Some(true));
 }
@@ -115,7 +114,6 @@ fn reclaim_takes_what_is_clean_and_leaves_what_is_dirty_p_6_2() {
         assert!((0..20).all(|index| is_left(&world, index)), "{rules:?}");
         assert!((20..60).all(|index| !is_left(&world, index)), "{rules:?}");
         let left = world.memory.counters().reclaim.nr_vmscan_immediate_reclaim;
-        // Written, they are the next to go.
         world.memory.sync_file(file);
         assert_eq!(nr_dirty(&world, file, 400), 0);
         world.memory.reclaim_group(group, 20);
@@ -140,7 +138,7 @@ fn who_finds_nothing_but_dirty_folios_has_them_written_p_6_3() {
         write(&mut world, open, 0..400);
         world.memory.reclaim_group(group, 32);
         assert_eq!(world.memory.counters().reclaim.nr_flushes, nr_flushes, "{rules:?}");
-        // Where nobody is told, the flusher comes when nothing else helps.
+        // Without a wake-up, the flusher runs only as a last resort.
         write(&mut world, open, 400..2000);
         world.check();
         let events = world.memory.group(group).group.events;
@@ -161,7 +159,7 @@ fn a_mapped_folio_that_was_only_moved_loses_its_mark_when_it_is_written_p_6_3() 
         world.memory.mmap(mm, map).unwrap();
         world.advise(mm, 0, 4096, Madvice::Random);
         world.memory.touch(mm, addr(0), Access::Write).unwrap();
-        // Two requests: the first leaves it and has it written.
+        // Two requests: the first skips it and starts its writeback.
         for page in (1..512).chain(1000..1100) {
             world.memory.touch(mm, addr(page), Access::Read).unwrap();
         }
@@ -181,7 +179,6 @@ fn a_store_through_a_mapping_is_written_and_noticed_again() {
     world.memory.mmap(mm, map).unwrap();
     world.memory.store(mm, addr(3), &[9]).unwrap();
     assert_eq!(is_dirty(&world, file, 3), Some(true));
-    // The next fault has it written; the entry is read-only then.
     world.memory.touch(mm, addr(9), Access::Read).unwrap();
     assert_eq!(is_dirty(&world, file, 3), Some(false));
     let nr_faults = world.memory.counters().pgfault;

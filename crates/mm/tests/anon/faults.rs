@@ -10,7 +10,6 @@ use largefolio_mm::vma::Prot;
 
 use crate::world::{PAGE, World, addr, sizes, thp};
 
-/// Takes blocks of `order` until none is free.
 fn exhaust(world: &mut World, order: u8) -> u64 {
     std::iter::from_fn(|| world.memory.take_block(Order::new(order))).count() as u64
 }
@@ -35,7 +34,7 @@ fn the_largest_enabled_order_that_fits_the_area_is_taken_d_1_5() {
     let mut world = World::new(sizes(&[16, 64, 256]));
     let mm = world.mm;
     world.map(8, 100);
-    // Blocks of 64 pages: [0, 64) begins before the area, [64, 128) ends behind it.
+    // Blocks of 64 pages: [0, 64) begins before the area, [64, 128) ends after it.
     assert_eq!(world.write(mm, 40).order.get(), 4);
     assert_eq!(world.write(mm, 10).order.get(), 2);
     assert_eq!(world.write(mm, 100).order.get(), 2);
@@ -50,11 +49,10 @@ fn a_read_maps_the_zero_page_and_blocks_larger_ranges_d_2_2() {
     let mm = world.mm;
     let zero = world.read(mm, 3);
     assert_eq!((zero.owner, zero.order.get(), zero.is_writable), (None, 0, false));
-    // The block of 16 has a PTE set, that of 4 too; its neighbour of 4 has not (D.2.4).
+    // The block of 16 has a PTE set, as does the block of 4; its neighbour of 4 does not (D.2.4).
     assert_eq!(world.write(mm, 2).order.get(), 0);
     assert_eq!(world.write(mm, 5).order.get(), 2);
     assert_eq!(world.write(mm, 17).order.get(), 4);
-    // Zero page, then write: a base page.
     assert_eq!(world.write(mm, 3).order.get(), 0);
     assert_eq!(world.memory.counters().nr_zero_page, 1);
 }
@@ -63,7 +61,7 @@ fn a_read_maps_the_zero_page_and_blocks_larger_ranges_d_2_2() {
 fn an_allocation_falls_back_from_size_to_size_d_2_5() {
     let mut world = World::new(sizes(&[16, 64, 2048])).mapped(1024);
     let mm = world.mm;
-    // Every second block of 16 KiB is free: more than is kept back, and none of 64 KiB.
+    // Every second block of 16 KiB is free: more than the reserve, but no block of 64 KiB.
     let order = Order::new(2);
     let taken: Vec<_> = std::iter::from_fn(|| world.memory.take_block(order)).collect();
     taken.iter().step_by(2).for_each(|&pfn| world.memory.give_block(pfn, order));
@@ -94,7 +92,6 @@ fn a_first_read_shares_the_huge_zero_folio_d_3_1() {
     assert_eq!((first.kind, first.owner, first.order.get()), (LeafKind::Pmd, None, 9));
     assert_eq!(world.read(mm, 512 + 7).pfn, first.pfn, "one for everybody");
     assert_eq!(free - world.memory.core().buddy.nr_free_pages(), 512);
-    // D.3.4: a store gets a folio of its own.
     assert_eq!(world.write(mm, 8).order.get(), 9);
     assert_eq!((world.byte(mm, 8), world.byte(mm, 9)), (0x88, 0));
     assert_eq!(world.page(mm, 600).unwrap().owner, None);
@@ -104,7 +101,7 @@ fn a_first_read_shares_the_huge_zero_folio_d_3_1() {
     world.mm = mm;
     world.map(0, 64);
     let taken = exhaust(&mut world, 0);
-    // Nobody uses it any more: an allocation that finds nothing else takes its memory.
+    // Its last user is gone: an allocation that finds nothing else takes its memory.
     world.memory.touch(mm, addr(0), Access::Write).unwrap();
     assert_eq!(taken, before);
 }
@@ -173,7 +170,7 @@ fn contpte_blocks_fold_where_a_64k_folio_is_mapped() {
     let mut world = World::on(sizes(&[64]), Arch::Arm64, 64 << 20).mapped(64);
     let mm = world.mm;
     assert_eq!(world.write(mm, 20).kind, LeafKind::Contpte);
-    // L.12: one page protected otherwise unfolds the block; only its last page folds it again.
+    // Protecting one page unfolds the block; only rewriting its last page folds it again (L.12).
     world.protect(mm, 18, 1, Prot::READ);
     assert_eq!(world.page(mm, 20).unwrap().kind, LeafKind::Pte);
     world.protect(mm, 18, 1, Prot::READ_WRITE);

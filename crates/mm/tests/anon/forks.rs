@@ -9,7 +9,6 @@ use largefolio_mm::vma::Prot;
 
 use crate::world::{World, addr, sizes, thp};
 
-/// A PMD folio whose mapping was split into PTEs.
 fn pte_mapped(rules: AnonRules) -> World {
     let mut world = World::new(rules).mapped(512);
     let mm = world.mm;
@@ -29,7 +28,7 @@ fn l22_row_1_the_child_exits_and_the_page_is_reused() {
     world.exit(child);
     let after = world.write(mm, 10);
     assert_eq!((after.pfn, after.is_anon_exclusive), (before, true));
-    // Only the page that was stored to is exclusive: the others take their own fault.
+    // Only the stored-to page is exclusive: the others still fault.
     assert!(!world.page(mm, 11).unwrap().is_anon_exclusive);
     assert!(!world.page(mm, 11).unwrap().is_writable);
 }
@@ -44,7 +43,7 @@ fn l22_row_2_the_child_lives_and_one_page_is_copied() {
     assert_ne!(after.pfn, before);
     assert_eq!(after.order.get(), 0);
     assert_eq!(world.pfn(child, 10), before);
-    // Row 3: then the child exits, and the next page is reused.
+    // Row 3: the child exits, and the next page is reused.
     let next = world.pfn(mm, 11);
     world.exit(child);
     assert_eq!(world.write(mm, 11).pfn, next);
@@ -119,7 +118,6 @@ fn before_6_15_a_page_of_a_large_folio_is_always_copied() {
     let after = world.write(mm, 3);
     assert_ne!(after.pfn, before.pfn);
     assert_eq!(after.order.get(), 0);
-    // Small folios are reused by every kernel (E.3.2).
     let small = world.pfn(mm, 3);
     let child = world.fork(mm);
     world.exit(child);
@@ -184,7 +182,6 @@ fn a_pinned_page_is_copied_for_the_child_at_once_e_1_3() {
         assert_eq!((own.pfn, own.is_writable, own.is_anon_exclusive), (pin.pfn, true, true));
         assert_ne!(its.pfn, pin.pfn);
         assert_eq!((its.order.get(), its.is_anon_exclusive), (0, true));
-        // The device stores: the parent sees it, the child does not.
         world.memory.frame_mut(pin.pfn)[0] = 0x55;
         assert_eq!((world.byte(mm, 10), world.byte(child, 10)), (0x55, 0x8a));
         assert_eq!(world.write(mm, 10).pfn, pin.pfn, "and continues seeing it");
@@ -261,7 +258,7 @@ fn a_32_bit_kernel_has_owner_ids_for_32767_processes_at_a_time() {
     let mut children: Vec<_> = (2..1 << 15).map(|_| world.memory.fork(mm).unwrap()).collect();
     let refused = world.memory.fork(mm).unwrap_err();
     assert!(refused.to_string().starts_with("all 32767 owner ids belong to live processes"));
-    // An id that was given back serves another process, which finds no trace of the one before.
+    // A reused id shows no trace of the previous process.
     world.memory.exit(children.swap_remove(7));
     children.push(world.memory.fork(mm).unwrap());
     for child in children {

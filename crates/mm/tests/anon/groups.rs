@@ -1,4 +1,4 @@
-//! Control groups: limits, who pays, what reclaim in a group takes (docs/behaviour P.1).
+//! Cgroups: limits, charging, and reclaim inside a cgroup (docs/behaviour P.1).
 
 use largefolio_mm::core::groups::{GroupEvents, GroupLimits};
 use largefolio_mm::fault::{Access, FaultError};
@@ -22,7 +22,6 @@ fn world(anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
     World { memory, mm }
 }
 
-/// A file that is read page by page, without readahead.
 fn file(world: &mut World, nr_pages: u64) -> (MappingId, OpenId) {
     let file = world.memory.add_file(nr_pages * PAGE, "ext4");
     let open = world.memory.open(file);
@@ -37,7 +36,6 @@ fn group(world: &mut World, limits: GroupLimits) -> GroupId {
     group
 }
 
-/// Reads pages of a file, one after the other.
 fn read(world: &mut World, open: OpenId, pages: std::ops::Range<u64>) {
     for index in pages {
         world.memory.pread(open, index * PAGE, PAGE).unwrap();
@@ -88,12 +86,10 @@ fn a_limit_below_what_is_needed_ends_in_a_sentence() {
     assert_eq!((touched, error), (128, FaultError::GroupOutOfMemory(addr(128).0)));
     assert!(error.to_string().contains("the control group is at its limit"), "{error}");
     assert_eq!(events(&world, group).oom, 1);
-    // All of it is in use by the process: a file has no room either.
     let (_, open) = file(&mut world, 16);
     let error = world.memory.pread(open, 0, PAGE).unwrap_err();
     assert_eq!(error.short, Short::Group);
     world.check();
-    // The limit is raised: the program goes on.
     world.memory.set_group_limits(group, GroupLimits::max(200));
     world.memory.touch(mm, addr(128), Access::Write).unwrap();
 }
@@ -122,7 +118,6 @@ fn who_reads_pays_and_a_group_takes_from_nobody_else() {
     let second = group(&mut world, GroupLimits::max(256));
     let (_, other) = file(&mut world, 2048);
     for index in 0..2048 {
-        // What is cached costs the second reader nothing.
         world.memory.pread(open, index % 512 * PAGE, PAGE).unwrap();
         world.memory.pread(other, index * PAGE, PAGE).unwrap();
     }
@@ -131,7 +126,6 @@ fn who_reads_pays_and_a_group_takes_from_nobody_else() {
     assert_eq!(world.memory.group(first).vec.nr_charged(), 512);
     assert!(world.memory.group(second).vec.nr_charged() <= 256);
     assert_eq!(events(&world, first).max, 0);
-    // A child is in the group of its parent.
     let child = world.fork(world.mm);
     assert_eq!(world.memory.space(child).group, second);
 }
@@ -197,7 +191,6 @@ fn what_comes_back_is_measured_against_the_group_that_was_short() {
     let mut world = world(AnonRules::stock(), 16_384, 0);
     let (hot, open) = file(&mut world, 3000);
     let group = group(&mut world, GroupLimits::max(600));
-    // 300 pages become active, and 300 more are evicted by what follows.
     for pages in [0..300, 0..300, 300..600, 1000..1200, 300..350] {
         for index in pages {
             world.memory.pread(open, index * PAGE, PAGE).unwrap();
@@ -210,7 +203,6 @@ fn what_comes_back_is_measured_against_the_group_that_was_short() {
     world.check();
 }
 
-/// 10,000 groups: a charge costs what it costs with one.
 #[test]
 fn work_of_a_charge_does_not_grow_with_the_number_of_groups() {
     let work_of = |nr_groups: u32| {
@@ -228,7 +220,6 @@ fn work_of_a_charge_does_not_grow_with_the_number_of_groups() {
     assert!(many <= one + one / 10, "{one} {many}");
 }
 
-/// A process that moves takes nothing along.
 #[test]
 fn what_was_charged_stays_where_it_was() {
     let mut world = world(AnonRules::stock(), 16_384, 0).mapped(64);
@@ -244,7 +235,7 @@ fn what_was_charged_stays_where_it_was() {
     assert_eq!(charged, [0, 0]);
 }
 
-/// Who waits for memory writes to swap space himself; background reclaim does so for the machine.
+/// A task that waits for memory writes to swap itself; background reclaim does it for the machine.
 #[test]
 fn what_background_reclaim_writes_to_swap_space_is_counted_apart() {
     let counts = |is_limited: bool| {
@@ -261,6 +252,5 @@ fn what_background_reclaim_writes_to_swap_space_is_counted_apart() {
     let (limited, machine) = (counts(true), counts(false));
     assert!(limited.pswpout > 5000 && limited.nr_swpout_kswapd == 0, "{limited:?}");
     assert!(machine.pswpout > 1900 && machine.nr_swpout_kswapd == machine.pswpout, "{machine:?}");
-    // Ten pages came back, one at a time.
     assert_eq!((limited.nr_swap_waits, machine.nr_swap_waits), (10, 10));
 }

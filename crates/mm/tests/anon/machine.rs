@@ -1,4 +1,4 @@
-//! How a machine runs the steps of a random program.
+//! Runs the steps of a random program on a machine.
 
 use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::fault::Access;
@@ -16,29 +16,22 @@ use largefolio_mm::vma::{OpenId, Prot};
 use crate::program::{BEFORE, FILES, Step, What};
 use crate::world::{BASE, PAGE};
 
-/// Groups of a machine.
 pub(crate) const NR_GROUPS: usize = 3;
 
-/// What happens to a control group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Regroup {
     pub(crate) group: usize,
     pub(crate) what: GroupChange,
 }
 
-/// How it changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum GroupChange {
     Limits(GroupLimits),
-    /// A process joins it.
     Join(usize),
-    /// Calls on files are charged to it.
     Enter,
-    /// `memory.reclaim`.
     Reclaim(u64),
 }
 
-/// A machine that runs steps.
 pub(crate) struct Machine {
     pub(crate) memory: Memory,
     pub(crate) mms: Vec<Option<MmId>>,
@@ -68,7 +61,6 @@ impl Machine {
         Self { memory, mms, files, opens, pins: Vec::new(), groups: Vec::new(), writers }
     }
 
-    /// Somebody changes limits, or moves a process; calls on files are those of a group.
     pub(crate) fn regroup(&mut self, change: Regroup) {
         while self.groups.len() < NR_GROUPS {
             self.groups.push(self.memory.add_group(GroupLimits::default()));
@@ -92,7 +84,6 @@ impl Machine {
         self.mms[of].unwrap()
     }
 
-    /// Runs a step, stores and file writes without their bytes; whether it happened.
     pub(crate) fn run(&mut self, step: Step) -> bool {
         match step {
             Step::Map { of, at, nr, what, can_write } => self.map(of, (at, nr), what, can_write),
@@ -142,7 +133,6 @@ impl Machine {
         }
     }
 
-    /// The steps that are no process's own.
     fn run_in_kernel(&mut self, step: Step) -> bool {
         match step {
             Step::Write { file, pos, len, .. } => {
@@ -199,14 +189,11 @@ impl Machine {
         }
     }
 
-    /// Opens a file for writing. It is synced before: an open that drops the page cache drops what
-    /// is dirty with it (docs/design/writers.md).
     fn open_for_write(&mut self, file: usize) -> Option<OpenId> {
         self.memory.sync_file(self.files[file]);
         self.memory.open_for_write(self.files[file]).ok()
     }
 
-    /// The same for a mapping that may be shared and is about to take stores.
     fn sync_for(&mut self, can_write: bool) {
         for &file in self.files.iter().filter(|_| can_write) {
             self.memory.sync_file(file);
@@ -233,7 +220,6 @@ impl Machine {
             What::SharedAnon => Map::anon(len, prot).shared(),
             What::Private { file, pgoff } => Map::file(self.opens[file], pgoff, len, prot),
             What::Shared { file, pgoff } => {
-                // Of its own: it may become a writer, for as long as it is mapped.
                 let open = self.memory.open(self.files[file]);
                 let map = Map::file(open, pgoff, len, prot).shared();
                 let is_mapped = self.memory.mmap(self.mm(of), map.at(addr(at))).is_ok();

@@ -1,5 +1,5 @@
 //! Anonymous memory, fork, copy-on-write, unmap and split: vectors of docs/behaviour D, E, F, G and
-//! L, and random programs whose every byte is compared with a naive model.
+//! L, and random programs with every byte compared with a naive model.
 
 #![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
 #![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]

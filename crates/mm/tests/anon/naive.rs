@@ -1,6 +1,6 @@
 //! The naive model: each process is a map from page to bytes, each file a vector.
 //!
-//! It knows what a program may see, and nothing of folios, page tables or references.
+//! It models the bytes that a program sees, without folios, page tables or references.
 
 use std::collections::BTreeMap;
 
@@ -11,31 +11,24 @@ use crate::world::PAGE;
 
 const PAGE_BYTES: usize = PAGE as usize;
 
-/// Bytes of one page.
 pub(crate) type Bytes = Box<[u8]>;
 
-/// What a page shows that was never stored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Anon,
     File { file: usize, index: u64 },
 }
 
-/// A mapped page.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     pub(crate) source: Source,
     pub(crate) is_shared: bool,
     pub(crate) can_write: bool,
-    /// Bytes of the process's own.
     pub(crate) own: Option<Bytes>,
-    /// Its content may have been thrown away since `MADV_FREE`.
     pub(crate) is_lazy: bool,
-    /// The pin that holds it for a device.
     pub(crate) pin: Option<usize>,
 }
 
-/// A file: whole pages, of which `size` bytes count.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub(crate) size: u64,
@@ -43,7 +36,6 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// As storage holds it.
     pub(crate) fn stored(id: MappingId, size: u64) -> Self {
         let mut file = Self { size: 0, bytes: Vec::new() };
         file.resize(size);
@@ -75,7 +67,6 @@ impl File {
     }
 }
 
-/// All processes and files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Naive {
     pub(crate) processes: Vec<Option<BTreeMap<u64, Page>>>,
@@ -118,14 +109,12 @@ impl Naive {
         }
     }
 
-    /// `MADV_FREE`.
     pub(crate) fn give_up(&mut self, nr: usize, at: u64, nr_pages: u64) {
         for (_, page) in self.process(nr).range_mut(at..at + nr_pages) {
             page.is_lazy |= page.source == Source::Anon && page.own.is_some();
         }
     }
 
-    /// What a page given up holds is seen: it is that from now on.
     pub(crate) fn settle(&mut self, nr: usize, at: u64, found: &[u8]) {
         let Some(page) = self.process(nr).get_mut(&at) else { return };
         if std::mem::take(&mut page.is_lazy) && found.iter().all(|&byte| byte == 0) {
@@ -137,7 +126,7 @@ impl Naive {
         let keep = old.min(new);
         let pages = self.process(nr);
         if (at..at + keep).any(|page| !pages.contains_key(&page)) {
-            // Areas move one after the other; what lies between them is not touched.
+            // Areas move one after the other; the gaps between them are untouched.
             for page in 0..keep {
                 if let Some(moved) = self.process(nr).remove(&(at + page)) {
                     self.process(nr).insert(to + page, moved);
@@ -163,7 +152,6 @@ impl Naive {
         self.processes.push(Some(child));
     }
 
-    /// What a page shows; `None` beyond the end of its file.
     pub(crate) fn content(&self, page: &Page) -> Option<Bytes> {
         match (&page.own, page.source) {
             (Some(own), _) => Some(own.clone()),
@@ -172,7 +160,6 @@ impl Naive {
         }
     }
 
-    /// Makes a private page the process's own.
     pub(crate) fn own(&mut self, nr: usize, at: u64) -> &mut Page {
         let content = self.content(self.page(nr, at).unwrap());
         let page = self.process(nr).get_mut(&at).unwrap();
@@ -226,7 +213,6 @@ impl Naive {
         }
     }
 
-    /// The page that a pin holds.
     pub(crate) fn pinned(&mut self, pin: usize) -> Option<&mut Page> {
         let pages = self.processes.iter_mut().flatten().flat_map(BTreeMap::values_mut);
         pages.into_iter().find(|page| page.pin == Some(pin))

@@ -46,7 +46,6 @@ fn is_cached(world: &World, file: MappingId, index: u64) -> bool {
     world.memory.core().find(file, PageIndex(index)).is_some()
 }
 
-/// One folio of a file, read from storage.
 fn insert(world: &mut World, file: MappingId, index: u64, order: u8) {
     world.memory.cache_folio(NewFolio::new(file, PageIndex(index), Order::new(order))).unwrap();
 }
@@ -64,7 +63,6 @@ fn a_file_larger_than_memory_is_read_to_its_end() {
     assert!(!is_cached(&world, file, 0) && is_cached(&world, file, 4999));
     let counts = counts(&world);
     assert!(counts.pgsteal_kswapd > 3900, "{counts:?}");
-    // Nothing was used twice: reclaim in the background was enough.
     assert_eq!((counts.allocstall, counts.workingset_refault_file), (0, 0));
 }
 
@@ -74,7 +72,7 @@ fn background_reclaim_ends_at_the_high_mark() {
     let (_, open) = file(&mut world, 40_000);
     for index in 0..40_000 {
         world.memory.pread(open, index * PAGE, PAGE).unwrap();
-        // Between min and the high mark of 64 MiB, and what the last look took beyond it.
+        // Between min and high watermark of 64 MiB, plus the last pass's overshoot.
         let nr_free = world.memory.core().buddy.nr_free_pages();
         assert!(index < 15_300 || (819..1227 + 256).contains(&nr_free), "{index}: {nr_free}");
     }
@@ -114,7 +112,7 @@ fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
             world.memory.mmap(mm, Map::file(open, 0, 64 * PAGE, prot).at(at)).unwrap();
             world.memory.touch(mm, addr(area * 512 + 3), access).unwrap();
         }
-        // One of the two folios: the one that was not used, though it is older.
+        // Of the two folios, the unused one, although it is older.
         world.memory.reclaim_pages(1);
         world.check();
         assert_eq!([0, 32].map(|index| is_cached(&world, file, index)), [true, false]);
@@ -124,7 +122,7 @@ fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
     };
     assert_eq!(nr_activated(Arch::Arm64, Prot::READ, Access::Read, 1), 0);
     assert_eq!(nr_activated(Arch::Arm64, Prot::READ_EXEC, Access::Exec, 1), 16);
-    // Fault-around marks what it maps as accessed, but an area counts once; two say that it is in use.
+    // Fault-around marks mapped pages as accessed; one area is not enough, two mean in use.
     assert_eq!(nr_activated(Arch::X86_64, Prot::READ, Access::Read, 1), 0);
     assert_eq!(nr_activated(Arch::X86_64, Prot::READ, Access::Read, 2), 16);
 }
@@ -133,26 +131,23 @@ fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
 fn what_comes_back_soon_was_hot_and_earns_no_credit_b_5_8() {
     let mut world = world(AnonRules::stock(), 2000, 0);
     let (file, open) = file(&mut world, 3000);
-    // Page 0 becomes active by a second read, then 600 others.
     for pages in [0..1, 0..1, 1000..1600, 1000..1600] {
         for index in pages {
             world.memory.pread(open, index * PAGE, 1).unwrap();
             world.memory.pread(open, 2990 * PAGE, 1).unwrap();
         }
     }
-    // The last of them may still wait in a batch.
     assert!(world.memory.core().folios.lru().nr_pages(ACTIVE_FILE) >= 600 - 31);
     let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
     assert!(!world.memory.core().folios.get(id).is_workingset);
     while is_cached(&world, file, 0) {
         assert!(world.memory.reclaim_pages(32) > 0);
     }
-    // Less has gone since than is active: too early, and so it is active at once.
+    // Fewer were evicted since than are active, so it becomes active immediately.
     let active = world.memory.core().folios.lru().nr_pages(ACTIVE_FILE);
     assert!(active > 100, "{active} {:?}", counts(&world));
     world.memory.pread(open, 0, 1).unwrap();
     world.check();
-    // A look empties the batch in which it waits.
     world.memory.reclaim_pages(1);
     let folios = &world.memory.core().folios;
     let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
@@ -184,7 +179,7 @@ fn swapped_pages_come_back_one_by_one_with_their_bytes() {
     let page = world.page(mm, 7).unwrap();
     assert!(page.order == Order::ZERO && page.is_anon_exclusive && page.is_writable);
     assert_eq!(counts(&world).pswpin, 2);
-    // A PMD folio does not go over what is swapped.
+    // A PMD folio never covers swapped pages.
     assert_eq!(world.write(mm, 9).order.get(), 0);
     assert!(world.page(mm, 10).is_none());
 }
@@ -229,7 +224,6 @@ fn a_partially_mapped_folio_is_split_before_it_is_swapped_g_5_1() {
         world.memory.reclaim_pages(64);
     }
     world.check();
-    // Four pages and not sixteen were written.
     let counts = counts(&world);
     assert_eq!((counts.pswpout, counts.swpout_large, world.size(4).split), (4, 0, 1));
     assert_eq!(world.byte(mm, 3), 0x83);
@@ -249,7 +243,6 @@ fn without_contiguous_slots_a_folio_is_split_and_its_pages_go_one_by_one_g_5_1()
     }
     world.check();
     let counts = counts(&world);
-    // 512 slots side by side, then 88 for single pages.
     assert_eq!((counts.thp_swpout, counts.pswpout), (1, 600));
     assert!(counts.thp_swpout_fallback >= 1);
     for page in 0..1536 {
@@ -319,7 +312,6 @@ fn shared_memory_needs_swap_space_too() {
     world.exit(mm);
 }
 
-/// Every 16th page is a folio of a file, all others are free.
 fn sprinkled(anon: AnonRules) -> (World, MappingId) {
     let mut world = world(anon, 16_384, 0);
     let (file, open) = file(&mut world, 16_384);
@@ -350,10 +342,8 @@ fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     assert!(expected > 900);
     assert_eq!(buddy.unusable_index(order), 1000);
     assert_eq!(world.memory.can_compact(order), Ok(()));
-    // One block is free: nothing fails.
     assert!(world.memory.compact(order));
     assert_eq!(world.memory.core().buddy.fragmentation_index(order), -1000);
-    // Nearly all memory in use: it is short, not fragmented.
     while world.memory.core().buddy.nr_free_pages() > 1500 {
         world.memory.take_block(Order::ZERO).unwrap();
     }
@@ -371,7 +361,7 @@ fn compaction_moves_folios_with_their_bytes_and_mappings_i_11() {
     }
     let before: Vec<_> = pages.iter().map(|&page| world.pfn(mm, 16_384 + page)).collect();
     world.map(0, 1024);
-    // Without advice nothing is done for it (D.5).
+    // Without advice, the kernel makes no effort (D.5).
     assert_eq!(world.write(mm, 5).order.get(), 0);
     world.advise(mm, 512, 512, Madvice::Hugepage);
     let pmd = world.write(mm, 600);
@@ -398,7 +388,7 @@ fn kcompactd_compacts_in_advance_where_most_of_memory_is_in_pieces_i_11() {
     world.memory.compact_in_advance();
     world.check();
     assert_eq!(counts(&world).nr_compact_proactive, 1);
-    // 100 less 20 is aimed at; what is left is looked at and left alone.
+    // The target is 100 less 20; the remaining fragments are left alone.
     assert!((75..=80).contains(&score(&world)), "{}", score(&world));
     world.memory.compact_in_advance();
     assert_eq!(counts(&world).nr_compact_proactive, 1);
@@ -407,7 +397,6 @@ fn kcompactd_compacts_in_advance_where_most_of_memory_is_in_pieces_i_11() {
 #[test]
 fn a_compaction_in_advance_that_gains_nothing_is_not_repeated_for_64_looks_i_11() {
     let (mut world, _) = sprinkled(AnonRules::stock());
-    // No block is left that is free, and no page that could move.
     while world.memory.core().buddy.nr_free_pages() > 100 {
         world.memory.take_block(Order::ZERO).unwrap();
     }

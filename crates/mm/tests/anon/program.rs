@@ -1,4 +1,4 @@
-//! Steps of a random program, and how a machine runs them.
+//! Steps of a random program.
 
 use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::fault::Access;
@@ -24,14 +24,11 @@ use largefolio_mm::rules::reclaim::{
 use crate::machine::{GroupChange, NR_GROUPS, Regroup};
 use crate::world::PAGE;
 
-/// Pages before [`BASE`] that programs use: so that a PMD border lies inside.
+/// Pages before [`BASE`] that programs use, so a PMD boundary is inside the range.
 pub(crate) const BEFORE: u64 = 100;
-/// Pages of the range everything happens in.
 pub(crate) const NR_PAGES: u64 = 1300;
-/// Files and their sizes in bytes.
 pub(crate) const FILES: [(&str, u64); 2] = [("xfs", 700 * PAGE), ("vfat", 1300 * PAGE + 100)];
 
-/// A source of numbers: splitmix64.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers(pub(crate) u64);
 
@@ -43,7 +40,6 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
@@ -61,7 +57,6 @@ impl Numbers {
         }
     }
 
-    /// A page; often one at which folios begin.
     fn at(&mut self) -> u64 {
         let at = self.below(NR_PAGES);
         match self.below(4) {
@@ -72,7 +67,6 @@ impl Numbers {
     }
 }
 
-/// What is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Anon,
@@ -81,8 +75,8 @@ pub(crate) enum What {
     Shared { file: usize, pgoff: u64 },
 }
 
-/// One step; `of` is a process. A collapse is to the PMD size or to an order, a writer opens the file
-/// for a moment or holds it open until the next, khugepaged wakes `nr` times.
+/// One step; `of` is a process. A collapse is to the PMD size or to an order. A writer opens the
+/// file briefly or holds it open until the next. khugepaged wakes `nr` times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Map { of: usize, at: u64, nr: u64, what: What, can_write: bool },
@@ -113,7 +107,6 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// A step for `nr_processes` processes and `nr_pins` pins.
     pub(crate) fn random(numbers: &mut Numbers, nr_processes: usize, nr_pins: usize) -> Self {
         let of = numbers.below(nr_processes as u64) as usize;
         let (at, nr) = (numbers.at(), numbers.pages());
@@ -178,7 +171,6 @@ impl Step {
     }
 }
 
-/// What is mapped at page `at`; files often so that a PMD entry fits.
 fn what(numbers: &mut Numbers, at: u64) -> What {
     let file = numbers.below(2) as usize;
     let congruent = (at + 512 - BEFORE) % 512;
@@ -203,7 +195,6 @@ const ADVICE: [Madvice; 9] = [
     Madvice::PopulateRead,
 ];
 
-/// Rules of anonymous memory, each value possible.
 pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     use SizeMode::{Always, Inherit, Madvise, Never};
     let mut anon = AnonRules::stock();
@@ -235,7 +226,6 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon
 }
 
-/// Rules of collapse, each value possible; what an open for writing does goes with the file rule.
 pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers) {
     use FileCollapse::{DenyWrite, Exec, LargeFolios, Readers};
     let file = numbers.pick(&[
@@ -274,7 +264,6 @@ pub(crate) fn random_config(numbers: &mut Numbers) -> (AnonRules, Config) {
     (anon, Config { ram_bytes, swap_bytes, ..Config::new(arch) })
 }
 
-/// Which lists there are, and how kernels differ in them.
 pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
     use GenerationRule::{First, FirstUse, Protected, Reworked};
     ReclaimRules {
@@ -294,7 +283,6 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
     }
 }
 
-/// What somebody does to a control group.
 pub(crate) fn random_regroup(numbers: &mut Numbers, nr_processes: usize) -> Regroup {
     let group = numbers.below(NR_GROUPS as u64) as usize;
     let none = GroupLimits::NONE;

@@ -1,9 +1,7 @@
-//! Random programs of up to four processes under random rules: every invariant after every step,
-//! every byte of every process and file against the naive model, and the same decisions without
-//! bytes.
+//! Random programs of up to four processes under random rules. Checks every invariant, every byte
+//! against the naive model, and that a machine without bytes decides the same.
 //!
-//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set how long and from which seed; a failure prints the
-//! seed and the step of its program.
+//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set length and first seed; a failure prints the seed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -28,15 +26,10 @@ use crate::program::{
 use crate::whim::Whim;
 use crate::world::{PAGE, clear_rules};
 
-/// Steps of all programs, unless `LARGEFOLIO_STEPS` says otherwise.
 const NR_STEPS_ALL: u64 = 60_000;
-/// Steps of one program.
 const NR_STEPS: u64 = 250;
-/// Processes alive at a time.
 const NR_PROCESSES: usize = 4;
-/// Steps between two changes of control groups.
 const REGROUP: u64 = 7;
-/// Steps between two comparisons of every byte.
 const FULL_CHECK: u64 = 50;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -57,9 +50,8 @@ fn random_programs_see_their_own_bytes() {
             }
         }
     }
-    // Enough programs meet every kind of pressure; compaction for an allocation needs another
-    // machine (pressure.rs), and what comes back as it was active is rare.
-    // Of the refusals, some need a test that makes a step fail (collapse/inject.rs).
+    // Compaction for an allocation needs another machine (pressure.rs). Some refusals need a test
+    // that makes a step fail (collapse/inject.rs).
     let is_rare = |name: &str| {
         let is_refusal = CollapseRefusal::ALL.iter().any(|refusal| refusal.name() == name);
         is_refusal || name.starts_with("compact_") || name == "workingset_restore_anon"
@@ -79,7 +71,6 @@ fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
     ];
     let refused = CollapseRefusal::ALL
         .map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
-    // khugepaged does not run here (collapse/khugepaged.rs).
     let points = Point::ALL.into_iter().filter(|&point| point != Point::Collapse);
     let policy = points.flat_map(|point| {
         let [honoured, refused] = match point {
@@ -98,17 +89,14 @@ fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
     }
 }
 
-/// The machine, its twin without bytes, and the naive model.
 struct Trio {
     machine: Machine,
     twin: Machine,
     naive: Naive,
     numbers: Numbers,
-    /// Whether control groups change meanwhile.
     is_grouped: bool,
 }
 
-/// Bytes of a store.
 fn text(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|by| seed.wrapping_add(by as u8).wrapping_mul(31)).collect()
 }
@@ -141,7 +129,7 @@ impl Trio {
     #[expect(clippy::print_stderr, reason = "a failure says where it was")]
     fn run(mut self) -> Counters {
         for number in 0..NR_STEPS {
-            // Every second program is in no group.
+            // Every second program uses no cgroups.
             if self.is_grouped && number % REGROUP == 0 {
                 let change = random_regroup(&mut self.numbers, self.machine.mms.len());
                 self.machine.regroup(change);
@@ -158,7 +146,6 @@ impl Trio {
         self.end()
     }
 
-    /// A step that means the same to all three.
     fn choose(&mut self) -> Option<Step> {
         let nr = self.naive.processes.len();
         let step = Step::random(&mut self.numbers, nr, self.machine.pins.len());
@@ -186,7 +173,7 @@ impl Trio {
             Step::Fork { .. } if alive >= NR_PROCESSES => None,
             Step::Exit { .. } if alive < 2 => None,
             Step::Write { file, .. } if self.is_running(file) => None,
-            // What a store beyond the end of a file leaves in its last page is nobody's business.
+            // The bytes that a store leaves beyond the end of a file are undefined.
             Step::Store { of, at, from, len, .. } => {
                 let page = self.naive.page(of, at);
                 let is_beyond = page.is_some_and(|page| match page.source {
@@ -201,7 +188,6 @@ impl Trio {
         }
     }
 
-    /// Whether a process runs the file, so that it cannot be written to.
     fn is_running(&self, file: usize) -> bool {
         self.machine.memory.core().mapping(self.machine.files[file]).gate.writecount() < 0
     }
@@ -219,7 +205,6 @@ impl Trio {
         self.compare_around(step);
     }
 
-    /// Does to the naive model, and to the bytes, what the step did.
     fn follow(&mut self, step: Step, is_done: bool) {
         match step {
             Step::Store { of, at, from, len, seed } => {
@@ -248,7 +233,7 @@ impl Trio {
             Step::Advise { of, at, nr, advice: Madvice::Dontneed } if is_done => {
                 self.naive.forget(of, at, nr);
             }
-            // A range may have been given up in part before it was refused.
+            // A refused call may have marked part of the range.
             Step::Advise { of, at, nr, advice: Madvice::Free } => self.naive.give_up(of, at, nr),
             Step::Map { of, at, nr, what, can_write } if is_done => {
                 self.follow_map(of, (at, nr), what, can_write);
@@ -285,7 +270,6 @@ impl Trio {
         );
     }
 
-    /// A page that was given up is used again: its content is what is found.
     fn settle(&mut self, of: usize, at: u64) {
         self.compare_page(of, at);
         let mm = self.machine.mms[of].unwrap();
@@ -296,7 +280,7 @@ impl Trio {
     }
 
     fn follow_write(&mut self, file: usize, pos: u64, (len, seed): (u64, u8)) {
-        // The first run may have ended early; so does this one, at the same place.
+        // The first run may have ended early; this one ends at the same place.
         let bytes = text(seed, len as usize);
         let written = self.machine.memory.write_file(self.machine.opens[file], pos, &bytes);
         let again = self.twin.memory.pwrite(self.twin.opens[file], pos, len);
@@ -315,7 +299,7 @@ impl Trio {
         }
         let is_anon = page.source == Source::Anon;
         if access == Access::Write {
-            // One page may have several pins; the model follows the last.
+            // One page may have several pins; the model tracks the last.
             self.naive.own(of, at).pin = Some(pin);
         } else if !is_anon {
             self.naive.own(of, at);
@@ -331,7 +315,6 @@ impl Trio {
         frame[from..from + 8].copy_from_slice(&bytes);
     }
 
-    /// A large folio that lost all mappings of a page is known to have (G.2.1).
     fn check_partial(&self) {
         let cache = self.machine.memory.core();
         for (id, folio) in cache.folios.iter().filter(|(_, folio)| folio.is_large()) {
@@ -342,13 +325,11 @@ impl Trio {
             let is_mapped = |page: &u32| folio.mapcount.page_mapcount(&shape, *page) > 0;
             let nr_mapped = (0..shape.nr_pages()).filter(is_mapped).count() as u64;
             let is_partial = folio.is_anon() && (1..folio.nr_pages()).contains(&nr_mapped);
-            // What is in the swap cache is not queued.
             let is_known = folio.is_partially_mapped || folio.slot.is_some();
             assert!(!is_partial || is_known, "{id:?} is partially mapped");
         }
     }
 
-    /// Both machines took the same decisions.
     fn compare_twins(&mut self) {
         let (with, without) = (&self.machine.memory, &self.twin.memory);
         assert_eq!(with.counters(), without.counters());
@@ -380,7 +361,6 @@ impl Trio {
         }
     }
 
-    /// The pages near the one a step was about.
     fn compare_around(&self, step: Step) {
         let (Step::Store { of, at, .. } | Step::Load { of, at } | Step::Pin { of, at, .. }) = step
         else {
@@ -419,7 +399,6 @@ impl Trio {
         }
     }
 
-    /// Loads every page of every process, and compares it.
     fn load_all(&mut self) {
         for of in 0..self.naive.processes.len() {
             let pages: Vec<u64> =
@@ -438,7 +417,6 @@ impl Trio {
         }
     }
 
-    /// Everything is given back.
     fn end(mut self) -> Counters {
         self.compare_bytes();
         self.load_all();

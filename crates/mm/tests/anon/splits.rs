@@ -22,11 +22,11 @@ fn a_folio_that_loses_a_page_is_queued_once_g_2_1() {
     assert!(world.page(mm, 3).unwrap().is_partially_mapped);
     world.unmap(mm, 6, 2);
     assert_eq!((world.size(4).split_deferred, world.size(4).nr_anon_partially_mapped), (1, 1));
-    // G.2.5: the memory of unmapped pages comes back when the shrinker splits it.
+    // The shrinker frees unmapped pages by splitting the folio (G.2.5).
     let free = world.memory.core().buddy.nr_free_pages();
     let freed = world.memory.shrink_deferred(1);
     world.check();
-    // Page 3 was stored to, the others gave way to the zero page.
+    // Page 3 was stored to, the others were replaced by the zero page.
     assert_eq!((freed, world.memory.core().buddy.nr_free_pages() - free), (15, 15));
     assert_eq!((world.order(mm, 3), world.page(mm, 4).unwrap().owner), (0, None));
     assert_eq!((world.byte(mm, 3), world.byte(mm, 4)), (0x83, 0));
@@ -55,7 +55,6 @@ fn l11_without_page_counts_a_shared_loss_is_seen_late() {
         assert_eq!(world.size(4).split_deferred, 0, "the child still maps it");
         world.unmap(child, 5, 1);
         assert_eq!(world.size(4).split_deferred, u64::from(is_seen), "{mapcount:?}");
-        // 15 mappings are left: fewer than pages.
         world.exit(child);
         assert_eq!(world.size(4).split_deferred, 1);
     }
@@ -148,7 +147,6 @@ fn memory_pressure_splits_before_it_fails() {
     use largefolio_mm::rules::Arch;
     let mut world = World::on(thp(), Arch::X86_64, 4 << 20).mapped(2048);
     let mm = world.mm;
-    // One PMD folio of which two pages stay mapped.
     world.write(mm, 0);
     world.unmap(mm, 2, 510);
     for page in 1024..1024 + 900 {
@@ -191,7 +189,6 @@ fn a_hole_of_several_pages_is_split_at_both_ends() {
     let (mut world, file, open) = with_file(AnonRules::stock());
     world.memory.punch_hole(file, 100 * PAGE + 7, 100 * PAGE);
     world.check();
-    // Page 100 holds 7 bytes, page 200 all but 7.
     let all: u64 = world.memory.folios(file).map(|f| f.order.nr_pages()).sum();
     assert_eq!(all, 512 - 99);
     let mut bytes = vec![1; 102 * PAGE as usize];
@@ -211,12 +208,11 @@ fn truncation_within_a_page_zeroes_what_lies_behind() {
     world.memory.touch(mm, addr(5), Access::Read).unwrap();
     world.memory.truncate(file, 10 * PAGE + 1);
     world.check();
-    // XFS zeroes the rest of the last page before it cuts; what that made dirty stays whole.
+    // XFS zeroes the rest of the last page before it truncates; the dirtied folio stays whole.
     assert_eq!(folios(&world, file), ["o9@0"]);
     let mut byte = [0];
     world.memory.load(mm, addr(10), &mut byte).unwrap();
     assert!(world.memory.load(mm, addr(11), &mut byte).is_err());
-    // Bytes beyond the end are zero when the file grows again.
     world.memory.truncate(file, 12 * PAGE);
     let mut bytes = vec![1; 2 * PAGE as usize];
     world.memory.read_file(open, 10 * PAGE, &mut bytes).unwrap();
@@ -239,7 +235,7 @@ fn a_pinned_folio_is_dropped_clean_and_kept_dirty_g_3_3() {
             let (mut world, file, open) = with_file(rules);
             let mm = world.mm;
             let prot = Prot::READ_WRITE;
-            // Not congruent: PTEs map it, so that the hole unmaps its own pages only.
+            // Not congruent: mapped by PTEs, so the hole unmaps only its own pages.
             let map = Map::file(open, 0, 2 << 20, prot).shared().at(addr(1));
             world.memory.mmap(mm, map).unwrap();
             let access = if is_dirty { Access::Write } else { Access::Read };

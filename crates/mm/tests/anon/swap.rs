@@ -1,4 +1,4 @@
-//! Swap space: vectors of docs/behaviour P.5. Recordings of kernels are in
+//! Swap space: vectors of docs/behaviour P.5. Kernel recordings are in
 //! `sim/tests/sim/recordings/swap.rs`.
 
 use largefolio_mm::map::Madvice;
@@ -11,7 +11,6 @@ use largefolio_mm::units::PageSize;
 
 use crate::world::{PAGE, World, sizes};
 
-/// 16 MiB of memory, 4 MiB of swap space, and 64 pages that were stored to and swapped.
 fn world(anon: AnonRules, device: SwapDevice, swap_in: SwapIn) -> World {
     let mut rules = Rules { anon, ..Rules::example() };
     (rules.reclaim.swap_device, rules.reclaim.swap_in) = (device, swap_in);
@@ -27,7 +26,7 @@ fn world(anon: AnonRules, device: SwapDevice, swap_in: SwapIn) -> World {
     world
 }
 
-/// Pages in, pages out, in the cache, slots in use: as the recordings say it.
+/// Pages in, pages out, pages in the cache, slots in use: the order of the recordings.
 fn numbers(world: &World) -> (u64, u64, u64, u64) {
     let counters = world.memory.counters().reclaim;
     let (cached, used) = (world.memory.nr_swap_cached(), world.memory.nr_swapped());
@@ -54,7 +53,6 @@ fn a_large_folio_comes_back_as_one_from_6_12_on() {
         let mm = world.mm;
         world.read(mm, 35);
         assert_eq!((world.order(mm, 35), numbers(&world)), (order, (nr, 64, 0, 64 - nr)));
-        // Of the next one a page is gone: the others come alone.
         world.unmap(mm, 20, 1);
         world.read(mm, 17);
         assert_eq!(world.order(mm, 17), 0);
@@ -72,7 +70,7 @@ fn sharers_of_a_slot_get_one_folio() {
     world.read(child, 0);
     assert_eq!(numbers(&world), (1, 64, 0, 63));
     assert_eq!(world.pfn(mm, 0), world.pfn(child, 0));
-    // A store to a page whose slot the parent still uses is a copy; the parent gets what was read.
+    // A store copies a page whose slot the parent still uses; the parent gets the page read.
     world.write(child, 2);
     assert_eq!(numbers(&world), (2, 64, 1, 63));
     world.read(mm, 2);
@@ -85,12 +83,10 @@ fn what_the_cache_holds_is_not_written_again() {
     let mut world = world(AnonRules::stock(), SwapDevice::Disk, SwapIn::Folios);
     let mm = world.mm;
     world.read(mm, 30);
-    // A window of 8 around it.
     assert_eq!(numbers(&world), (8, 64, 8, 64));
     world.advise(mm, 0, 64, Madvice::Pageout);
     assert_eq!(numbers(&world), (8, 64, 7, 64));
     world.write(mm, 31);
-    // A store has the page for itself.
     assert_eq!(numbers(&world), (8, 64, 6, 63));
     world.advise(mm, 0, 64, Madvice::Pageout);
     assert_eq!(numbers(&world).1, 65);

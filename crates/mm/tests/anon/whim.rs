@@ -1,4 +1,4 @@
-//! A policy that answers anything: what a kernel can do, what it cannot, and nothing.
+//! A policy with arbitrary answers: possible ones, impossible ones, and none.
 
 use largefolio_mm::counters::policy::PointCounters;
 use largefolio_mm::map::Map;
@@ -10,7 +10,6 @@ use largefolio_mm::vma::Prot;
 use crate::program::Numbers;
 use crate::world::{BASE, PAGE, World, sizes, thp};
 
-/// Answers by a sequence of numbers.
 #[derive(Debug)]
 pub(crate) struct Whim(pub(crate) Numbers);
 
@@ -56,11 +55,9 @@ impl Policy for Whim {
     }
 }
 
-/// One answer everywhere.
 #[derive(Debug)]
 struct Always(Answer);
 
-/// One answer about victims.
 #[derive(Debug)]
 struct Reclaims(u64);
 
@@ -106,10 +103,9 @@ fn a_fault_tries_the_orders_that_are_possible_of_those_answered() {
     };
     assert_eq!(order_of(1 << 4 | 1 << 2), (4, (1, 1, 0)));
     assert_eq!(order_of(1 << 2), (2, (1, 1, 0)));
-    // None, or a base page.
     assert_eq!(order_of(0), (0, (1, 1, 0)));
     assert_eq!(order_of(1), (0, (1, 1, 0)));
-    // Order 3 is switched off, order 9 does not fit, and order 40 is none.
+    // Order 3 is switched off, order 9 does not fit, and order 40 does not exist.
     assert_eq!(order_of(1 << 3), (0, (1, 0, 1)));
     assert_eq!(order_of(1 << 9 | 1 << 2), (2, (1, 0, 1)));
     assert_eq!(order_of(1 << 40), (0, (1, 0, 1)));
@@ -141,10 +137,8 @@ fn a_store_copies_where_it_might_keep_and_keeps_nothing_that_others_use() {
         (copied, of_point.1 - before.policy[Point::Write as usize].nr_honoured, of_point.2)
     };
     assert_eq!(stored(write::REUSE), (0, 1, 0));
-    // The entry is split, then the page copied: two questions.
     assert_eq!(stored(write::COPY), (1, 2, 0));
     assert_eq!(stored(7), (0, 0, 1));
-    // While the child is there, the folio cannot be kept.
     let mut world = with(thp(), Answer::Value(write::REUSE)).mapped(512);
     let parent = world.mm;
     world.memory.set_policy(Box::new(Always(Answer::Own)));
@@ -157,7 +151,7 @@ fn a_store_copies_where_it_might_keep_and_keeps_nothing_that_others_use() {
     assert!(nr_honoured == 0 && nr_refused > 0);
 }
 
-/// The order and the start of what a load of page `index` of a file of 256 pages brings.
+/// Loads page `index` of a 256-page file. Returns the folios it reads, as start and order.
 fn read(answer: Answer, index: u64) -> (Vec<(u64, u8)>, (u64, u64, u64)) {
     let mut world = with(AnonRules::stock(), answer);
     let file = world.memory.add_file(256 * PAGE, "xfs");
@@ -178,12 +172,9 @@ fn a_window_is_read_if_it_holds_the_page_and_is_no_larger_than_kernels_read() {
     };
     let (folios, counts) = read(window(96, 32, 0, 4), 100);
     assert_eq!((folios, counts), (vec![(96, 4), (112, 4)], (1, 1, 0)));
-    // Nothing but the page.
     assert_eq!(read(Answer::Value(0), 100), (vec![(100, 0)], (1, 1, 0)));
-    // The file ends after 256 pages.
     let (folios, counts) = read(window(240, 64, 0, 4), 250);
     assert_eq!((folios, counts), (vec![(240, 4)], (1, 1, 0)));
-    // Orders above the file's largest are lowered.
     let (folios, counts) = read(window(0, 256, 0, 63), 100);
     assert_eq!((folios, counts), (vec![(0, 8)], (1, 0, 1)));
     let own = read(Answer::Own, 100).0;
@@ -229,7 +220,6 @@ fn what_is_answered_around_a_load_is_a_power_of_two_within_a_table() {
     }
 }
 
-/// Stores to more memory than there is, below an answer of [`Point::Victim`].
 fn short(answer: u64) -> (World, (u64, u64, u64)) {
     let config = largefolio_mm::memory::Config {
         ram_bytes: 8 << 20,
@@ -292,7 +282,6 @@ fn after_a_failure_the_kernel_decides() {
     assert_eq!(world.memory.take_policy_failure(), None);
 }
 
-/// The question in whose answer the work ran out is the last one.
 #[test]
 fn answers_are_work_and_nobody_asks_when_it_is_spent() {
     #[derive(Debug)]

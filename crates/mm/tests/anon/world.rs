@@ -13,16 +13,13 @@ use largefolio_mm::vma::Prot;
 
 /// Address of page 0: a multiple of every PMD size.
 pub(crate) const BASE: u64 = 0x4000_0000_0000;
-/// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// A machine.
 pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) mm: MmId,
 }
 
-/// Stock rules with these sizes always on; `2048` is the PMD size.
 pub(crate) fn sizes(kib: &[u64]) -> AnonRules {
     let mut anon = AnonRules::stock();
     for kib in kib {
@@ -31,7 +28,6 @@ pub(crate) fn sizes(kib: &[u64]) -> AnonRules {
     anon
 }
 
-/// Every order of clearing under both preemption models.
 pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
     let orders =
         [ClearOrder::Converging, ClearOrder::Posted, ClearOrder::Merged, ClearOrder::OnePass];
@@ -40,13 +36,11 @@ pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
     orders.into_iter().flat_map(move |order| models.map(|preemption| with(order, preemption)))
 }
 
-/// Stock rules with THP everywhere.
 pub(crate) fn thp() -> AnonRules {
     AnonRules { thp: Enabled::Always, ..AnonRules::stock() }
 }
 
 impl World {
-    /// 64 MiB on x86-64.
     pub(crate) fn new(anon: AnonRules) -> Self {
         Self::on(anon, Arch::X86_64, 64 << 20)
     }
@@ -60,7 +54,6 @@ impl World {
         Self { memory, mm }
     }
 
-    /// Maps pages `[0, nr)` for loads and stores.
     pub(crate) fn mapped(mut self, nr: u64) -> Self {
         self.map(0, nr);
         self
@@ -134,7 +127,6 @@ impl World {
         self.check();
     }
 
-    /// Splits the PMD mapping by a protection of its last page that comes and goes.
     pub(crate) fn split_pmd(&mut self, mm: MmId) {
         self.protect(mm, 511, 1, Prot::READ);
         self.protect(mm, 511, 1, Prot::READ_WRITE);

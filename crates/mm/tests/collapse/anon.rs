@@ -54,7 +54,6 @@ fn pages_of_large_folios_and_of_a_child_are_copied_and_the_child_keeps_its_own_h
     assert_eq!(world.byte(child, 20), mark(20));
 }
 
-/// The table of H.6.1: what khugepaged and advice say to a state.
 #[test]
 fn each_state_of_a_page_has_its_refusal_h_6_1() {
     use CollapseRefusal::{

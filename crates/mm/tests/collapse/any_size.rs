@@ -52,8 +52,7 @@ fn text_of_a_filesystem_with_large_folios() {
     }
 }
 
-/// A filesystem without large folios under each file rule: (rule, executable, open for writing, is
-/// it collapsed?).
+/// (rule, executable, open for writing, expected collapse)
 #[test]
 fn a_file_without_large_folios_follows_the_file_rule() {
     for (rule, can_exec, is_written, is_allowed) in [
@@ -83,12 +82,11 @@ fn a_file_without_large_folios_follows_the_file_rule() {
             let refused = (Errno::Einval, CollapseRefusal::VmaCheck);
             assert_eq!((failed(collapsed), world.order(3)), (refused, 0), "{what}");
         }
-        // Order 1 has no place for a deferred split, here as everywhere.
+        // Order 1 has no room for a deferred split.
         assert!(collapse_to(&mut world, 0, N, Order::new(1)).is_err(), "{what}");
     }
 }
 
-/// The gate counts folios below the PMD size too: an open for writing drops them.
 #[test]
 fn a_writer_drops_the_folios_of_a_file_without_large_ones() {
     let (mut world, file, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ_EXEC);

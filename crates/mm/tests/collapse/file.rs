@@ -17,7 +17,6 @@ use crate::world::{N, PAGE, World, addr, failed, mark, new_rules, old_rules};
 
 const SHARED: Prot = Prot::READ_WRITE;
 
-/// H.1.3: which mappings of which file, by kernel; with a writer and without.
 #[test]
 fn the_file_rule_of_each_kernel_h_1_3() {
     // (rule, filesystem, executable, writer, running) -> collapsed
@@ -58,8 +57,8 @@ fn the_file_rule_of_each_kernel_h_1_3() {
     }
 }
 
-/// What is in the cache is one folio now; every process that maps the block aligned maps it by PMD
-/// at its next fault, unless it has pages of its own in the area.
+/// The cache has one folio now. Every process that maps the block aligned maps it by PMD at its
+/// next fault, unless it has private pages in the area.
 #[test]
 fn tables_are_retracted_and_the_next_fault_maps_the_block_h_5() {
     let (mut world, file, open) = World::new(old_rules()).with_file("vfat", 2 * N, Prot::READ_EXEC);
@@ -106,7 +105,6 @@ fn a_truncation_lets_the_huge_folio_go() {
     assert_eq!(world.byte(world.mm, 99), stored_byte(file, 99 * PAGE));
 }
 
-/// H.4 and H.5 step 3: what a state of one folio leads to for advice, and what the call returns.
 #[test]
 fn each_state_of_a_folio_has_its_refusal_h_5() {
     type Change = fn(&mut World, MappingId);
@@ -184,7 +182,6 @@ fn private_data_is_a_matter_of_trying_again_in_7_2() {
     assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, CollapseRefusal::PageHasPrivate));
 }
 
-/// H.5.1: dirty ranges, by version, for advice.
 #[test]
 fn a_dirty_range_h_5_1() {
     for (rule, expected) in [
@@ -213,7 +210,7 @@ fn a_dirty_range_h_5_1() {
     }
 }
 
-/// [7.2]: a folio that looked clean turns out dirty when its entries go.
+/// [7.2]: a folio that looked clean turns out dirty when it is unmapped.
 #[test]
 fn what_an_entry_knew_is_noticed_after_unmapping() {
     let mut rules = new_rules();
@@ -238,7 +235,6 @@ fn what_an_entry_knew_is_noticed_after_unmapping() {
     world.memory.validate().unwrap();
 }
 
-/// H.5.1, khugepaged's column: dirty ranges are flushed, unless (7.2) somebody writes.
 #[test]
 fn khugepaged_and_dirty_files_h_5_1() {
     for (is_new, has_writer, collapsed) in
@@ -296,8 +292,8 @@ fn a_block_beyond_the_end_of_a_disk_file_fails_and_one_of_shared_memory_does_not
     }
 }
 
-/// With 64K pages a page cache holds no folio of PMD order: a file is refused, private pages of it
-/// too, and anonymous memory is not (programs on 7.2).
+/// With 64K pages a page cache cannot hold a folio of PMD order: file areas are refused, including
+/// their private pages, but anonymous memory is not (programs on 7.2).
 #[test]
 fn only_anonymous_memory_has_room_for_512m_h_1_1() {
     let mut rules = new_rules();
@@ -322,7 +318,7 @@ fn only_anonymous_memory_has_room_for_512m_h_1_1() {
     assert_eq!(collapsed, [refused, refused, Ok(())]);
 }
 
-/// Shared anonymous memory (observed on 6.18.44): collapsed by advice with `shmem_enabled` = never.
+/// Shared anonymous memory (observed on 6.18.44): advice collapses it with `shmem_enabled` = never.
 #[test]
 fn shared_memory_is_collapsed_with_its_holes() {
     let mut world = World::new(old_rules());
@@ -351,8 +347,7 @@ fn shared_memory_is_collapsed_with_its_holes() {
     world.memory.validate().unwrap();
 }
 
-/// Observed on 6.18.44: a private copy in the table keeps the entry from the caller, the folio is
-/// made all the same.
+/// Observed on 6.18.44: a private copy prevents the caller's PMD entry, but not the folio.
 #[test]
 fn a_private_copy_keeps_the_table() {
     let (mut world, file, _) = World::new(old_rules()).with_file("tmpfs", N, SHARED);
@@ -398,7 +393,6 @@ fn a_folio_that_is_huge_already_gets_its_entry() {
     assert_eq!(world.memory.folios(file).count(), 1);
 }
 
-/// C.6.3: what a process must have before a block of a file becomes its PMD entry.
 #[test]
 fn which_table_a_block_needs_depends_on_the_kernel_c_6_3() {
     // Touched: nothing, a page of the next block, a page of the block.
@@ -416,7 +410,6 @@ fn which_table_a_block_needs_depends_on_the_kernel_c_6_3() {
             let collapsed = world.collapse(0, N);
             assert_eq!(collapsed.is_ok(), expected, "{table:?} {touched:?}: {collapsed:?}");
             assert_eq!(world.is_huge(0), expected, "{table:?} {touched:?}");
-            // The block of the file is collapsed all the same (H.5).
             let largest = world.memory.folios(file).map(|folio| folio.order.get()).max();
             assert_eq!(largest, Some(9), "{table:?} {touched:?}");
             world.memory.validate().unwrap();
@@ -424,7 +417,6 @@ fn which_table_a_block_needs_depends_on_the_kernel_c_6_3() {
     }
 }
 
-/// H.5 step 6: 6.1 takes away the tables of the caller alone.
 #[test]
 fn whose_tables_go_depends_on_the_kernel_h_5() {
     for (retract, keeps) in [(Retract::Own, true), (Retract::All, false)] {

@@ -1,4 +1,4 @@
-//! Every step made to fail in turn: what is left is as it was, byte for byte.
+//! Makes every step fail in turn, and checks that the state is unchanged, byte for byte.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,6 @@ use largefolio_mm::vma::Prot;
 
 use crate::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
 
-/// Steps of a collapse that succeeds.
 fn nr_steps(make: fn() -> World, collapse: fn(&mut World) -> bool) -> u64 {
     let mut world = make();
     world.memory.fail_collapse(FailAfter::NEVER);
@@ -19,7 +18,6 @@ fn nr_steps(make: fn() -> World, collapse: fn(&mut World) -> bool) -> u64 {
     world.memory.nr_collapse_steps()
 }
 
-/// Fails each step once; the refusals seen.
 fn each_step(
     make: fn() -> World,
     collapse: fn(&mut World) -> bool,
@@ -34,7 +32,6 @@ fn each_step(
         let counted = world.memory.counters().collapse.refused;
         refused.extend(CollapseRefusal::ALL.into_iter().filter(|&r| counted[r as usize] > 0));
         check(&mut world, &untouched, step);
-        // Nothing stands in the way of a second try.
         world.memory.fail_collapse(FailAfter::NEVER);
         assert!(collapse(&mut world), "step {step}: again");
     }
@@ -94,7 +91,7 @@ fn a_collapse_of_a_file_that_fails_leaves_the_cache_as_it_was() {
     let collapse = |world: &mut World| world.collapse(0, N).is_ok();
     let mut tried = Vec::new();
     let steps = nr_steps(file, collapse);
-    // Every 37th step, and all around the borders of phases.
+    // Every 37th step, and all steps around phase boundaries.
     let chosen = (0..steps).filter(|step| step % 37 == 0 || *step < 12 || steps - step < 8);
     for step in chosen {
         let (mut world, untouched) = (file(), file());
@@ -102,7 +99,7 @@ fn a_collapse_of_a_file_that_fails_leaves_the_cache_as_it_was() {
         world.memory.fail_collapse(FailAfter::steps(step));
         let error = world.collapse(0, N).err();
         tried.extend(error.map(|error| error.refusal));
-        // Pages that were read for the collapse stay; the others are those of before.
+        // Pages read for the collapse stay; the others are unchanged.
         let before = untouched.cached(id);
         let after = world.cached(id);
         let is_done = after.len() == 1;

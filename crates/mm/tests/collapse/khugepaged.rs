@@ -34,7 +34,7 @@ fn it_looks_at_eight_blocks_each_ten_seconds_h_6_5() {
     assert!(world.memory.counters().collapse.full_scans > 0);
 }
 
-/// A sleep that no clock can hold lasts to the end of time; it does not wrap to one of no time.
+/// A sleep longer than the clock's range lasts until the end of time; it does not wrap to zero.
 #[test]
 fn it_may_sleep_to_the_end_of_time() {
     for ms in [1 << 58, u64::MAX] {
@@ -102,7 +102,6 @@ fn without_memory_it_sleeps_a_minute_and_goes_on() {
     assert_eq!(failed(&world), 1);
     world.memory.run_khugepaged(59_999 * MS);
     assert_eq!(failed(&world), 1);
-    // The pass goes on with what follows the block, then it sleeps as ever.
     world.memory.run_khugepaged(69_999 * MS);
     assert_eq!(failed(&world), 1);
     world.memory.run_khugepaged(70_000 * MS);
@@ -135,7 +134,7 @@ fn settings_that_khugepaged_obeys_for_files_h_1_2() {
         if is_advised {
             world.advise(Madvice::Hugepage, 0, N);
         } else {
-            // A second area registers the process, if one may.
+            // A second area registers the process, if it qualifies.
             let other = addr(4 * N);
             let open = world.memory.open(file);
             let map = Map::file(open, 0, N * PAGE, Prot::READ).at(other);
@@ -218,7 +217,6 @@ fn pages_that_look_unused_are_left_alone_until_one_is_used_h_6_1() {
     assert!(world.is_huge(0));
 }
 
-/// Collapses blocks of which at least so many pages are there; anything else is not possible.
 #[derive(Debug)]
 struct Dense {
     nr_present_min: u64,
@@ -254,12 +252,11 @@ fn a_policy_chooses_what_is_collapsed() {
     assert_eq!(scanned(0, 1 << 9), (true, true, false));
     assert_eq!(scanned(100, 1 << 9), (false, true, false));
     assert_eq!(scanned(513, 1 << 9), (false, false, false));
-    // The kernel collapses to the PMD order alone.
     assert_eq!(scanned(0, 1 << 4), (false, false, true));
     assert_eq!(scanned(0, 1 << 9 | 1 << 4), (true, true, true));
 }
 
-/// Of a file the pages that are cached, whoever maps them: the kernel counts those too (H.4.2).
+/// For a file, every cached page counts, whichever process maps it, as in the kernel (H.4.2).
 #[test]
 fn a_policy_sees_what_is_cached_of_a_file() {
     for (nr_cached, nr_present_min, expected) in

@@ -1,8 +1,7 @@
-//! Random programs with collapses by advice, by khugepaged and to any size: every invariant after
-//! every step, every byte against a naive model, the same decisions without bytes.
+//! Random programs with all kinds of collapses. Checks every invariant, every byte against a naive
+//! model, and that a machine without bytes decides the same.
 //!
-//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set how long and from which seed; a failure prints the
-//! seed of its program.
+//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set length and first seed; a failure prints the seed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,16 +19,12 @@ use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{BASE, N, PAGE, addr, new_rules, old_rules};
 
-/// Steps of one program.
 const NR_STEPS: u64 = 120;
-/// Pages of each of the three areas: two blocks and a bit, beginning a bit before a border.
+/// Pages of each of the three areas: two blocks and a bit, beginning just before a boundary.
 const AREA: u64 = 2 * N + 40;
-/// Distance of the areas.
 const APART: u64 = 4 * N;
-/// Where an area begins: so that a border lies inside.
 const FROM: u64 = N - 20;
 
-/// splitmix64.
 struct Numbers(u64);
 
 impl Numbers {
@@ -41,7 +36,6 @@ impl Numbers {
     }
 }
 
-/// One step, the same for every machine.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Store { of: usize, page: u64 },
@@ -58,7 +52,6 @@ enum Step {
     FailAfter { steps: u64 },
 }
 
-/// A page of one of the areas.
 fn page(numbers: &mut Numbers) -> u64 {
     numbers.below(3) * APART + FROM + numbers.below(AREA)
 }
@@ -84,7 +77,6 @@ fn step(numbers: &mut Numbers, nr_mms: u64) -> Step {
     }
 }
 
-/// A machine that runs steps.
 struct Machine {
     memory: Memory,
     mms: Vec<MmId>,
@@ -92,7 +84,6 @@ struct Machine {
 }
 
 impl Machine {
-    /// An anonymous area, a private mapping of a file, a shared one of another.
     fn new(rules: &Rules, ram: Ram) -> Self {
         let config = Config { ram_bytes: 48 << 20, ..Config::new(Arch::X86_64) };
         let mut memory = Memory::with_ram(rules.clone(), &config, ram).unwrap();
@@ -114,7 +105,6 @@ impl Machine {
         Self { memory, mms: vec![mm], now_ms: 0 }
     }
 
-    /// What the step answered, in words.
     fn run(&mut self, step: Step) -> String {
         let answer = match step {
             Step::Load { of, page } => {
@@ -142,7 +132,6 @@ impl Machine {
                 self.memory.exit(self.mms.remove(1));
                 String::new()
             }
-            // Stores are followed by the caller, who knows the bytes.
             Step::Fork | Step::Exit | Step::Store { .. } | Step::Fill { .. } => String::new(),
             Step::Dontneed { of, page, nr } => {
                 let advice = Madvice::Dontneed;
@@ -170,12 +159,9 @@ impl Machine {
     }
 }
 
-/// What each process should read where it stored; everything else is what the backing holds.
 #[derive(Default)]
 struct Naive {
-    /// By process, stores to private pages.
     own: Vec<BTreeMap<u64, u8>>,
-    /// Stores to the shared file.
     shared: BTreeMap<u64, u8>,
 }
 
@@ -214,7 +200,6 @@ fn rules(numbers: &mut Numbers) -> Rules {
     rules
 }
 
-/// What was collapsed in the end.
 fn program(seed: u64) -> CollapseCounters {
     let mut numbers = Numbers(seed);
     let rules = rules(&mut numbers);
@@ -251,7 +236,6 @@ fn program(seed: u64) -> CollapseCounters {
     machine.memory.counters().collapse
 }
 
-/// A store, to the machine with bytes and to the one without.
 fn store(
     (machine, twin): &mut (&mut Machine, &mut Machine),
     naive: &mut Naive,
@@ -266,7 +250,6 @@ fn store(
     }
 }
 
-/// Every present page holds what it should; looking changes nothing.
 fn compare_present(machine: &Machine, naive: &Naive, files: [largefolio_mm::units::MappingId; 2]) {
     for (of, &mm) in machine.mms.iter().enumerate() {
         for page in (0..3).flat_map(|nr| nr * APART + FROM..nr * APART + FROM + AREA) {

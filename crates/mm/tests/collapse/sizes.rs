@@ -5,8 +5,7 @@ use largefolio_mm::rules::anon::{NonePtes, SizeMode};
 
 use crate::world::{N, World, mark, new_rules};
 
-/// A block with `pages` written, collapsed with the sizes of `kib` enabled; the orders of the
-/// folios found from page 0 on, `-` for nothing.
+/// Collapses a block with `pages` written. Returns the orders of its folios, `-` for none.
 fn collapsed(kib: &[u64], none: NonePtes, pages: impl IntoIterator<Item = u64>) -> (String, World) {
     let mut world = World::new(new_rules()).mapped(N);
     world.write(pages);
@@ -46,7 +45,6 @@ fn by_default_the_largest_size_wins_h_6_4_h() {
     assert_eq!(shown, "-x256 o6x1 -x192");
 }
 
-/// N.22: 8 of every 16 pages populated.
 #[test]
 fn empty_pages_below_the_pmd_order_h_6_4_c() {
     let half = || (0..N).filter(|page| page % 16 < 8);
@@ -70,11 +68,11 @@ fn a_failure_that_a_smaller_size_avoids_goes_down_h_6_4_d() {
         world.tune(|rules| rules.anon.set_size(kib << 10, SizeMode::Always).unwrap());
     }
     world.isolate(16 * 16 + 5);
-    // The scan of the whole block refuses it already: nothing is collapsed.
+    // The scan of the whole block already refuses it: nothing is collapsed.
     assert_eq!(world.scan(), [CollapseRefusal::PageLru]);
     assert!((0..N).all(|page| world.order(page) == 0));
     world.putback(16 * 16 + 5);
-    // No PMD block is free: the next size down is 64 KiB, everywhere.
+    // No PMD block is free: every range falls back to 64 KiB.
     let mut world = World::with_ram(new_rules(), 4 << 20).mapped(N);
     world.write(0..N - 1);
     for kib in [16, 64, 2048] {

@@ -1,5 +1,5 @@
-//! Collapse and memory pressure: swapped pages come back, evicted ones count, and what a collapse
-//! holds is not evicted (docs/behaviour H.4.1, H.6.1, H.6.2, H.6.4).
+//! Collapse and memory pressure: swapped pages are swapped in, evicted ones count, and folios held
+//! by a collapse are not evicted (docs/behaviour H.4.1, H.6.1, H.6.2, H.6.4).
 
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::Map;
@@ -14,7 +14,6 @@ use crate::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
 
 const RAM: u64 = 32 << 20;
 
-/// One stored-to block of which at least `nr` pages are in swap space.
 fn swapped(nr: u64) -> World {
     let mut world = World::with_swap(new_rules(), RAM, RAM).mapped(N);
     world.write(0..N);
@@ -115,7 +114,6 @@ fn evicted_pages_of_a_file_count_as_swapped_h_4_1() {
         assert!(world.memory.reclaim_pages(1) > 0);
     }
     assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
-    // Advice has no limit and reads them back.
     world.collapse(0, N).unwrap();
     assert!(world.is_huge(0));
     for page in 0..N {
@@ -150,7 +148,6 @@ fn swapped_pages_of_shared_memory_come_back_h_5() {
     }
 }
 
-/// Reading the rest of a range in takes memory; it is not taken from what was gathered before.
 #[test]
 fn what_a_collapse_holds_is_not_evicted_for_it() {
     let (world, file, _) = World::with_ram(old_rules(), 9 << 20).with_file("vfat", N, Prot::READ);

@@ -21,29 +21,23 @@ use largefolio_mm::vma::{OpenId, Prot};
 
 /// Address of page 0: a multiple of every PMD size.
 pub(crate) const BASE: u64 = 0x4000_0000_0000;
-/// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
-/// Pages of a block.
 pub(crate) const N: u64 = 512;
 
 pub(crate) fn addr(page: u64) -> Vaddr {
     Vaddr(BASE + page * PAGE)
 }
 
-/// The byte that [`World::write`] stores to a page.
 pub(crate) const fn mark(page: u64) -> u8 {
     0x80 | page as u8
 }
 
-/// A machine.
 pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) mm: MmId,
-    /// When khugepaged wakes next, if nothing keeps it.
     wake_ns: u64,
 }
 
-/// Rules of 6.12 for collapse, with files of readers.
 pub(crate) fn old_rules() -> Rules {
     let mut rules = Rules::example();
     rules.collapse.file = FileCollapse::Readers;
@@ -52,7 +46,6 @@ pub(crate) fn old_rules() -> Rules {
     rules
 }
 
-/// Rules of 7.2 for collapse.
 pub(crate) fn new_rules() -> Rules {
     let mut rules = Rules::example();
     rules.collapse.file = FileCollapse::LargeFolios;
@@ -66,7 +59,6 @@ pub(crate) fn new_rules() -> Rules {
     rules
 }
 
-/// What a page is, and what it holds.
 pub(crate) type Seen = Option<(PageView, Vec<u8>)>;
 
 impl World {
@@ -86,14 +78,12 @@ impl World {
         Self { memory, mm, wake_ns: 0 }
     }
 
-    /// Maps anonymous pages `[0, nr)`.
     pub(crate) fn mapped(mut self, nr: u64) -> Self {
         let map = Map::anon(nr * PAGE, Prot::READ_WRITE).at(addr(0));
         self.memory.mmap(self.mm, map).unwrap();
         self
     }
 
-    /// Maps `nr` pages of a new file of `filesystem` at page 0.
     pub(crate) fn with_file(
         mut self,
         filesystem: &str,
@@ -128,14 +118,12 @@ impl World {
         self.memory.madvise(self.mm, addr(first), nr * PAGE, advice).unwrap();
     }
 
-    /// `MADV_COLLAPSE` of `nr` pages from `first`.
     pub(crate) fn collapse(&mut self, first: u64, nr: u64) -> Result<(), CollapseError> {
         let collapsed = self.memory.madvise_collapse(self.mm, addr(first), nr * PAGE);
         self.memory.validate().unwrap();
         collapsed
     }
 
-    /// Lets khugepaged look at an area that would not be taken without; the last refusal.
     pub(crate) fn scan(&mut self) -> Vec<CollapseRefusal> {
         self.memory.change_rules(|rules| rules.anon.thp = Enabled::Always);
         let vmas = &self.memory.space(self.mm).vmas;
@@ -144,7 +132,6 @@ impl World {
         self.wake()
     }
 
-    /// One waking of khugepaged; what it was refused.
     pub(crate) fn wake(&mut self) -> Vec<CollapseRefusal> {
         let before = self.memory.counters().collapse.refused;
         self.memory.run_khugepaged(self.wake_ns);
@@ -159,7 +146,6 @@ impl World {
         self.memory.page_at(self.mm, addr(page))
     }
 
-    /// Whether one PMD entry maps the block of a page.
     pub(crate) fn is_huge(&self, page: u64) -> bool {
         self.page(page).is_some_and(|page| page.kind == LeafKind::Pmd)
     }
@@ -172,7 +158,6 @@ impl World {
         self.memory.core().ram.frame(pfn).to_vec()
     }
 
-    /// Pages `[0, nr)` of a process, without touching them.
     pub(crate) fn seen(&self, mm: MmId, nr: u64) -> Vec<Seen> {
         let see = |page| {
             let view = self.memory.page_at(mm, addr(page))?;
@@ -181,7 +166,6 @@ impl World {
         (0..nr).map(see).collect()
     }
 
-    /// The folios of a file: index, order, frames' bytes.
     pub(crate) fn cached(&self, file: MappingId) -> Vec<(u64, u8, Vec<Vec<u8>>)> {
         let folio = |entry: largefolio_mm::mapping::tree::Entry| {
             let pfn = self.memory.core().folios.get(entry.folio).pfn;
@@ -191,42 +175,35 @@ impl World {
         self.memory.folios(file).map(folio).collect()
     }
 
-    /// Changes rules, as a write to sysfs does.
     pub(crate) fn tune(&mut self, change: impl FnOnce(&mut Rules)) {
         self.memory.change_rules(change);
     }
 
-    /// The folio behind a page of the process.
     pub(crate) fn folio(&self, page: u64) -> FolioId {
         self.memory.core().folios.of_pfn(self.page(page).unwrap().pfn).unwrap()
     }
 
-    /// Locks the folio behind a page of the process.
     pub(crate) fn lock(&mut self, page: u64) {
         let id = self.folio(page);
         self.memory.set_folio_state(id, FolioState::Locked);
     }
 
-    /// Takes the folio behind a page of the process off its LRU list.
     pub(crate) fn isolate(&mut self, page: u64) {
         let id = self.folio(page);
         assert!(self.memory.isolate(id));
     }
 
-    /// Puts it back.
     pub(crate) fn putback(&mut self, page: u64) {
         let id = self.folio(page);
         self.memory.putback(id);
     }
 
-    /// Changes the folio at an index of a file.
     pub(crate) fn change_cached(&mut self, file: MappingId, index: u64, to: FolioState) {
         let id = self.memory.core().find(file, PageIndex(index)).unwrap().folio;
         self.memory.set_folio_state(id, to);
     }
 }
 
-/// The errno and the refusal of a call.
 pub(crate) fn failed(result: Result<(), CollapseError>) -> (Errno, CollapseRefusal) {
     let error = result.unwrap_err();
     (error.errno, error.refusal)

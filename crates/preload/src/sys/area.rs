@@ -1,27 +1,21 @@
-//! Address space: of our own, and what the kernel says of it.
+//! Our own address space, and the kernel's view of it.
 
 use core::ffi::c_int;
 use core::ptr;
 
 use super::{Errno, Fd, Result, block_bytes, call, i32_word};
 
-/// A part of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// Position in the file.
     pub(crate) offset: u64,
-    /// Bytes.
     pub(crate) len: usize,
 }
 
-/// What a mapping is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mapping {
-    /// To fill a copy: shared, writable.
     Fill,
-    /// To see what the kernel says of it.
     Look,
-    /// To run: as the loader maps text, its pages mapped at once.
+    /// To run: as the loader maps text, with its pages mapped immediately.
     Text,
 }
 
@@ -38,8 +32,8 @@ impl Mapping {
     }
 }
 
-/// Address space of our own, inaccessible until something is mapped over it or it is private
-/// memory.
+/// Address space of our own. It is inaccessible until something is mapped over it, unless it is
+/// private memory.
 #[derive(Debug)]
 pub(crate) struct Area {
     address: usize,
@@ -47,12 +41,10 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    /// Reserves `len` bytes of address space.
     pub(crate) fn reserve(len: usize) -> Result<Self> {
         Self::map(len, libc::PROT_NONE)
     }
 
-    /// `len` bytes of zeroed memory.
     pub(crate) fn memory(len: usize) -> Result<Self> {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
     }
@@ -60,27 +52,23 @@ impl Area {
     fn map(len: usize, protection: c_int) -> Result<Self> {
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
         let arguments = [0, len, i32_word(protection), flags, usize::MAX, 0];
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing of ours.
         let address = unsafe { call(libc::SYS_mmap, arguments) }?;
         Ok(Self { address, len })
     }
 
-    /// Reserves whole aligned blocks of `len` bytes together.
     pub(crate) fn reserve_blocks(len: usize) -> Result<Self> {
         Self::reserve(len.checked_add(block_bytes()).ok_or(Errno(libc::ENOMEM))?)
     }
 
-    /// First address.
     pub(crate) const fn address(&self) -> usize {
         self.address
     }
 
-    /// Address of the first aligned block.
     pub(crate) fn first_block(&self) -> usize {
         (self.address + block_bytes() - 1) & !(block_bytes() - 1)
     }
 
-    /// The bytes of an area made by [`Area::memory`].
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let start = ptr::with_exposed_provenance_mut::<u8>(self.address);
         // SAFETY: the mapping is zeroed memory of `len` bytes that only this value refers to.
@@ -90,34 +78,31 @@ impl Area {
 
 impl Drop for Area {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own and nothing refers to it any more.
+        // SAFETY: this value owns the mapping and nothing refers to it.
         let _ = unsafe { call(libc::SYS_munmap, [self.address, self.len, 0, 0, 0, 0]) };
     }
 }
 
-/// Whether `len` bytes at `one` and at `other` are the same.
+/// Returns whether the `len` bytes at `one` and at `other` are equal.
 ///
 /// # Safety
-/// Both are mapped, to be read.
+/// Both are mapped and readable.
 pub(crate) unsafe fn is_same(one: usize, other: usize, len: usize) -> bool {
     let (one, other) = (ptr::with_exposed_provenance(one), ptr::with_exposed_provenance(other));
-    // SAFETY: by the caller's promise. No reference is made: the bytes may be others' as well.
+    // SAFETY: by the caller's promise. No reference is made, because the bytes may be shared.
     unsafe { libc::memcmp(one, other, len) == 0 }
 }
 
-/// Advice about `len` bytes of our address space at `address` that changes no content.
 pub(crate) fn advise(address: usize, len: usize, advice: Advice) -> Result<()> {
     // SAFETY: neither advice changes what the memory holds.
     unsafe { call(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// Advice that changes no content.
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub(crate) enum Advice {
     /// Map pages as a read would, with an error instead of a signal (Linux 5.14).
     PopulateRead = 22,
-    /// Make large folios (Linux 6.1).
     Collapse = 25,
 }
 
@@ -138,7 +123,6 @@ struct Scan {
     returned: u64,
 }
 
-/// A run of pages that `PAGEMAP_SCAN` found.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Region {
@@ -149,12 +133,11 @@ struct Region {
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
-/// Mapped by a PMD entry.
 const PAGE_IS_HUGE: u64 = 1 << 6;
 
 impl Fd {
-    /// Bytes of `address..address + len` that PMD entries map; for a descriptor of
-    /// `/proc/self/pagemap`.
+    /// Returns the bytes of `address..address + len` that PMD entries map. `self` is a descriptor
+    /// of `/proc/self/pagemap`.
     pub(crate) fn large_bytes(&self, address: usize, len: usize) -> Result<usize> {
         let mut regions = [Region { start: 0, end: 0, categories: 0 }; 16];
         let end = address as u64 + len as u64;
@@ -176,7 +159,8 @@ impl Fd {
                 returned: PAGE_IS_HUGE,
             };
             let arguments = [self.0, PAGEMAP_SCAN, (&raw mut scan).addr(), 0, 0, 0];
-            // SAFETY: `scan` is the ioctl's argument and names `regions`, which both outlive it.
+            // SAFETY: `scan` is the ioctl's argument and points to `regions`; both outlive the
+            // call.
             let nr = unsafe { call(libc::SYS_ioctl, arguments) }?;
             found +=
                 regions.iter().take(nr).fold(0, |sum, region| sum + (region.end - region.start));

@@ -1,21 +1,20 @@
-//! execve: what is executed is recorded too.
+//! execve: records the new program too.
 //!
-//! QEMU would have the kernel execute the new program, outside of QEMU. So the callback, which runs
-//! before QEMU's own call, executes QEMU around that program, with the same plugin and recording:
+//! By default QEMU would let the kernel execute the new program, outside of QEMU. This callback
+//! runs before QEMU's own call and instead executes QEMU with the new program:
 //!
 //! ```text
-//!   execve(PATH, ARGV, ENVP) --> is it a program? whose interpreter? --> execve(QEMU, ..)
+//!   execve(PATH, ARGV, ENVP) --> is it a program? which interpreter? --> execve(QEMU, ..)
 //!                                 |  no: nothing is done                      | refused
 //!                                 v                                           v
 //!                               QEMU's own call: the kernel refuses, or runs it unrecorded
 //! ```
 //!
-//! The process keeps its number, descriptors, working directory, limits and signals as in any
-//! execve. A signal that QEMU's handler caught in between would be lost, and QEMU's block of all
-//! signals would stay. So all signals are blocked from the decision on. The next program is given
-//! the mask (`blocked=`), and what is pending reaches it then. Owns the decision and the new command
-//! line. Does not own what a program is ([`crate::head`]) or how `folio record` hears of it.
-//! Invariant E1: whatever the kernel would refuse is left to it, so that the program gets the
+//! A signal that QEMU's handler caught in between would be lost, and QEMU's block of all signals
+//! would stay. All signals are therefore blocked from the decision on. The next program gets the
+//! mask (`blocked=`) and then receives the pending signals.
+//!
+//! Invariant E1: anything the kernel would refuse is left to the kernel, so the program gets the
 //! kernel's own error.
 
 use std::ffi::{CString, OsStr, OsString};
@@ -33,34 +32,28 @@ use crate::variables::{SHIELD, acts_on_emulator};
 use crate::wire::{BODY_MAX, Kind, Unrecorded};
 use crate::{grace, send, sys, version, wire};
 
-/// Bytes of a command that are told.
 const TOLD_MAX: usize = BODY_MAX / 4;
 
-/// Signals whose bits say nothing: SIGBUS and SEGV, which QEMU never blocks, KILL and STOP, which
-/// nobody does, and the two that the C library keeps.
+/// Signals that the comparison of masks ignores: QEMU never blocks SIGBUS and SIGSEGV, KILL and
+/// STOP cannot be blocked, and the C library keeps two.
 const NOT_COUNTED: u64 =
     1 << (7 - 1) | 1 << (9 - 1) | 1 << (11 - 1) | 1 << (19 - 1) | 1 << 31 | 1 << 32;
 
-/// What will not be executed by us.
 enum Left {
-    /// The kernel will refuse it.
     Refused,
-    /// The kernel will run it, without a recorder.
     Runs(Unrecorded),
 }
 
-/// A program and its arguments, the zeroth included.
 struct Target {
     program: PathBuf,
     arguments: Vec<CString>,
 }
 
-/// Executes what the call names; returns if that is left to QEMU.
 pub(super) fn before(call: &Call) {
     let Some(request) = Request::of(call) else { return };
     let held = Held::all();
     let left = match request.target() {
-        // QEMU restarts the call; it comes here again.
+        // QEMU restarts the call, which comes here again.
         Ok(_) if signal_waits(call, held.earlier) => Left::Runs(Unrecorded::NoRecorder),
         Ok(target) => {
             target.tell(call);
@@ -80,16 +73,14 @@ pub(super) fn before(call: &Call) {
     }
 }
 
-/// The call returned, so the process goes on as it was.
+/// Handles an execve that returned: the process continues unchanged.
 pub(super) fn failed(call: &Call) {
     if call.thread.is_executing.take() {
         send::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
     }
 }
 
-/// Blocks all signals while this lives.
 struct Held {
-    /// Signals that the thread blocked before.
     earlier: u64,
 }
 
@@ -105,15 +96,14 @@ impl Drop for Held {
     }
 }
 
-/// Whether QEMU caught a signal for the program that it has not delivered: it blocks all others
-/// until then, and would restart the call. What replaced it now would have lost the signal and kept
-/// the block.
+/// Returns whether QEMU caught a signal for the program and has not delivered it. QEMU then blocks
+/// all other signals and would restart the call. An execve now would lose the signal and keep the
+/// block.
 fn signal_waits(call: &Call, blocked: u64) -> bool {
     let all = |signals: u64| signals | NOT_COUNTED == u64::MAX;
     all(blocked) && !all(call.thread.blocked.get())
 }
 
-/// Follows `rt_sigprocmask`, which succeeded.
 pub(super) fn note_blocked(call: &Call) {
     let [how, set, ..] = call.args;
     let Some(signals) = Some(set).filter(|&set| set != 0).and_then(guest::word_at) else { return };
@@ -125,7 +115,6 @@ pub(super) fn note_blocked(call: &Call) {
     }
 }
 
-/// The arguments of the call.
 struct Request {
     path: PathBuf,
     arguments: Vec<CString>,
@@ -133,7 +122,7 @@ struct Request {
 }
 
 impl Request {
-    /// `None` if the kernel will not take them.
+    /// Returns `None` if the kernel will reject them.
     fn of(call: &Call) -> Option<Self> {
         let [a1, a2, a3, a4, ..] = call.args;
         let (path, vectors) = match call.sysno {
@@ -146,12 +135,11 @@ impl Request {
         Some(Self { path, arguments, variables })
     }
 
-    /// What will run.
     fn target(&self) -> Result<Target, Left> {
         let mut path = behind_links(&self.path);
         let own = Arguments::kept().map(|kept| kept.arch);
         let mut arguments = self.arguments.clone();
-        // A kernel gives a program that was called without any argument an empty one.
+        // The kernel adds an empty argument if a program is called without any.
         if arguments.is_empty() {
             arguments.push(CString::default());
         }
@@ -171,7 +159,7 @@ impl Request {
                 Head::NoProgram => return Err(Left::Refused),
             };
             if self.path != path && is_descriptor(&self.path) {
-                // The kernel would name the script by its descriptor.
+                // The kernel would pass the script's name as `/dev/fd/N`.
                 return Err(Left::Runs(Unrecorded::Deleted));
             }
             let words = [Some(interpreter), argument, Some(path.as_os_str().as_bytes())];
@@ -188,7 +176,6 @@ fn path_at(address: u64) -> PathBuf {
     PathBuf::from(OsString::from_vec(guest::string_at(address)))
 }
 
-/// A path of execveat, from the directory or file behind a descriptor.
 fn path_from(descriptor: i32, path: &Path) -> PathBuf {
     if path.is_absolute() || descriptor == libc::AT_FDCWD {
         return path.to_path_buf();
@@ -201,7 +188,7 @@ fn is_descriptor(path: &Path) -> bool {
     path.starts_with("/proc/self/fd") || path.starts_with("/dev/fd")
 }
 
-/// What a link of proc stands for: its name here may mean another file to QEMU, or be gone once it
+/// Resolves a link in `/proc`. For QEMU the link could name another file, or be gone once QEMU
 /// runs.
 fn behind_links(path: &Path) -> PathBuf {
     let own = format!("/proc/{}/exe", std::process::id());
@@ -215,7 +202,7 @@ fn behind_links(path: &Path) -> PathBuf {
     path.to_path_buf()
 }
 
-/// The file that a path of the program means: that below the root, if there is one.
+/// Returns the file that a program's path refers to: the one below the root, if it exists.
 fn in_root(path: &Path) -> PathBuf {
     let root = Arguments::kept().and_then(|kept| kept.root.as_deref());
     root.filter(|root| path.is_absolute() && !path.starts_with(root))
@@ -223,7 +210,6 @@ fn in_root(path: &Path) -> PathBuf {
         .unwrap_or_else(|| path.to_path_buf())
 }
 
-/// The first bytes of what may be executed.
 fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
     if path.as_os_str().as_bytes().ends_with(b" (deleted)") && !path.exists() {
         return Err(Left::Runs(Unrecorded::Deleted));
@@ -240,20 +226,18 @@ fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
         return Err(Left::Runs(Unrecorded::SetUserId));
     }
     let mut bytes = Vec::new();
-    // Another file may have the name by now, such as a FIFO.
+    // The name can refer to another file by now, such as a FIFO.
     let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let read = opened.and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut bytes));
     read.map(|_| bytes).map_err(|_| Left::Runs(Unrecorded::Unreadable))
 }
 
-/// A program whose loader is missing does not start.
 fn check_loader(bytes: &[u8]) -> Result<(), Left> {
     let loader = head::loader(bytes).map(|path| in_root(Path::new(OsStr::from_bytes(path))));
     if loader.is_none_or(|path| path.exists()) { Ok(()) } else { Err(Left::Refused) }
 }
 
 impl Target {
-    /// Says what this process becomes, after the rows of all its threads.
     fn tell(&self, call: &Call) {
         grace::flush_others(call.tail);
         let mut body = real(&self.program).into_os_string().into_vec();
@@ -266,7 +250,6 @@ impl Target {
         call.thread.is_executing.set(true);
     }
 
-    /// Becomes QEMU with this program, which blocks these signals.
     fn execute(&self, variables: &[CString], blocked: u64) {
         let Some(kept) = Arguments::kept() else { return };
         let owned = |word: &[u8]| CString::new(word).ok();
@@ -293,17 +276,14 @@ impl Target {
     }
 }
 
-/// The name by which QEMU opens the program: one with a leading `-` would be an option.
 fn named(program: &Path) -> PathBuf {
     std::path::absolute(program).unwrap_or_else(|_| Path::new(".").join(program))
 }
 
-/// The name of the file without links: what `/proc/self/exe` shows.
 fn real(program: &Path) -> PathBuf {
     program.canonicalize().unwrap_or_else(|_| named(program))
 }
 
-/// A variable under the name that QEMU ignores, if it would act on QEMU.
 fn shielded(entry: &CString) -> CString {
     if !acts_on_emulator(entry.as_bytes()) {
         return entry.clone();

@@ -1,8 +1,7 @@
 //! Calls that use the page cache through a descriptor.
 //!
-//! Owns which reads and writes become events and the announcement of files. Only regular files
-//! count: pipes, sockets and terminals have no page cache. A file is known by a key made of device,
-//! inode and time of birth, so that an inode that is used again is another file.
+//! Only regular files count: pipes, sockets and terminals have no page cache. A file's key combines
+//! device, inode and birth time, so a reused inode counts as another file.
 
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -14,13 +13,11 @@ use super::{Call, guest, low, op};
 use crate::wire::{self, Kind, WireEvent};
 use crate::{send, sys};
 
-/// `POSIX_FADV_WILLNEED`, what readahead(2) amounts to.
 const WILLNEED: u64 = libc::POSIX_FADV_WILLNEED as u64;
 
-/// Announcements a thread remembers; past it, it starts to repeat itself, which is harmless.
+/// Announcements a thread remembers. Beyond that it repeats some, which is harmless.
 const ANNOUNCED_MAX: usize = 64;
 
-/// The event of a call that succeeded.
 pub(super) fn after(call: &Call, result: u64) {
     match call.sysno {
         Sysno::Open | Sysno::Openat | Sysno::Creat | Sysno::Openat2 => {
@@ -72,7 +69,7 @@ fn opened(call: &Call, result: u64) {
     call.send(&WireEvent { op: op::OPEN, pos, flags, file, ..WireEvent::default() });
 }
 
-/// What was behind the descriptor is gone, so any is told.
+/// Sends every close, because the descriptor's file can no longer be checked.
 fn closed(call: &Call) {
     let pos = u64::from(low(call.args[0]));
     call.send(&WireEvent { op: op::CLOSE, pos, ..WireEvent::default() });
@@ -88,7 +85,7 @@ fn truncated(call: &Call, fd: RawFd) {
 
 fn truncated_by_path(call: &Call) {
     let path = guest::string_at(call.args[0]);
-    // Not opened: a FIFO may have the name by now, and would wait.
+    // O_PATH does not open the file. It could be a FIFO by now and block.
     let mut options = std::fs::OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
     let opened = options.open(std::ffi::OsStr::from_bytes(&path));
@@ -107,7 +104,8 @@ fn advised(call: &Call, advice: u64) {
     }
 }
 
-/// Key of the regular file behind `fd`, announced to the parent; 0 when it is none.
+/// Announces the regular file at `fd` to the parent and returns its key, 0 if it is not a regular
+/// file.
 pub(super) fn announce(call: &Call, fd: RawFd) -> u64 {
     let Some(identity) = sys::identity(fd) else { return 0 };
     if identity.mode & libc::S_IFMT != libc::S_IFREG {

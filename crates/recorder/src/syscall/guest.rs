@@ -1,7 +1,7 @@
-//! What the arguments of a call point to.
+//! Reads the memory that a call's arguments point to.
 //!
-//! Owns reading the program's memory: words, strings and vectors of strings. An address may be
-//! wrong: the kernel does the copies, and says so.
+//! Owns reading words, strings and vectors of strings. The kernel copies them, so a bad address is
+//! an error.
 
 use std::ffi::CString;
 
@@ -9,28 +9,25 @@ use crate::{layout, sys};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Longest path read from the program (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
 
-/// Most bytes of a vector's strings together: three quarters of the largest stack that the kernel
-/// takes them from (`_STK_LIM`), beyond which an execve fails.
+/// Limit for the strings of a vector: three quarters of `_STK_LIM`. Above it, the kernel fails an
+/// execve.
 const VECTOR_BYTES_MAX: usize = 6 << 20;
 
-/// Eight bytes at `address` of the program.
 pub(super) fn word_at(address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     (read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }
 
-/// The C string at `address` of the program, cut at 4095 bytes.
 pub(super) fn string_at(address: u64) -> Vec<u8> {
     let mut string = Vec::new();
     read_string(address, PATH_MAX - 1, &mut string);
     string
 }
 
-/// The strings of the null-terminated vector at `address`, which a null pointer is empty for;
-/// `None` if it cannot be read or is larger than any that a kernel takes.
+/// Reads the strings of the null-terminated vector at `address`. A null pointer is an empty vector.
+/// Returns `None` if the vector is unreadable or too large for the kernel.
 pub(super) fn vector_at(address: u64) -> Option<Vec<CString>> {
     let (mut strings, mut nr_bytes) = (Vec::new(), 0);
     if address == 0 {
@@ -54,11 +51,12 @@ pub(super) fn vector_at(address: u64) -> Option<Vec<CString>> {
     None
 }
 
-/// Appends the C string at `address` to `string`, up to `max` bytes; whether its end was found.
+/// Appends the C string at `address` to `string`, up to `max` bytes. Returns whether it found the
+/// string's end.
 fn read_string(mut address: u64, max: usize, string: &mut Vec<u8>) -> bool {
     let mut page = [0; PAGE_BYTES];
     while string.len() < max {
-        // The string may end on its page with nothing mapped behind it.
+        // The page after the string's end may be unmapped.
         let into_page = usize::try_from(address % PAGE_BYTES as u64).unwrap_or(0);
         let nr_page = PAGE_BYTES - into_page;
         let nr_read = read(address, &mut page[..nr_page]);

@@ -1,7 +1,7 @@
 //! Calls that change the address space.
 //!
-//! Owns mmap, munmap, mprotect, mremap, madvise and brk. brk's old end is kept here, because the
-//! call does not tell it.
+//! Owns mmap, munmap, mprotect, mremap, madvise and brk. Keeps brk's previous end, because the call
+//! does not report it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,12 +11,11 @@ use super::{Call, file, low, op};
 use crate::grace;
 use crate::wire::WireEvent;
 
-/// End of the heap, 0 before the first brk.
 static BRK: AtomicU64 = AtomicU64::new(0);
 
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
-/// Sends other threads' rows first when the call takes something away.
+/// Sends other threads' rows first if the call removes memory or access rights.
 pub(super) fn before(call: &Call) {
     if takes_away(call) {
         grace::flush_others(call.tail);
@@ -27,7 +26,7 @@ fn takes_away(call: &Call) -> bool {
     match call.sysno {
         Sysno::Munmap | Sysno::Mremap => true,
         Sysno::Mmap => call.args[3] & libc::MAP_FIXED as u64 != 0,
-        // A change to read-write (malloc growing an arena) takes nothing that a row could need.
+        // A change to read-write (malloc growing an arena) removes nothing that a row needs.
         Sysno::Mprotect => call.args[2] & READ_WRITE != READ_WRITE,
         Sysno::Madvise => call.args[2] == libc::MADV_DONTNEED as u64,
         Sysno::Brk => call.args[0] != 0 && call.args[0] < BRK.load(Relaxed),
@@ -35,7 +34,6 @@ fn takes_away(call: &Call) -> bool {
     }
 }
 
-/// The event of a call that succeeded.
 pub(super) fn after(call: &Call, result: u64) {
     let [a1, a2, a3, a4, ..] = call.args;
     match call.sysno {
@@ -68,7 +66,7 @@ fn map(call: &Call, address: u64) {
     call.send(&WireEvent { flags, aux: prot, pos, file, ..event(op::MMAP, address, len) });
 }
 
-/// The first call tells where the heap starts: old end 0.
+/// The first call reports the start of the heap, with an old end of 0.
 fn brk(call: &Call, result: u64) {
     let old = BRK.swap(result, Relaxed);
     if old != result {

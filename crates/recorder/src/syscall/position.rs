@@ -1,23 +1,19 @@
-//! Where in a file a read or write was.
+//! The file position of a read or write.
 //!
-//! Owns the table of transfer calls: which descriptor, and whether the position is an argument, in
-//! the program's memory (updated by the call) or the descriptor's own.
+//! Owns the table of transfer calls: the descriptor, and whether the position is an argument, in
+//! program memory (updated by the call) or the descriptor's own.
 
 use std::os::fd::RawFd;
 
 use super::sysno::Sysno;
 use super::{Call, guest, op};
 
-/// Where a transfer began.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// Known.
     Position(u64),
-    /// The descriptor's position now, less what was moved.
     Descriptor,
 }
 
-/// One side of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub(super) op: u32,
@@ -25,7 +21,7 @@ pub(super) struct Transfer {
     pub(super) at: At,
 }
 
-/// The sides of a call that moved `bytes`; none when it is no transfer.
+/// Returns the sides of a call that transferred `bytes`, none for other calls.
 pub(super) fn transfers(call: &Call, bytes: u64) -> [Option<Transfer>; 2] {
     let [_, a2, a3, a4, ..] = call.args;
     let side = |op, fd, at| Some(Transfer { op, fd: call.descriptor(fd), at });
@@ -46,12 +42,13 @@ pub(super) fn transfers(call: &Call, bytes: u64) -> [Option<Transfer>; 2] {
     }
 }
 
-/// preadv2 and pwritev2: -1 is the descriptor's own position.
+/// In preadv2 and pwritev2, -1 means the descriptor's own position.
 fn position_or_own(pos: u64) -> At {
     if pos == u64::MAX { At::Descriptor } else { At::Position(pos) }
 }
 
-/// The call advanced the word at `pointer` by `bytes`; a null pointer is the descriptor's own.
+/// The call advanced the word at `pointer` by `bytes`. A null pointer means the descriptor's own
+/// position.
 fn before(pointer: u64, bytes: u64) -> At {
     match guest::word_at(pointer) {
         Some(end) if pointer != 0 => At::Position(end.saturating_sub(bytes)),

@@ -1,9 +1,8 @@
-//! Calls that make, replace and end threads and processes.
+//! Calls that create, replace and end threads and processes.
 //!
-//! Owns clone, fork, vfork, exit and `exit_group`. QEMU runs vfork (and the clone of `posix_spawn`)
-//! as fork. A kernel lends the child its parent's memory and suspends the parent, and that is what
-//! is said: the parent of the recording puts the rows into that order. Thread numbers are the
-//! kernel's; the parent makes them dense.
+//! QEMU runs vfork (and `posix_spawn`'s clone) as fork. The kernel lends the child its parent's
+//! memory and suspends the parent, and the event says so. `folio record` puts the rows into that
+//! order, and makes the kernel's TIDs dense.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,17 +12,15 @@ use super::{Call, execve, op};
 use crate::wire::{BORROWS_MEMORY, Kind, NEW_PROCESS, SHARES_MEMORY, WireEvent};
 use crate::{grace, send, thread};
 
-/// The process the plugin believes it is in; differs after a fork.
+/// PID at the last callback. It differs from the real one after a fork.
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a call can come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Returns,
     Ends,
 }
 
-/// What must be said before the call.
 pub(super) fn before(call: &Call) -> Next {
     PID.store(std::process::id(), Relaxed);
     match call.sysno {
@@ -53,7 +50,6 @@ fn status(call: &Call) -> u64 {
     call.args[0] & 0xff
 }
 
-/// What must be said after it.
 pub(super) fn after(call: &Call, result: i64) {
     match call.sysno {
         Sysno::Execve | Sysno::Execveat => execve::failed(call),
@@ -71,15 +67,15 @@ pub(super) fn after(call: &Call, result: i64) {
     }
 }
 
-/// QEMU makes a thread of a clone that shares memory and does not suspend its parent, and a fork
-/// of every other.
+/// Returns whether QEMU makes a thread: only a clone that shares memory and does not suspend its
+/// parent. Every other one is a fork.
 fn is_thread(call: &Call) -> bool {
     call.sysno == Sysno::Clone
         && has(clone_flags(call), libc::CLONE_VM)
         && !has(clone_flags(call), libc::CLONE_VFORK)
 }
 
-/// Whether a kernel would run the child in the caller's memory and suspend the caller.
+/// Returns whether the kernel would run the child in the caller's memory and suspend the caller.
 fn is_vfork(call: &Call) -> bool {
     let flags = clone_flags(call);
     call.sysno == Sysno::Vfork
@@ -94,13 +90,11 @@ fn has(flags: u64, flag: i32) -> bool {
     flags & u64::from(flag.cast_unsigned()) != 0
 }
 
-/// Whether the call that returned `result` returned in a new process.
 pub(super) fn is_new_child(sysno: Sysno, result: i64) -> bool {
     let is_fork = matches!(sysno, Sysno::Fork | Sysno::Vfork | Sysno::Clone | Sysno::Clone3);
     is_fork && result == 0 && PID.load(Relaxed) != std::process::id()
 }
 
-/// First callback in a forked child: its rows are its own from here on.
 pub(super) fn start_child(vcpu: u32) {
     let parent = PID.swap(std::process::id(), Relaxed);
     thread::restart_in_child(vcpu, parent);

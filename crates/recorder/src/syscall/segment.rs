@@ -1,11 +1,11 @@
-//! Shared memory of System V.
+//! System V shared memory.
 //!
-//! Owns shmat and shmdt: a segment is recorded as shared anonymous memory, which it is to a process
-//! and to what it forks. The lengths of what is attached are kept here, because shmdt does not tell
-//! them; a segment beyond [`NR_ATTACHED_MAX`] stays until its process ends.
+//! A segment is recorded as shared anonymous memory, as it appears to a process and its children.
+//! Keeps the lengths of attached segments, because shmdt does not report them. A segment beyond
+//! [`NR_ATTACHED_MAX`] stays until its process ends.
 //!
-//! `Differs`: processes that attach one segment by its number, unrelated by fork, have memory of
-//! their own in the trace.
+//! `Differs`: unrelated processes that attach one segment by its id each have their own memory in
+//! the trace.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,21 +16,18 @@ use super::{Call, op};
 use crate::wire::WireEvent;
 use crate::{grace, sys};
 
-/// Segments that a process has attached at a time.
 const NR_ATTACHED_MAX: usize = 1 << 10;
 
-/// Address, 0 where the slot is free, and length of what is attached.
+/// Address (0 for a free slot) and length of each attached segment.
 static ATTACHED: [(AtomicU64, AtomicU64); NR_ATTACHED_MAX] =
     [const { (AtomicU64::new(0), AtomicU64::new(0)) }; NR_ATTACHED_MAX];
 
-/// Sends other threads' rows first when the call takes memory away.
 pub(super) fn before(call: &Call) {
     if call.sysno == Sysno::Shmdt {
         grace::flush_others(call.tail);
     }
 }
 
-/// The event of a call that succeeded.
 pub(super) fn after(call: &Call, result: u64) {
     match call.sysno {
         Sysno::Shmat => attach(call, result),
@@ -64,7 +61,6 @@ fn detach(call: &Call) {
     }
 }
 
-/// Frees the slot of an address; its length.
 fn forget(address: u64) -> Option<u64> {
     let (slot, length) = ATTACHED.iter().find(|(slot, _)| slot.load(Relaxed) == address)?;
     let len = length.load(Relaxed);

@@ -1,23 +1,20 @@
-//! Numbers of system calls.
+//! System call numbers.
 //!
-//! Owns their names and the number of each on each architecture: the recorded program's, which need
-//! not be the machine's.
+//! Owns the calls' names and their numbers on each architecture. The recorded program's
+//! architecture can differ from the machine's.
 
 use crate::arch::Arch;
 
-/// A number that no system call has.
 const NONE: usize = usize::MAX;
 
-/// The numbers below it are known; those of other calls may be larger.
+/// Only numbers below this are looked up.
 const NR_KNOWN: usize = 512;
 
 macro_rules! sysnos {
     ($($call:ident: $x86_64:expr, $arm64:expr;)*) => {
-        /// A system call that becomes an event, or is followed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Sysno {
             $($call,)*
-            /// Any other.
             Other,
         }
 
@@ -87,7 +84,6 @@ const fn table(calls: &[(Sysno, usize)]) -> [Sysno; NR_KNOWN] {
 }
 
 impl Sysno {
-    /// The call that has `number` in a program for `arch`.
     pub(super) fn of(arch: Arch, number: i64) -> Self {
         let table = match arch {
             Arch::X86_64 => &X86_64,
@@ -103,7 +99,6 @@ mod tests {
     use super::Sysno::*;
     use super::*;
 
-    /// Those that both architectures have.
     const COMMON: &[(Sysno, i64)] = &[
         (Brk, libc::SYS_brk),
         (Clone, libc::SYS_clone),

@@ -21,7 +21,6 @@ fn links(tail: &Tail) -> Vec<u32> {
     pending(tail).iter().map(|row| row.link).collect()
 }
 
-/// A load of `value` at `addr`.
 fn load(tail: &Tail, addr: u64, value: u64) {
     let _ = tail.touch(1, addr, 1);
     tail.loaded(addr, value);
@@ -147,7 +146,6 @@ fn a_load_more_than_fifteen_rows_back_is_not_linked() {
 #[test]
 fn numbers_and_the_own_page_are_not_noted() {
     let tail = tail();
-    // Below mmap_min_addr; on the page it was loaded from.
     load(tail, 0x30_0000, 0xf000);
     load(tail, 0x30_0000, 0x30_0010);
     for page in [0xf, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x300] {
@@ -166,7 +164,7 @@ fn a_flush_forgets_the_values() {
     load(tail, 0x20_0000, 0x30_0000);
     load(tail, 0x30_0000, 0);
     assert_eq!(links(tail), [0, 0, 1]);
-    // The load that fills the tail: its row is gone before its value is noted.
+    // The load fills the tail, and its row is gone before its value is noted.
     tail.clear();
     for page in 1..TAIL_ROWS as u64 {
         assert_eq!(tail.touch(2, (0x1000 + page) << 12, 1), Room::Left);

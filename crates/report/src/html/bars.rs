@@ -1,30 +1,24 @@
-//! Horizontal bars of parts, on one scale.
+//! Horizontal stacked bars on one scale.
 
 use super::markup::{Markup, escaped};
 use crate::figures::ratio;
 
-/// Width of a bar's drawing; the page stretches it.
+/// Width in drawing units; the page stretches it.
 const WIDTH: f64 = 1000.0;
 
-/// A part of a bar.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Colour class.
     pub class: String,
-    /// How much.
     pub value: u64,
-    /// What pointing at it says.
+    /// Tooltip.
     pub tip: String,
 }
 
-/// A bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// What it stands for.
     pub label: String,
-    /// Its parts, in order.
     pub parts: Vec<Part>,
-    /// The number at its end.
     pub total: Markup,
 }
 
@@ -34,7 +28,7 @@ impl Bar {
     }
 }
 
-/// Bars under one another; the longest fills the width.
+/// Draws bars below each other. The longest fills the width.
 #[must_use]
 pub fn bars(bars: &[Bar]) -> Markup {
     let max = bars.iter().map(Bar::sum).max().unwrap_or(0);
@@ -49,7 +43,6 @@ pub fn bars(bars: &[Bar]) -> Markup {
     picture
 }
 
-/// One bar, of `max`.
 #[must_use]
 pub fn drawing(bar: &Bar, max: u64) -> Markup {
     let mut drawing = Markup::new();

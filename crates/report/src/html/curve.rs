@@ -1,9 +1,9 @@
-//! TLB misses over the number of entries: a chart for each machine and side, a line for each
-//! kernel, dots where the machine's own TLB stands.
+//! TLB misses by number of entries: a chart for each machine and side, a line for each kernel, and
+//! dots for the machine's own TLB.
 //!
 //! ```text
 //!   misses per million |--.            .  one line: LRU buffers of every size, exact
-//!   (log)              |   '--.        o  what the machine's sets and ways missed,
+//!   (log)              |   '--.        o  misses of the machine's sets and ways,
 //!                      |   o   '--.       at its own number of entries
 //!                      +---------------- entries (log)
 //! ```
@@ -22,38 +22,36 @@ use crate::figures::{grouped, per_million, ratio, size};
 use crate::labels::Labels;
 use crate::sums::references;
 
-/// Size of a chart in its own units, about dots: text in it is read as it is.
+/// Chart size in drawing units, roughly CSS pixels, so that text has its usual size.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 230.0;
-/// Where the lines are drawn.
+/// The plot area.
 const AREA: Area = Area { left: 46.0, right: 392.0, top: 18.0, bottom: 192.0 };
-/// Sizes below which a recorded trace does not tell all: it keeps the last eight rows of a thread
-/// open (docs/design/replay.md, "Collapsed rows").
+/// Buffers smaller than this are inexact for a recorded trace: the recorder merges references to a
+/// thread's last eight rows (docs/design/replay.md, "Collapsed rows").
 const NR_MERGED: usize = 8;
 
 const SIDES: [(Side, &str, &str); 2] =
     [(Side::Instruction, "instruction", "Instructions"), (Side::Data, "data", "Data")];
 
-/// A cell with its curve.
 struct Line<'a> {
     nr: usize,
     row: &'a Outcome,
     curve: &'a Curve,
     name: &'a str,
-    /// Its name without the machine.
+    /// The cell's name without the machine.
     policy: &'a str,
-    /// Number of its kernel, with whatever else it differs in: its colour.
+    /// Colour number: one per kernel and other difference.
     colour: usize,
 }
 
-/// A point that is drawn.
 struct Dot {
     entries: usize,
     misses: u64,
     level: &'static str,
 }
 
-/// The figures; `None` where no cell kept detail.
+/// Draws the figures; `None` if no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let names = Labels::names(rows);
     let policies: Vec<String> =
@@ -95,7 +93,7 @@ const NOTE: &str = "Lines: a fully associative buffer with this many entries tha
                     program alternated between its last eight pages. With scripts: point at a \
                     chart, or step through it with the arrow keys.";
 
-/// The cell's name without what all lines of a chart have in common: machine and base page.
+/// Returns the cell's name without machine and base page, which all lines of a chart share.
 fn policy(row: &Outcome, name: &str) -> String {
     let machine = format!(" on {}", row.machine);
     let pages = format!(", {} pages", size(row.page_bytes));
@@ -105,7 +103,7 @@ fn policy(row: &Outcome, name: &str) -> String {
     }
 }
 
-/// The chart of each machine, all on one scale.
+/// Draws one chart per machine, all on one scale.
 fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
     let mut machines: BTreeMap<(usize, &str, u64), Vec<&Line<'_>>> = BTreeMap::new();
     for line in lines {
@@ -131,7 +129,7 @@ fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
     charts
 }
 
-/// Which lines lie on each other.
+/// Names the lines that coincide.
 fn alike(lines: &[&Line<'_>], side: Side) -> String {
     let mut groups: Vec<Vec<&Line<'_>>> = Vec::new();
     for line in lines {
@@ -202,7 +200,7 @@ fn chart(
     chart
 }
 
-/// What the machine's levels missed, where they fit the picture.
+/// Returns the misses of the machine's TLB levels that fit into the chart.
 fn dots(line: &Line<'_>, side: Side) -> Vec<Dot> {
     let counted = line.row.tlb.side(side);
     let [l1, l2] = line.curve.own.of(side);
@@ -214,7 +212,7 @@ fn dots(line: &Line<'_>, side: Side) -> Vec<Dot> {
     levels.into_iter().filter_map(dot).collect()
 }
 
-/// A line down at each number of entries that the machine has.
+/// Draws a vertical line at each of the machine's TLB sizes.
 fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
     let mut sizes: BTreeMap<usize, &str> = BTreeMap::new();
     for dot in lines.iter().flat_map(|line| dots(line, side)) {
@@ -225,7 +223,7 @@ fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
     for (entries, level) in sizes {
         let x = x_of(entries);
         marks.raw(&format!("<path class=\"own\" d=\"M{x:.1} {}V{}\"/>", AREA.top, AREA.bottom));
-        // Two that are too close to be read share the first one's place.
+        // Labels that would overlap share the first one's place.
         if x - last > 60.0 {
             marks.raw(&format!(
                 "<text class=\"tick\" x=\"{x:.1}\" y=\"12\" text-anchor=\"middle\">"
@@ -242,12 +240,11 @@ fn x_of(entries: usize) -> f64 {
     AREA.left + octaves * (AREA.right - AREA.left)
 }
 
-/// Misses per million references.
 fn rate(misses: u64, references: u64) -> f64 {
     1e6 * ratio(misses, references)
 }
 
-/// Decades of misses per million, the same in every chart of a side.
+/// Returns the decades for all charts of a side.
 fn decades(lines: &[Line<'_>], side: Side) -> Decades {
     let rates = lines.iter().flat_map(|line| {
         let points = line.curve.of(side).iter().map(|point| point.misses);
@@ -276,7 +273,7 @@ fn axes(scale: &Decades) -> Markup {
     axes
 }
 
-/// Powers of two and the machines' own sizes.
+/// Writes the table: powers of two and the machines' own sizes.
 fn table(lines: &[Line<'_>], (side, key, _): (Side, &str, &str)) -> Markup {
     let columns: Vec<String> = lines.iter().map(|line| line.name.to_owned()).collect();
     let mut sizes: Vec<usize> = (0..=NR_ENTRIES_MAX.ilog2()).map(|shift| 1 << shift).collect();

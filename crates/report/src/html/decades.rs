@@ -1,8 +1,7 @@
-//! A logarithmic axis in powers of ten, and the marks along both axes of a chart.
+//! A logarithmic axis in powers of ten, and the ticks of both axes of a chart.
 
 use super::markup::Markup;
 
-/// Where the lines of a chart are drawn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub left: f64,
@@ -11,7 +10,8 @@ pub(super) struct Area {
     pub bottom: f64,
 }
 
-/// The decades that some values need, from the bottom of an area to its top; nothing is at the bottom.
+/// The powers of ten that the values span, from the bottom of an area to its top. Zero is at the
+/// bottom.
 pub(super) struct Decades {
     area: Area,
     low: i32,
@@ -40,7 +40,7 @@ impl Decades {
         self.area.bottom - part.clamp(0.0, 1.0) * (self.area.bottom - self.area.top)
     }
 
-    /// A line across for each power of ten, with its number.
+    /// Draws a horizontal line with a number for each power of ten.
     pub(super) fn axis(&self) -> Markup {
         let Area { left, right, .. } = self.area;
         let mut axis = Markup::new();
@@ -59,7 +59,7 @@ impl Decades {
 }
 
 impl Area {
-    /// A mark below the area, with its name.
+    /// Draws a labelled tick below the area.
     pub(super) fn mark(&self, x: f64, name: &str) -> Markup {
         let mut mark = Markup::new();
         mark.raw(&format!("<path class=\"grid\" d=\"M{x:.1} {}v4\"/>", self.bottom));

@@ -13,16 +13,14 @@ use crate::figures::{self, Scale, percent, size};
 use crate::labels::Labels;
 use crate::sums::cached_bytes;
 
-/// A kind of memory.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     name: &'static str,
-    /// Its key in the JSON.
+    /// Key in the JSON.
     key: &'static str,
     get: fn(&FolioSizes) -> &SizeTable,
 }
 
-/// Every kind, text first.
 pub(super) const KINDS: [Kind; 4] = [
     Kind { name: "Text", key: "text", get: |folios| &folios.text },
     Kind { name: "File data", key: "data", get: |folios| &folios.data },
@@ -30,7 +28,7 @@ pub(super) const KINDS: [Kind; 4] = [
     Kind { name: "Shared memory", key: "shmem", get: |folios| &folios.shmem },
 ];
 
-/// The figures of all kinds that some cell maps.
+/// Draws the figures of all kinds of memory that some cell maps.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let mut body = Markup::new();
     let sizes: BTreeSet<u64> = rows
@@ -55,7 +53,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     body
 }
 
-/// The page cache at the end, mapped or not.
+/// Draws the page cache at the end, mapped or not.
 fn cache(rows: &[Outcome], names: &[String]) -> Markup {
     let bar = |(row, name): (&Outcome, &String)| {
         let mut total = Markup::new();
@@ -84,7 +82,7 @@ fn cache(rows: &[Outcome], names: &[String]) -> Markup {
     figure("Page cache at the end", &picture, &table)
 }
 
-/// The page cache from small folios to large.
+/// Returns the page cache from small folios to large.
 pub(super) fn cache_parts(row: &Outcome) -> Vec<Part> {
     let all = cached_bytes(row);
     let part = |(&bytes, &value): (&u64, &u64)| {
@@ -103,7 +101,7 @@ fn bar(nr: usize, row: &Outcome, name: &str, kind: Kind) -> Bar {
     Bar { label: name.to_owned(), parts: parts(row, kind), total }
 }
 
-/// Aligned folios from small to large, then those that are not aligned, then parts of folios.
+/// Returns aligned folios from small to large, then unaligned ones, then partial ones.
 pub(super) fn parts(row: &Outcome, kind: Kind) -> Vec<Part> {
     let census = (kind.get)(&row.folios);
     let part = |class: String, value: u64, what: String| Part {

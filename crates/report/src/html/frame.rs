@@ -1,25 +1,23 @@
-//! The frame of a one-file page: head, navigation, sections, data. It fits any result.
+//! The frame of a one-file page for any result: head, navigation, sections, data.
 //!
 //! Invariants:
-//! - I1: the page names nothing outside itself, and its policy forbids the browser to load anything.
-//! - I2: everything can be read without scripts; the script only adds pointing, zoom and the choice
+//! - I1: the page refers to nothing outside itself, and its policy forbids the browser to load
+//!   anything.
+//! - I2: everything is readable without scripts. The script only adds pointing, zoom and the choice
 //!   of light or dark.
 
 use std::borrow::Cow;
 
 use super::markup::{Markup, escaped, script_json};
 
-/// Style of every page.
 const CSS: &str = include_str!("../../assets/report.css");
-/// Script of every page.
 const JS: &str = include_str!("../../assets/report.js");
 
-/// What the browser may do: apply the style and run the script that are in the page, and save the
-/// data.
+/// What the browser may do: use the page's own style and script, and save the data.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
-/// What the numbers of a section are.
+/// The origin of a section's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Counted exactly in the model.
@@ -28,44 +26,36 @@ pub enum Basis {
     Estimated,
     /// Read or timed on the running kernel.
     Measured,
-    /// About the page itself, or each number says it.
+    /// The section has no numbers of its own, or states the origin of each.
     None,
 }
 
-/// A part of a page.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Its anchor: letters and hyphens.
+    /// Anchor: letters and hyphens.
     pub id: Cow<'static, str>,
-    /// Its title.
     pub title: Cow<'static, str>,
-    /// What it answers, in a sentence.
+    /// The question that the section answers, in a sentence.
     pub lead: String,
-    /// What its numbers are.
+    /// The origin of the numbers.
     pub basis: Basis,
-    /// What it shows.
     pub body: Markup,
 }
 
-/// A page.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// What it is about.
     pub title: String,
     /// The line above the title.
     pub kind: &'static str,
-    /// The answer, below the title.
     pub answer: Markup,
-    /// Its parts.
     pub sections: Vec<Section>,
     /// The result as JSON, which the page holds.
     pub json: String,
-    /// Who made it.
+    /// The tool and its version.
     pub footer: String,
 }
 
 impl Page {
-    /// All of it as HTML.
     #[must_use]
     pub fn html(&self) -> String {
         let mut page = Markup::new();
@@ -124,7 +114,7 @@ impl Section {
     }
 }
 
-/// A picture with its table, which says the same without it.
+/// Draws a picture with a table that holds the same facts.
 #[must_use]
 pub fn figure(caption: &str, picture: &Markup, table: &Markup) -> Markup {
     let mut figure = Markup::new();
@@ -134,7 +124,7 @@ pub fn figure(caption: &str, picture: &Markup, table: &Markup) -> Markup {
     figure
 }
 
-/// The beginning of a table: what its lines are called, and its columns.
+/// Writes the head of a table: `corner` names its rows.
 #[must_use]
 pub fn table_head(corner: &str, columns: &[String]) -> Markup {
     let mut head = Markup::new();
@@ -146,5 +136,4 @@ pub fn table_head(corner: &str, columns: &[String]) -> Markup {
     head
 }
 
-/// The end of a table.
 pub const TABLE_END: &str = "</tbody></table>\n";

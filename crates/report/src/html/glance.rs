@@ -1,4 +1,4 @@
-//! The first screen: the answer in a sentence, and every cell in a line.
+//! The first screen: the answer in a sentence, and one row per cell.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use crate::sums::{LARGE_BYTES, cached_bytes, large_share, memory_bytes};
 use crate::verdict::{Goal, words};
 use crate::{PredictResult, text};
 
-/// The answer: the verdict, and what else changes with the column that it tells of.
+/// Writes the verdict and the other changes of the column that it names.
 pub(super) fn answer(report: &PredictResult) -> Markup {
     let mut answer = Markup::new();
     if report.rows.is_empty() {
@@ -47,7 +47,7 @@ pub(super) fn answer(report: &PredictResult) -> Markup {
     answer
 }
 
-/// What changes with the column `name`; less is better in each line but the first.
+/// Lists the changes of the column `name`. Less is better in each line but the first.
 fn facts(answer: &mut Markup, name: &str, before: &Outcome, now: &Outcome) {
     let mut facts: Vec<(&str, u64, u64)> = Vec::new();
     if !before.tlb.is_empty() {
@@ -81,7 +81,7 @@ fn facts(answer: &mut Markup, name: &str, before: &Outcome, now: &Outcome) {
     answer.raw("</ul>");
 }
 
-/// The class of a change.
+/// Returns the CSS class of a change.
 fn less_is_better(before: u64, now: u64) -> &'static str {
     match now.cmp(&before) {
         Ordering::Less => "better",
@@ -90,11 +90,10 @@ fn less_is_better(before: u64, now: u64) -> &'static str {
     }
 }
 
-/// A column of the overview.
 #[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
-    /// Place of the number in a row of the JSON; `None` if it is a sum of several.
+    /// JSON pointer within a row; `None` if the number is a sum of several.
     at: Option<&'static str>,
     get: fn(&Outcome) -> Option<u64>,
     unit: Unit,
@@ -107,7 +106,7 @@ enum Unit {
     Time,
 }
 
-/// The columns if memory is the goal; else those of [`COLUMNS`].
+/// The columns if memory is the goal; otherwise [`COLUMNS`].
 const MEMORY_COLUMNS: [Column; 5] = [
     Column { title: "Memory", at: None, get: |row| Some(memory_bytes(row)), unit: Unit::Bytes },
     Column {
@@ -154,12 +153,11 @@ const COLUMNS: [Column; 5] = [
     },
 ];
 
-/// Walks of a side, where any were counted.
+/// Returns the page walks of a side, if any were counted.
 fn walks(row: &Outcome, side: Side) -> Option<u64> {
     (!row.tlb.is_empty()).then(|| row.tlb.side(side).l2_misses)
 }
 
-/// The picture of a line: a bar, and its share of large folios.
 struct Picture {
     title: &'static str,
     bytes: fn(&Outcome) -> u64,
@@ -190,7 +188,7 @@ const MEMORY: Picture = Picture {
     },
 };
 
-/// Every cell in a line.
+/// Writes one row per cell.
 pub(super) fn overview(rows: &[Outcome], goal: Goal) -> Markup {
     let names = Labels::names(rows);
     let (columns, picture) = match goal {

@@ -1,4 +1,4 @@
-//! Marks on one axis: lanes under one another, or points in a field.
+//! Marks on one axis: lanes below each other, or points in a field.
 //!
 //! ```text
 //!   what is shown    |     :   o====O     |    published and ours
@@ -6,42 +6,39 @@
 //!                    0     1     2     3       ticks
 //! ```
 //!
-//! Places are per cent of the width, so that a drawing needs no size and marks stay round.
+//! Positions are percentages of the width: drawings need no fixed size and marks stay round.
 //!
-//! Invariant: a mark that lies beyond the axis stands at its end as a pointer; its number is in the
-//! table.
+//! Invariant: a mark beyond the axis becomes an arrow at the axis's end. The table has its number.
 
 use super::markup::{Markup, escaped};
 
-/// Ticks that are aimed at.
+/// Approximate number of ticks.
 const NR_TICKS: f64 = 4.0;
-/// Height of a field's drawing in dots.
+/// Height of a field in CSS pixels.
 const FIELD_HEIGHT: u32 = 240;
-/// Steps that ticks may have, times a power of ten.
+/// Allowed steps between ticks, times a power of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
-/// Ratios that span less are easier to read on a linear axis.
+/// Ratios with a smaller span are easier to read on a linear axis.
 const LINEAR_SPAN: f64 = 3.0;
-/// An axis of ratios shows this part of them; the rest is drawn at its ends if it would make the axis
-/// [`FAR`] times as long.
+/// An axis of ratios covers at least this part of them. Values beyond are drawn at its ends if
+/// showing them would make the axis [`FAR`] times as long.
 const NEAR_PART: f64 = 0.75;
 const FAR: f64 = 2.0;
 
-/// A scale from low to high, with ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     low: f64,
     high: f64,
     ticks: Vec<f64>,
-    /// Digits after the point of a tick.
     digits: usize,
-    /// What stands behind a tick.
+    /// Unit after the number of a tick.
     unit: &'static str,
-    /// Equal distances are equal factors.
+    /// Whether the axis is logarithmic.
     is_log: bool,
 }
 
 impl Axis {
-    /// From the first tick below `low` to the first above `high`.
+    /// Creates an axis from the first tick below `low` to the first above `high`.
     ///
     /// ```
     /// # use largefolio_report::html::lanes::Axis;
@@ -66,15 +63,15 @@ impl Axis {
         let mut ticks = Vec::new();
         let mut tick = low;
         while tick <= high + step / 2.0 && ticks.len() < 16 {
-            // Sums of a step like 0.1 miss 0 by a little.
+            // Rounding errors of a step like 0.1 would miss 0.
             ticks.push(if tick.abs() < step / 1e6 { 0.0 } else { tick });
             tick += step;
         }
         Self { low, high, ticks, digits: digits(step), unit, is_log: false }
     }
 
-    /// Of ratios around 1: logarithmic if they span more than a few times, and not so long that a few
-    /// far ones press all others onto one line.
+    /// Creates an axis of ratios around 1. It is logarithmic if the ratios span more than a few
+    /// times, and leaves out a few extreme values that would squeeze all others together.
     ///
     /// ```
     /// # use largefolio_report::html::lanes::Axis;
@@ -104,20 +101,19 @@ impl Axis {
         Self { low, high, ticks, digits: 0, unit: "", is_log: true }
     }
 
-    /// From `low` to `high` without ticks: for counts of things in order.
+    /// Creates an axis from `low` to `high` without ticks, for ordered things.
     #[must_use]
     pub fn between(low: f64, high: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
         Self { low, high, ticks: Vec::new(), digits: 0, unit: "", is_log: false }
     }
 
-    /// Its ends.
     #[must_use]
     pub const fn bounds(&self) -> (f64, f64) {
         (self.low, self.high)
     }
 
-    /// The place of a value in per cent, not beyond the ends.
+    /// Returns a value's position in percent, limited to the axis.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         let place = if self.is_log {
@@ -128,7 +124,7 @@ impl Axis {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 100.0) }
     }
 
-    /// Whether a value lies between the ends.
+    /// Returns whether a value is on the axis.
     #[must_use]
     pub fn shows(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -141,7 +137,6 @@ impl Axis {
         format!("{tick:.*}{}", self.digits, self.unit)
     }
 
-    /// The ticks by name, below what they belong to.
     fn names(&self) -> Markup {
         let mut names = Markup::new();
         names.raw("<svg class=\"row ticks\">");
@@ -160,7 +155,7 @@ impl Axis {
     }
 }
 
-/// How many of the values nearest to 1 an axis of ratios must show.
+/// Returns how many of the values nearest to 1 an axis of ratios must show.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -171,14 +166,15 @@ fn nr_near(nr: usize) -> usize {
     ((nr as f64 * NEAR_PART).ceil() as usize).min(nr)
 }
 
-/// 1, 2 and 5 times powers of ten from below `low` to above `high`; over many decades the powers alone.
+/// Returns 1, 2 and 5 times powers of ten from below `low` to above `high`; over many decades, only
+/// the powers.
 fn ratio_ticks(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = if high / low > 200.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let power = |value: f64| value.log10().floor();
     let (mut decade, last) = (power(low), power(high) + 1.0);
     let mut all = Vec::new();
     while decade <= last {
-        // A negative power as a quotient: 10^-1 is 0.1 and prints so.
+        // A quotient instead of a negative power: 10^-1 is then 0.1 and prints that way.
         let tick = |step: &f64| {
             if decade < 0.0 { step / 10_f64.powf(-decade) } else { step * 10_f64.powf(decade) }
         };
@@ -190,7 +186,6 @@ fn ratio_ticks(low: f64, high: f64) -> Vec<f64> {
     all[first..=end].to_vec()
 }
 
-/// Digits that tell steps apart.
 fn digits(step: f64) -> usize {
     (0..9)
         .find(|&nr| {
@@ -200,27 +195,20 @@ fn digits(step: f64) -> usize {
         .map_or(9, |nr| usize::try_from(nr).unwrap_or(0))
 }
 
-/// What a mark looks like.
+/// The shape of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// A filled circle.
     Dot,
-    /// A circle.
     Ring,
-    /// An upright line.
     Tick,
-    /// A square on its corner.
     Diamond,
 }
 
-/// Where across a lane a mark stands.
+/// Vertical position in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// In the middle.
     Middle,
-    /// In the upper half.
     Upper,
-    /// In the lower half.
     Lower,
 }
 
@@ -234,62 +222,48 @@ impl Side {
     }
 }
 
-/// A mark of a lane.
 #[derive(Clone, Debug)]
 pub enum Mark {
-    /// A place.
     At {
-        /// Where.
         value: f64,
-        /// Height in the lane.
+        /// Vertical position in the lane.
         side: Side,
-        /// What it looks like.
+        /// Shape.
         shape: Shape,
         /// Colour class.
         class: &'static str,
-        /// What pointing at it says.
+        /// Tooltip.
         tip: String,
     },
-    /// From one place to another.
     Span {
-        /// Ends, in any order.
         from: f64,
-        /// The other end.
         to: f64,
-        /// Height in the lane.
         side: Side,
-        /// Colour class.
         class: &'static str,
-        /// What pointing at it says.
         tip: String,
     },
 }
 
-/// A lane.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// What it shows, for readers of the drawing alone.
+    /// The name in plain text, for readers of the drawing alone.
     pub title: String,
-    /// What it shows.
+    /// The name.
     pub name: Markup,
-    /// Later ones above earlier ones.
+    /// Later marks cover earlier ones.
     pub marks: Vec<Mark>,
-    /// The numbers at its end.
     pub end: Markup,
 }
 
-/// What stands behind the marks: a line where both ends are equal, else a band.
+/// A vertical line across all lanes, or a band if its ends differ.
 #[derive(Clone, Copy, Debug)]
 pub struct Guide {
-    /// One end.
     pub from: f64,
-    /// The other.
     pub to: f64,
-    /// Colour class.
     pub class: &'static str,
 }
 
-/// Lanes under one another, and the axis.
+/// Draws the axis and the lanes below each other.
 #[must_use]
 pub fn lanes(axis: &Axis, guides: &[Guide], lanes: &[Lane]) -> Markup {
     let mut picture = Markup::new();
@@ -362,7 +336,7 @@ fn drawn(axis: &Axis, mark: &Mark) -> Markup {
     }
 }
 
-/// A mark at a place in per cent of width and height.
+/// Draws a mark at a position in percent of width and height.
 fn glyph((x, y): (f64, f64), shape: Shape, (class, tip): (&str, &str)) -> Markup {
     let body = match shape {
         Shape::Dot => format!("<circle class=\"{class}\" r=\"4.5\""),
@@ -373,7 +347,7 @@ fn glyph((x, y): (f64, f64), shape: Shape, (class, tip): (&str, &str)) -> Markup
     held((x, y), &body, tip)
 }
 
-/// A shape in dots around a place in per cent.
+/// Places a shape, given in pixels, at a position in percent.
 fn held((x, y): (f64, f64), body: &str, tip: &str) -> Markup {
     let mut markup = Markup::new();
     markup.raw(&format!("<svg class=\"mark\" x=\"{x:.2}%\" y=\"{y:.2}%\">{body} data-tip=\""));
@@ -381,22 +355,18 @@ fn held((x, y): (f64, f64), body: &str, tip: &str) -> Markup {
     markup
 }
 
-/// A point of a field.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Where, from left to right.
+    /// Position from left to right.
     pub x: f64,
-    /// Where, from the bottom up.
+    /// Position from bottom to top.
     pub y: f64,
-    /// What it looks like.
     pub shape: Shape,
-    /// Colour class.
     pub class: &'static str,
-    /// What pointing at it says.
     pub tip: String,
 }
 
-/// Points over two axes; guides are those of the upright one.
+/// Draws points over two axes. The guides belong to the vertical axis.
 #[must_use]
 pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[Point]) -> Markup {
     let mut picture = Markup::new();
@@ -451,7 +421,7 @@ pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[
     both
 }
 
-/// What colours mean: class, shape and words.
+/// Draws a legend: shape, colour class and text of each entry.
 #[must_use]
 pub fn key(entries: &[(Shape, &str, &str)]) -> Markup {
     let mut legend = Markup::new();
@@ -501,7 +471,7 @@ mod tests {
         assert!(axis.place(1.057) - axis.place(0.924) > 15.0, "{axis:?}");
         assert!((axis.place(564.861) - 100.0).abs() < 1e-9 && !axis.shows(564.861));
         assert!(axis.shows(1.0));
-        // Half of them are far: then they are the picture.
+        // Half of the values are far, so they belong to the picture.
         let axis = Axis::of_ratios([1.0, 1.1, 40.0, 564.0]);
         assert!(axis.shows(40.0) && axis.is_log, "{axis:?}");
         let names: Vec<String> = axis.ticks.iter().map(|tick| axis.name(*tick)).collect();

@@ -1,5 +1,4 @@
-//! Lines over a few places: values on a logarithmic axis, a chart for each group of lines, all on
-//! one scale.
+//! Line charts with a logarithmic axis, one chart per group of lines, all on one scale.
 //!
 //! ```text
 //!   1K |--.  x          x  a line that has no value here
@@ -13,47 +12,41 @@ use std::fmt::Write as _;
 use super::decades::{Area, Decades};
 use super::markup::{Markup, escaped};
 
-/// Size of a chart in its own units, about dots: text in it is read as it is.
+/// Chart size in drawing units, roughly CSS pixels, so that text has its usual size.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 230.0;
-/// Where the lines are drawn.
+/// The plot area.
 const AREA: Area = Area { left: 46.0, right: 386.0, top: 22.0, bottom: 192.0 };
-/// Colours of lines; beyond, they come again with other dashes.
+/// Number of line colours; further lines reuse them with other dashes.
 const NR_COLOURS: usize = 8;
 
-/// A chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What stands above it.
     pub title: String,
     /// In the order of the legend.
     pub lines: Vec<Line>,
 }
 
-/// A line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// A point for each place.
     pub points: Vec<Point>,
 }
 
-/// A value at a place.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Absent: a cross at the top.
+    /// `None`: a cross at the top.
     pub value: Option<f64>,
-    /// What is told of it.
+    /// Tooltip.
     pub tip: String,
 }
 
-/// Class of the line with this number.
+/// Returns the CSS class of line `nr`.
 #[must_use]
 pub fn colour(nr: usize) -> String {
     let dash = if nr < NR_COLOURS { "" } else { " again" };
     format!("k{}{dash}", nr % NR_COLOURS)
 }
 
-/// The lines by name.
 #[must_use]
 pub fn legend(names: &[&str]) -> Markup {
     let mut legend = Markup::new();
@@ -68,7 +61,7 @@ pub fn legend(names: &[&str]) -> Markup {
     legend
 }
 
-/// Charts side by side; `places` are the names along the axis.
+/// Draws charts next to each other; `places` are the names along the axis.
 #[must_use]
 pub fn charts(places: &[String], charts: &[Chart]) -> Markup {
     let points = charts.iter().flat_map(|chart| &chart.lines).flat_map(|line| &line.points);

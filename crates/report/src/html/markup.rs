@@ -1,59 +1,57 @@
-//! Text becomes HTML: what comes from a trace is always escaped.
+//! Turns text into HTML; text from a trace is always escaped.
 //!
 //! Invariants:
 //! - I1: text reaches a page only through [`escaped`], or through [`script_json`] as data.
-//! - I2: escaped text holds no character that ends an element or an attribute, no control character
-//!   and none that turns the direction of writing.
+//! - I2: escaped text has no character that ends an element or an attribute, no control character
+//!   and no bidirectional control.
 
 use largefolio_trace::shown::is_printable;
 
-/// HTML in the making.
+/// HTML under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markup(String);
 
 impl Markup {
-    /// Nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds HTML as it is: only what this crate wrote, or [`escaped`] text.
+    /// Adds HTML unchanged: only HTML written by this crate, or [`escaped`] text.
     pub fn raw(&mut self, html: &str) -> &mut Self {
         self.0.push_str(html);
         self
     }
 
-    /// Adds text.
+    /// Adds escaped text.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.raw(&escaped(text))
     }
 
-    /// Adds an element that holds text; `head` is its name with attributes.
+    /// Adds an element with text; `head` is the element's name with its attributes.
     pub fn element(&mut self, head: &str, text: &str) -> &mut Self {
         let name = head.split(' ').next().unwrap_or(head);
         self.raw(&format!("<{head}>")).text(text).raw(&format!("</{name}>"))
     }
 
-    /// Adds a number as people read it, with the exact one and its place in the JSON beside.
+    /// Adds a readable number, with the exact value and its JSON pointer as attributes.
     pub fn number(&mut self, at: &str, value: impl std::fmt::Display, shown: &str) -> &mut Self {
         let head = format!("data value=\"{value}\" data-at=\"{}\"", escaped(at));
         self.element(&head, shown)
     }
 
-    /// Adds other HTML.
+    /// Appends other HTML.
     pub fn append(&mut self, other: &Self) -> &mut Self {
         self.raw(&other.0)
     }
 
-    /// The HTML.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// `text` for an element or a quoted attribute (I2).
+/// Escapes `text` for an element or a quoted attribute (I2).
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
@@ -71,8 +69,8 @@ pub fn escaped(text: &str) -> String {
     html
 }
 
-/// JSON as the content of a script element, which only `</` could end and `<!--` could change. These
-/// characters stand in JSON only within strings, where they may be written by number.
+/// Escapes JSON for a script element, which `</` would end and `<!--` would change. In JSON these
+/// characters occur only within strings, so they can be written as `\u` escapes.
 #[must_use]
 pub fn script_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
@@ -87,12 +85,12 @@ pub fn script_json(json: &str) -> String {
     text
 }
 
-/// A character of a JSON string by its number.
+/// Returns the `\u` escape of a character.
 fn escape_of(c: char) -> String {
     format!("\\u{:04x}", u32::from(c))
 }
 
-/// A part of a JSON pointer.
+/// Escapes a part of a JSON pointer.
 #[must_use]
 pub fn pointer_part(text: &str) -> String {
     text.replace('~', "~0").replace('/', "~1")

@@ -1,4 +1,4 @@
-//! Every number: the table of the terminal as HTML.
+//! Every number: the terminal table as HTML.
 
 use largefolio_sim::replay::Outcome;
 
@@ -7,7 +7,6 @@ use super::markup::Markup;
 use crate::labels::Labels;
 use crate::text;
 
-/// The table.
 pub(super) fn table(rows: &[Outcome]) -> Markup {
     let mut table = Markup::new();
     table.raw("<div class=\"wide\">").append(&table_head("", &Labels::names(rows)));

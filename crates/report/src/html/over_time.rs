@@ -1,4 +1,4 @@
-//! Faults and bytes read over the trace, one small picture per cell, all on one scale.
+//! Faults and bytes read over the trace: one small picture per cell, all on one scale.
 
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::detail::Bucket;
@@ -8,10 +8,9 @@ use super::markup::Markup;
 use crate::figures::{self, Scale, ratio};
 use crate::labels::Labels;
 
-/// Lines of the table: each stands for as many buckets.
+/// Table rows; each covers the same number of buckets.
 const NR_LINES: usize = 20;
 
-/// What is drawn over time.
 struct Series {
     title: &'static str,
     class: &'static str,
@@ -29,7 +28,7 @@ const SERIES: [Series; 2] = [
     },
 ];
 
-/// The figures; `None` where no cell kept detail.
+/// Draws the figures; `None` if no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let names = Labels::names(rows);
     let cells: Vec<(usize, &str, &[Bucket])> = (0..)

@@ -1,4 +1,4 @@
-//! Processes and memory over the trace: a lane for each program, and one for each cell.
+//! Processes and memory over the trace: a lane per program and a lane per cell.
 
 use std::fmt::Write as _;
 
@@ -11,26 +11,25 @@ use super::markup::{Markup, escaped};
 use crate::figures::{bytes, grouped, ratio};
 use crate::labels::Labels;
 
-/// Programs with a lane of their own.
+/// Programs with their own lane.
 const NR_LANES: usize = 8;
-/// Lines of the tables: each stands for as many parts of the trace.
+/// Table rows; each covers the same number of parts of the trace.
 const NR_LINES: usize = 20;
-/// Thousandths of a process.
+/// Thousandths in a process.
 const MILLI: u64 = 1000;
 
-/// What the section begins with.
+/// The section's introduction.
 pub(super) const LEAD: &str = "Which programs ran when, and how much page cache and private memory \
                                were in use. Left to right: the trace in parts with equal numbers of \
                                references.";
 
-/// One lane.
 struct Lane {
     name: String,
     total: String,
     values: Vec<u64>,
 }
 
-/// The figures; `None` where one process ran one program, or no cell kept detail.
+/// Draws the figures; `None` if one process ran one program, or no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let programs = programs(rows)?;
     let memory = memory(rows);
@@ -49,7 +48,8 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     Some(body)
 }
 
-/// The programs of the first cell with detail: processes begin and end in all cells alike.
+/// Returns the programs of the first cell with detail. Processes begin and end at the same time in
+/// all cells.
 fn programs(rows: &[Outcome]) -> Option<Vec<Lane>> {
     let (processes, detail) =
         rows.iter().find_map(|row| Some((row.processes.as_ref()?, row.detail.as_ref()?)))?;

@@ -1,4 +1,4 @@
-//! Why folios are not larger: all refusals, by kind and reason, as bars for each cell.
+//! Why folios are not larger: all refusals by kind and reason, as bars per cell.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use super::markup::{Markup, pointer_part};
 use crate::figures::{grouped, size};
 use crate::labels::Labels;
 
-/// Colours of reasons; a kind with more shows them again.
+/// Number of colours; a kind with more reasons reuses them.
 const NR_COLOURS: usize = 8;
 
-/// Kinds of refusals, in the order of the page.
+/// Kinds of refusals in the page's order.
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Readahead, "Readahead refused"),
     (Kind::Memory, "Larger folios that were not free"),
@@ -23,7 +23,6 @@ const KINDS: [(Kind, &str); 5] = [
     (Kind::Writers, "Opens and runs refused, caches dropped"),
 ];
 
-/// What was refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Readahead,
@@ -33,19 +32,18 @@ enum Kind {
     Writers,
 }
 
-/// One reason and its count in each cell.
 struct Refusal {
     kind: Kind,
     name: String,
-    /// What it means, and what can be done where something can.
+    /// What the reason means, and a remedy if there is one.
     why: String,
-    /// Place in a row of the JSON.
+    /// JSON pointer within a row.
     at: String,
-    /// Absent where the cell does not name it.
+    /// `None` if the cell lacks the reason.
     counts: Vec<Option<u64>>,
 }
 
-/// The figure of each kind, or a sentence where nothing was refused.
+/// Draws a figure per kind, or writes a sentence if nothing was refused.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let names = Labels::names(rows);
     let occurred = |refusal: &Refusal| refusal.counts.iter().any(|count| count.unwrap_or(0) > 0);
@@ -121,7 +119,7 @@ fn all(rows: &[Outcome]) -> Vec<Refusal> {
     all
 }
 
-/// A reason; `at` is its place in a row, `get` its count.
+/// Collects a reason; `at` is its JSON pointer within a row, `get` reads its count.
 fn reason(
     rows: &[Outcome],
     kind: Kind,
@@ -228,7 +226,7 @@ fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
     all.into_iter().map(of).collect()
 }
 
-/// A name of the kernel's as words.
+/// Turns a kernel name into words.
 fn words(key: &str) -> String {
     key.replace('_', " ")
 }

@@ -1,4 +1,4 @@
-//! The change of the run time, with its bounds: a lane for each cell that has one.
+//! The change of the run time with its bounds: a lane per cell.
 
 use largefolio_sim::replay::Outcome;
 
@@ -9,7 +9,7 @@ use crate::figures::{change_in_words, change_of_run, run_base};
 use crate::labels::Labels;
 use crate::report::run_reference;
 
-/// The picture; nothing where no cell is compared with another of its machine.
+/// Draws the picture; `None` if no cell is compared with another of its machine.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let names = Labels::names(rows);
     let compared = rows.iter().enumerate().filter_map(|(nr, row)| {
@@ -20,7 +20,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     if compared.is_empty() {
         return None;
     }
-    // The share is one of the run that the cell is compared with, not of its own.
+    // The change is relative to the reference cell's run, not to the cell's own.
     let base = |row: &Outcome| run_base(&run_reference(rows, row).estimate);
     let ends = compared.iter().flat_map(|(.., change)| [change.low, change.high, 0.0]);
     let axis = Axis::over(ends, "%");

@@ -1,9 +1,9 @@
-//! Runs of folios along something: a mapping, a file; coloured by folio size.
+//! Runs of folios along a mapping or a file, coloured by folio size.
 //!
-//! A strip is drawn in units of base pages with one path for each folio size, so that zooming only
-//! changes the `viewBox`. What pointing says comes from the data of the page: the strip numbered
-//! `nr` is `strips[nr]` there, with `page_bytes` beside, and has `cell_pages` and `runs: [[page,
-//! pages, order, how]]`, where `how` is an index into `hows`.
+//! A strip is drawn in base pages with one path per folio size: zooming only changes the `viewBox`.
+//! Tooltips come from the page's data: strip number `nr` is `strips[nr]`, which also has
+//! `page_bytes`, `cell_pages` and `runs: [[page, pages, order, how]]`; `how` is an index into
+//! `hows`.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +14,29 @@ use crate::figures;
 /// A run of folios of one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
-    /// First page.
     pub page: u64,
-    /// Pages.
     pub nr_pages: u64,
-    /// Bytes of a folio.
+    /// The folio size in bytes.
     pub folio_bytes: u64,
-    /// Whether it is drawn faint: not mapped whole and aligned.
+    /// Whether it is drawn faint because it is not mapped whole and aligned.
     pub is_faint: bool,
 }
 
 /// A strip that can be zoomed.
 #[derive(Clone, Debug)]
 pub struct Strip<'a> {
-    /// Its number in the data of the page.
+    /// Its number in the page's data.
     pub nr: usize,
-    /// What it is of.
     pub name: &'a str,
-    /// More about it, behind the name.
+    /// Details, shown after the name.
     pub about: &'a str,
-    /// Pages.
     pub nr_pages: u64,
-    /// Bytes of a page.
     pub page_bytes: u64,
-    /// What lies where, ascending.
+    /// In ascending order.
     pub runs: &'a [Drawn],
 }
 
 impl Strip<'_> {
-    /// The strip with its table.
     #[must_use]
     pub fn figure(&self, end: &str, table: &Markup) -> Markup {
         let mut figure = Markup::new();

@@ -1,23 +1,23 @@
 //! Folio sizes as colours, the same on the whole page.
 //!
-//! The colours are ordered in lightness, base pages grey, so that they can be told apart in print
-//! and with any colour vision; `report.css` has them, for light and for dark.
+//! The colours are ordered by lightness, with grey for base pages, so they remain distinct in print
+//! and for any colour vision. `report.css` defines them for light and dark mode.
 
 use std::collections::BTreeSet;
 
 use super::markup::Markup;
 use crate::figures::size;
 
-/// Colour classes go from 4 KiB to 1 GiB.
+/// Colour classes range from 4 KiB to 1 GiB.
 const LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 
-/// Class of a folio size.
+/// Returns the CSS class of a folio size.
 #[must_use]
 pub fn class(bytes: u64) -> String {
     format!("s{}", bytes.max(1).ilog2().clamp(*LOG2.start(), *LOG2.end()))
 }
 
-/// The sizes of a picture with their colours, then other colour classes with what they mean.
+/// Draws the legend: the picture's folio sizes, then other colour classes with their meaning.
 #[must_use]
 pub fn legend(sizes: &BTreeSet<u64>, others: &[(&str, &str)]) -> Markup {
     let mut legend = Markup::new();

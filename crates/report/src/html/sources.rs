@@ -1,4 +1,4 @@
-//! Where the numbers come from: what was counted, and each constant of an estimate with its source.
+//! The origin of the numbers: what was counted, and each constant of an estimate with its source.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use super::frame::TABLE_END;
 use super::markup::{Markup, pointer_part};
 use crate::{PredictResult, text};
 
-/// The whole section.
 pub(super) fn body(report: &PredictResult) -> Markup {
     let mut body = Markup::new();
     body.raw("<dl class=\"bases\"><dt>counted</dt><dd>");
@@ -35,7 +34,7 @@ pub(super) fn body(report: &PredictResult) -> Markup {
     body
 }
 
-/// Each machine with the row of its longest list of constants.
+/// Returns, for each machine, the row with the most constants.
 fn machines(report: &PredictResult) -> BTreeMap<String, usize> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     for (nr, row) in report.rows.iter().enumerate() {

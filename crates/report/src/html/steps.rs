@@ -3,7 +3,7 @@
 use super::markup::{Markup, escaped};
 use crate::figures::{difference, ratio};
 
-/// One step; a total goes from 0.
+/// A step; a total starts at 0.
 pub(super) struct Step {
     label: String,
     is_total: bool,
@@ -11,7 +11,7 @@ pub(super) struct Step {
     to: i128,
 }
 
-/// The total `start`, the `changes`, and the total `end` they lead to.
+/// Returns the total `start`, the `changes`, and the total `end`.
 pub(super) fn between(
     start: (String, i128),
     changes: impl Iterator<Item = (String, i128)>,
@@ -29,12 +29,12 @@ pub(super) fn between(
     steps
 }
 
-/// A difference with its sign; `show` writes its size.
+/// Formats a difference with its sign; `show` formats the absolute value.
 pub(super) fn signed(value: i128, show: &dyn Fn(u64) -> String) -> String {
     difference(value, '\u{2212}', show)
 }
 
-/// The steps as bars below each other; `show` writes a value.
+/// Draws the steps as bars below each other; `show` formats a value.
 pub(super) fn picture(steps: &[Step], show: &dyn Fn(u64) -> String) -> Markup {
     let (start, end) = span(steps);
     let whole = u64::try_from(end - start).unwrap_or(u64::MAX);
@@ -70,8 +70,8 @@ pub(super) fn picture(steps: &[Step], show: &dyn Fn(u64) -> String) -> Markup {
     picture
 }
 
-/// What the width of a waterfall stands for: from 0, or from below the smallest value where the
-/// steps would else be too short to be seen.
+/// Returns the range of values that the picture covers: from 0, or from just below the smallest
+/// value if the steps would otherwise be too short to see.
 fn span(steps: &[Step]) -> (i128, i128) {
     let ends = || steps.iter().flat_map(|step| [step.from, step.to]);
     let end = ends().max().unwrap_or(0);

@@ -1,8 +1,8 @@
-//! Where folios lie: the page cache of each file and the private memory of each process, one strip
+//! Where folios are: the page cache of each file and the private memory of each process, one strip
 //! per cell, coloured by folio size.
 //!
-//! A strip is drawn in units of 4 KiB with one path for each folio size, so that zooming only
-//! changes the `viewBox`; what pointing says comes from the data of the page.
+//! A strip is drawn in units of 4 KiB with one path per folio size: zooming only changes the
+//! `viewBox`. Tooltips come from the page's data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,26 +16,26 @@ use crate::figures::{self, Scale, percent, size};
 use crate::labels::Labels;
 use crate::sums::LARGE_BYTES;
 
-/// Bytes of a unit of the drawing.
+/// Bytes per drawing unit.
 const UNIT_BYTES: u64 = 4 << 10;
-/// Groups that are open at first.
+/// Groups that are initially open.
 const NR_OPEN: usize = 5;
 
-/// What makes an area the same in several cells.
+/// Identifies an area across cells.
 type Key<'a> = (AreaKind, &'a str, usize, u64);
 
 /// One area in all cells.
 struct Group<'a> {
     key: Key<'a>,
-    /// Which private area of its process it is, by address.
+    /// Index of the private area within its process, by address.
     nr: usize,
-    /// How many its process has.
+    /// Private areas of the process.
     nr_private: usize,
-    /// The area of each cell with its number there.
+    /// The area of each cell, with its index there.
     cells: Vec<Option<(usize, &'a Area)>>,
 }
 
-/// The strips of all cells; `None` where no cell kept detail.
+/// Draws the strips of all cells; `None` if no cell kept detail.
 pub(super) fn strips(rows: &[Outcome]) -> Option<Markup> {
     let details: Vec<Option<&Detail>> = rows.iter().map(|row| row.detail.as_ref()).collect();
     if details.iter().all(Option::is_none) {
@@ -87,7 +87,6 @@ fn groups<'a>(rows: &[Outcome], details: &[Option<&'a Detail>]) -> Vec<Group<'a>
     groups.into_iter().map(group).collect()
 }
 
-/// Every folio size that a strip shows.
 fn sizes(rows: &[Outcome]) -> BTreeSet<u64> {
     let areas = rows.iter().filter_map(|row| Some((row, row.detail.as_ref()?)));
     areas
@@ -95,7 +94,7 @@ fn sizes(rows: &[Outcome]) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Bytes of an area by folio size.
+/// Returns an area's bytes by folio size.
 fn by_size(row: &Outcome, area: &Area) -> BTreeMap<u64, u64> {
     let mut bytes = BTreeMap::new();
     for run in &area.runs {
@@ -113,7 +112,7 @@ impl Group<'_> {
         self.cells.iter().enumerate().map(bytes).max().unwrap_or(0)
     }
 
-    /// Length in units of the drawing.
+    /// Returns the length in drawing units.
     fn nr_units(&self) -> u64 {
         let len = |(_, area): &(usize, &Area)| area.len_bytes.div_ceil(UNIT_BYTES);
         self.cells.iter().flatten().map(len).max().unwrap_or(0).max(1)
@@ -133,7 +132,7 @@ impl Group<'_> {
         }
     }
 
-    /// Its length, and where the program had it.
+    /// Describes the length and the address.
     fn about(&self, len: &str) -> String {
         let (kind, .., start) = self.key;
         match kind {
@@ -144,7 +143,7 @@ impl Group<'_> {
 
     fn markup(&self, rows: &[Outcome], names: &[String]) -> Markup {
         let nr_units = self.nr_units();
-        // A file may be as long as a number is large.
+        // A file's recorded length can be any number.
         let len = figures::bytes(nr_units.saturating_mul(UNIT_BYTES));
         let mut group = Markup::new();
         group.raw(&format!("<figure class=\"strips\" data-units=\"{nr_units}\"><figcaption>"));
@@ -196,7 +195,7 @@ impl Group<'_> {
         format!("{} in {}+", if share.is_empty() { "0%" } else { &share }, size(LARGE_BYTES))
     }
 
-    /// A line for each cause that some cell has.
+    /// Writes a row for each cause that some cell has.
     fn causes(&self, rows: &[Outcome], scale: Scale, table: &mut Markup) {
         for origin in Origin::ALL {
             let bytes = |(row, area): (&Outcome, &Option<(usize, &Area)>)| {
@@ -241,7 +240,7 @@ impl Group<'_> {
     }
 }
 
-/// How the page can be worked with, for the lead of the section.
+/// How to use the pictures, for the section's introduction.
 pub(super) const LEAD: &str = "Files: the page cache at the end, mapped or not. Private memory: \
                                what the process had when it ended. With scripts: point at a strip \
                                to see folio, order and cause; drag or press + and - to zoom; use \

@@ -14,7 +14,6 @@ use crate::figures::{self, per_million};
 use crate::labels::Labels;
 use crate::sums::references;
 
-/// One side of a TLB.
 type Get = fn(&Outcome) -> &SideCounters;
 
 /// A level of translation that can miss.
@@ -37,7 +36,6 @@ const LEVELS: [Level; 2] = [
     },
 ];
 
-/// The figures.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let mut body = Markup::new();
     let sides = [("instruction", "instructions"), ("data", "data")];
@@ -54,7 +52,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     body
 }
 
-/// Rates are drawn: cells may run other numbers of references.
+/// Bars show rates because cells can run different numbers of references.
 fn bar(row: &Outcome, name: &str, level: &Level) -> Bar {
     let (references, tlb) = (references(row), &row.tlb);
     let part = |class: &str, side: &SideCounters, what: &str| {

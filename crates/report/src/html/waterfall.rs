@@ -10,10 +10,10 @@ use super::steps::{Step, between, picture, signed};
 use crate::figures::{cause as cause_name, time};
 use crate::labels::Labels;
 
-/// Waterfalls that are open at first.
+/// Waterfalls that are initially open.
 const NR_OPEN: usize = 3;
 
-/// The figures: the whole of each cell, then the steps from the baseline.
+/// Draws the whole of each cell, then the steps from the baseline.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let names = Labels::names(rows);
     let mut body = Markup::new();
@@ -38,7 +38,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     body
 }
 
-/// What each cell's time is made of.
+/// Draws the parts of each cell's time.
 fn whole(rows: &[Outcome], names: &[String]) -> Markup {
     let mut drawn = Vec::new();
     for (nr, row) in rows.iter().enumerate() {
@@ -104,7 +104,8 @@ fn causes_table(rows: &[Outcome], names: &[String]) -> Markup {
     table
 }
 
-/// The totals and the changes between them, the largest first; `None` where a total is not known.
+/// Returns the totals and the changes between them, the largest first; `None` if a total is not
+/// known.
 fn steps(before: &Outcome, now: &Outcome) -> Option<(Vec<Step>, Vec<Cause>)> {
     let (start, end) = (before.estimate.total_ns?, now.estimate.total_ns?);
     let mut changes: Vec<(Cause, i64)> = now
@@ -136,7 +137,7 @@ fn table(nr: usize, causes: &[Cause], row: &Outcome) -> Markup {
     table
 }
 
-/// Which costs are missing.
+/// Names the missing costs.
 fn not_known(before: &Outcome, now: &Outcome) -> Markup {
     let mut names: Vec<String> = Vec::new();
     for row in [before, now] {

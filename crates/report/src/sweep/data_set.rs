@@ -1,22 +1,22 @@
-//! The data set on disk: a directory of parts, each whole or not there.
+//! The data set on disk: a directory of parts, each of which is complete or absent.
 //!
 //! ```text
 //!   DIR/part-HASH.parquet   rows of one task, or of many; HASH = BLAKE3 of the file, 32 digits
-//!   DIR/_manifest.json      who asked for what, and how it went
+//!   DIR/_manifest.json      the requests and their results
 //!   DIR/_part-HASH.parquet.broken   damaged, set aside
-//!   DIR/_part-HASH.parquet.merging  takes the place of parts that are going ([`super::merge`])
+//!   DIR/_part-HASH.parquet.merging  replaces parts that are being removed ([`super::merge`])
 //!   DIR/.lock               held by the one sweep that writes
 //! ```
 //!
 //! Owns the parts and the lock. Does not own the manifest ([`super::manifest`]).
 //!
 //! Invariants:
-//! - D1: only the cells in the `cell` columns of the parts are done.
-//! - D2: no cell stands in two rows.
-//! - D3: a part appears whole or not at all ([`disk::write_whole`]), and by its name it is the one
-//!   that was written.
-//! - D4: while a [`DataSet`] lives, no other process writes to its directory.
-//! - D5: what was made to hold the data set goes again if it ends before anything is written
+//! - D1: only the cells in the parts' `cell` columns are done.
+//! - D2: no cell is in two rows.
+//! - D3: a part appears whole or not at all ([`disk::write_whole`]), and its name proves its
+//!   content.
+//! - D4: while a [`DataSet`] exists, no other process writes to its directory.
+//! - D5: a directory made for the data set is removed if nothing is written to it
 //!   ([`DataSet::keep`]).
 
 use std::collections::BTreeSet;
@@ -37,26 +37,25 @@ use super::part_file::{
 use super::{IsStopped, go_on};
 use largefolio_sim::sweep::CellId;
 
-/// An open data set.
 #[derive(Debug)]
 pub(super) struct DataSet {
     dir: PathBuf,
-    /// D1.
+    /// Finished cells (D1).
     done: BTreeSet<CellId>,
     nr_parts: usize,
-    /// Names of parts that were not merged yet.
+    /// Names of parts that are not merged yet.
     small: Vec<String>,
-    // Dropped in this order: the lock's file goes while it is held, the directory after it.
+    // Drop order: the lock file is removed while it is held, then the directory.
     lock: Locked,
     made: MadeDirs,
 }
 
-/// D4. Unlocked, not just closed: a child that another thread has forked, and that has not executed
-/// yet, holds a copy.
+/// The lock (D4). It is unlocked explicitly: closing is not enough while a child that another
+/// thread forked holds a copy of the descriptor and has not called `exec` yet.
 #[derive(Debug)]
 struct Locked {
     file: File,
-    /// Where it is, if it was made and goes again (D5).
+    /// The directory, if it was created and may be removed again (D5).
     made: Option<PathBuf>,
 }
 
@@ -70,7 +69,8 @@ impl Drop for Locked {
 }
 
 impl DataSet {
-    /// Opens the data set in `dir`, which is made where it is missing; sets damaged parts aside.
+    /// Opens the data set in `dir`, creates the directory if it is missing, and sets damaged parts
+    /// aside.
     pub(super) fn open(
         dir: &Path,
         is_stopped: IsStopped<'_>,
@@ -109,7 +109,7 @@ impl DataSet {
         &self.dir
     }
 
-    /// Something is written: the directory stays (D5).
+    /// Keeps the directory because something was written (D5).
     pub(super) fn keep(&mut self) {
         self.lock.made = None;
         self.made.keep();
@@ -119,17 +119,15 @@ impl DataSet {
         self.done.contains(cell)
     }
 
-    /// Rows.
     pub(super) fn nr_cells(&self) -> usize {
         self.done.len()
     }
 
-    /// Files.
     pub(super) const fn nr_parts(&self) -> usize {
         self.nr_parts
     }
 
-    /// Takes a part in that lies in the directory; why not, where it is damaged.
+    /// Adds a part in the directory; returns the reason if it is damaged.
     fn take_in(&mut self, name: &str) -> Result<Result<(), String>, SweepError> {
         let part = match read_part(self.dir.join(name), name)? {
             Ok(part) => part,
@@ -142,7 +140,7 @@ impl DataSet {
         Ok(Ok(()))
     }
 
-    /// Notes a part that is in the directory.
+    /// Records a part that is in the directory.
     fn note(&mut self, name: &str, part: &Part) {
         self.done.extend(part.cells().iter().cloned());
         self.nr_parts += 1;
@@ -151,7 +149,7 @@ impl DataSet {
         }
     }
 
-    /// Merges small parts as long as there are many, or until it is stopped.
+    /// Merges small parts while there are many, or until it is stopped.
     pub(super) fn merge(&mut self, is_stopped: IsStopped<'_>) -> Result<(), AddError> {
         while self.is_to_merge() {
             let names = &self.small[..merge::NR_PARTS];
@@ -165,13 +163,13 @@ impl DataSet {
         Ok(())
     }
 
-    /// Whether there are many small parts.
+    /// Returns whether there are many small parts.
     pub(super) const fn is_to_merge(&self) -> bool {
         self.small.len() >= merge::NR_PARTS
     }
 
-    /// Adds the rows of `part` whose cells are not done (D2); their number. With an error of the
-    /// system, the file that could not be written.
+    /// Adds the rows of `part` whose cells are not done (D2), and returns their number. A system
+    /// error names the file that could not be written.
     pub(super) fn add(
         &mut self,
         part: &Part,
@@ -192,14 +190,13 @@ impl DataSet {
     }
 }
 
-/// D4.
 fn lock(dir: &Path) -> Result<Locked, SweepError> {
     let path = dir.join(".lock");
     let is_new = fs::symlink_metadata(&path).is_err();
     let file =
         disk::open_lock(&path, 0o666).map_err(|error| SweepError::io("open", &path, error))?;
     match file.try_lock() {
-        // One that its holder has just removed locks nobody out.
+        // A lock file that its holder has just removed locks nothing.
         Ok(()) if !is_at(&file, &path) => Err(SweepError::Busy { dir: dir.to_owned() }),
         Ok(()) => Ok(Locked { file, made: is_new.then_some(path) }),
         Err(TryLockError::WouldBlock) => Err(SweepError::Busy { dir: dir.to_owned() }),
@@ -207,15 +204,15 @@ fn lock(dir: &Path) -> Result<Locked, SweepError> {
     }
 }
 
-/// Whether the file that has this name is `file`.
+/// Returns whether `path` still names `file`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |found: Metadata| (found.dev(), found.ino());
     let (own, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
     own.is_ok_and(|own| named.is_ok_and(|named| own == named))
 }
 
-/// Names of the files in `dir`, in order. A name that is not valid text is not one of ours; that of
-/// a Parquet file stands for it, because it is read with the parts.
+/// Returns the sorted names of the files in `dir`. Names that are not UTF-8 are skipped, except for
+/// Parquet files: readers would read them with the parts.
 fn names(dir: &Path) -> Result<Vec<String>, SweepError> {
     let io = |error| SweepError::io("list", dir, error);
     let mut names = Vec::new();
@@ -237,7 +234,7 @@ mod tests {
     fn a_child_of_another_thread_does_not_keep_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         let locked = lock(dir.path()).unwrap();
-        // What a fork copies and an exec closes.
+        // A fork copies the descriptor, and an exec closes the copy.
         let _copy = locked.file.try_clone().unwrap();
         assert!(matches!(lock(dir.path()), Err(SweepError::Busy { .. })));
         drop(locked);

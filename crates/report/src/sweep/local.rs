@@ -1,10 +1,10 @@
-//! All tasks of a sweep on this host.
+//! Runs all tasks of a sweep on this host.
 //!
-//! A replay runs its cells in parallel by itself; several tasks are under way so that no processor
-//! waits for the end of one. Their results come to one place, which alone writes.
+//! Each replay runs its cells in parallel, and several replays overlap to keep all processors busy.
+//! One thread collects their results and does all the writing.
 //!
-//! Owns the workers and their pool, which ends with the sweep: one for the whole process would be lost
-//! in a child made by fork. A task that panics is a failure of its cells.
+//! Owns the workers and their thread pool, which ends with the sweep: a process-wide pool would be
+//! lost in a forked child. A task that panics is a failure of its cells.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -21,36 +21,34 @@ use super::error::{SweepError, TaskError};
 use super::task::{Task, TaskResult};
 use super::{Counts, Ended, IsStopped, NR_CELLS_OF_A_TASK, Sweep};
 
-/// Who hears of the sweep.
+/// The caller's callbacks.
 pub struct Hears<'a> {
-    /// How far it is, after each task.
+    /// Called with the progress after each task.
     pub progress: &'a mut dyn FnMut(Counts),
-    /// Whether it is to end.
+    /// Whether to stop.
     pub is_stopped: IsStopped<'a>,
 }
 
-/// What a worker hands over.
 enum Handed {
     Result(TaskResult),
     Failed(String),
 }
 
-/// What the workers share.
 struct Work<'a> {
     pool: ThreadPool,
-    /// Where traces are that are not where their name says.
+    /// Local copies of traces that are not at the path they are named by.
     copies: BTreeMap<PathBuf, PathBuf>,
     tasks: Mutex<VecDeque<Task>>,
-    /// Traces that cannot be read, by digest, with the reason.
+    /// Unreadable traces by digest, with the reason.
     broken: Mutex<BTreeMap<String, String>>,
     has_ended: AtomicBool,
     is_stopped: IsStopped<'a>,
 }
 
-/// Replays all that is missing.
+/// Replays everything that is missing.
 ///
 /// # Errors
-/// The first error that is not a cell's, such as a full disk. What is done is kept.
+/// The first error of the sweep itself, such as a full disk. Finished cells are kept.
 pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
     let Hears { progress, is_stopped } = hears;
     let tasks = sweep.missing(NR_CELLS_OF_A_TASK);
@@ -103,7 +101,7 @@ fn take(
     }
 }
 
-/// Tasks under way at once: together as many cells as there are processors, and one task more.
+/// Returns the number of concurrent tasks: enough cells for all processors, plus one task.
 fn nr_workers(tasks: &[Task]) -> usize {
     let nr_processors = thread::available_parallelism().map_or(1, usize::from);
     let nr_cells: usize = tasks.iter().map(|task| task.cells.len()).sum();
@@ -121,12 +119,12 @@ impl Work<'_> {
             && let Some(task) = lock(&self.tasks).pop_front()
         {
             let Some(handed) = self.replay(&task) else { return };
-            // The receiver lives until all senders are gone.
+            // The receiver outlives all senders.
             let _ = sender.send((task, handed));
         }
     }
 
-    /// The result of a task; nothing where it was stopped.
+    /// Runs a task; `None` if it was stopped.
     fn replay(&self, task: &Task) -> Option<Handed> {
         if let Some(error) = lock(&self.broken).get(&task.digest) {
             return Some(Handed::Failed(error.clone()));
@@ -145,7 +143,7 @@ impl Work<'_> {
         }
     }
 
-    /// Notes a trace that cannot be read, so that it is not tried for each of its tasks.
+    /// Records an unreadable trace, so that its other tasks do not try it.
     fn note(&self, task: &Task, error: &TaskError) -> String {
         let text = error.to_string();
         if error.is_of_the_trace() {
@@ -161,7 +159,7 @@ fn told(panic: &(dyn std::any::Any + Send)) -> String {
     format!("internal error; please report it with the trace: {text}")
 }
 
-/// A worker that panics holds no lock: its task runs without one.
+/// A worker that panics holds no lock: tasks run without one.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,23 +1,23 @@
-//! The manifest: each request and its result.
+//! The manifest: every request and its result.
 //!
-//! For people and for scripts; what is done is decided by the parts alone. One file, replaced as a
+//! It is for people and scripts; only the parts determine which cells are done. The file is replaced as a
 //! whole when a sweep begins and when it ends.
 //!
 //! # JSON schema, version 1
 //!
 //! | key | meaning |
 //! |---|---|
-//! | `schema_version` `table_version` `results_version` `tool_version` | of this file; of the columns; of what is counted; of folio |
+//! | `schema_version` `table_version` `results_version` `tool_version` | versions of this file, of the columns, of the counts and of folio |
 //! | `nr_cells` `nr_parts` | rows and parts of the data set |
-//! | `failed[]` | what has no row, though it was asked for: `trace`, `nr_cells`, `error`, `cells` (the first hundred), `more` (the `id` of each of the others). A cell that is asked for again goes from there |
-//! | `texts.BLAKE3` | kernels and machines as they were, as TOML |
-//! | `runs[]` | one for each time: `command_line`, `asked`, `ended`, counts, files set aside |
+//! | `failed[]` | requested cells without a row: `trace`, `nr_cells`, `error`, `cells` (the first hundred), `more` (the `id` of each of the others). A new request removes a cell from this list |
+//! | `texts.BLAKE3` | kernels and machines as TOML |
+//! | `runs[]` | one per sweep: `command_line`, `asked`, `ended`, counts, files set aside |
 //! | `..asked.traces[]` | `path`, `digest` |
 //! | `..asked.kernels[]` `..asked.machines[]` | `name`, `text`: the key in `texts` |
-//! | `..asked.memory_bytes` `..asked.seeds` `..asked.setting` | sizes, seeds, and all else |
+//! | `..asked.memory_bytes` `..asked.seeds` `..asked.setting` | memory sizes, seeds, and all other settings |
 //! | `..ended` | `running`, `done`, `incomplete` (something failed), `interrupted`, `stopped` (an error), `died` |
-//! | `..nr_asked` `nr_found` `nr_done` `nr_failed` | cells: asked for, done before, done now, failed |
-//! | `..nr_runs_dropped` `nr_failures_dropped` | earlier runs, and entries of `failed`, that this run's manifest had no room for; absent where it had |
+//! | `..nr_asked` `nr_found` `nr_done` `nr_failed` | cells: requested, done before, done now, failed |
+//! | `..nr_runs_dropped` `nr_failures_dropped` | earlier runs, and entries of `failed`, dropped because the manifest was full; absent if none were |
 
 mod room;
 
@@ -38,88 +38,77 @@ use crate::figures::counted;
 use crate::report::TOOL_VERSION;
 use crate::table::TABLE_VERSION;
 
-/// Name of the file. Who reads the whole directory through pyarrow leaves out what begins with `_`.
+/// The file's name. Whoever reads the whole directory through pyarrow skips names that begin with
+/// `_`.
 pub const MANIFEST: &str = "_manifest.json";
 
-/// What is lost without it.
+/// What a damaged manifest loses.
 pub(super) const LOST: &str =
     "the rows are whole; the history of sweeps and the texts of their kernels begin anew";
 
-/// Version of its schema.
+/// Version of the schema.
 pub const MANIFEST_VERSION: u32 = 1;
 
-/// Longest manifest: three hundred runs of a thousand traces. None is written that would not be read.
+/// The longest manifest: three hundred runs of a thousand traces. Longer ones are neither written
+/// nor read.
 const MANIFEST_BYTES_MAX: u64 = 1 << 26;
 
-/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// Not yet.
+    /// Still running.
     Running,
     /// With every cell.
     Done,
     /// With cells that failed.
     Incomplete,
-    /// By who started it.
+    /// By the user.
     Interrupted,
-    /// By an error that is not a cell's.
+    /// By an error of the sweep itself.
     Stopped,
-    /// Killed, or the host went down: it did not say.
+    /// Killed, or the host went down: it recorded no end.
     Died,
 }
 
-/// A requested trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedTrace {
-    /// As it was named.
     pub path: String,
-    /// BLAKE3 of the file; absent where it could not be read.
+    /// BLAKE3 of the file; `None` if it could not be read.
     pub digest: Option<String>,
 }
 
-/// The request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// Traces.
     pub traces: Vec<AskedTrace>,
-    /// Kernels.
     pub kernels: Vec<Stamp>,
-    /// Machines.
     pub machines: Vec<Stamp>,
-    /// Sizes of physical memory.
     pub memory_bytes: Vec<u64>,
-    /// Seeds.
     pub seeds: Vec<u64>,
-    /// All else; its memory and seed are the first.
+    /// All other settings; its memory and seed are the first ones.
     pub setting: Setting,
 }
 
-/// One time that somebody swept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Version of folio.
     pub tool_version: String,
-    /// The command, or what stands for it.
+    /// The command, or a description of the caller.
     pub command_line: Vec<String>,
-    /// The request.
     pub asked: Asked,
     /// How it ended.
     pub ended: Ended,
-    /// Requested cells.
     pub nr_asked: usize,
-    /// Of these, done before.
+    /// Requested cells that were already done.
     pub nr_found: usize,
-    /// Of these, done now.
+    /// Requested cells done by this run.
     pub nr_done: usize,
-    /// Of these, failed.
+    /// Requested cells that failed.
     pub nr_failed: usize,
-    /// Damaged files that were found.
+    /// Damaged files.
     pub set_aside: Vec<SetAside>,
-    /// Earlier runs that the manifest had no room for beside this one.
+    /// Earlier runs dropped because the manifest was full.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nr_runs_dropped: usize,
-    /// Failures that it had no room for.
+    /// Failures dropped because the manifest was full.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nr_failures_dropped: usize,
 }
@@ -129,11 +118,10 @@ const fn is_zero(nr: &usize) -> bool {
     *nr == 0
 }
 
-/// Most cells of a failure of which more is said than the identity.
+/// The number of a failure's cells that are described in full; the others are identities.
 const NR_NAMED_MAX: usize = 100;
 
 impl Run {
-    /// One that begins.
     pub(super) fn new(request: &Request, asked: Asked, aside: &[SetAside]) -> Self {
         Self {
             tool_version: TOOL_VERSION.to_owned(),
@@ -150,7 +138,7 @@ impl Run {
         }
     }
 
-    /// What the manifest had no room for, as a sentence.
+    /// Says in a sentence what the manifest had no room for.
     #[must_use]
     pub fn dropped(&self) -> Option<String> {
         let (nr_runs, nr_failures) = (self.nr_runs_dropped, self.nr_failures_dropped);
@@ -179,44 +167,36 @@ impl Run {
     }
 }
 
-/// A cell that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedCell {
-    /// Its identity.
     pub id: CellId,
-    /// Kernel.
     pub kernel: String,
-    /// Machine.
     pub machine: String,
-    /// Physical memory in bytes.
     pub memory_bytes: u64,
-    /// Seed.
     pub seed: u64,
 }
 
-/// Cells of one trace that have no row for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The name of the trace, as given.
+    /// The trace's name, as given.
     pub trace: String,
-    /// How many cells of it.
+    /// Failed cells of the trace.
     pub nr_cells: usize,
-    /// Why.
     pub error: String,
-    /// Which: the first hundred. None where the trace cannot even be read.
+    /// The first hundred cells; empty if the trace cannot be read.
     pub cells: Vec<FailedCell>,
-    /// The others.
+    /// The other cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<CellId>,
 }
 
 impl Failure {
-    /// Of a trace that cannot even be read.
+    /// Creates the failure of a trace that cannot be read.
     pub(super) const fn of_trace(trace: String, nr_cells: usize, error: String) -> Self {
         Self { trace, nr_cells, error, cells: Vec::new(), more: Vec::new() }
     }
 
-    /// Whether no cell of the trace has an identity.
+    /// Returns whether no cell of the trace has an identity.
     pub(super) const fn is_of_trace(&self) -> bool {
         self.nr_named() == 0
     }
@@ -225,7 +205,7 @@ impl Failure {
         self.cells.len() + self.more.len()
     }
 
-    /// Takes out the cells that are asked for again; whether others are left.
+    /// Removes the cells that are requested again, and returns whether others are left.
     pub(super) fn keep_others(&mut self, is_asked: &dyn Fn(&CellId) -> bool) -> bool {
         let nr_before = self.nr_named();
         self.cells.retain(|cell| !is_asked(&cell.id));
@@ -244,30 +224,27 @@ impl Failure {
     }
 }
 
-/// The manifest. The module gives the schema.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// [`MANIFEST_VERSION`].
     pub schema_version: u32,
-    /// Version of the columns.
     pub table_version: u32,
-    /// Version of what is counted.
+    /// Version of the counts.
     pub results_version: u32,
-    /// Version of folio that wrote this.
+    /// Version of folio that wrote this file.
     pub tool_version: String,
-    /// Rows of the data set.
+    /// Rows in the data set.
     pub nr_cells: usize,
-    /// Its parts.
+    /// Parts of the data set.
     pub nr_parts: usize,
-    /// What has no row.
     pub failed: Vec<Failure>,
     /// Kernels and machines by the BLAKE3 of their text.
     pub texts: BTreeMap<String, String>,
-    /// Each time somebody swept, the last one last.
+    /// All runs, the last one at the end.
     pub runs: Vec<Run>,
 }
 
-/// What there was of a manifest.
+/// The manifest's state on the disk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Whole,
@@ -290,8 +267,8 @@ impl Manifest {
         }
     }
 
-    /// That of `dir`, or a new one; a damaged one is set aside. Who holds the lock knows that no
-    /// earlier run is running.
+    /// Opens the manifest of `dir`, or creates one; sets a damaged one aside. The caller holds the
+    /// lock, so no earlier run is still running.
     pub(super) fn open(dir: &Path) -> Result<(Self, Found), SweepError> {
         let path = dir.join(MANIFEST);
         let text = match disk::read_whole(&path, MANIFEST_BYTES_MAX) {
@@ -325,14 +302,14 @@ impl Manifest {
         Ok((Self { failed, texts, runs, ..Self::new() }, Found::Whole))
     }
 
-    /// Replaces the file in `dir`; drops what it has no room for.
+    /// Replaces the file in `dir`, after dropping what it has no room for.
     pub(super) fn write(&mut self, dir: &Path) -> Result<(), SweepError> {
         let text = self.fitted(MANIFEST_BYTES_MAX)?;
         let path = dir.join(MANIFEST);
         disk::write_whole(&path, &text).map_err(|error| SweepError::io("write", &path, error))
     }
 
-    /// The last run: the one that is running, or that ended.
+    /// Returns the last run, which may still be running.
     #[must_use]
     pub fn last(&self) -> Option<&Run> {
         self.runs.last()
@@ -340,14 +317,14 @@ impl Manifest {
 }
 
 impl SetAside {
-    /// What that means for the sweep.
+    /// Says what a damaged manifest loses.
     #[must_use]
     pub fn lost(&self) -> &'static str {
         if self.file == MANIFEST { LOST } else { "its cells are computed again" }
     }
 }
 
-/// Adds cells to what failed, each with its trace and the reason.
+/// Adds failed cells, each with its trace and the reason.
 pub(super) fn note<'a>(
     failures: &mut Vec<Failure>,
     cells: impl Iterator<Item = &'a (FailedCell, String, String)>,
@@ -365,7 +342,7 @@ pub(super) fn note<'a>(
     }
 }
 
-/// The version alone: a newer manifest may have any other form.
+/// Reads only the version: a newer manifest can have any other form.
 fn version(text: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct Versioned {

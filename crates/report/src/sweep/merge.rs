@@ -1,4 +1,4 @@
-//! Many small parts become one, so that a million rows are some hundred files.
+//! Merges many small parts into one, so that a million rows take a few hundred files.
 //!
 //! ```text
 //!   write    _part-HASH.parquet.merging   the rows of all of them, whole or not at all
@@ -6,12 +6,12 @@
 //!   rename   part-HASH.parquet
 //! ```
 //!
-//! Whatever ends this, the next sweep brings it to its end ([`finish`]). Data sets on a storage have
-//! more such files: there, a part that comes while others wait for their names waits too
+//! If a merge is interrupted, the next sweep completes it ([`finish`]). Data sets on object storage
+//! have more such files: a part that arrives while others wait for their names waits too
 //! (`python/largefolio/_storage.py`).
 //!
 //! Invariants:
-//! - G1: a row is in a part, or in a file that is merging. A reader of the parts never sees one twice.
+//! - G1: a row is in a part or in a merging file. A reader of the parts never sees it twice.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,35 +30,34 @@ use super::part_file::{AddError, SetAside, hash, hash_of, part_name, read_part, 
 use super::{IsStopped, go_on};
 use crate::parquet::file_of_all;
 
-/// Parts that become one: 16 rows each, as many as there are cells in a task.
+/// Parts per merge; each has about 16 rows, the number of cells in a task.
 pub(super) const NR_PARTS: usize = 256;
-/// A part with more rows was merged already.
+/// A part with more rows was already merged.
 const SMALL_ROWS: usize = 64;
-/// Bytes in memory of a part that is merged: those of all are held at once, and what becomes of them
-/// must be a part that is read again. Sixteen rows take 130 kB.
+/// The most memory that a part to merge may take. A merge holds all parts in memory, and the result
+/// must not be too large to read. Sixteen rows take 130 kB.
 const SMALL_BYTES: u64 = BYTES_MAX / (2 * NR_PARTS as u64);
 
-/// What a name begins and ends with while the parts go that it takes the place of.
+/// Prefix and suffix of a merged part's name while the parts that it replaces are removed.
 const HIDDEN: &str = "_";
 const MERGING: &str = ".merging";
 
-/// Whether a part is to be merged; one of large rows is left alone.
+/// Returns whether a part should be merged. A part with large rows is left alone.
 pub(super) fn is_small(part: &Part) -> bool {
     part.cells().len() <= SMALL_ROWS && part.nr_bytes() <= SMALL_BYTES
 }
 
-/// What parts became.
+/// The result of a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Merged {
-    /// One part, of this name.
     Part(String),
-    /// They stay, because nobody would read that one.
+    /// The parts stay because the merged part could not be read again.
     Refused,
-    /// They stay until another time.
+    /// The parts stay until a later merge.
     Stopped,
 }
 
-/// Makes one part of those called `names` in `dir`. It can be stopped until that one is written.
+/// Merges the parts `names` in `dir`. It can be stopped until the merged part is written.
 pub(super) fn merge(
     dir: &Path,
     names: &[String],
@@ -72,14 +71,15 @@ pub(super) fn merge(
         let path = dir.join(name);
         let io = |source| AddError::Io { path: path.clone(), source };
         let bytes = disk::read_whole(&path, BYTES_MAX).map_err(io)?;
-        // It was whole when it was taken in, or written by this sweep.
+        // Reading it cannot fail: it was checked when it was added, or this sweep wrote it.
         let part = Part::read(bytes).map_err(|why| io(io::Error::other(why.to_string())))?;
         rows.extend(part.into_batches());
     }
     let rows = alike(rows)?;
     let bytes = file_of_all(&rows)?;
     drop(rows);
-    // Before the parts go: the next sweep would compute the rows of a part that it refuses again.
+    // Checked before the parts are removed: if the next sweep refused the merged part, it would
+    // compute the rows again.
     let Ok(part) = Part::read(bytes) else { return Ok(Merged::Refused) };
     let bytes = part.into_bytes();
     let name = part_name(&hash(&bytes));
@@ -95,7 +95,7 @@ pub(super) fn merge(
     Ok(Merged::Part(name))
 }
 
-/// `rows` with the metadata that all of them have: versions may differ.
+/// Returns `rows` with only the metadata that all of them share. Their versions may differ.
 fn alike(rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, AddError> {
     let Some(first) = rows.first().map(RecordBatch::schema) else { return Ok(rows) };
     let mut common = first.metadata().clone();
@@ -110,12 +110,12 @@ fn alike(rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, AddError> {
     rows.map_err(|error| AddError::Parquet(error.into()))
 }
 
-/// Ends what a sweep that was killed was merging, among the files called `names` in `dir`; what of it
-/// is damaged is set aside.
+/// Completes the merge of a killed sweep with the files `names` in `dir`; sets damaged files aside.
 ///
-/// On a storage every part that comes after the first merge waits under such a name, so a file may
-/// take the place of others that are merging as well, and both names of one part may be there. The
-/// largest goes first: what lies within it is in its way, or already has its place.
+/// On object storage, every part that arrives after the first merge waits under such a name. A file
+/// may therefore replace others that are merging too, and a part may exist under both names. The
+/// largest file goes first, because the files whose rows it holds are in its way or already have
+/// their place.
 pub(super) fn finish(
     dir: &Path,
     names: &[String],
@@ -130,7 +130,7 @@ pub(super) fn finish(
     for Merging { file, name, cells } in merging {
         go_on(is_stopped)?;
         let within: BTreeSet<&str> = parts.within(&cells).filter(|part| *part != name).collect();
-        // Of what it takes the place of, it has the rows; of all else, another one has them.
+        // Its rows cover the files that it replaces. Another file covers all other rows.
         let stands = |cell| placed.contains(cell) || parts.has_outside(cell, &within);
         if cells.iter().all(stands) {
             remove(&dir.join(&file))?;
@@ -146,7 +146,7 @@ pub(super) fn finish(
     Ok(aside)
 }
 
-/// Removes what another file has taken the place of, perhaps already.
+/// Removes a replaced file, which may already be gone.
 fn remove(path: &Path) -> Result<(), SweepError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -154,15 +154,14 @@ fn remove(path: &Path) -> Result<(), SweepError> {
     }
 }
 
-/// A file that is merging.
 struct Merging {
     file: String,
-    /// The part that it is to become.
+    /// The name of the finished part.
     name: String,
     cells: Vec<CellId>,
 }
 
-/// Files that are merging, the largest first; what is damaged is set aside.
+/// Returns the merging files, the largest first; sets damaged ones aside.
 fn merging(
     dir: &Path,
     names: &[String],
@@ -185,15 +184,15 @@ fn merging(
     Ok((whole, aside))
 }
 
-/// The part that the file `file` is to become, if that is one that is merging.
+/// Returns the name of the part that `file` will become, if `file` is merging.
 fn part_of(file: &str) -> Option<&str> {
     file.strip_prefix(HIDDEN)?.strip_suffix(MERGING)
 }
 
-/// Parts that may have to go, each read once however many files are merging.
+/// Parts that a merge may replace. Each is read once, however many files are merging.
 #[derive(Default)]
 struct Parts<'a> {
-    /// Names, and how many cells each has.
+    /// Names, each with its number of cells.
     names: Vec<(&'a str, usize)>,
     /// The part of each cell.
     of_cells: BTreeMap<CellId, usize>,
@@ -208,7 +207,7 @@ impl<'a> Parts<'a> {
         let mut parts = Self::default();
         for name in names.iter().filter(|name| hash_of(name).is_some()) {
             go_on(is_stopped)?;
-            // A damaged one is told where the parts are taken in.
+            // Damaged parts are reported when the parts are added.
             let Ok(part) = read_part(dir.join(name), name)? else { continue };
             let nr = parts.names.len();
             parts.names.push((name, part.cells().len()));
@@ -217,7 +216,7 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Parts whose cells are all among `cells`.
+    /// Returns the parts whose cells are all in `cells`.
     fn within(&self, cells: &[CellId]) -> impl Iterator<Item = &'a str> {
         let mut nr_found: BTreeMap<usize, usize> = BTreeMap::new();
         for part in cells.iter().filter_map(|cell| self.of_cells.get(cell)) {
@@ -229,7 +228,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Whether a part has `cell` that is none of `names`.
+    /// Returns whether a part outside `names` has `cell`.
     fn has_outside(&self, cell: &CellId, names: &BTreeSet<&str>) -> bool {
         self.of_cells.get(cell).is_some_and(|&nr| !names.contains(self.names[nr].0))
     }

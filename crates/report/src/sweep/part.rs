@@ -1,7 +1,7 @@
 //! A part: rows of cells, as Parquet.
 //!
-//! Bytes come from workers and from the disk; a part that was read has the columns of this folio -
-//! those that came after it was written are empty - and an identity in every row.
+//! The bytes come from workers and from the disk. Once read, a part has this folio's columns and an
+//! identity in every row. Columns newer than the part are empty.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,18 +22,16 @@ use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use crate::parquet::file_of_all;
 use crate::table;
 
-/// The column with the digest of the trace.
 const TRACE_DIGEST: &str = "trace_digest";
 
-/// Rows of a part: several times as many as merging makes.
+/// The most rows of a part: several times as many as a merge produces.
 const NR_ROWS_MAX: i64 = 1 << 18;
-/// Bytes of a part in a file, and of its rows in memory: several times those of the largest that
-/// merging makes.
+/// The most bytes of a part, as a file and as rows in memory: several times the largest merged
+/// part.
 pub(super) const BYTES_MAX: u64 = 1 << 28;
-/// Rows that are decoded at a time.
+/// Rows decoded at a time.
 const BATCH_ROWS: usize = 1024;
 
-/// Rows that were read.
 #[derive(Debug)]
 pub(super) struct Part {
     bytes: Bytes,
@@ -53,7 +51,7 @@ pub(super) enum NoPart {
 }
 
 impl Part {
-    /// Reads all of a part. A panic of the library on damaged bytes is an error.
+    /// Reads a whole part. If the library panics on damaged bytes, returns an error.
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, NoPart> {
         let damaged = |why: String| NoPart::Damaged(format!("it cannot be read: {}", brief(&why)));
         if bytes.len() as u64 > BYTES_MAX {
@@ -85,32 +83,30 @@ impl Part {
         Ok(Self { bytes, batches, cells, nr_bytes })
     }
 
-    /// Identities of the rows, in order.
+    /// Returns the identities of the rows, in order.
     pub(super) fn cells(&self) -> &[CellId] {
         &self.cells
     }
 
-    /// Bytes that it takes in memory.
+    /// Returns the memory that it takes.
     pub(super) const fn nr_bytes(&self) -> u64 {
         self.nr_bytes
     }
 
-    /// The rows.
     pub(super) fn into_batches(self) -> Vec<RecordBatch> {
         self.batches
     }
 
-    /// The file.
     pub(super) fn into_bytes(self) -> Bytes {
         self.bytes
     }
 
-    /// Whether every row is of the trace with this digest.
+    /// Returns whether every row belongs to the trace with this digest.
     pub(super) fn is_of(&self, digest: &str) -> bool {
         self.batches.iter().all(|batch| texts(batch, TRACE_DIGEST).all(|known| known == digest))
     }
 
-    /// The file without the rows of some cells.
+    /// Returns the file without the rows of some cells.
     pub(super) fn without(&self, drops: &dyn Fn(&CellId) -> bool) -> Result<Bytes, ParquetError> {
         if !self.cells.iter().any(drops) {
             return Ok(self.bytes.clone());
@@ -141,7 +137,7 @@ fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
     let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::default())?;
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
     let schema = builder.schema().clone();
-    // A value of each row may be as long as all pages together.
+    // A single value can be as long as all pages together.
     let nr_rows = usize::try_from(BYTES_MAX / declared.max(1)).unwrap_or(usize::MAX);
     let reader = builder.with_batch_size(nr_rows.clamp(1, BATCH_ROWS)).build()?;
     let (mut batches, mut nr_bytes) = (Vec::new(), 0_u64);
@@ -159,15 +155,15 @@ fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
     Ok(batches)
 }
 
-/// Bytes of all pages once they are decompressed, as the footer says.
+/// Returns the decompressed bytes of all pages, as the footer declares them.
 fn declared_bytes(metadata: &ParquetMetaData) -> u64 {
     let columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
     let bytes = columns.map(|column| u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX));
     bytes.fold(0, u64::saturating_add)
 }
 
-/// The rows with the columns of this folio: one that came later and may be empty is. `None` where
-/// another is missing, or one is not known here.
+/// Adds the columns that came after the part was written, as null. `None` if another column is
+/// missing, or if one is unknown.
 fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
     let expected = table::schema();
     let own = batch.schema();
@@ -188,7 +184,7 @@ fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
     RecordBatch::try_new(Arc::new(schema), columns).ok()
 }
 
-/// The texts of a column that every batch has; null is not text.
+/// Returns the texts of a column that every batch has, without nulls.
 fn texts<'a>(batch: &'a RecordBatch, column: &str) -> impl Iterator<Item = &'a str> {
     let texts = batch.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
     let nr_rows = texts.map_or(0, Array::len);

@@ -1,4 +1,4 @@
-//! A part as a file: the name it has by its content, how it is read, and set aside.
+//! A part as a file: its name, which is derived from its content, and how it is read and set aside.
 
 use std::fs;
 use std::io;
@@ -10,29 +10,28 @@ use serde::{Deserialize, Serialize};
 use super::error::SweepError;
 use super::part::{BYTES_MAX, NoPart, Part};
 
-/// What a part's name begins with.
 const PART: &str = "part-";
-/// What a part's name ends with.
 pub(super) const PARQUET: &str = ".parquet";
-/// What is added to the name of a part that is set aside.
+/// Suffix of a part that is set aside.
 const BROKEN: &str = ".broken";
-/// What a name begins with that readers of the whole directory leave out.
+/// Prefix of names that readers of the whole directory skip.
 const HIDDEN: &str = "_";
-/// Digits of a hash in a name: 128 bits.
+/// Hex digits of the hash in a name: 128 bits.
 const NR_DIGITS: usize = 32;
 
-/// A file that was found damaged.
+/// A damaged file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAside {
     /// The name it had.
     pub file: String,
     /// The name it has now.
     pub now: String,
-    /// What is wrong with it.
+    /// The damage.
     pub why: String,
 }
 
-/// Reads the file at `path`, which was written as the part `name`; why not, where it is damaged.
+/// Reads the file at `path`, which was written as the part `name`; returns the reason if it is
+/// damaged.
 pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String>, SweepError> {
     let bytes = match disk::read_whole(&path, BYTES_MAX) {
         Ok(bytes) => bytes,
@@ -48,8 +47,8 @@ pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String
     }
 }
 
-/// What is wrong with a file that cannot be read: it is no file of a sweep, or a link that leads nowhere,
-/// or out of what a confined process may read.
+/// Describes why a file cannot be read: it is not a regular file, or it is a link that is broken or
+/// leads out of the directories that a confined process may read.
 pub(super) fn damage(path: &Path, error: io::Error) -> Result<String, SweepError> {
     if disk::is_foreign(&error) {
         return Ok(error.to_string());
@@ -60,7 +59,6 @@ pub(super) fn damage(path: &Path, error: io::Error) -> Result<String, SweepError
     Err(SweepError::io("read", path, error))
 }
 
-/// Why rows could not be added.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AddError {
     #[error("{}: {source}", shown(path))]
@@ -69,25 +67,24 @@ pub(super) enum AddError {
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
-/// Gives `name` in `dir` another name under which nobody takes it for what it was.
+/// Renames `name` in `dir` so that nobody takes it for a part or a manifest.
 pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside, SweepError> {
     let path = dir.join(name);
     let first = format!("{HIDDEN}{}{BROKEN}", name.trim_start_matches(HIDDEN));
     let others = (2..).map(|nr: u32| format!("{first}-{nr}"));
-    // What was set aside before stays; only the holder of the lock makes such names.
+    // Earlier set-aside files stay. Only the holder of the lock creates such names.
     let is_free = |name: &String| fs::symlink_metadata(dir.join(name)).is_err();
     let now = std::iter::once(first.clone()).chain(others).find(is_free).unwrap_or(first);
     fs::rename(&path, dir.join(&now)).map_err(|error| SweepError::io("rename", &path, error))?;
     Ok(SetAside { file: name.to_owned(), now, why })
 }
 
-/// The hash in the name of a part; nothing where it is no such name.
+/// Returns the hash in a part's name, or `None` for any other name.
 pub(super) fn hash_of(name: &str) -> Option<&str> {
     let hash = name.strip_prefix(PART)?.strip_suffix(PARQUET)?;
     (hash.len() == NR_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(hash)
 }
 
-/// The name of a part.
 pub(super) fn part_name(hash: &str) -> String {
     format!("{PART}{hash}{PARQUET}")
 }

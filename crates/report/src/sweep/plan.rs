@@ -1,8 +1,8 @@
 //! Which cells a request names, and the tasks for the missing ones.
 //!
 //! Invariants:
-//! - P1: no cell is planned twice: a kernel that is named twice and a trace that lies in two places
-//!   have the same identities.
+//! - P1: no cell is planned twice: a kernel named twice or a trace in two places has the same
+//!   identities.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,30 +19,27 @@ use super::manifest::{Asked, AskedTrace, Failure};
 use super::task::{Task, TaskCell};
 use super::{IsStopped, Request, go_on};
 
-/// Most cells of one trace: a million is weeks of replay, more is a mistake.
+/// The most cells per trace: a million is weeks of replay, and more is a mistake.
 const NR_CELLS_MAX: usize = 1 << 20;
-/// Most cells of all traces together: each takes half a kilobyte in the plan.
+/// The most cells of all traces: each takes half a kilobyte in the plan.
 const NR_CELLS_OF_ALL_MAX: usize = 1 << 22;
 
-/// A kernel or a machine.
 #[derive(Debug)]
 struct Text {
     named: Arc<Named>,
     stamp: Stamp,
 }
 
-/// The cells of a trace.
 #[derive(Debug)]
 struct OfTrace {
     path: String,
-    /// Where that is no UTF-8.
+    /// The name's bytes if it is not UTF-8.
     bytes: Option<Vec<u8>>,
     digest: String,
-    /// Their `kernel` and `machine` are those of the plan.
+    /// Their `kernel` and `machine` are indexes into the plan's lists.
     cells: Vec<TaskCell>,
 }
 
-/// The request.
 #[derive(Debug)]
 pub(super) struct Plan {
     kernels: Vec<Text>,
@@ -52,23 +49,23 @@ pub(super) struct Plan {
     /// Identities of all cells.
     planned: BTreeSet<CellId>,
     broken: Vec<Failure>,
-    /// That of the first cell.
+    /// The first cell's setting.
     first: Setting,
-    /// How much each cell may do.
+    /// The work limit of each cell.
     budget: Budget,
-    /// Sizes of physical memory in bytes, each once.
+    /// Physical memory sizes in bytes, without duplicates.
     memory_bytes: Vec<u64>,
-    /// Seeds that make a difference, each once.
+    /// Seeds that make a difference, without duplicates.
     seeds: Vec<u64>,
-    /// Ways to link, each once.
+    /// Ways to link, without duplicates.
     linked: Vec<Vec<String>>,
 }
 
-/// What can be said before there is a directory: of the request, and of the footers of its traces.
+/// Checks the request and the footers of its traces before the directory exists.
 pub(super) fn check(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     request.cells.check(NR_CELLS_MAX)?;
     check_number(request.traces.len(), request.cells.nr_cells())?;
-    // What cannot be written down is refused as well.
+    // Also refuses kernels and machines that cannot be written down.
     for kernel in request.cells.kernels() {
         Named::kernel(kernel).map_err(RecipeError::from)?;
     }
@@ -110,7 +107,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The cells of the trace called `path`, which is at `place`.
+    /// Adds the cells of the trace named `path`, which is at `place`.
     fn add_trace(
         &mut self,
         path: &Path,
@@ -121,7 +118,7 @@ impl Plan {
         let name = spelled(path);
         let bytes = path.as_os_str().as_bytes();
         let bytes = path.to_str().is_none().then(|| bytes.to_vec());
-        // A file that is no trace may have any length, and its digest takes as long.
+        // A file that is not a trace can have any length, and so its digest can take long.
         let digest = |trace: OpenTrace| trace.digest_until(&mut || is_stopped());
         let found = match OpenTrace::open(place).and_then(digest) {
             Ok(digest) => Ok(digest.ok_or(SweepError::Stopped)?),
@@ -144,7 +141,7 @@ impl Plan {
         self.broken.push(Failure::of_trace(trace, nr_cells, error.to_string()));
     }
 
-    /// Ways to link x memory sizes x seeds.
+    /// Returns all combinations of linking, memory size and seed.
     fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         for linked in &self.linked {
@@ -173,7 +170,7 @@ impl Plan {
         cells
     }
 
-    /// Identities of the cells that can be planned.
+    /// Returns the identities of the cells that can be planned.
     pub(super) fn cells(&self) -> impl Iterator<Item = &CellId> {
         self.traces.iter().flat_map(|trace| trace.cells.iter().map(|cell| &cell.id))
     }
@@ -182,7 +179,7 @@ impl Plan {
         self.cells().count() + self.nr_broken()
     }
 
-    /// Cells of traces that cannot be read.
+    /// Returns the number of cells whose trace cannot be read.
     pub(super) fn nr_broken(&self) -> usize {
         self.broken.iter().map(|failure| failure.nr_cells).sum()
     }
@@ -191,7 +188,7 @@ impl Plan {
         &self.broken
     }
 
-    /// Leaves of the failures of earlier what is not asked for again.
+    /// Removes the requested cells from earlier failures.
     pub(super) fn keep_others(&self, failures: &mut Vec<Failure>) {
         let named: BTreeSet<&str> = self.named.iter().map(|trace| trace.path.as_str()).collect();
         failures.retain_mut(|failure| {
@@ -202,13 +199,13 @@ impl Plan {
         });
     }
 
-    /// Kernels and machines by the BLAKE3 of their text.
+    /// Returns kernels and machines by the BLAKE3 of their text.
     pub(super) fn texts(&self) -> BTreeMap<String, String> {
         let texts = self.kernels.iter().chain(&self.machines);
         texts.map(|text| (text.stamp.text.clone(), text.named.toml.clone())).collect()
     }
 
-    /// What the manifest says was asked for.
+    /// Returns the request as the manifest records it.
     pub(super) fn asked(&self) -> Asked {
         let stamps = |texts: &[Text]| texts.iter().map(|text| text.stamp.clone()).collect();
         Asked {
@@ -221,7 +218,7 @@ impl Plan {
         }
     }
 
-    /// Tasks of the cells that are not done, at most `nr_cells_max` each.
+    /// Returns tasks for the cells that are not done, at most `nr_cells_max` cells each.
     pub(super) fn tasks(
         &self,
         nr_cells_max: usize,
@@ -236,7 +233,7 @@ impl Plan {
         tasks
     }
 
-    /// A task of `cells` with only the kernels and machines they have.
+    /// Creates a task for `cells` with only the kernels and machines that they use.
     fn task(&self, trace: &OfTrace, cells: &[&TaskCell]) -> Task {
         let mut task = Task {
             trace: trace.path.clone(),
@@ -256,7 +253,7 @@ impl Plan {
     }
 }
 
-/// Where `named` is in `among`; it is added where it does not.
+/// Returns the index of `named` in `among`, adding it if it is missing.
 fn place(among: &mut Vec<Arc<Named>>, named: &Arc<Named>) -> usize {
     among.iter().position(|known| Arc::ptr_eq(known, named)).unwrap_or_else(|| {
         among.push(Arc::clone(named));
@@ -269,8 +266,8 @@ fn text(named: Result<Named, RecipeError>) -> Result<Text, RecipeError> {
     Ok(Text { stamp: named.stamp(), named: Arc::new(named) })
 }
 
-/// A name that no trace has would silently do nothing. A trace that cannot be read is told
-/// elsewhere.
+/// Refuses a name that occurs in no trace, because it would silently have no effect. Unreadable
+/// traces are reported elsewhere.
 fn check_names(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     let Request { cells, traces, .. } = request;
     if cells.annotations.is_empty() && cells.linked.is_empty() && cells.cgroups.is_empty() {
@@ -279,7 +276,7 @@ fn check_names(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), Sweep
     let mut metas = Vec::new();
     for path in traces {
         go_on(is_stopped)?;
-        // The footer alone: a reader would read all of the file to verify it.
+        // Reads only the footer: a reader would verify the whole file.
         metas.extend(OpenTrace::open(request.place(path)).ok().map(|trace| trace.meta().clone()));
     }
     if metas.is_empty() {

@@ -1,13 +1,13 @@
-//! A task: some cells of one trace, replayed at once.
+//! A task: some cells of one trace, replayed together.
 //!
-//! A task is self-contained: it carries kernels and machines as texts and knows its trace by digest.
-//! As JSON it travels to another host, whose worker needs the trace file and nothing else:
+//! A task is self-contained: it carries kernels and machines as texts and identifies its trace by
+//! digest. As JSON it travels to another host, whose worker needs only the trace file:
 //!
 //! ```text
 //!   Sweep::missing -> Task --JSON--> worker: Task::run(path of the trace) -> TaskResult --> Sweep::add
 //! ```
 //!
-//! Owns what a worker does. Does not own the data set (`data_set`).
+//! Owns a worker's job. Does not own the data set (`data_set`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,65 +28,58 @@ use crate::parquet;
 use crate::report::{Settings, TOOL_VERSION, TraceInfo};
 use crate::table::{self, Row};
 
-/// One cell of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TaskCell {
-    /// Its identity.
     pub id: CellId,
-    /// Which of the task's kernels.
+    /// Index into the task's kernels.
     pub kernel: usize,
-    /// Which of the task's machines.
+    /// Index into the task's machines.
     pub machine: usize,
-    /// The rest.
     pub setting: Setting,
 }
 
-/// Some cells of one trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
-    /// The trace as it was named, in text ([`spelled`](largefolio_trace::shown::spelled)).
+    /// The trace's name as text ([`spelled`](largefolio_trace::shown::spelled)).
     pub trace: String,
-    /// The bytes of that name, where it is no UTF-8.
+    /// The name's bytes if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_bytes: Option<Vec<u8>>,
-    /// BLAKE3 of its file.
+    /// BLAKE3 of the trace file.
     pub digest: String,
-    /// Kernels of the cells.
     pub kernels: Vec<Arc<Named>>,
-    /// Machines of the cells.
     pub machines: Vec<Arc<Named>>,
-    /// The cells.
     pub cells: Vec<TaskCell>,
-    /// How much each of them may do.
+    /// The work limit of each cell.
     #[serde(default)]
     pub budget: Budget,
 }
 
-/// What a task gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskResult {
     /// Parquet: the rows of the cells that could be replayed.
     pub part: Vec<u8>,
-    /// Why the others could not.
+    /// Why the other cells could not be replayed.
     pub failed: BTreeMap<CellId, String>,
 }
 
 impl Task {
-    /// Where the trace lies on the host that planned this.
+    /// Returns the trace's path on the host that planned the task.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let bytes = self.trace_bytes.as_deref().unwrap_or(self.trace.as_bytes());
         PathBuf::from(OsStr::from_bytes(bytes))
     }
 
-    /// Replays the cells; `trace` is where the trace lies here. `progress` hears the rows decoded so
-    /// far and may end it.
+    /// Replays the cells; `trace` is the local path of the trace. `progress` receives the number of
+    /// rows decoded so far and can stop the replay.
     ///
     /// # Errors
-    /// When no cell can be replayed: a trace that cannot be read or is another one, a task of
-    /// another version, an end that was asked for. A cell that fails alone stands in the result.
+    /// If no cell can be replayed: the trace cannot be read or is another one, the task is of
+    /// another version, or `progress` stopped it. A single failed cell is part of the result
+    /// instead.
     pub fn run(
         &self,
         trace: &Path,
@@ -96,7 +89,7 @@ impl Task {
         Ok(TaskResult { part: parquet::file_of(&batch)?, failed })
     }
 
-    /// The same as a data frame.
+    /// Replays the cells as [`Task::run`] does, and returns a data frame.
     ///
     /// # Errors
     /// As [`Task::run`].
@@ -106,7 +99,7 @@ impl Task {
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(RecordBatch, BTreeMap<CellId, String>), TaskError> {
         let specs = self.specs()?;
-        // Opened once: what is replayed is what has the digest.
+        // Opened once, so the replayed file is the one with the digest.
         let trace = OpenTrace::open(trace)?;
         let found = trace.digest_until(&mut || progress(0).is_break())?;
         let found = found.ok_or(ReplayError::Stopped)?;
@@ -118,7 +111,7 @@ impl Task {
         self.table(&meta, outcomes)
     }
 
-    /// What a failure says of a cell.
+    /// Describes a failed cell.
     pub(super) fn failed(&self, cell: &TaskCell) -> FailedCell {
         let name = |named: &[Arc<Named>], nr: usize| {
             named.get(nr).map(|named| named.name.clone()).unwrap_or_default()
@@ -132,7 +125,6 @@ impl Task {
         }
     }
 
-    /// The cells to replay.
     fn specs(&self) -> Result<Vec<CellSpec>, TaskError> {
         self.cells.iter().map(|cell| self.spec(cell)).collect()
     }
@@ -182,12 +174,11 @@ impl Task {
     }
 }
 
-/// Keys of the texts in the manifest.
+/// Returns the keys of the texts in the manifest.
 fn stamps(named: &[Arc<Named>]) -> Vec<String> {
     named.iter().map(|named| named.stamp().text).collect()
 }
 
-/// The settings of a row.
 fn settings(setting: &Setting) -> Settings {
     Settings {
         rules_notes: Vec::new(),

@@ -1,7 +1,7 @@
-//! Every column, in order: its name and where its values come from.
+//! Every column in order: its name and its source.
 //!
-//! A name is made from its field, so that renaming a field renames its column, and removing it does
-//! not compile.
+//! A column's name derives from its field: renaming the field renames the column, and removing it
+//! is a compile error.
 
 mod groups;
 
@@ -18,11 +18,10 @@ use super::values::{Names, Sizes, Values};
 use super::{CELL, KERNEL_TEXT, MACHINE_TEXT, Row, TableError};
 use crate::report::TOOL_VERSION;
 
-/// One column.
 pub(super) struct Column {
     name: &'static str,
     values: Values,
-    /// Whether parts of sweeps lack it that an earlier version wrote: null there.
+    /// Whether older parts of sweeps lack the column; it is null there.
     is_later: bool,
 }
 
@@ -31,7 +30,7 @@ impl Column {
         Self { name, values, is_later: false }
     }
 
-    /// One that the first version did not have.
+    /// Creates a column that the first version lacked.
     const fn later(name: &'static str, values: Values) -> Self {
         Self { name, values, is_later: true }
     }
@@ -41,7 +40,7 @@ impl Column {
         Field::new(self.name, self.values.data_type(), is_nullable)
     }
 
-    /// The values of `rows`.
+    /// Returns the column's values for `rows`.
     pub(super) fn array(&self, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
         self.values.array(self.name, rows)
     }
@@ -57,7 +56,7 @@ macro_rules! counts {
     };
 }
 
-/// The same for a field of the TLBs' counters, which may not be known.
+/// The same for TLB counters, which may be unknown.
 macro_rules! tlb {
     ($prefix:expr, $tlb:ident => $part:expr; $($field:ident),+ $(,)?) => {
         [$(Column::new(
@@ -70,7 +69,7 @@ macro_rules! tlb {
     };
 }
 
-/// The columns of one kind of walk.
+/// The columns of one kind of page walk.
 macro_rules! walks {
     ($name:literal, $kind:ident) => {{
         let mut columns = Vec::new();
@@ -84,7 +83,7 @@ macro_rules! walks {
     }};
 }
 
-/// The columns of mapped memory of one kind.
+/// The columns of one kind of mapped memory.
 macro_rules! census {
     ($kind:ident) => {
         [
@@ -116,7 +115,7 @@ macro_rules! census {
     };
 }
 
-/// The time of one cause.
+/// The column of one cause's time.
 macro_rules! cause {
     ($name:literal, $cause:ident) => {
         Column::new(
@@ -140,7 +139,6 @@ const UNUSABLE: Sizes = Sizes { key: "folio_bytes", counts: &["permille"] };
 const REASONS: Names = Names { key: "reason" };
 const NAMES: Names = Names { key: "name" };
 
-/// Every column.
 pub(super) fn all() -> Vec<Column> {
     let mut columns = Vec::new();
     columns.extend(identity());
@@ -215,7 +213,7 @@ fn settings() -> [Column; 13] {
     ]
 }
 
-/// Answers of the policy at all points; `None` without one.
+/// Sums the policy's answers at all points; `None` without a policy.
 fn answers(outcome: &Outcome, count: fn(&PolicyAnswers) -> u64) -> Option<u64> {
     Some(outcome.policy.as_ref()?.points.values().map(count).sum())
 }
@@ -347,7 +345,7 @@ fn latency() -> [Column; 8] {
     ]
 }
 
-/// Columns of an interval: its name, and where a row has it.
+/// The columns of an interval.
 macro_rules! interval {
     ($name:literal, $get:expr) => {
         [
@@ -413,7 +411,7 @@ fn estimate() -> [Column; 14] {
     ]
 }
 
-/// One count of each size.
+/// Returns one count per size.
 fn by_size(counts: &BTreeMap<u64, u64>) -> Vec<(u64, Vec<u64>)> {
     counts.iter().map(|(&size, &count)| (size, vec![count])).collect()
 }

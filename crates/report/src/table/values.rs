@@ -1,4 +1,4 @@
-//! The kinds of values a column may have, and their Arrow arrays.
+//! The types of column values, and their Arrow arrays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,61 +12,57 @@ use arrow_schema::{DataType, Field, Fields};
 
 use super::{Row, TableError};
 
-/// Name of the field of a list, as the Parquet format wants it.
+/// The field name of list elements in the Parquet format.
 const ELEMENT: &str = "element";
-/// Name of the number in a list of names.
+/// The field name of the count in a list by name.
 const COUNT: &str = "count";
 
-/// The struct of a list by sizes.
+/// The struct in a list by size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Name of the size.
+    /// Name of the size field.
     pub(super) key: &'static str,
-    /// Names of what is counted for it.
+    /// Names of the counts.
     pub(super) counts: &'static [&'static str],
 }
 
-/// The struct of a list by names.
+/// The struct in a list by name, with one count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
-    /// What the name is one of.
+    /// Name of the name field.
     pub(super) key: &'static str,
 }
 
-/// The struct of a list of what has a name.
+/// The struct in a list by name, with several counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
-    /// What the name is called.
+    /// Name of the name field.
     pub(super) key: &'static str,
-    /// Names of what is counted for it.
+    /// Names of the counts.
     pub(super) counts: &'static [&'static str],
 }
 
-/// Each name with what is counted for it.
+/// Each name with its counts.
 type ByName = Vec<(String, Vec<u64>)>;
 
-/// Each size with what is counted for it.
+/// Each size with its counts.
 type BySize = Vec<(u64, Vec<u64>)>;
 
-/// Where the values of a column come from.
+/// The source of a column's values.
 pub(super) enum Values {
-    /// Null: filled in by who knows.
+    /// Null; filled in later by the caller.
     Absent,
-    /// Text.
     Text(for<'a> fn(&Row<'a>) -> &'a str),
     /// Text, or null.
     MaybeText(for<'a> fn(&Row<'a>) -> Option<&'a str>),
-    /// A number that nobody subtracts: unsigned.
+    /// An unsigned number, for values that are never subtracted.
     Number(fn(&Row<'_>) -> u64),
-    /// A count.
     Count(fn(&Row<'_>) -> u64),
-    /// A count, or null where it is not known.
+    /// A count, or null if it is not known.
     Known(fn(&Row<'_>) -> Option<u64>),
     /// A ratio, or null if there is none.
     Ratio(fn(&Row<'_>) -> Option<f64>),
-    /// Yes or no.
     Flag(fn(&Row<'_>) -> bool),
-    /// Texts.
     Words(fn(&Row<'_>) -> Vec<String>),
     /// Counts by size.
     Sizes(&'static Sizes, fn(&Row<'_>) -> BySize),
@@ -95,7 +91,7 @@ impl Values {
         matches!(self, Self::Absent | Self::MaybeText(_) | Self::Known(_) | Self::Ratio(_))
     }
 
-    /// The values of `rows` for the column `name`.
+    /// Returns the values of `rows` for the column `name`.
     pub(super) fn array(&self, name: &str, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
         let signed = |value: u64| signed(name, value);
         Ok(match self {
@@ -192,7 +188,7 @@ fn list_of(fields: Fields) -> DataType {
     DataType::List(Arc::new(element(DataType::Struct(fields))))
 }
 
-/// Lists of structs, `lengths` of them a row.
+/// Returns lists of structs; `lengths` has the number of structs per row.
 fn list(
     fields: Fields,
     columns: Vec<ArrayRef>,
@@ -210,7 +206,7 @@ fn words(rows: &[Vec<String>]) -> Result<ArrayRef, TableError> {
     Ok(Arc::new(ListArray::try_new(of, offsets, values, None)?))
 }
 
-/// T1.
+/// Converts a count to a signed integer (T1).
 fn signed(column: &str, value: u64) -> Result<i64, TableError> {
     i64::try_from(value).map_err(|_| TableError::TooLarge { column: column.to_owned(), value })
 }

@@ -1,4 +1,4 @@
-//! The table in a few lines: what decides, and what users ask first.
+//! The table in a few lines: the numbers that decide, and those that users ask for first.
 
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
@@ -8,7 +8,7 @@ use super::section::{Line, Section};
 use crate::figures::{points, size};
 use crate::sums::{LARGE_BYTES, large_bytes, memory_bytes};
 
-/// Its lines; those that are zero in every cell are not shown.
+/// Returns the lines; lines that are zero in every cell are hidden.
 pub(super) fn section(rows: &[Outcome]) -> Section {
     let counts =
         |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, rows.iter().map(get).collect());

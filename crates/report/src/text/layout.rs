@@ -1,7 +1,7 @@
 //! Columns and blocks.
 //!
-//! A column has three parts, each right-aligned over the whole table: the value, what is derived
-//! from it, and the change against the baseline, which itself has no such part.
+//! A column has three parts, each right-aligned over the whole table: the value, a number derived
+//! from it, and the change from the baseline. The baseline itself has no change.
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table,
@@ -12,18 +12,17 @@ use largefolio_sim::replay::Outcome;
 use super::section::{Entry, Shown};
 use crate::labels::Labels;
 
-/// ASCII: the same on a terminal, in a file and in a mail.
+/// ASCII only: it looks the same on a terminal, in a file and in an email.
 pub(super) const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none().junction('|'))
     .header_separator(LineStyle::none().fill('-').junction('+'))
     .content_lines(ContentLineStyle::none().junction('|'));
 
-/// Characters comfy-table puts around a column: a space on each side and a separator.
+/// Characters that comfy-table adds to a column: a space on each side and a separator.
 const FRAME_CHARS: usize = 3;
-/// Characters between the parts of a column.
 const GAP: &str = "  ";
 
-/// The table in as many blocks as `width` needs, each with the baseline first.
+/// Lays out the table in as many blocks as `width` requires, each with the baseline first.
 pub(super) fn blocks(
     rows: &[Outcome],
     sections: &[Vec<Shown>],
@@ -44,7 +43,7 @@ pub(super) fn blocks(
         .collect()
 }
 
-/// Which columns stand beside the baseline in each block; at least one if there is another.
+/// Returns the columns next to the baseline in each block, at least one per block.
 fn groups(columns: &[Column], room: usize) -> Vec<Vec<usize>> {
     let mut groups = vec![vec![0]];
     let mut left = room;
@@ -98,11 +97,10 @@ fn right(text: String, is_bold: bool) -> Cell {
     if is_bold { cell.add_attribute(Attribute::Bold) } else { cell }
 }
 
-/// A column of the table.
 struct Column {
     header: Vec<String>,
     is_reference: bool,
-    /// Characters of value, aside and change.
+    /// Widths in characters of value, derived number and change.
     parts: [usize; 3],
 }
 
@@ -123,7 +121,7 @@ impl Column {
         header.max(self.join(&Entry::default()).chars().count())
     }
 
-    /// An entry with its parts under those of the other lines.
+    /// Joins an entry's parts, aligned with the other lines.
     fn join(&self, entry: &Entry) -> String {
         let [value, aside, change] = self.parts;
         let mut text = vec![format!("{:>value$}", entry.value)];

@@ -1,4 +1,4 @@
-//! What the table shows, in order.
+//! The sections of the table, in order.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,6 @@ use largefolio_trace::shown;
 use super::section::{Line, Section};
 use crate::figures::{self, size};
 
-/// Every section of the table.
 pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
     vec![
         mapped("Mapped text by folio size", rows, |row| row.folios.text.clone()),
@@ -39,7 +38,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
     ]
 }
 
-/// The change of the run time, which is the answer where time is asked for.
+/// The change of the run time: the answer if the goal is time.
 pub(super) fn run_time(rows: &[Outcome]) -> Section {
     let of = |get: &dyn Fn(Interval) -> f64| {
         rows.iter()
@@ -56,7 +55,7 @@ pub(super) fn run_time(rows: &[Outcome]) -> Section {
     )
 }
 
-/// Estimated time: the sum, and each cause of it.
+/// Estimated time: the sum and each cause.
 pub(super) fn time(rows: &[Outcome]) -> Section {
     let line = |label: &str, get: &dyn Fn(&Outcome) -> Option<u64>| {
         Line::times(label, rows.iter().map(get).collect())
@@ -71,8 +70,8 @@ pub(super) fn time(rows: &[Outcome]) -> Section {
     Section::new("Estimated time", lines)
 }
 
-/// How long others wait while memory is cleared and copied; what the columns have in common is which
-/// preemption models they are of.
+/// How long clearing and copying delay other tasks. The heading names the preemption models of the
+/// columns.
 pub(super) fn latency(rows: &[Outcome]) -> Section {
     let time = |label: &str, get: fn(&Outcome) -> Option<u64>| {
         Line::times(label, rows.iter().map(get).collect())
@@ -127,7 +126,7 @@ fn mapped(
     Section::new(title, lines)
 }
 
-/// A folio size, right-aligned under the others.
+/// Formats a folio size, right-aligned.
 fn size_column(bytes: u64) -> String {
     format!("{:>4}", size(bytes))
 }
@@ -169,7 +168,7 @@ fn reads(rows: &[Outcome]) -> Section {
     )
 }
 
-/// Folios of files that memory had of those that were asked for; nothing where it had all.
+/// The share of requested file folios that memory could provide; empty if it provided all.
 fn asked(rows: &[Outcome]) -> Section {
     let is_short = |asked: &Asked| asked.file_got < asked.file_asked;
     let sizes = rows.iter().flat_map(|row| row.asked.iter()).filter(|(_, asked)| is_short(asked));
@@ -212,7 +211,7 @@ fn tlb(rows: &[Outcome]) -> Section {
     )
 }
 
-/// What happened to anonymous folios, size by size.
+/// Allocations, fallbacks and splits of anonymous folios by size.
 fn anon_sizes(rows: &[Outcome]) -> Section {
     let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
     let lines = |label: &'static str, get: fn(&AnonSize) -> u64| {
@@ -229,8 +228,8 @@ fn anon_sizes(rows: &[Outcome]) -> Section {
     Section::new("Anonymous folios", lines.collect())
 }
 
-/// What `meminfo` and `smaps` say, where processes share memory or the kernel is not exact, and how
-/// far it is off.
+/// The values of `meminfo` and `smaps` and their error, if processes share memory or the kernel's
+/// counters are inexact.
 fn statistics(rows: &[Outcome]) -> Section {
     let says = |row: &Outcome| row.statistics.processes.len() > 1 || row.statistics.is_inexact();
     if !rows.iter().any(says) {
@@ -272,7 +271,7 @@ fn refusals(rows: &[Outcome]) -> Section {
     Section::new("PMD mappings refused", reasons.into_iter().map(line).collect())
 }
 
-/// What writers and huge folios did to each other.
+/// Conflicts between writers and huge folios.
 fn writers(rows: &[Outcome]) -> Section {
     let count = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
     let lines = vec![
@@ -284,7 +283,7 @@ fn writers(rows: &[Outcome]) -> Section {
     Section::new("Opens for writing", lines)
 }
 
-/// What collapse came to; nothing where nobody tried.
+/// Results of collapse; empty if there were no attempts.
 fn collapses(rows: &[Outcome]) -> Section {
     let reasons: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();
@@ -302,7 +301,7 @@ fn collapses(rows: &[Outcome]) -> Section {
     Section::new("Collapse", collapsed.into_iter().chain(refused).collect())
 }
 
-/// What memory pressure did; pages in bytes, events as they are.
+/// Effects of memory pressure: pages as bytes, events as counts.
 fn pressure(rows: &[Outcome]) -> Section {
     let nr = |row: &Outcome, name: &str| row.pressure.get(name).copied().unwrap_or(0);
     let sum = |row: &Outcome, names: &[&str]| names.iter().map(|name| nr(row, name)).sum::<u64>();
@@ -334,12 +333,11 @@ fn pressure(rows: &[Outcome]) -> Section {
     )
 }
 
-/// Control groups with a limit, which all rows have in common.
+/// Control groups with a limit, the same in all rows.
 fn cgroups(rows: &[Outcome]) -> Section {
     Section::new("Control groups", cgroup_lines(rows))
 }
 
-/// The lines of every control group.
 pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
     let names = rows.first().map_or(&[][..], |row| &row.cgroups);
     let lines_of = |(nr, group): (usize, &CgroupOutcome)| {
@@ -357,7 +355,7 @@ pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
     names.iter().enumerate().flat_map(lines_of).collect()
 }
 
-/// In bytes: pages of different sizes do not compare.
+/// In bytes, because page sizes differ.
 fn zeroed(rows: &[Outcome]) -> Section {
     Section::new(
         "Memory filled",

@@ -1,4 +1,4 @@
-//! What a reader of the table must know: above it what was replayed, below it its limits.
+//! Notes around the table: what was replayed (above), and the limits of the numbers (below).
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use largefolio_sim::replay::outcome::PolicyAnswers;
 use crate::labels::{self, Labels};
 use crate::{PredictResult, figures};
 
-/// Longest command shown; the JSON has all of it.
+/// The longest command shown; the JSON has all of it.
 const COMMAND_CHARS_MAX: usize = 90;
-/// Share of a run off the CPU that is told.
+/// The share of a run off the CPU from which a note reports it.
 const OFF_CPU_TOLD: f64 = 0.2;
 
-/// What does not follow from a live recording.
+/// What a live recording cannot show.
 pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio record --live), so TLB misses, walks and the program's own \
      time do not follow from it; a page that was touched without a fault on the recording kernel is \
      missing.";
 
-/// The lines above the table.
+/// Returns the lines above the table.
 pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
     let mut size = if let Some(attached) = &trace.attached {
@@ -76,7 +76,7 @@ fn setting(report: &PredictResult) -> String {
         text = format!("{text}, {} of swap space", figures::bytes(settings.swap_bytes));
     }
     let groups = report.rows.first().map_or(&[][..], |row| &row.cgroups);
-    // A group for all that the others leave may have been left nothing.
+    // A catch-all group may have received nothing.
     for group in groups.iter().filter(|group| group.peak_bytes > 0) {
         let limit = figures::bytes(group.limit_bytes);
         text = match group.name.rsplit_once('=') {
@@ -124,7 +124,7 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// The sentences below the table.
+/// Returns the sentences below the table.
 pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     let mut notes = Vec::new();
     if report.rows.len() > 1 {
@@ -145,8 +145,8 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes
 }
 
-/// What each column is compared with: in the table the first, in the answers one that the goal can be
-/// compared with.
+/// Says what each column is compared with: in the table the first column, in the answers a column
+/// that is comparable for the goal.
 fn changes(report: &PredictResult) -> String {
     let rows = &report.rows;
     let differs = |is: &dyn Fn(&Outcome) -> bool| !rows.iter().all(is);
@@ -172,7 +172,7 @@ fn changes(report: &PredictResult) -> String {
     text
 }
 
-/// A measured run that is much longer than the time of its processors.
+/// Reports a measured run that is much longer than its CPU time.
 fn off_cpu(run: &BaseTime) -> Option<String> {
     let share = run.off_cpu_ns? / run.wall_ns();
     if run.source == BaseSource::Cpu {
@@ -192,7 +192,7 @@ fn off_cpu(run: &BaseTime) -> Option<String> {
     })
 }
 
-/// What the change of the run time is a share of, machine by machine, and what it assumes.
+/// Says, per machine, which run the change is relative to and what that assumes.
 pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
     let (rows, is_recording) = (&report.rows, report.trace.attached.is_some());
     let mut notes = Vec::new();
@@ -248,7 +248,7 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
     notes
 }
 
-/// What the numbers of the short table are.
+/// Explains the numbers of the short table.
 pub(super) fn brief() -> Vec<String> {
     vec![
         "Counts are exact in a model of the kernel, times are estimates; nothing was measured or \
@@ -257,7 +257,7 @@ pub(super) fn brief() -> Vec<String> {
     ]
 }
 
-/// What the numbers are that tell which rule makes a difference.
+/// Explains the numbers that attribute a difference to rules.
 pub(super) fn explained() -> Vec<String> {
     vec![
         "Every number is an exact count in a model of the kernel, except the estimated time: counts \
@@ -267,7 +267,7 @@ pub(super) fn explained() -> Vec<String> {
     ]
 }
 
-/// What the numbers are where time is shown: which constants it rests on, and which are missing.
+/// Explains estimated time: the constants it uses, and the missing ones.
 pub(super) fn estimated(report: &PredictResult) -> Vec<String> {
     let mut notes = vec![
         "Estimated time is the sum of counts times the costs in the machine file. It does not \
@@ -303,12 +303,12 @@ fn shown((name, constant): (&str, &Constant)) -> String {
     format!("{} {} {}", short(name), constant.value, constant.unit)
 }
 
-/// A cost without the name of its table.
+/// Returns a cost's name without its table.
 fn short(name: &str) -> &str {
     name.strip_prefix("costs.").unwrap_or(name)
 }
 
-/// Which kernels no recording judges.
+/// Names the kernels that no recording judges.
 fn not_judged(rows: &[Outcome]) -> Option<String> {
     let mut kernels: Vec<&str> =
         rows.iter().filter(|row| !row.is_judged).map(|row| row.kernel.as_str()).collect();
@@ -321,7 +321,7 @@ fn not_judged(rows: &[Outcome]) -> Option<String> {
     })
 }
 
-/// Which machines run programs linked for other pages than the recorded ones.
+/// Names the machines that run programs linked for pages other than the recorded ones.
 fn replaced(rows: &[Outcome]) -> Option<String> {
     let mut machines: Vec<&str> =
         rows.iter().filter(|row| row.is_replaced).map(|row| row.machine.as_str()).collect();
@@ -336,7 +336,7 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
     })
 }
 
-/// What is modelled where segments are laid out as if they were linked for other pages.
+/// Says what the model assumes if segments are laid out for other page sizes.
 fn linked(rows: &[Outcome]) -> Option<String> {
     rows.iter().any(|row| !row.linked.is_empty()).then(|| {
         "linked: the segments of programs and libraries were laid out again as -z max-page-size \
@@ -346,7 +346,7 @@ fn linked(rows: &[Outcome]) -> Option<String> {
     })
 }
 
-/// How often a policy was asked, and what came of its answers.
+/// Says how often a policy was asked, and how many of its answers were honoured.
 fn policy(row: &Outcome) -> Option<String> {
     let policy = row.policy.as_ref()?;
     let point = |(name, answers): (&&str, &PolicyAnswers)| {
@@ -367,7 +367,7 @@ fn policy(row: &Outcome) -> Option<String> {
     Some(format!("{} on {}: the policy {was}.", row.kernel, row.machine))
 }
 
-/// Why a kernel has no window such as a policy chose, where another filesystem may have it.
+/// Says why a policy's readahead window was refused, if another filesystem may allow it.
 fn window_refused(report: &PredictResult) -> Option<String> {
     let refused = |row: &Outcome| row.policy.as_ref()?.points.get("window").map(|of| of.refused);
     let is_refused = report.rows.iter().filter_map(refused).any(|nr| nr > 0);
@@ -378,7 +378,7 @@ fn window_refused(report: &PredictResult) -> Option<String> {
     })
 }
 
-/// What became of mappings with `MAP_HUGETLB`.
+/// Says what happened to mappings with `MAP_HUGETLB`.
 fn huge_pages(row: &Outcome) -> Option<String> {
     let huge = row.hugetlb?;
     let kinds = [

@@ -1,7 +1,8 @@
-//! Programs of a trace with several processes: who takes the time, and what changes for whom.
+//! The programs of a trace with several processes: which of them take the time, and which of them
+//! change.
 //!
-//! The order and the choice are those of the first column, so that a line is one program in all of
-//! them.
+//! The first column determines order and selection, so a line shows the same program in all
+//! columns.
 
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::programs::{ManyProcesses, ProgramOutcome};
@@ -9,15 +10,14 @@ use largefolio_sim::replay::programs::{ManyProcesses, ProgramOutcome};
 use super::section::{Line, Section};
 use crate::figures::{self, bytes, grouped, percent, printable};
 
-/// Programs with a line of their own.
+/// Programs with their own line.
 const NR_SHOWN: usize = 8;
 
-/// What a program is ranked by, and its line shows.
+/// The measure that ranks programs and that their lines show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// Estimated time of faults and walks.
     Time,
-    /// Faults and walks, where a cost is not known.
+    /// Faults and walks, if a cost is not known.
     Events,
 }
 
@@ -43,12 +43,11 @@ fn programs(row: &Outcome) -> impl Iterator<Item = &ProgramOutcome> {
     row.processes.iter().flat_map(|processes| &processes.programs)
 }
 
-/// The name of a program without its folders.
 fn name(path: &str) -> String {
     printable(path.rsplit('/').next().unwrap_or(path))
 }
 
-/// The lines; `None` where one process ran one program.
+/// Returns the lines; `None` if one process ran one program.
 pub(super) fn section(rows: &[Outcome]) -> Option<Section> {
     let first = rows.first()?.processes.as_ref()?;
     let by = By::of(rows);
@@ -85,7 +84,7 @@ fn nr_processes(nr: u64) -> String {
     if nr == 1 { "1 process".to_owned() } else { format!("{} processes", grouped(nr)) }
 }
 
-/// The sentences before the table; none where one process ran one program.
+/// Returns the sentences above the table; empty if one process ran one program.
 pub(super) fn sentences(rows: &[Outcome]) -> Vec<String> {
     let Some(row) = rows.first() else { return Vec::new() };
     let Some(first) = &row.processes else { return Vec::new() };

@@ -1,39 +1,37 @@
-//! A group of lines of the table, before it is laid out.
+//! A group of table lines before layout.
 //!
-//! A line has a value for each cell and, beside it, at most one derived number (a share, a rate).
-//! Lines that are zero in every cell are not shown.
+//! A line has a value for each cell and at most one derived number (a share, a rate). Lines that
+//! are zero in every cell are hidden.
 
 use crate::figures::{self, Scale};
 
-/// What is derived from a value and shown beside it.
+/// A number derived from a value and shown next to it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Aside {
-    /// Nothing.
     None,
-    /// Its share of the given wholes, one for each cell.
+    /// The share of the given total, one total per cell.
     Share(Vec<u64>),
-    /// How many there are for each million of the given wholes.
+    /// The rate per million of the given total, one total per cell.
     PerMillion(Vec<u64>),
 }
 
-/// What a line counts, a value for each cell.
+/// A line's values, one per cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Values {
-    /// Bytes, in the unit of the section.
+    /// In the section's unit.
     Bytes(Vec<u64>),
-    /// Counts, in a unit of their own.
+    /// Each in the unit that suits it.
     Counts(Vec<u64>),
     /// Quotients of two counts.
     Ratios(Vec<(u64, u64)>),
-    /// Parts of wholes, in per cent.
+    /// Parts and totals, shown in percent.
     Shares(Vec<(u64, u64)>),
-    /// Nanoseconds, in the unit of the section; `None` is not known.
+    /// Nanoseconds, in the section's unit; `None`: not known.
     Times(Vec<Option<u64>>),
-    /// Words that say it all; nothing where there is nothing to say.
+    /// Literal text; may be empty.
     Words(Vec<String>),
 }
 
-/// What stands for a time that is not known.
 const NOT_KNOWN: &str = "not known";
 
 impl Values {
@@ -46,7 +44,7 @@ impl Values {
         }
     }
 
-    /// Whether the values are in the unit of their section.
+    /// Returns whether the values use their section's unit.
     const fn has_section_unit(&self) -> bool {
         matches!(self, Self::Bytes(_) | Self::Times(_))
     }
@@ -105,8 +103,7 @@ impl Line {
         self
     }
 
-    /// The line with its numbers written out; `scale` is the section's unit for bytes and
-    /// times.
+    /// Formats the line; `scale` is the section's unit for bytes and times.
     fn show(&self, scale: Scale) -> Shown {
         let (unit, entries) = match &self.values {
             Values::Bytes(values) => {
@@ -153,7 +150,7 @@ impl Line {
         Entry { value, aside, change: self.change(cell) }
     }
 
-    /// How `cell` differs from cell 0: shares in points, everything else relative.
+    /// Formats the change of `cell` from cell 0: shares in points, everything else relative.
     fn change(&self, cell: usize) -> String {
         let share = |values: &[u64], wholes: &[u64], cell: usize| {
             100.0 * figures::ratio(values[cell], wholes[cell])
@@ -184,7 +181,7 @@ impl Line {
     }
 }
 
-/// Lines under one heading.
+/// Lines with one heading.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Section {
     title: &'static str,
@@ -196,7 +193,7 @@ impl Section {
         Self { title, lines }
     }
 
-    /// Heading and lines written out; nothing where every line is zero.
+    /// Formats heading and lines; empty if every line is zero.
     pub(super) fn show(&self) -> Vec<Shown> {
         let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
@@ -214,7 +211,7 @@ impl Section {
         shown
     }
 
-    /// The same with a unit for each line, in its label.
+    /// Formats the lines with a unit in each label.
     pub(super) fn show_mixed(&self) -> Vec<Shown> {
         let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
@@ -242,7 +239,7 @@ impl Section {
     }
 }
 
-/// The unit of bytes, or of times, of `lines`.
+/// Returns the unit of the bytes or times in `lines`.
 fn scale(lines: &[Line]) -> Scale {
     let values = |line: &Line| match &line.values {
         Values::Bytes(values) => values.iter().copied().max(),
@@ -256,16 +253,15 @@ fn scale(lines: &[Line]) -> Scale {
     }
 }
 
-/// What stands in one cell of one line.
+/// One cell of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) value: String,
     pub(crate) aside: String,
-    /// Difference from the first cell; the layout leaves it out there.
     pub(crate) change: String,
 }
 
-/// A line written out.
+/// A formatted line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     label: String,
@@ -275,7 +271,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// The label as it stands in the table.
+    /// Returns the label as the table shows it.
     pub(crate) fn label(&self) -> String {
         match (self.is_heading, self.unit) {
             (true, _) => self.label.clone(),

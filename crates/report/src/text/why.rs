@@ -1,4 +1,4 @@
-//! Which rule makes the difference: sentences, then a table for each result.
+//! Which rule makes the difference: sentences, then a table per result.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
@@ -8,12 +8,12 @@ use crate::figures::{self, change, ratio, signed_of, size};
 use crate::prose::wrapped;
 use crate::why::{Effect, Explained, Why};
 
-/// Switches that a sentence names.
+/// The most switches that a sentence names.
 const NR_NAMED: usize = 3;
-/// A switch is not named whose step is smaller than this part of the largest.
+/// Sentences omit switches with a step smaller than the largest step divided by this.
 const SMALL: i128 = 50;
 
-/// The answer for one pair of rows, in lines of at most `width` characters.
+/// Writes the answer for a pair of rows in lines of at most `width` characters.
 pub(super) fn answer(report: &PredictResult, why: &Why, width: usize) -> Vec<String> {
     let mut lines: Vec<String> =
         sentences(report, why).iter().map(|text| wrapped(text, width, 2)).collect();
@@ -25,7 +25,7 @@ pub(super) fn answer(report: &PredictResult, why: &Why, width: usize) -> Vec<Str
     lines
 }
 
-/// What the pair is, and for each result that differs which rules make most of it.
+/// Names the pair, and for each result the rules that make most of the difference.
 pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     let name = pair(report, why);
     let nr = why.switches.len();
@@ -54,7 +54,7 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     sentences
 }
 
-/// `6.1 -> 7.3 on altra, 4K pages`, and what else tells the pair from others.
+/// Names the pair, with everything that distinguishes it: `6.1 -> 7.3 on altra, 4K pages`.
 pub(crate) fn pair(report: &PredictResult, why: &Why) -> String {
     let (before, after) = (&report.rows[why.before], &report.rows[why.after]);
     let pages = if before.page_bytes == after.page_bytes {
@@ -107,7 +107,7 @@ fn sentence(why: &Why, result: &Explained) -> String {
     format!("- {}: {}{together}.", heading(result), parts.join(", "))
 }
 
-/// Rules that the difference needs though their own step is small: what comes later builds on them.
+/// Names rules with a small step that later rules depend on.
 fn needed(why: &Why, result: &Explained, named: &[&Effect]) -> Vec<String> {
     let most = |value: i128| {
         value.signum() == result.difference.signum() && 2 * value.abs() >= result.difference.abs()
@@ -119,7 +119,7 @@ fn needed(why: &Why, result: &Explained, named: &[&Effect]) -> Vec<String> {
     needed.map(|effect| why.switches[effect.switch].with_origin()).collect()
 }
 
-/// Whether the rules alone miss the difference by more than a tenth of it.
+/// Returns whether the rules alone miss the difference by more than a tenth.
 fn interacts(result: &Explained) -> bool {
     let alone: i128 = result.effects.iter().map(|effect| effect.alone).sum();
     10 * (result.difference - alone).abs() > result.difference.abs()
@@ -132,7 +132,8 @@ fn heading(result: &Explained) -> String {
     format!("{} {changed} ({} -> {})", result.name(), show(result.before), show(result.after))
 }
 
-/// A part of the difference in points of the first kernel's value; as it is where that is 0.
+/// Formats a part of the difference in points of the first kernel's value, or as a number if that
+/// value is 0.
 fn share_of(result: &Explained, value: i128) -> String {
     match points(result, value) {
         Some(points) => format!("{points} points"),
@@ -140,7 +141,7 @@ fn share_of(result: &Explained, value: i128) -> String {
     }
 }
 
-/// A number without its sign, for a ratio.
+/// Returns the absolute value, for a ratio.
 fn size_of(value: i128) -> f64 {
     ratio(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX), 1)
 }
@@ -156,7 +157,7 @@ fn points(result: &Explained, value: i128) -> Option<String> {
     })
 }
 
-/// A line for each switch with an effect on the result, in the order in which they came.
+/// Writes a line for each switch that affects the result, oldest first.
 fn table(why: &Why, result: &Explained) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
@@ -200,7 +201,7 @@ fn cell(text: &str, is_number: bool) -> Cell {
     if is_number { cell.set_alignment(CellAlignment::Right) } else { cell }
 }
 
-/// What a reader must know of these numbers.
+/// Returns the notes below these numbers.
 pub(super) fn notes(answers: &[Why]) -> Vec<String> {
     let mut notes = vec![
         "in order: the rules are changed one after the other, the oldest first, so that the steps \

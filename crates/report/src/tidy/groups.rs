@@ -1,10 +1,9 @@
-//! The numbers of what only some cells have: control groups, huge pages of pools, several processes.
+//! Numbers that only some cells have: control groups, pools of huge pages, several processes.
 
 use largefolio_sim::replay::Outcome;
 
 use super::{Number, plain, sized};
 
-/// Adds all of them.
 pub(super) fn add(numbers: &mut Vec<Number>, outcome: &Outcome) {
     add_cgroups(numbers, outcome);
     add_hugetlb(numbers, outcome);
@@ -43,7 +42,7 @@ fn add_hugetlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
 }
 
-/// Processes, memory in use, and what each program did.
+/// Adds processes, memory in use, and each program's numbers.
 fn add_processes(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let Some(processes) = &outcome.processes else { return };
     numbers.push(plain("processes_started", processes.nr_started, "processes"));

@@ -1,7 +1,7 @@
 //! Which rule makes the difference, as CSV: one row for each share of a result.
 //!
-//! `part` is `alone`, `left_out` or `in_order` of one switch, `interaction` of two, `together` of
-//! all others, or the whole `difference`. `is_judged` is true if recordings judge both kernels.
+//! `part` is `alone`, `left_out` or `in_order` for one switch, `interaction` for two, `together`
+//! for all others, or the whole `difference`. `is_judged` is true if recordings judge both kernels.
 
 use std::io::Write;
 
@@ -10,7 +10,6 @@ use crate::cells::Cells;
 use crate::why::{Explained, Why};
 use crate::{ExportError, PredictResult};
 
-/// Names of the columns, in order.
 const COLUMNS: [&str; 16] = [
     "kernel_before",
     "kernel_after",
@@ -33,7 +32,6 @@ const COLUMNS: [&str; 16] = [
 /// Part, rules, version, value.
 type Share = (&'static str, String, String, i128);
 
-/// Writes the answers.
 pub(super) fn record<W: Write>(
     report: &PredictResult,
     answers: &[Why],

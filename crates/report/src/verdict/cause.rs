@@ -1,8 +1,9 @@
-//! Which rules make the difference between the reference and the column that is told.
+//! Which rules make the difference between the reference and the explained column.
 //!
-//! The rules between the two kernels are set one after the other, the oldest first, as `--why` does
-//! in its column *in order*. Here only the steps are found that matter: a row of rules between two
-//! cells that differ is halved until one rule is left, or the difference is too small to matter.
+//! The rules between the two kernels are set one after the other, the oldest first, as in the *in
+//! order* column of `--why`. This search finds only the steps that matter: it halves a range of
+//! rules between two cells that differ until one rule is left, or the difference is too small to
+//! matter.
 //!
 //! ```text
 //!   reference  --------------------+---------------------  told      57 rules, one number
@@ -11,7 +12,7 @@
 //!                0 (same)   -2.0  ..  until one rule: fault.exec -2.0
 //! ```
 //!
-//! What cancels out within a half is not found; `--why` finds it.
+//! Effects that cancel out within a half are missed; `--why` finds them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,42 +24,41 @@ use serde::Serialize;
 use super::{Answer, Goal, Verdict};
 use crate::why::{Question, Switch, WhyError};
 
-/// Cells that an answer may take besides those that were asked for.
+/// The most additional cells per answer.
 pub const NR_CELLS_MAX: usize = 40;
-/// Rows of a trace from which on rules are not searched for unless `--why` asks: the search takes some
-/// six times as long as the prediction.
+/// Traces with more rows are searched only for `--why`: the search takes about six times as long as
+/// the prediction.
 pub const NR_ROWS_MAX: u64 = 50_000_000;
-/// Answers whose rules are searched for; a prediction for more machines is a survey.
+/// The most answers to search rules for; a prediction for more machines is a survey.
 pub const NR_ANSWERS_MAX: usize = 3;
 /// A difference below this part of the whole does not matter.
 const SMALL: f64 = 0.05;
-/// Rules that are named.
+/// The most rules to name.
 const NR_NAMED: usize = 3;
 
-/// Why there are no rules to name, or which.
+/// The rules that make the difference, if any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Causes {
-    /// Row of the column that is explained.
+    /// Row of the explained column.
     pub row: usize,
     /// The rules that make most of the difference, the largest share first.
     pub rules: Vec<Cause>,
-    /// What all other rules do, in points of the same.
+    /// The effect of all other rules, in the same points.
     pub others: f64,
-    /// Cells that were replayed besides.
+    /// Additional cells replayed.
     pub nr_cells: usize,
 }
 
 /// A rule, or several that cannot be changed alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
-    /// Which.
     #[serde(flatten)]
     pub switch: Switch,
-    /// By how much it changes the goal, in per cent of what the reference has.
+    /// The change of the goal in percent of the reference's value.
     pub points: f64,
 }
 
-/// Values of the goal by how many rules are set.
+/// Values of the goal by the number of rules set.
 struct Steps<'a> {
     question: &'a Question<'a>,
     comparison: &'a Comparison,
@@ -67,7 +67,8 @@ struct Steps<'a> {
 }
 
 impl Causes {
-    /// Whether all of it is the one edit that the column is named by: that says nothing.
+    /// Returns whether the only cause is the edit that the column is named after, which would be a
+    /// tautology.
     pub(super) fn is_the_name(&self) -> bool {
         let [only] = self.rules.as_slice() else { return false };
         only.switch.since.is_none() && self.others.abs() < SMALL * only.points.abs()
@@ -75,12 +76,13 @@ impl Causes {
 }
 
 impl Verdict {
-    /// Searches for the rules of the first [`NR_ANSWERS_MAX`] answers; `progress` hears the rows
-    /// replayed and all rows known to be needed, and says whether to continue. Kernels between the two
-    /// that cannot be, or that are too much work, leave an answer without rules: the prediction stands.
+    /// Searches for the rules of the first [`NR_ANSWERS_MAX`] answers. `progress` receives the rows
+    /// replayed and the total needed so far, and returns whether to continue. If an intermediate
+    /// kernel is impossible or takes too much work, the answer has no rules, and the prediction
+    /// remains.
     ///
     /// # Errors
-    /// [`ReplayError::Stopped`] where `progress` ends it.
+    /// [`ReplayError::Stopped`] if `progress` stops it.
     pub fn search(
         &mut self,
         question: &Question<'_>,
@@ -102,7 +104,7 @@ impl Verdict {
     }
 }
 
-/// Rows replayed, and who hears of it.
+/// Replayed rows, and the progress callback.
 struct Pass<'a> {
     done: RowsDone,
     nr_all: u64,
@@ -133,7 +135,7 @@ fn causes(
 }
 
 impl Steps<'_> {
-    /// Neighbours in `values`, with the difference between them.
+    /// Returns neighbours in `values` with the difference between them.
     fn spans(&self) -> Vec<(usize, usize, f64)> {
         let ends = self.values.iter().zip(self.values.iter().skip(1));
         ends.map(|((&from, before), (&to, after))| (from, to, after - before)).collect()
@@ -144,7 +146,7 @@ impl Steps<'_> {
         difference.abs() >= SMALL * all.abs() && difference != 0.0
     }
 
-    /// Halves every span that matters until each has one rule, all of a round in one pass.
+    /// Halves every range that matters until each has one rule. Each round takes one pass.
     fn halve(&mut self, pass: &mut Pass<'_>) -> Result<(), WhyError> {
         let nr = self.comparison.switches().len();
         loop {

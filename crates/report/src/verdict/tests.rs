@@ -7,7 +7,7 @@ use largefolio_sim::replay::outcome::Faults;
 use super::*;
 use crate::{PredictResult, Settings, TraceInfo};
 
-/// A row with `faults` and that many KiB of page cache.
+/// Creates a row with `faults` faults and the same number of KiB of page cache.
 fn row(kernel: &str, machine: &str, faults: u64) -> Outcome {
     Outcome {
         kernel: kernel.to_owned(),
@@ -23,7 +23,7 @@ fn verdict(goal: Goal, rows: &[Outcome]) -> Verdict {
     Verdict::new(goal, rows)
 }
 
-/// What is said where rules were not searched for.
+/// The hint if rules were not searched for.
 const WHY: &str = "--why tells which rules make the difference.";
 
 fn said(goal: Goal, rows: Vec<Outcome>) -> Vec<String> {
@@ -117,7 +117,7 @@ fn time_is_a_share_of_the_run_and_what_nobody_could_measure_is_none() {
         let estimate = Estimate { total, run: BaseTime::given(1e9), ..Estimate::default() };
         Outcome { estimate, ..row(kernel, "altra", 1) }
     };
-    // Without terms there is no difference that a cost could explain.
+    // Without terms, no cost can explain a difference.
     let rows = vec![timed("6.12", 1e6, 2e6, 3e6), timed("7.2", 1e6, 2e6, 3e6)];
     assert_eq!(verdict(Goal::Time, &rows).answers[0].finding, Finding::Same);
     assert_eq!(said(Goal::Time, rows), ["6.12 and 7.2 take the same time."]);
@@ -143,7 +143,7 @@ fn a_count_of_nothing_is_compared_without_a_share() {
     );
 }
 
-/// A run of a second, and a cell whose faults take so much of it, each `low` to `high` ns.
+/// Creates a run of one second with faults that cost `low` to `high` ns each.
 fn timed(kernel: &str, faults: u64, low: f64, high: f64) -> Outcome {
     let source = "test".to_owned();
     let (unit, range) = (Unit::Ns, Some([low, high]));

@@ -1,4 +1,4 @@
-//! The verdict in sentences: the table and the page begin with them.
+//! The verdict in sentences, for the start of the table and of the page.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::labels::{self, Labels};
 use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
 use crate::{Absent, PredictResult};
 
-/// Columns that a sentence names.
+/// The most columns that a sentence names.
 const NR_NAMED: usize = 3;
 
-/// Each answer: its headline, and what else is to be said of it.
+/// Returns each answer's headline and further sentences.
 pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     let nr_answers = report.verdict.answers.len();
     let of = |answer: &Answer| {
@@ -30,7 +30,7 @@ pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     absent.map(|sentence| vec![sentence]).chain(report.verdict.answers.iter().map(of)).collect()
 }
 
-/// Cells that `--within` left no time for.
+/// Names the cells that `--within` left out.
 pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     let names = absent_names(report, &report.not_replayed);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -45,7 +45,7 @@ pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     })
 }
 
-/// Names of cells without a row, as distinct as those of the rows.
+/// Names cells without a row, as distinctly as the rows.
 fn absent_names(report: &PredictResult, absent: &[Absent]) -> Vec<String> {
     let as_row = |absent: &Absent| Outcome {
         kernel: absent.kernel.clone(),
@@ -62,7 +62,7 @@ fn absent_names(report: &PredictResult, absent: &[Absent]) -> Vec<String> {
     names
 }
 
-/// Columns that the program does not fit into, and the limit that was too small.
+/// Names the columns that the program does not fit into, and the limit that was too small.
 pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
     let (first, others) = report.unfit.split_first()?;
     let names = absent_names(report, &report.unfit);
@@ -81,7 +81,7 @@ pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
     ))
 }
 
-/// Options of the command that tell more: for a terminal, not for a page.
+/// Returns options that show more: for a terminal, not for a page.
 pub(crate) fn hints(report: &PredictResult) -> Vec<&'static str> {
     let of = |answer: &Answer| match &answer.causes {
         Some(causes) if causes.rules.is_empty() => Some("--why shows the share of every rule."),
@@ -96,7 +96,7 @@ pub(crate) fn hints(report: &PredictResult) -> Vec<&'static str> {
 struct Said<'a> {
     report: &'a PredictResult,
     goal: Goal,
-    /// What the columns of the answer are called, by row.
+    /// The answer's column names, by row.
     names: BTreeMap<usize, String>,
 }
 
@@ -200,8 +200,8 @@ impl<'a> Said<'a> {
         format!("{middle} ({} to {})", percent(near), percent(far))
     }
 
-    /// The columns of `answer` that differ, each with its change, or its count where the reference has
-    /// none; those that change alike together.
+    /// Lists the columns of `answer` that differ, each with its change, or with its count if the
+    /// reference has 0. Columns with the same change are listed together.
     fn list(&self, answer: &Answer) -> String {
         let mut told: Vec<(String, Vec<&str>)> = Vec::new();
         let is_first_best = answer.finding == Finding::FirstIsBest;
@@ -229,7 +229,7 @@ impl<'a> Said<'a> {
         format!("{run}{}", words.join(", "))
     }
 
-    /// Columns that are as good as the best, and those that are not certainly worse.
+    /// Lists the columns that are as good as the best, and those that are not certainly worse.
     fn others(&self, answer: &Answer) -> Option<String> {
         if !matches!(answer.finding, Finding::Better | Finding::FirstIsBest) {
             return None;
@@ -253,7 +253,7 @@ impl<'a> Said<'a> {
         (!words.is_empty()).then(|| format!("{}.", words.join("; ")))
     }
 
-    /// Which rules make it.
+    /// Names the rules that make the difference.
     fn causes(&self, answer: &Answer) -> Vec<String> {
         let Some(causes) = &answer.causes else { return Vec::new() };
         if causes.is_the_name() {
@@ -294,7 +294,8 @@ impl<'a> Said<'a> {
         Some("--why tells which rules make the difference.")
     }
 
-    /// One column: how much of the goal it has; for time, which folios back the program.
+    /// Describes a single column: its value for the goal, or for time, which folios back the
+    /// program.
     fn alone(&self, answer: &Answer) -> String {
         let (row, name) = (&self.report.rows[answer.reference], self.name(answer.reference));
         match self.goal {
@@ -330,7 +331,7 @@ impl<'a> Said<'a> {
         format!("{} {what}.", listed(&names))
     }
 
-    /// Whether the column has nothing of what is counted.
+    /// Returns whether the column's count is 0.
     fn has_none(&self, row: usize) -> bool {
         self.goal != Goal::Time && self.goal.value(&self.report.rows[row]) == Some(0.0)
     }
@@ -344,7 +345,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Costs that are needed and that no machine's stand in for.
+    /// Names required costs that no other machine's cost can replace.
     fn lacking(&self, answer: &Answer) -> String {
         let row = &self.report.rows[answer.reference];
         if self.goal == Goal::Time && row.estimate.run.source == BaseSource::NotKnown {
@@ -365,7 +366,7 @@ impl<'a> Said<'a> {
     }
 }
 
-/// What others do is told if it is a tenth of what the named ones do.
+/// The smallest effect of the other rules worth a mention: a tenth of the named rules' effect.
 fn others_from(causes: &Causes) -> f64 {
     causes.rules.iter().map(|cause| cause.points.abs()).sum::<f64>() / 10.0
 }

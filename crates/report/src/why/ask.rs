@@ -1,4 +1,4 @@
-//! From the two kernels to the answer: cells, numbers, shares.
+//! From two kernels to the answer: cells, numbers, shares.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,18 +14,18 @@ use largefolio_trace::{OpenTrace, shown};
 use super::{Effect, Explained, HEADLINES, Switch, Why};
 use crate::tidy::numbers;
 
-/// Cells of one pass over the trace: each holds memory of its own, 5 MiB for a small program.
+/// Cells per pass over the trace: each has its own memory, 5 MiB for a small program.
 const NR_CELLS_OF_A_PASS: usize = 64;
-/// Interactions that are told apart: every pair of twelve switches.
+/// Interactions that are separated: every pair of twelve switches.
 pub const NR_PAIRS_MAX: usize = 66;
-/// Units of numbers that have no row if they are not known. Any other number without a row is 0.
+/// Units of numbers that have no row if unknown. Any other number without a row is 0.
 const NOT_ALWAYS_KNOWN: [&str; 2] = ["ns", "waits"];
-/// What changes are measured against, which is no result.
+/// Prefix of the run time's metrics, which are not results: changes are measured against the run
+/// time.
 const RUN: &str = "run_";
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum WhyError {
     #[error("why compares two kernels, and {} given; name two, such as 6.12,7.2", were(*.0))]
     Kernels(usize),
@@ -44,7 +44,7 @@ fn were(nr: usize) -> String {
     if nr == 1 { "one was".to_owned() } else { format!("{nr} were") }
 }
 
-/// Whether `request` compares two kernels.
+/// Checks that `request` compares two kernels.
 ///
 /// # Errors
 /// If it does not.
@@ -56,25 +56,22 @@ pub fn check(request: &Request) -> Result<(), WhyError> {
     }
 }
 
-/// What is asked about a prediction.
+/// A question about a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
-    /// The trace.
     pub trace: &'a OpenTrace,
-    /// Rows of the trace.
     pub nr_rows: u64,
     /// The cells of a request that [`check`] accepts.
     pub specs: &'a [CellSpec],
-    /// What became of them.
+    /// The results of the cells.
     pub rows: &'a [Outcome],
-    /// Metrics to show; none: those that the table of `predict` begins with.
+    /// Metrics to show; empty: the first metrics in the table of `predict`.
     pub results: &'a [String],
 }
 
-/// Metric and size.
 type Key = (String, Option<u64>);
 
-/// What a cell counted.
+/// A cell's numbers, by metric and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Numbers(BTreeMap<Key, i128>);
 
@@ -92,29 +89,29 @@ impl Numbers {
     }
 }
 
-/// Rows of passes: how many are done, and how many there are as far as is known.
+/// Rows done and rows known to be needed, over all passes.
 struct Heard<'a> {
     progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     done: RowsDone,
     nr_all: u64,
 }
 
-/// What the cells told.
+/// Which switches and pairs matter.
 #[derive(Debug, Default)]
 struct Told {
     /// Switches that change anything.
     active: Vec<usize>,
-    /// Pairs whose interaction is told apart.
+    /// Pairs whose interaction is separated.
     pairs: Vec<[usize; 2]>,
     nr_pairs_left_out: usize,
 }
 
 impl Question<'_> {
-    /// The answer for each pair of rows; `progress` hears the rows replayed and all rows known to be
-    /// needed, and says whether to continue.
+    /// Answers for each pair of rows. `progress` receives the rows replayed and the total needed so
+    /// far, and returns whether to continue.
     ///
     /// # Errors
-    /// [`WhyError`]; [`ReplayError::Stopped`] where `progress` ends it.
+    /// [`WhyError`]; [`ReplayError::Stopped`] if `progress` stops it.
     pub fn answer(
         &self,
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
@@ -199,7 +196,7 @@ impl Question<'_> {
         self.results.to_vec()
     }
 
-    /// Replays `mixes`, a part of them in each pass.
+    /// Replays `mixes` in several passes.
     fn replay(
         &self,
         comparison: &Comparison,
@@ -222,7 +219,7 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// Shares out every result that differs.
+    /// Attributes every result that differs.
     fn explain(&self, why: &mut Why, pairs: &[[usize; 2]], cells: &BTreeMap<Mix, Numbers>) {
         let nr = why.switches.len();
         let mut seen: Vec<Key> = Vec::new();
@@ -270,7 +267,7 @@ fn explained((metric, folio_bytes): &Key, unit: &'static str, shares: &Attributi
     }
 }
 
-/// The switches that change anything, the largest change of a headline first.
+/// Returns the switches that change anything, the largest change of a headline first.
 fn by_effect(nr: usize, cells: &BTreeMap<Mix, Numbers>) -> Vec<usize> {
     let sides = |one: usize| {
         [
@@ -293,7 +290,7 @@ fn by_effect(nr: usize, cells: &BTreeMap<Mix, Numbers>) -> Vec<usize> {
     active
 }
 
-/// The largest change of a headline, in millionths of the larger value.
+/// Returns the largest change of a headline, in millionths of the larger value.
 fn largest(old: &Numbers, new: &Numbers) -> i128 {
     let change = |metric: &str| {
         let key = (metric.to_owned(), None);
@@ -303,7 +300,7 @@ fn largest(old: &Numbers, new: &Numbers) -> i128 {
     HEADLINES.iter().map(|(metric, _)| change(metric)).max().unwrap_or(0)
 }
 
-/// Every pair of `active`, those of the first ones first.
+/// Returns every pair of `active`; pairs of the first switches come first.
 fn pairs_of(active: &[usize]) -> Vec<[usize; 2]> {
     let below = |(nr, &other): (usize, &usize)| {
         active[..nr].iter().map(move |&one| [one.min(other), one.max(other)]).collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! Every form of one result made by hand.
+//! Every format of one handmade result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,8 @@ use largefolio_sim::tlb::{Counters, KindCounters, Lines, SideCounters, WalkCount
 
 const K: u64 = 1 << 10;
 
-/// (size, aligned, unaligned) in KiB, then partly (of 64K folios), contpte- and PMD-mapped.
+/// Takes (size, aligned, unaligned) in KiB, then partly mapped (of 64K folios), contpte-mapped and
+/// PMD-mapped KiB.
 fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> SizeTable {
     let row =
         |aligned, unaligned| SizeRow { aligned_bytes: aligned * K, unaligned_bytes: unaligned * K };
@@ -41,7 +42,7 @@ fn side(references: u64, l1_misses: u64, l2_misses: u64) -> SideCounters {
     SideCounters { references, l1_misses, l2_misses, permission_misses: 0 }
 }
 
-/// Four folios of files were asked for, three were free.
+/// Four file folios were requested, and three were free.
 const ASKED: Asked = Asked { file_asked: 4, file_got: 3, anon_asked: 0, anon_got: 0 };
 
 fn before() -> Outcome {
@@ -114,7 +115,7 @@ fn before() -> Outcome {
     }
 }
 
-/// Stretches of a page, and one of a folio whose rate is not known.
+/// Stretches of a page, and one of a folio with an unknown rate.
 fn latency() -> Latency {
     let page = SizeLatency { stretches: 1_752, max_bytes: 4 * K };
     let folio = SizeLatency { stretches: 1, max_bytes: 2048 * K };

@@ -8,11 +8,11 @@ use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, replay};
 use largefolio_trace::generate::{Workload, ZipfMix};
 
-/// Names that would do harm where they were taken for HTML, a script or an attribute.
+/// A name that would do harm as HTML, script or attribute.
 pub(crate) const HOSTILE: &str = "/lib/</script><script>window.harmed=1</script><img src=x \
                                   onerror=\"window.harmed=1\" data-x='\u{1b}[31m\u{202e}&amp;\u{0}";
 
-/// The trace at `path` in cells of kernels and machines.
+/// Replays the trace at `path` under each kernel on each machine.
 pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
     let spec = |&(kernel, machine): &(&str, &str)| CellSpec {
         detail_runs_max: 4096,
@@ -38,7 +38,7 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
     report
 }
 
-/// A generated program in cells of kernels and machines.
+/// Replays a generated program in these cells of kernel and machine.
 pub(crate) fn generated(cells: &[(&str, &str)]) -> PredictResult {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("zipf.folio");
@@ -47,7 +47,7 @@ pub(crate) fn generated(cells: &[(&str, &str)]) -> PredictResult {
     predicted(&path, cells)
 }
 
-/// The same with hostile names wherever a trace, a kernel or a machine gives one.
+/// A result with hostile names of its trace, kernels and machines.
 pub(crate) fn hostile() -> PredictResult {
     let mut report = generated(&[("6.12", "altra"), ("7.2", "altra")]);
     report.trace.path = String::from(HOSTILE);

@@ -1,4 +1,5 @@
-//! A sweep whose tasks run elsewhere: what is taken in, what is refused, what is known again.
+//! A sweep whose tasks run elsewhere: what it accepts, what it refuses, and what it recognizes
+//! again.
 
 mod refused;
 
@@ -22,7 +23,7 @@ use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use largefolio_trace::{Meta, Writer};
 use tempfile::TempDir;
 
-/// A directory with a small trace `mix.folio`.
+/// Creates a directory with a small trace `mix.folio`.
 fn place() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     write_trace(&place.path().join("mix.folio"), 2_000);
@@ -107,19 +108,19 @@ fn a_result_that_comes_twice_is_kept_once() {
     assert_eq!(again.counts().nr_found, 4);
 }
 
-/// A data set of one-cell parts, one less than are merged, and the request that it is of.
+/// Creates a data set of one-cell parts, one fewer than a merge takes, and its request.
 fn many_parts(place: &TempDir, dir: &Path, nr: u64) -> (Request, Sweep) {
     let mut request = request(place, &["6.12"], &["mix.folio"]);
     request.cells.machines.truncate(1);
     request.cells.memory_bytes = vec![8 << 20];
-    // Only where memory is fragmented is a seed a cell of its own.
+    // A seed makes a separate cell only if memory is fragmented.
     request.cells.fragmentation.permille = 10;
     request.cells.seeds = (1..=nr).collect();
     let sweep = Sweep::open(dir, &request, NEVER).unwrap();
     (request, sweep)
 }
 
-/// Digests of all cells that a directory has: none twice, none damaged.
+/// Counts the cells in a directory, and checks that none is duplicated or damaged.
 fn nr_whole(dir: &Path, request: &Request) -> usize {
     let again = Sweep::open(dir, request, NEVER).unwrap();
     assert!(again.set_aside().is_empty(), "{:?}", again.set_aside());
@@ -151,7 +152,7 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
     let name = merged.file_name().unwrap().to_str().unwrap().to_owned();
     let merging = dir.join(format!("_{name}.merging"));
 
-    // Killed before a part was removed, among them, after the last, and with half a file.
+    // Killed before the first part was removed, in between, after the last, and with half a file.
     for (nr_left, is_damaged) in [(NR - 1, false), (100, false), (0, false), (NR - 1, true)] {
         for path in parts(&dir) {
             fs::remove_file(path).unwrap();
@@ -183,7 +184,7 @@ fn who_is_stopped_while_parts_are_merged_leaves_them_to_the_next() {
     assert_eq!(parts(&dir).len(), NR);
     let told = sweep.finish(Ended::Done, &|| true).unwrap();
     assert_eq!((told.last().unwrap().ended, told.nr_parts), (Ended::Interrupted, NR));
-    // Between any two steps of a start.
+    // Stopped between any two steps of a start.
     for nr in [0, 1, 2, NR / 2, NR] {
         let nr_asked = AtomicUsize::new(0);
         let is_stopped = || nr_asked.fetch_add(1, Relaxed) == nr;
@@ -241,7 +242,8 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
         failed.map(|failure| (failure.nr_cells, failure.cells.len(), failure.more.len())).collect()
     };
     assert_eq!(numbers(&told), [(120, 100, 20)]);
-    // Twenty again, among them such as were not named in full: ten are done, ten fail once more.
+    // Twenty are requested again, including some not named in full: ten succeed, and ten fail
+    // again.
     let ids: BTreeSet<_> =
         told.failed[0].more.iter().chain([&told.failed[0].cells[0].id]).collect();
     let seed = |task: &Task| task.cells[0].setting.seed;

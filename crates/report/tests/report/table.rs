@@ -1,4 +1,5 @@
-//! The data frame against the JSON of the same result, and the Parquet file against the data frame.
+//! Compares the data frame with the JSON of the same result, and the Parquet file with the data
+//! frame.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +17,7 @@ use largefolio_sim::replay::{CellSpec, Fragmented, Outcome, replay};
 use largefolio_trace::generate::{Workload, ZipfMix};
 use serde_json::{Map, Value, json};
 
-/// What is keyed by data: each becomes a list of structs, whose first field this is.
+/// Values keyed by data become lists of structs; the second name is the struct's first field.
 const KEYED: &[(&str, &str)] = &[
     ("folios_text_by_size", "folio_bytes"),
     ("folios_data_by_size", "folio_bytes"),
@@ -37,7 +38,7 @@ const KEYED: &[(&str, &str)] = &[
     ("asked", "folio_bytes"),
 ];
 
-/// Columns that no JSON of a row has.
+/// Columns that are not in the JSON of a row.
 const OF_THE_RESULT: &[&str] = &[
     "cell",
     "trace",
@@ -62,7 +63,7 @@ const OF_THE_RESULT: &[&str] = &[
     "policy_refused",
 ];
 
-/// The kernel of the second row, which has little memory and a pool of huge pages.
+/// The second row's kernel, which has little memory and a pool of huge pages.
 const SMALL: &str = "7.2+anon-64K=always+thp=always+hugepages.2048=2";
 
 fn settings() -> Settings {
@@ -83,7 +84,7 @@ fn settings() -> Settings {
     }
 }
 
-/// A program with much of everything: pressure, swap, refusals, fragmentation, unknown costs.
+/// A program with many effects: pressure, swap, refusals, fragmentation, unknown costs.
 fn rich() -> PredictResult {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("zipf.folio");
@@ -114,7 +115,7 @@ fn batch(report: &PredictResult) -> RecordBatch {
     table::batch(&report.trace, &report.settings, &report.rows).unwrap()
 }
 
-/// One value of an array as JSON.
+/// Returns one value of an array as JSON.
 fn value(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
@@ -140,7 +141,6 @@ fn value(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
-/// The values of one row by column.
 fn columns(batch: &RecordBatch, row: usize) -> BTreeMap<String, Value> {
     let schema = batch.schema();
     let pair = |(field, column): (&arrow_schema::FieldRef, &ArrayRef)| {
@@ -149,7 +149,7 @@ fn columns(batch: &RecordBatch, row: usize) -> BTreeMap<String, Value> {
     schema.fields().iter().zip(batch.columns()).map(pair).collect()
 }
 
-/// What the JSON of a row has, by the names the columns must have.
+/// Collects the values in the JSON of a row under the expected column names.
 fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     let keyed = KEYED.iter().find(|(known, _)| *known == name);
     match (value, keyed) {
@@ -157,7 +157,7 @@ fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
         (groups, _) if name == "cgroups" => {
             found.insert("cgroup_counts".to_owned(), groups.clone());
         }
-        // Over time: the JSON alone has it.
+        // Values over time are only in the JSON.
         _ if matches!(name, "asked_tenths" | "aged" | "statistics_processes") => {}
         (Value::Object(sizes), _) if name == "unusable_at_start" => {
             let size = |name: &String| name.parse::<u64>().unwrap();
@@ -187,7 +187,7 @@ fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// An entry of what is keyed by data, as a struct.
+/// Turns an entry keyed by data into a struct.
 fn item(key: &str, (name, value): (&String, &Value)) -> Value {
     let is_size = key.ends_with("_bytes");
     let name = if is_size { json!(name.parse::<u64>().unwrap()) } else { json!(name) };
@@ -202,7 +202,7 @@ fn item(key: &str, (name, value): (&String, &Value)) -> Value {
     Value::Object(fields)
 }
 
-/// Sizes ascend in the table; in JSON text they stand by their digits.
+/// Sorts by number: the table sorts sizes as numbers, the JSON as text.
 fn sorted(mut value: Value) -> Value {
     let size = |item: &Value| {
         let sizes = [&item["folio_bytes"], &item["unit_bytes"]];
@@ -239,7 +239,7 @@ fn every_number_of_a_row_is_that_of_the_json() {
     for (outcome, row) in report.rows.iter().zip(&rows) {
         assert_same(outcome, row);
     }
-    // No program here shares memory or copies a page.
+    // Here, no program shares memory or copies a page.
     let absent = ["folios_shmem_by_size", "copied_bytes"];
     let is_absent = |name: &str| name.contains("_partial_") || absent.contains(&name);
     for (name, _) in KEYED.iter().filter(|(name, _)| !is_absent(name)) {

@@ -1,4 +1,4 @@
-//! Which rule makes the difference: shares that add up, and rules that are known beforehand.
+//! Which rule makes the difference: shares that add up, and rules known in advance.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ fn request(kernels: &[&str], machines: &[&str]) -> Request {
     Request::new(kernels, machines)
 }
 
-/// The answer, as a result; `results` are shown.
+/// Computes the answer as a result that shows `results`.
 fn explained(
     path: &Path,
     kernels: [&str; 2],
@@ -55,7 +55,7 @@ fn answer(report: &PredictResult) -> &Why {
     &report.why.as_ref().unwrap()[0]
 }
 
-/// Y1 and Y2; what is shared out differs.
+/// Checks Y1 and Y2, and that explained results differ.
 fn check_sums(why: &Why) {
     assert!(why.nr_cells <= 3 * why.switches.len() + NR_PAIRS_MAX, "{} cells", why.nr_cells);
     for result in &why.results {
@@ -86,8 +86,8 @@ fn shares_of_recorded_programs_add_up_for_every_result() {
         let why = answer(&report);
         assert!(why.results.len() > 5, "{trace}: {} results", why.results.len());
         check_sums(why);
-        // Each number of the CSV that differs is a result, and nothing else is: but for those that are
-        // a change themselves, and times that one of the two does not have.
+        // Every number of the CSV that differs is a result, and nothing else is. Exceptions:
+        // numbers that are changes themselves, and times missing on one side.
         let mut csv = Vec::new();
         let plain = PredictResult { why: None, ..report.clone() };
         Tidy.export(&plain, &mut csv).unwrap();
@@ -181,10 +181,10 @@ fn the_verdict_finds_the_rules_that_the_whole_answer_has() {
         assert!((cause.points - percent(effect.in_order)).abs() < 1e-9, "{cause:?} {effect:?}");
         sum += cause.points;
     }
-    // Rules whose steps cancel each other out within a half are not found.
+    // Rules that cancel out within a half are not found.
     assert!(!causes.rules.is_empty());
     assert!((sum - percent(faults.difference)).abs() < 1e-9);
-    // A trace that is too long is left to who asks.
+    // A trace that is too long is searched only on request.
     let mut verdict = Verdict::new(Goal::Faults, &report.rows);
     verdict.search(&question(NR_ROWS_MAX + 1), &mut |_, _| panic!("replayed")).unwrap();
     assert_eq!(verdict.answers[0].causes, None);
@@ -193,7 +193,7 @@ fn the_verdict_finds_the_rules_that_the_whole_answer_has() {
 #[test]
 fn two_rules_that_work_only_together_are_an_interaction() {
     let (_dir, path) = zipf();
-    // A size that inherits needs the setting that it inherits.
+    // A size that inherits depends on the setting that it inherits from.
     let before = "6.18+anon-2M=never";
     let after = "6.18+anon-2M=never+anon-64K=inherit+thp=always";
     let report = explained(&path, [before, after], &["altra"], &["faults_anon"]);

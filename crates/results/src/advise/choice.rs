@@ -1,4 +1,4 @@
-//! What can be set: the choices of `choices.toml` that this system takes.
+//! The choices in `choices.toml` that this system accepts.
 
 use std::path::Path;
 
@@ -11,73 +11,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Whose memory a choice changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// The program's.
     Program,
-    /// That of all programs.
     System,
 }
 
-/// Something that can be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Choice {
-    /// Choices of one lever exclude each other.
+    /// Choices with the same lever exclude each other.
     pub lever: String,
-    /// What people call it.
+    /// Display name.
     pub name: String,
-    /// Edits of the kernel that the model replays; empty for none.
     #[serde(default)]
     pub edits: String,
-    /// Folio size that the loader asks for: `pmd`.
+    /// The folio size that the loader requests: `pmd`.
     #[serde(default)]
     pub annotate: Option<String>,
-    /// Settings of `folio tune`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// Options of `folio run`, which `folio verify` takes as well.
+    /// Options of `folio run` and `folio verify`.
     #[serde(default)]
     pub start: Vec<String>,
-    /// What `start` is for a service: a variable of its environment.
+    /// The same as `start` for a service: an environment variable.
     #[serde(default)]
     pub env: Option<String>,
     /// Settings that the variable needs.
     #[serde(default)]
     pub env_set: Vec<String>,
-    /// Options of `folio verify` besides.
+    /// Further options of `folio verify`.
     #[serde(default)]
     pub verify: Vec<String>,
-    /// Why `folio verify` cannot show what it does; empty if it can.
+    /// Why `folio verify` cannot show the effect; empty if it can.
     #[serde(default)]
     pub not_verified: String,
     /// Whether `folio warm` fills the page cache.
     #[serde(default)]
     pub warm: bool,
-    /// Whose memory changes.
     pub scope: Scope,
-    /// What the model leaves out.
     #[serde(default)]
     pub limits: String,
 }
 
-/// What is known of the program.
+/// Facts about the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// Why `folio warm` has no file of it to fill the page cache with; `None` if it has.
+    /// Why `folio warm` cannot fill the page cache with one of its files; `None` if it can.
     pub(super) text_refusal: Option<String>,
     /// Why `--heap` does not reach its memory; `None` if it does.
     pub(super) heap_refusal: Option<String>,
 }
 
 impl Program {
-    /// Of a recording whose text is refused, or not.
+    /// Derives the facts from a recording.
     pub(super) fn of(meta: &Meta, text_refusal: Option<String>) -> Self {
         let files = || meta.files.iter().map(|file| Path::new(&file.path));
         let traits = Traits::recorded(files().next().unwrap_or(Path::new("")), files());
-        // The heap stands for all that malloc maps; its address, which no arena has, does not matter.
+        // The heap represents all of malloc's mappings. Its address, which arenas do not have, is
+        // irrelevant.
         let wanted = Wanted {
             memory: Memory::Anon,
             range: 1..2,
@@ -102,12 +95,9 @@ impl Program {
     }
 }
 
-/// A choice that this system does not take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Its name.
     pub choice: String,
-    /// Why.
     pub why: String,
 }
 
@@ -117,11 +107,11 @@ struct File {
     choice: Vec<Choice>,
 }
 
-/// The choices that `kernel`, which is the running one, and its settings have, in the order of the
-/// file; and those that they, or the program, do not have.
+/// Returns the choices that the running `kernel` and its settings offer, in the order of the file,
+/// and those that they or the program do not.
 ///
 /// # Errors
-/// A file of choices that is none.
+/// If the file of choices is invalid.
 pub(super) fn of_system(
     kernel: &Kernel,
     program: &Program,
@@ -145,7 +135,8 @@ pub(super) fn of_system(
     Ok((taken, left_out))
 }
 
-/// Why this system does not take a choice; what it has already is no refusal, but no change either.
+/// Says why this system does not accept a choice. A choice that is already in force is not refused,
+/// but it is not a change either.
 fn refusal(catalog: &Catalog, kernel: &Kernel, choice: &Choice) -> Option<String> {
     if !choice.edits.is_empty() {
         match Kernel::parse(&format!("{}+{}", kernel.name, choice.edits)) {

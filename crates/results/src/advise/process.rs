@@ -1,13 +1,13 @@
-//! What to do for a process that runs: the remedies of `folio maps` for each piece of its memory, now
-//! and for good.
+//! Advice for running processes: the remedies of `folio maps` for each area of memory, now and
+//! permanently.
 //!
 //! ```text
 //!   mapping -- its remedies: one now, one for good --.
 //!   mappings that share a remedy                     +--> area: each remedy once, with its whole gain
 //! ```
 //!
-//! Owns the pieces. What one gains was checked with the verb that executes it
-//! (`largefolio_linux::census::remedy`); which share of a run that is cannot be known without a recording.
+//! Owns the areas. Each gain was checked with the verb that executes the remedy
+//! (`largefolio_linux::census::remedy`). Its share of a run's time is unknown without a recording.
 
 use std::fmt::Write as _;
 
@@ -24,16 +24,15 @@ use crate::maps::{Look, MapsRequest, Whom, what_in};
 use crate::remedy::takes;
 use crate::{Error, Forms, Remark, running};
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 2;
-/// Mappings that are judged: those with most memory.
+/// The most mappings to judge: those with most memory.
 const NR_JUDGED: usize = 2_000;
-/// Mappings that a line names.
+/// The most mappings that a line names.
 const NR_NAMED: usize = 3;
-/// A gain that is too small to be worth a command.
+/// The smallest gain worth a command.
 const GAIN_BYTES_MIN: u64 = 1 << 20;
 
-/// One command, and what it does for which mappings.
+/// One command, with its effect and its mappings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
     /// The remedy, with the gain of all its mappings.
@@ -43,17 +42,16 @@ pub struct Line {
     pub mappings: Vec<String>,
 }
 
-/// A piece of memory: mappings that share a remedy. A remedy for good works at each start, a remedy now
-/// until the program ends. Both help the same memory, so their gains do not add up.
+/// An area of memory: mappings that share a remedy. A permanent remedy works at each start, an
+/// immediate one until the program ends. Both affect the same memory, so their gains do not add up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Area {
-    /// For good, the largest gain first.
+    /// Permanent remedies, the largest gain first.
     pub for_good: Vec<Line>,
-    /// On the running program, the largest gain first.
+    /// Remedies for the running program, the largest gain first.
     pub now: Vec<Line>,
 }
 
-/// What to do for processes that run.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessAdvice {
     schema_version: u32,
@@ -62,17 +60,17 @@ pub struct ProcessAdvice {
     kernel: String,
     /// Names and ids of the processes.
     pub processes: Vec<(String, u32)>,
-    /// Pieces of memory with what to do for each, the largest gain first.
+    /// Areas with their remedies, the largest gain first.
     pub areas: Vec<Area>,
     #[serde(skip)]
     remarks: Vec<Remark>,
 }
 
 impl ProcessAdvice {
-    /// Of the processes that `whom` means.
+    /// Examines the processes that `whom` selects.
     ///
     /// # Errors
-    /// What of `/proc` cannot be read at all; a process that is gone is a remark.
+    /// If `/proc` cannot be read at all. A process that has exited is a remark.
     pub fn of(whom: Whom, command_line: Vec<String>) -> Result<Self, Error> {
         let request = MapsRequest {
             whom,
@@ -95,27 +93,26 @@ impl ProcessAdvice {
         })
     }
 
-    /// What is missing in it.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
 
-    /// Whether there is something to do.
+    /// Returns whether there is any advice.
     #[must_use]
     pub fn is_some(&self) -> bool {
         !self.areas.is_empty()
     }
 }
 
-/// Whether a process of this name runs.
+/// Returns whether a process of this name runs.
 #[must_use]
 pub fn is_running(name: &str) -> bool {
     let chosen = Whom::Names(vec![name.to_owned()]).chosen(&Live);
     chosen.is_ok_and(|chosen| !chosen.pids.is_empty())
 }
 
-/// The remedies of each mapping that has some, with its name.
+/// Returns the remedies of each mapping that has any, with the mapping's name.
 fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
     let Some(census) = look.census() else { return Vec::new() };
     let of = |finding: &Finding| {
@@ -127,7 +124,7 @@ fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
     look.findings().iter().map(of).collect()
 }
 
-/// The pieces of memory: each remedy once, with its gain in all mappings that it is for.
+/// Groups the mappings into areas. Each remedy appears once, with its gain in all its mappings.
 fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     for (name, remedies) in known.into_iter().filter(|(_, remedies)| !remedies.is_empty()) {
@@ -157,12 +154,10 @@ impl Area {
         self.for_good.iter().chain(&self.now)
     }
 
-    /// The line of a remedy.
     fn line(&self, remedy: &Remedy) -> Option<&Line> {
         self.lines().find(|line| line.remedy.is_like(remedy))
     }
 
-    /// A remedy is for this mapping as well.
     fn add(&mut self, remedy: Remedy, name: &str) {
         let lines = match remedy.restart {
             Restart::None => &mut self.now,
@@ -178,7 +173,7 @@ impl Area {
         }
     }
 
-    /// Leaves out gains too small for a command, and sorts the others, largest first.
+    /// Drops gains too small for a command, and sorts the others, largest first.
     fn settle(&mut self) {
         for lines in [&mut self.for_good, &mut self.now] {
             lines.retain(|line| line.remedy.gain_bytes >= GAIN_BYTES_MIN);
@@ -190,14 +185,14 @@ impl Area {
         self.lines().map(|line| line.remedy.gain_bytes).max().unwrap_or(0)
     }
 
-    /// What its best remedy gains of the memory that there is.
+    /// Returns the best remedy's gain in memory that already exists.
     fn present_bytes(&self) -> u64 {
         self.lines().map(|line| line.remedy.present_bytes()).max().unwrap_or(0)
     }
 }
 
 impl Line {
-    /// The gain, its mappings, and the memory it takes.
+    /// Formats the gain, its mappings, and the memory it takes.
     fn gain(&self) -> String {
         let first: Vec<String> =
             self.mappings.iter().take(NR_NAMED).map(|name| shown(name).to_string()).collect();
@@ -217,7 +212,6 @@ impl Forms for ProcessAdvice {
         let mut out = String::new();
         let names: Vec<String> =
             self.processes.iter().map(|(name, pid)| format!("{} ({pid})", shown(name))).collect();
-        // A String takes everything.
         let _ = writeln!(out, "{}: what gives it larger folios", names.join(", "));
         if self.areas.is_empty() {
             let _ = writeln!(out, "\nNothing gains a MiB; folio maps says why for each mapping.");

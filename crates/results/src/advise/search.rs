@@ -1,12 +1,12 @@
-//! Choices in the model: each alone, then those that help together.
+//! Tries choices in the model: each alone, then combinations of those that help.
 //!
 //! ```text
-//!   pass 1   the kernel as it is, and each choice alone
-//!   pass 2   of each lever the best choices that change anything, in every combination
+//!   pass 1   the current system, and each choice alone
+//!   pass 2   the best effective choices of each lever, in every combination
 //! ```
 //!
 //! Invariants:
-//! - S1: candidate 0 is the system as it is.
+//! - S1: candidate 0 is the current system.
 //! - S2: no candidate has two choices of one lever.
 
 use std::ops::ControlFlow;
@@ -25,29 +25,28 @@ use serde::Serialize;
 use super::choice::Choice;
 use crate::Error;
 
-/// Choices of a lever that are combined with those of others.
+/// Choices per lever that are combined with other levers' choices.
 const NR_BEST: usize = 3;
 
-/// Choices together, and what the model says of them.
+/// A set of choices and the model's result for it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
-    /// Which, by number; none: the system as it is.
+    /// Indexes of the choices; empty: the current system.
     pub choices: Vec<usize>,
-    /// Change of the run time in per cent of a run; `None` if a cost is not known.
+    /// Change of the run time in percent; `None` if a cost is not known.
     pub time: Option<Interval>,
-    /// Private memory where most is mapped, and the page cache at the end.
+    /// Private memory at its peak plus the page cache at the end.
     pub memory_bytes: u64,
-    /// Change of it in per cent.
+    /// Its change in percent.
     pub memory_percent: f64,
-    /// Faults.
     pub faults: u64,
-    /// Whether no other candidate is at least as good in time (faults, if they are the goal) and in
-    /// memory, and better in one.
+    /// Whether no other candidate is at least as good in time (or faults, if they are the goal) and
+    /// in memory, and better in one.
     pub is_frontier: bool,
 }
 
 impl Candidate {
-    /// What memory is paid for: change of the run time, or faults.
+    /// Returns the value that memory is traded for: change of the run time, or faults.
     #[expect(clippy::cast_precision_loss, reason = "faults are compared")]
     pub(super) fn paid_for(&self, goal: Goal) -> f64 {
         match goal {
@@ -57,7 +56,6 @@ impl Candidate {
     }
 }
 
-/// What is searched.
 pub(super) struct Search<'a> {
     pub(super) trace: &'a OpenTrace,
     pub(super) kernel: &'a Kernel,
@@ -65,27 +63,25 @@ pub(super) struct Search<'a> {
     pub(super) walks: Walks,
     pub(super) cache: CacheState,
     pub(super) memory_bytes: u64,
-    /// Whether `progress` may end it early; it then keeps its results so far.
+    /// Whether `progress` may end the search early, keeping the results so far.
     pub(super) may_end: bool,
     pub(super) choices: &'a [Choice],
-    /// Files that an annotation is about.
+    /// Files that an annotation applies to.
     pub(super) texts: &'a [String],
 }
 
-/// Results of a search.
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
-    /// The system as it is.
+    /// The current system.
     pub(super) unchanged: Outcome,
-    /// Whether the search was ended before all were replayed.
+    /// Whether the search ended before all candidates were replayed.
     pub(super) is_cut: bool,
 }
 
-/// Hears rows done and all rows.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
 impl Search<'_> {
-    /// Replays; the best by `goal` go into combinations.
+    /// Replays the candidates; the best by `goal` are combined.
     pub(super) fn run(&self, goal: Goal, progress: &mut Progress<'_>) -> Result<Found, Error> {
         let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
         sets.extend((0..self.choices.len()).map(|one| vec![one]));
@@ -94,7 +90,7 @@ impl Search<'_> {
         let first = self.replay(&sets, &mut done, &mut nr_all, progress)?;
         let (has_plain_no_room, mut is_cut) = (first.unfit.contains(&0), first.is_cut());
         let mut found = of_sets(&sets, first);
-        // S1: without the system as it is there is nothing to compare with.
+        // S1: without the current system, nothing can be compared.
         let Some((_, plain)) = found.first().filter(|(set, _)| set.is_empty()).cloned() else {
             let why = if has_plain_no_room {
                 "the program does not fit into the memory of --memory; allow more"
@@ -116,7 +112,7 @@ impl Search<'_> {
         Ok(Found { candidates, unchanged: plain, is_cut })
     }
 
-    /// What became of each set; `nr_all` are the rows of every replay that is known of.
+    /// Replays each set; `nr_all` counts the rows of all replays known so far.
     fn replay(
         &self,
         sets: &[Vec<usize>],
@@ -160,7 +156,7 @@ impl Search<'_> {
         })
     }
 
-    /// Of each lever the best choices, each with those of other levers.
+    /// Combines the best choices of each lever with those of other levers.
     fn combinations(&self, found: &[(Vec<usize>, Outcome)], goal: Goal) -> Vec<Vec<usize>> {
         let Some(((_, plain), alone)) = found.split_first() else { return Vec::new() };
         let mut levers: Vec<(&str, Vec<(usize, f64)>)> = Vec::new();
@@ -194,7 +190,6 @@ impl Search<'_> {
     }
 }
 
-/// Sets of choices with their outcomes.
 fn of_sets(sets: &[Vec<usize>], found: Fitting) -> Vec<(Vec<usize>, Outcome)> {
     let outcomes = found.outcomes.into_iter();
     outcomes.map(|(nr, outcome)| (sets[nr].clone(), outcome)).collect()
@@ -212,8 +207,8 @@ fn candidate(choices: Vec<usize>, row: &Outcome, plain: &Outcome) -> Candidate {
     }
 }
 
-/// Marks what nothing dominates in what memory is paid for; of equals the first, which has the
-/// fewest choices.
+/// Marks the candidates that none dominates. Among equals, only the first, which has the fewest
+/// choices.
 fn mark_frontier(candidates: &mut [Candidate], goal: Goal) {
     let points: Vec<(f64, u64)> =
         candidates.iter().map(|one| (one.paid_for(goal), one.memory_bytes)).collect();
@@ -246,7 +241,7 @@ mod tests {
         }
     }
 
-    /// Of each MiB of 64 it stores to one page.
+    /// A program that stores to one page in each of 64 MiB.
     fn sparse() -> OpenTrace {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sparse.folio");
@@ -263,7 +258,7 @@ mod tests {
         OpenTrace::open(&path).unwrap()
     }
 
-    /// Hands over a search among the choices for the heap, which may end.
+    /// Runs a test with a search among the choices for the heap, which may end early.
     fn searching(cache: CacheState, may_end: bool, tests: impl FnOnce(&Search<'_>)) {
         #[derive(serde::Deserialize)]
         struct File {
@@ -296,7 +291,7 @@ mod tests {
         });
     }
 
-    /// An early end does not change earlier results; no result at all is an error with advice.
+    /// An early end keeps earlier results. Without any result, it is an error with advice.
     #[test]
     fn a_search_that_ends_early_has_the_best_so_far() {
         searching(CacheState::Cold, true, |search| {
@@ -318,7 +313,7 @@ mod tests {
         });
     }
 
-    /// Time that is over afterwards is not the reason.
+    /// Running out of time afterwards is not reported as the reason.
     #[test]
     fn a_program_that_does_not_fit_is_said_even_if_the_search_ends_early() {
         searching(CacheState::Cold, true, |search| {

@@ -76,7 +76,7 @@ fn of_plans_that_help_alike_the_simplest_is_chosen() {
     let one = candidate(&[0], [-10.8, -9.8, -8.8], 0.0);
     let own = candidate(&[1], [-10.7, -9.7, -8.7], 0.0);
     let less = candidate(&[2], [-9.0, -8.0, -7.0], 0.0);
-    // Of two that are as simple, the one that leaves the system alone.
+    // Among two equally simple plans, the one that leaves the system alone wins.
     assert_eq!(best(&[plain.clone(), both.clone(), one.clone(), own, less.clone()]), Some(3));
     assert_eq!(best(&[plain.clone(), both.clone(), one]), Some(2));
     assert_eq!(best(&[plain, both, less]), Some(1));

@@ -12,13 +12,12 @@ use largefolio_sim::interval::Interval;
 use super::{Advice, Candidate, Plan, Step};
 use crate::Forms;
 
-/// Candidates that the table shows.
+/// The most candidates in the table.
 const NR_SHOWN: usize = 10;
 
 impl Forms for Advice {
     fn text(&self) -> String {
         let mut out = String::new();
-        // A String takes everything.
         for line in self.title() {
             let _ = writeln!(out, "{}", printable(&line));
         }
@@ -79,7 +78,6 @@ impl Advice {
         ]
     }
 
-    /// What a candidate is called.
     fn name(&self, one: &Candidate) -> String {
         let names: Vec<&str> =
             one.choices.iter().map(|&choice| self.choices[choice].name.as_str()).collect();
@@ -124,7 +122,7 @@ impl Advice {
         writeln!(out, "\n  to prove it: {}", shell(needs_root, &plan.verify))
     }
 
-    /// The frontier and what comes next to it.
+    /// Writes the frontier and the candidates closest to it.
     fn write_table(&self, out: &mut String) -> std::fmt::Result {
         let mut shown: Vec<usize> = (0..self.candidates.len()).collect();
         let chosen = self.plan.as_ref().map(|plan| plan.candidate);
@@ -195,14 +193,13 @@ impl Advice {
 }
 
 impl Step {
-    /// As a shell takes it.
     #[must_use]
     pub fn command(&self) -> String {
         shell(self.needs_root, &self.words)
     }
 }
 
-/// The words after `folio` as a shell takes them.
+/// Quotes the words after `folio` for a shell.
 fn shell(needs_root: bool, words: &[String]) -> String {
     let words = words.iter().map(quoted);
     let command = iter::once("folio".to_owned()).chain(words).collect::<Vec<_>>().join(" ");

@@ -1,7 +1,8 @@
-//! A call that adds mappings of a folio and one that removes them, from threads: the owner word of
-//! the memory manager, and what kernels before it updated (docs/behaviour F.3.1, F.3.4, F.4.6).
+//! The costs of adding and removing mappings of a folio from several threads: with the memory
+//! manager's owner word, and with the counters of earlier kernels (docs/behaviour F.3.1, F.3.4,
+//! F.4.6).
 //!
-//! Owns the folios, the loops and their time. Does not own the owner word ([`Owners`]) nor the order
+//! Owns the folios, the loops and their time. Does not own the owner word ([`Owners`]) or the order
 //! of rounds. `folio bench owners` and `folio calibrate` run the same loops.
 //!
 //! ```text
@@ -10,8 +11,8 @@
 //!   an addition   |mapcount|                                      each |...| a line of 64 bytes
 //! ```
 //!
-//! A `struct page` is a line: so every page has its count in a line of its own, and the counters
-//! of the folio are in that of the second page.
+//! A `struct page` fills a cache line: each page's count has its own line, and the folio's counters
+//! share the second page's line.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -22,18 +23,18 @@ use largefolio_linux::calibrate::{Figure, MapcountCosts};
 use largefolio_linux::measure::interleave;
 use largefolio_mm::rmap::owners::{IdsExhausted, MmOwnerId, OwnerIds, Owners, Wide};
 
-/// Pages of all folios when each thread has its own: 2 MiB of lines of page counts.
+/// Pages of all folios if each thread has its own: 2 MiB of lines of page counts.
 const NR_PAGES: u32 = 1 << 15;
 
-/// What a call updates.
+/// The counters that a call updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// The map count of every page, the mapped pages if one is new, the mapcount of the folio: one
-    /// atomic addition each, as up to 6.14.
+    /// Up to 6.14: one atomic addition each to every page's map count, to the mapped pages if a
+    /// page is new, and to the folio's mapcount.
     Pages,
     /// The owner word: 6.15 and later without page map counts.
     OwnerWord,
-    /// One atomic addition: no kernel's way, for comparison.
+    /// One atomic addition, which no kernel uses; for comparison.
     Addition,
 }
 
@@ -41,7 +42,6 @@ impl Counter {
     /// Every counter, the reference first.
     pub const ALL: [Self; 3] = [Self::Pages, Self::OwnerWord, Self::Addition];
 
-    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,28 +55,28 @@ impl Counter {
 /// Pairs of calls from threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Pages a call maps, a power of two and at most those of a folio.
+    /// Pages that a call maps: a power of two, at most the folio's pages.
     pub nr_pages: u32,
     /// Order of the folios, at least 1.
     pub order: u32,
-    /// Threads, each of an mm of its own.
+    /// Threads, each with its own mm.
     pub nr_threads: u32,
-    /// Whether all map one folio, or each begins elsewhere among many.
+    /// Whether all threads map one folio; otherwise each starts at another of many folios.
     pub is_one_folio: bool,
-    /// Pairs of calls of a thread; fewer where they update many pages.
+    /// Pairs of calls per thread; fewer if they update many pages.
     pub nr_calls: u32,
 }
 
-/// What the threads work on. Pages are those of the call.
+/// The folio that threads work on. Pages are relative to the call.
 trait Folio: Sync {
     fn new(order: u32) -> Self;
     fn add(&self, mm: MmOwnerId, first: u32, nr: u32);
     fn remove(&self, mm: MmOwnerId, first: u32, nr: u32);
-    /// Mappings that are left, of which 0 is the only exact one.
+    /// Returns the remaining mappings; only 0 is exact.
     fn mapcount(&self) -> u32;
 }
 
-/// What begins a cache line, as a folio does.
+/// Aligns a value to a cache line, as a folio is.
 #[repr(align(64))]
 struct Line<T>(T);
 
@@ -86,7 +86,6 @@ impl Folio for Line<Owners<Wide>> {
     }
 
     fn add(&self, mm: MmOwnerId, _: u32, nr: u32) {
-        // A pair of calls leaves the count as it was: it cannot overflow.
         let _ = self.0.add(mm, nr);
     }
 
@@ -120,13 +119,13 @@ impl Folio for Line<AtomicI32> {
 /// The counters of a page and, in the second page, of its folio.
 #[derive(Default)]
 struct Page {
-    /// Minus one, as all of them but `nr_pages_mapped`.
+    /// Minus one, like all counters except `nr_pages_mapped`.
     mapcount: AtomicI32,
     nr_pages_mapped: AtomicI32,
     large_mapcount: AtomicI32,
 }
 
-/// A folio with a count a page.
+/// A folio with one count per page.
 struct Counted(Box<[Line<Page>]>);
 
 impl Counted {
@@ -179,17 +178,17 @@ impl Folio for Counted {
     }
 }
 
-/// Folios and threads that can run again and again: takes the time of a million pairs of calls.
+/// Reusable folios and threads: each call returns the time of a million pairs of calls.
 pub type Loops = Box<dyn FnMut() -> Result<Duration, std::convert::Infallible>>;
 
 impl Call {
-    /// Pairs that a time stands for.
+    /// Pairs per reported time.
     pub const NR_TIMED: f64 = 1e6;
 
-    /// The loops of `counter`.
+    /// Prepares the loops of `counter`.
     ///
     /// # Errors
-    /// With more threads than there are ids of processes.
+    /// If there are more threads than process ids.
     pub fn loops(self, counter: Counter) -> Result<Loops, IdsExhausted> {
         let mut ids = OwnerIds::new::<Wide>();
         let mms = (0..self.nr_threads).map(|_| ids.alloc()).collect::<Result<Vec<_>, _>>()?;
@@ -206,13 +205,14 @@ impl Call {
         Box::new(move || Ok(self.time(&folios, &mms)))
     }
 
-    /// All threads add to and remove from every folio in turn, at every place of a folio in turn.
+    /// Times all threads while they add to and remove from each folio in turn, at each position in
+    /// turn.
     fn time<F: Folio>(&self, folios: &[F], mms: &[MmOwnerId]) -> Duration {
         let (together, nr_calls) = (Barrier::new(mms.len()), self.nr_calls.max(1));
         let last = thread::scope(|scope| {
             let run = |nr: usize| {
                 let (together, mm) = (&together, mms[nr]);
-                // Threads begin at different folios, so that many folios are rarely shared.
+                // Threads start at different folios, so with many folios they rarely share one.
                 let turn = folios.iter().cycle().skip(nr * folios.len() / mms.len());
                 scope.spawn(move || {
                     together.wait();
@@ -234,8 +234,8 @@ impl Call {
     }
 }
 
-/// What an update of a page's map count and a change of an owner word cost on this machine, by one
-/// thread and on folios that are in the cache.
+/// Measures an update of a page's map count and a change of an owner word, with one thread and
+/// cached folios.
 #[must_use]
 pub fn mapcount_costs(nr_rounds: usize) -> MapcountCosts {
     let call = |nr_pages| Call {

@@ -11,34 +11,30 @@ use serde::Serialize;
 
 use crate::{Forms, running};
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 2;
 
-/// One subject of one measurement.
+/// One subject of a measurement.
 #[derive(Debug, Serialize)]
 pub struct BenchRow {
-    /// What was done.
     pub operation: String,
     /// Folio size, or another dimension of the table.
     pub size: String,
-    /// Who did it.
+    /// The measured kernel, model or method.
     pub subject: String,
-    /// Unit of the value.
     pub unit: &'static str,
-    /// What it came to.
     pub value: Spread,
-    /// The value over that of the reference, within a round.
+    /// The value relative to the reference, within a round.
     pub ratio: Option<Spread>,
-    /// The first subject of the same operation and size.
+    /// The reference: the first subject of the same operation and size.
     pub ratio_to: Option<String>,
 }
 
-/// How a time becomes a value.
+/// The conversion from a time to a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Scale {
-    /// Nanoseconds of each of so many parts.
+    /// Nanoseconds per part, for this many parts.
     NsEach(f64, &'static str),
-    /// 10^9 bytes per second, of so many bytes.
+    /// 10^9 bytes per second, for this many bytes.
     GbPerS(f64),
 }
 
@@ -53,14 +49,14 @@ impl Scale {
     fn value(self, series: &Series) -> Option<Spread> {
         let of = |ns: &f64| match self {
             Self::NsEach(parts, _) => ns / parts,
-            // A time that the clock could not tell from none is no speed.
+            // A time below the clock's resolution would be an infinite speed.
             Self::GbPerS(bytes) => bytes / ns.max(1.0),
         };
         let values: Vec<f64> = series.rounds_ns.iter().map(of).collect();
         Spread::of(&values)
     }
 
-    /// Of the values, not of the times: above 1 is faster where the value is a speed.
+    /// The ratio of the values, not of the times: if the value is a speed, above 1 is faster.
     fn ratio(self, series: &Series, reference: &Series) -> Option<Spread> {
         match self {
             Self::NsEach(..) => series.ratio(reference),
@@ -80,7 +76,7 @@ fn told(spread: Spread) -> String {
     format!("{} [{} .. {}]", number(median), number(min), number(max))
 }
 
-/// Rows of one operation and size: the first series is the reference.
+/// Returns the rows of one operation and size. The first series is the reference.
 #[must_use]
 pub fn rows(
     operation: &str,
@@ -113,16 +109,15 @@ pub fn short(bytes: u64) -> String {
     }
 }
 
-/// A result with what is needed to understand it.
 #[derive(Debug, Serialize)]
 pub struct BenchResult {
     schema_version: u32,
     tool_version: &'static str,
     command_line: Vec<String>,
     kernel: String,
-    /// Processes that ran or wanted to, over the last minute, when the report was made.
+    /// Load average over the last minute when the report was made.
     load: String,
-    /// What the series published, where it did.
+    /// Published values, if any.
     published: &'static [&'static str],
     /// What was not measured, and why.
     notes: Vec<String>,
@@ -130,7 +125,6 @@ pub struct BenchResult {
 }
 
 impl BenchResult {
-    /// Rows, and what was published about the same.
     #[must_use]
     pub fn new(
         command: Vec<String>,
@@ -151,7 +145,6 @@ impl BenchResult {
         }
     }
 
-    /// The report with `notes`.
     #[must_use]
     pub fn with_notes(self, notes: Vec<String>) -> Self {
         Self { notes, ..self }

@@ -1,7 +1,6 @@
 //! One round of an operation on anonymous memory, on this kernel or in the memory manager.
 //!
-//! `Spare` is memory with bytes that models pass on from one to the next: allocating it is no part of
-//! a fault.
+//! Models share `Spare`, a block of memory: allocating it must not count as part of a fault.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -15,31 +14,28 @@ use largefolio_sim::kernel::Kernel;
 
 use crate::{Error, running};
 
-/// Takes one round's time.
 pub type Timed<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
-/// What is timed: on how much memory, in folios of which size.
+/// The operation, the memory, and the folio size.
 #[derive(Clone, Copy, Debug)]
 pub struct AnonWork {
-    /// The operation; `None`: demand faults of memory that is cleared, in CPU time.
+    /// The operation; `None`: demand faults on cleared memory, in CPU time.
     pub operation: Option<Operation>,
-    /// Bytes of a folio.
     pub folio_bytes: u64,
-    /// Bytes of the region.
     pub region_bytes: u64,
 }
 
-/// Memory that models pass on.
+/// Memory that models share.
 #[derive(Default)]
 pub struct Spare(RefCell<Option<Ram>>);
 
-/// Faults of 1 GiB on this kernel.
+/// Times 1 GiB faults on this kernel.
 #[must_use]
 pub fn on_gigantic_host(pages: &Gigantic) -> Timed<'_> {
     Box::new(move || Ok(pages.fault()?))
 }
 
-/// One round on this kernel.
+/// Times one round on this kernel.
 #[must_use]
 pub fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
     let len = usize::try_from(work.region_bytes).unwrap_or(usize::MAX);
@@ -49,7 +45,7 @@ pub fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
     }
 }
 
-/// One round in the memory manager under the rules of `kernel`.
+/// Times one round in the memory manager under the rules of `kernel`.
 pub(crate) fn in_model<'a>(kernel: &'a Kernel, work: AnonWork, spare: &'a Spare) -> Timed<'a> {
     match work.operation {
         Some(operation) => Box::new(move || once(kernel, operation, work)),
@@ -57,11 +53,11 @@ pub(crate) fn in_model<'a>(kernel: &'a Kernel, work: AnonWork, spare: &'a Spare)
     }
 }
 
-/// The same in rounds on this kernel, where `host` allows it, and under the rules of each kernel, by
-/// name.
+/// Times the operation in interleaved rounds, on this kernel if `host` allows it and under each
+/// kernel's rules, by name.
 ///
 /// # Errors
-/// What this kernel refuses, or the model has no memory for.
+/// If this kernel refuses, or the model lacks memory.
 pub fn beside_the_model(
     work: AnonWork,
     host: Option<Timed<'_>>,

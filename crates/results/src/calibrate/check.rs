@@ -1,11 +1,10 @@
-//! `folio calibrate --check`: operations predicted with a machine file beside the same operations
-//! measured.
+//! `folio calibrate --check`: operations predicted with a machine file, compared with measurements.
 //!
-//! The predicted side runs the operation in the model under the rules of the kernel nearest to the
-//! running one, counts events and prices them with the machine file; the measured side runs it
-//! here. A measurement enters its own prediction in only one way, which is stated: the time of a
-//! stub call without memory management (`stubs packed`) is measured in the same rounds. Reading
-//! order: `setup` (what is compared), `model` (predicted), `host` (measured), `result`.
+//! The predicted side runs the operation in the model under the rules closest to the running
+//! kernel, and prices the events with the machine file. The measured side runs it here. One
+//! measurement enters the prediction, and the result says so: the time of a stub call without
+//! memory management (`stubs packed`), measured in the same rounds. Reading order: `setup` (the
+//! comparisons), `model` (predicted), `host` (measured), `result`.
 
 mod host;
 mod model;
@@ -24,10 +23,10 @@ pub use result::CheckResult;
 pub use setup::CheckRequest;
 
 impl CheckRequest {
-    /// Predicts, measures and compares; `progress` hears what is under way.
+    /// Predicts, measures and compares. `progress` receives the current step.
     ///
     /// # Errors
-    /// What cannot be measured here or replayed.
+    /// If something cannot be measured here or replayed.
     pub fn run(
         &self,
         command_line: Vec<String>,
@@ -89,7 +88,7 @@ impl CheckRequest {
         Ok(rows)
     }
 
-    /// An operation on folios of a size.
+    /// Adds an operation on folios of one size.
     fn anon(
         &self,
         work: Work,

@@ -1,8 +1,8 @@
 //! Turns figures into a machine.
 //!
-//! Owns which number is used for which cost, and what replaces a missing one: a number of a
-//! built-in machine, marked as assumed, with the reason. A figure that is not a cost never gets
-//! here ([`largefolio_linux::calibrate::Figure::of`]), and [`Machine::to_toml`] refuses what is left.
+//! Owns the mapping from figures to costs, and the replacement of missing ones: a built-in
+//! machine's number, marked as assumed, with the reason. Only costs get here
+//! ([`largefolio_linux::calibrate::Figure::of`]), and [`Machine::to_toml`] refuses the rest.
 
 mod costs;
 mod merge;
@@ -21,33 +21,32 @@ use largefolio_sim::tlb::{
 
 use crate::running;
 
-/// The machine whose numbers stand in for those that could not be measured.
+/// The machine whose numbers replace those that could not be measured.
 const STAND_IN: &str = if cfg!(target_arch = "aarch64") { "altra" } else { "cascadelake" };
-/// Entries of a level-1 TLB about which nothing is known.
+/// Entries of an unknown level-1 TLB.
 const L1_ENTRIES: u32 = 64;
-/// Entries of a level-2 TLB about which nothing is known.
+/// Entries of an unknown level-2 TLB.
 const L2_ENTRIES: u32 = 1024;
-/// Where level 1 of any core ends, in pages.
+/// The pages at which any core's level 1 ends.
 const L1_WITHIN: std::ops::Range<usize> = 24..512;
 
-/// A machine, and what a reader of its file should know.
+/// A machine, and notes for readers of its file.
 pub struct Made {
-    /// What the file will say.
     pub machine: Machine,
-    /// How measured reach and CPUID agree, what is missing.
+    /// How measured reach and CPUID agree, and what is missing.
     pub(super) notes: Vec<String>,
-    /// Lines about reach, for the table.
+    /// Lines about TLB reach for the table.
     pub(super) reach: Vec<Reach>,
 }
 
-/// What one curve says about one level.
+/// A curve's result for one TLB level.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     pub(super) place: Place,
     pub(super) pages: Pages,
-    /// What was measured; `None`: the data shows no step.
+    /// The measured step; `None`: the data shows none.
     pub(super) measured: Option<Bracket>,
-    /// What CPUID says, for pages of 4 KiB.
+    /// Entries by CPUID, for pages of 4 KiB.
     pub(super) documented: Option<u32>,
 }
 
@@ -69,7 +68,7 @@ impl Made {
         }
     }
 
-    /// As a first estimate, which no mean counts.
+    /// Marks it as a first estimate, which is excluded from means.
     #[must_use]
     pub fn quick(mut self) -> Self {
         if let Some(calibrated) = &mut self.machine.calibrated {
@@ -78,7 +77,6 @@ impl Made {
         self
     }
 
-    /// The head of the file.
     #[must_use]
     pub fn comment(&self, effort: Effort) -> String {
         let mut text = format!("{}\n", self.machine.description);
@@ -96,10 +94,10 @@ impl Made {
     }
 }
 
-/// The machine of `found`.
+/// Builds the machine of `found`.
 ///
 /// # Errors
-/// None in practice: the machine that stands in is built in.
+/// Never in practice: the replacement machine is built in.
 pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let stand_in = Machine::named(STAND_IN)?;
     let is_splintered = is_splintered(found);
@@ -147,10 +145,10 @@ fn today() -> String {
     date(now.map_or(0, |now| now.as_secs() / 86_400))
 }
 
-/// The date of a day that is counted from 1970-01-01.
+/// Returns the date of a day counted from 1970-01-01.
 ///
-/// Years begin in March here, so that the day of a leap year is the last of them: then the months
-/// begin after 0, 31, 61, 92, .. days, which is `(153 * month + 2) / 5`; 400 years have 146,097 days.
+/// Years begin in March here, so a leap year's extra day is its last. Months then begin after 0,
+/// 31, 61, 92, .. days, which is `(153 * month + 2) / 5`. 400 years have 146,097 days.
 fn date(days: u64) -> String {
     let from_march = days + 719_468;
     let (era, day) = (from_march / 146_097, from_march % 146_097);
@@ -163,7 +161,7 @@ fn date(days: u64) -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// Whether 2M folios miss where 4K folios do: over working sets that a few PMD entries cover.
+/// Returns whether 2M folios miss like 4K folios over working sets that a few PMD entries cover.
 fn is_splintered(found: &Calibration) -> bool {
     let over = |pages| found.curve(Side::Data, pages)?.extra_over(96..=512);
     match (over(Pages::Base), over(Pages::Pmd)) {
@@ -172,7 +170,7 @@ fn is_splintered(found: &Calibration) -> bool {
     }
 }
 
-/// Reach by level, side and kind of page.
+/// Returns the reach by level, side and page type.
 fn reach(found: &Calibration) -> Vec<Reach> {
     let mut all = Vec::new();
     for curve in &found.curves {
@@ -180,8 +178,8 @@ fn reach(found: &Calibration) -> Vec<Reach> {
             Side::Data => (Place::L1Data, Place::L2Data),
             Side::Instruction => (Place::L1Instruction, Place::L2Instruction),
         };
-        // Level 2 against what translation adds, so that steps of the data caches are no steps;
-        // level 1 against the whole, since nothing is added before it.
+        // Level 2 uses the cost of translation, so that steps of the data caches do not count.
+        // Level 1 uses the total, since nothing is added before it.
         let first = step_within(&curve.spread, L1_WITHIN.start..200);
         let from = first.map_or(256, |step| step.next * 3);
         let second = step_within(&curve.extra, from..8192);
@@ -193,7 +191,7 @@ fn reach(found: &Calibration) -> Vec<Reach> {
     all
 }
 
-/// What CPUID says of a level, for pages of 4 KiB; a shared level 2 stands for both sides.
+/// Returns CPUID's entry for a level with pages of 4 KiB. A shared level 2 serves both sides.
 fn documented(found: &Calibration, place: Place) -> Option<&Structure> {
     let of = |wanted: Place| {
         let holds = |known: &&Structure| known.place == wanted && known.page_bytes.contains(&4096);
@@ -204,8 +202,8 @@ fn documented(found: &Calibration, place: Place) -> Option<&Structure> {
 }
 
 impl Reach {
-    /// Whether measurement and CPUID agree: a step begins below the entries, as the program's own
-    /// pages and full sets take some, but not below half of them.
+    /// Returns whether measurement and CPUID agree. A step begins below the number of entries,
+    /// because the program's own pages and full sets take some, but not below half of it.
     pub(super) fn agrees(&self) -> Option<bool> {
         let (step, entries) = (self.measured?, self.documented? as usize);
         Some(step.last <= entries && step.next > entries / 2)
@@ -294,7 +292,7 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
     }
 }
 
-/// The structures of a place: as CPUID has them, else as measured, else `otherwise` entries.
+/// Returns a place's structures: from CPUID, else as measured, else with `otherwise` entries.
 fn structures(
     found: &Calibration,
     reach: &[Reach],
@@ -304,7 +302,7 @@ fn structures(
 ) -> Vec<StructureConfig> {
     let known = found.cpu.structures.iter().filter(|known| known.place == place);
     let mut all: Vec<&Structure> = known.collect();
-    // One for 4K and one for 2M with the same entries are one structure for both (AMD).
+    // AMD: two entries for 4K and 2M with equal sizes are one shared structure.
     let first = all.iter().find(|known| known.page_bytes == [4096]).copied();
     let second = all.iter().find(|known| known.page_bytes == [2 << 20]).copied();
     let is_one = matches!((first, second), (Some(a), Some(b)) if a.entries == b.entries);

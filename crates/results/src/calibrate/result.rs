@@ -1,4 +1,4 @@
-//! What a calibration prints: a short table, or the curves as JSON or CSV.
+//! A calibration's output: a short table, or the curves as JSON or CSV.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -12,10 +12,8 @@ use serde::Serialize;
 use super::machine::{Made, Reach};
 use crate::{Forms, running};
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 2;
 
-/// A calibration with what is needed to understand it.
 #[derive(Serialize)]
 pub struct CalibrationResult {
     schema_version: u32,
@@ -27,7 +25,7 @@ pub struct CalibrationResult {
     reach: Vec<ReachRow>,
     costs: Vec<CostRow>,
     storage: Vec<StorageRow>,
-    /// The machine while faults, fork and unmapping were measured.
+    /// The machine's pace while faults, fork and unmapping were measured.
     pace: Option<Pace>,
     curves: Vec<CurveRow>,
     notes: Vec<String>,
@@ -36,7 +34,7 @@ pub struct CalibrationResult {
 #[derive(Serialize)]
 struct ReachRow {
     structure: String,
-    /// Working sets, in pages of 4 KiB, between which the step lies.
+    /// The working sets around the step, in pages of 4 KiB.
     measured: Option<[usize; 2]>,
     cpuid_entries: Option<u32>,
     agrees: Option<bool>,
@@ -73,7 +71,6 @@ struct PointRow {
 }
 
 impl CalibrationResult {
-    /// Of `found`, which made the machine `made` in the file `output`.
     #[must_use]
     pub fn new(command: Vec<String>, found: &Calibration, made: &Made, output: &Path) -> Self {
         let costs = &made.machine.costs;

@@ -1,4 +1,4 @@
-//! Random programs of a few processes, run on the kernel and in the model: groups, repeats, verdicts.
+//! Random programs of a few processes, on the kernel and in the model: groups, repeats, verdicts.
 
 use std::path::PathBuf;
 use std::thread;
@@ -15,19 +15,18 @@ use serde::Serialize;
 use super::keep::keep_text;
 use crate::{Error, Remark};
 
-/// Programs per run of the probe: what is lost to a signal, and the memory of a recording.
+/// Programs per run of the probe. A signal loses one run, and a recording has to fit into memory.
 pub const GROUP: usize = 100;
-/// A program that differs is run again: what is no rule's - a page that was migrated, memory that
-/// was reclaimed - does not come twice.
+/// Runs of a program that differs. Differences that no rule explains, such as migrated or reclaimed
+/// pages, do not recur.
 const NR_RUNS: usize = 3;
-/// A run during which somebody else changed a setting is made again, so often in all.
+/// The most attempts of a run, because another process may change a setting during it.
 const NR_TRIES: usize = 3;
-/// Pause before it: others change a setting for a moment.
+/// Pause before a new attempt: settings often change only for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Differing programs that are printed.
 const NR_SHOWN: usize = 12;
 
-/// The result.
 #[derive(Debug, Default, Serialize)]
 pub struct CowResult {
     schema_version: u32,
@@ -35,69 +34,68 @@ pub struct CowResult {
     command_line: Vec<String>,
     kernel: String,
     rules: String,
-    /// What is to be said where they are those of another version.
+    /// A note, if the rules belong to another version.
     rules_note: Option<String>,
     nr_programs: usize,
-    /// Programs that agreed at once.
+    /// Programs that agreed in the first run.
     nr_equal: usize,
-    /// Programs that differed, were repeated and agree, as they differed: with the events the kernel
-    /// counted meanwhile.
+    /// Programs that first differed and then agreed, as they differed, with the events that the
+    /// kernel counted meanwhile.
     repeated_equal: Vec<ProgramRow>,
-    /// Programs that were run while somebody else changed a setting, each time.
+    /// Programs that were disturbed by a changed setting in every attempt.
     nr_not_judged: usize,
-    /// Those changes.
+    /// The changed settings.
     changes: Vec<Disturbed>,
     nr_steps: usize,
     /// Pages compared over all steps.
     nr_pages: u64,
-    /// Areas of which `smaps` was compared, over all steps.
+    /// Areas whose `smaps` was compared, over all steps.
     nr_areas: u64,
     /// Pages that got a new frame.
     nr_new_frames: u64,
     different: Vec<ProgramRow>,
 }
 
-/// A setting that somebody else changed.
+/// A setting that another process changed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Disturbed {
     #[serde(flatten)]
     change: Change,
-    /// Programs that were run meanwhile and repeated, and those that are not judged.
+    /// Programs that were repeated because of it, and those that could not be judged.
     nr_repeated: usize,
     nr_not_judged: usize,
 }
 
-/// Neighbouring programs that want the same sizes and the same pool of huge pages, [`GROUP`] at most.
+/// Groups neighbouring programs with the same folio sizes and the same hugetlb pool, at most
+/// [`GROUP`] each.
 pub fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProgram]> {
     let are_alike =
         |a: &ProcessProgram, b: &ProcessProgram| a.sizes_kib == b.sizes_kib && a.huge == b.huge;
     programs.chunk_by(are_alike).flat_map(|same| same.chunks(GROUP))
 }
 
-/// Runs the programs of a text as the first of them wants: folio sizes, pool of huge pages.
+/// Runs the programs of a text with the first one's folio sizes and hugetlb pool.
 pub type Record<'a> = &'a dyn Fn(&str, &ProcessProgram) -> Result<CowRun, CrosscheckError>;
 
-/// Programs against the kernel.
+/// Checks programs against the kernel.
 pub struct CowCheck<'a> {
     record: Record<'a>,
     kernel: Option<Kernel>,
     keep: Option<PathBuf>,
-    /// Pause before a run that is made again.
+    /// Pause before a new attempt.
     patience: Duration,
 }
 
 impl<'a> CowCheck<'a> {
-    /// Under the rules of `kernel`, else of the one that `record` runs on; recordings are kept in
-    /// the directory `keep`.
     #[must_use]
     pub fn new(record: Record<'a>, kernel: Option<Kernel>, keep: Option<PathBuf>) -> Self {
         Self { record, kernel, keep, patience: PATIENCE }
     }
 
-    /// Runs `programs`, which [`groups`] made, and adds what came of it to `report`.
+    /// Runs `programs`, a group from [`groups`], and adds the results to `report`.
     ///
     /// # Errors
-    /// What cannot be recorded, parsed, replayed or kept.
+    /// If something cannot be recorded, parsed, replayed or kept.
     pub fn group(&self, programs: &[ProcessProgram], report: &mut CowResult) -> Result<(), Error> {
         let Some((mut found, text)) = self.undisturbed(programs, report)? else {
             report.nr_not_judged += programs.len();
@@ -121,7 +119,7 @@ impl<'a> CowCheck<'a> {
         Ok(())
     }
 
-    /// A run during which nobody else changed a setting; `None` where there was none.
+    /// Runs the programs until no setting changes meanwhile; `None` if that never happens.
     fn undisturbed(
         &self,
         programs: &[ProcessProgram],
@@ -160,11 +158,10 @@ impl<'a> CowCheck<'a> {
     }
 }
 
-/// Verdicts, the recording, and settings that somebody else changed meanwhile.
+/// Verdicts, the recording, and settings that changed meanwhile.
 type Ran = (Vec<ProgramRow>, String, Vec<Change>);
 
 impl CowResult {
-    /// Of `nr_programs` that will run on `kernel`.
     #[must_use]
     pub fn new(kernel: String, nr_programs: usize, command_line: Vec<String>) -> Self {
         Self {
@@ -189,7 +186,7 @@ impl CowResult {
         }
     }
 
-    /// Adds up what is told about one change.
+    /// Merges the counts of the same change.
     fn disturbed(&mut self, new: Disturbed) {
         match self.changes.iter_mut().find(|known| known.change == new.change) {
             Some(known) => {
@@ -200,39 +197,37 @@ impl CowResult {
         }
     }
 
-    /// Programs that agree, at once or when repeated.
+    /// Returns the programs that agree, in the first or in a repeated run.
     fn nr_agree(&self) -> usize {
         self.nr_equal + self.repeated_equal.len()
     }
 
-    /// Programs that differ, each time.
+    /// Returns the programs that differ in every run.
     #[must_use]
     pub fn nr_different(&self) -> usize {
         self.different.len()
     }
 
-    /// Whether not one program could be judged, because settings kept changing.
+    /// Returns whether no program could be judged because settings kept changing.
     #[must_use]
     pub fn is_nothing_judged(&self) -> bool {
         self.nr_agree() == 0 && self.nr_not_judged > 0
     }
 
-    /// What is to be said of the rules.
     #[must_use]
     pub fn remarks(&self) -> Option<Remark> {
         Remark::of_rules(self.rules_note.as_deref())
     }
 
-    /// For people; ends with a newline.
     #[must_use]
     pub fn text(&self) -> String {
         text(self).trim_end().to_owned() + "\n"
     }
 
-    /// Indented JSON.
+    /// Returns indented JSON.
     ///
     /// # Errors
-    /// None in practice: the result is names and numbers.
+    /// Never in practice: the result is names and numbers.
     pub fn json(&self) -> Result<String, ExportError> {
         Ok(largefolio_report::json::pretty(self)?)
     }

@@ -1,4 +1,4 @@
-//! Recordings that are kept.
+//! Keeps recordings.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::Error;
 /// Writes a recording into a directory.
 ///
 /// # Errors
-/// When the file cannot be written whole.
+/// If the file cannot be written completely.
 pub fn keep_text(directory: &Path, name: &str, text: &str) -> Result<(), Error> {
     let path = directory.join(format!("{name}.txt"));
     disk::write_whole(&path, text.as_bytes())

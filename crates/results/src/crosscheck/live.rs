@@ -14,23 +14,19 @@ use super::keep::keep_text;
 use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
 use crate::Error;
 
-/// A check that can be made.
 pub struct LiveCheck<'a> {
     /// Workloads by filesystem.
     pub plan: &'a WorkloadPlan,
-    /// This machine.
     pub facts: &'a Facts,
-    /// The rules they are replayed under.
     pub kernel: &'a Kernel,
-    /// Directory that recordings are kept in.
     pub keep: Option<&'a PathBuf>,
 }
 
 impl LiveCheck<'_> {
-    /// Records and compares every workload; `each` hears that one more is done.
+    /// Records and compares every workload; calls `each` after every workload.
     ///
     /// # Errors
-    /// What keeps all workloads from being recorded, a signal among it: nothing is left behind.
+    /// If no workload can be recorded, or on a signal. Nothing is left behind.
     pub fn run(
         &self,
         command_line: Vec<String>,
@@ -60,8 +56,8 @@ impl LiveCheck<'_> {
         Ok(())
     }
 
-    /// Records one workload and compares. One that differs is recorded once more with long pauses:
-    /// a read that takes longer than a pause is the machine's doing, and no rule's.
+    /// Records and compares a workload. A workload that differs is recorded again with long pauses,
+    /// because slow reads can come from the machine instead of a rule.
     fn one(&self, place: &mut Place<'_>, workload: &Workload) -> Result<Row, Error> {
         let mut row = row_of(workload, self.facts);
         let (mut text, mut verdict) = match self.checked(place, workload, Pause::Usual) {
@@ -98,10 +94,10 @@ impl LiveCheck<'_> {
     }
 }
 
-/// A recorder; where khugepaged works on files, it sleeps meanwhile.
+/// Creates a recorder, and puts khugepaged to sleep if it works on files.
 ///
 /// # Errors
-/// As [`Recorder::new`]: without root, or without what recording needs.
+/// As [`Recorder::new`]: without root, or without a requirement of recording.
 pub fn recorder(facts: &Facts, kernel: Option<&Kernel>) -> Result<Recorder, CrosscheckError> {
     let mut recorder = Recorder::new(facts.clone())?;
     if khugepaged_takes_files(facts, kernel) {
@@ -110,14 +106,14 @@ pub fn recorder(facts: &Facts, kernel: Option<&Kernel>) -> Result<Recorder, Cros
     Ok(recorder)
 }
 
-/// Whether khugepaged works on files of filesystems with large folios here.
+/// Returns whether khugepaged collapses files on filesystems with large folios here.
 pub(super) fn khugepaged_takes_files(facts: &Facts, kernel: Option<&Kernel>) -> bool {
     let takes_files =
         kernel.is_some_and(|kernel| kernel.rules.collapse.file == FileCollapse::LargeFolios);
     takes_files && matches!(facts.thp, Thp::Always | Thp::Madvise)
 }
 
-/// A workload that alone could not be recorded is a row; anything else ends the run.
+/// Turns an error into a row if it concerns only this workload.
 fn unrecorded(mut row: Row, error: Error) -> Result<Row, Error> {
     match error {
         Error::Crosscheck(CrosscheckError::Probe { said, .. }) => {
@@ -140,7 +136,7 @@ fn row_of(workload: &Workload, facts: &Facts) -> Row {
     }
 }
 
-/// What records a drawn workload once more.
+/// Returns the command that records a random workload again.
 pub(super) fn repeat(workload: &Workload) -> Option<String> {
     let Workload { filesystem, window_kb, .. } = workload;
     let words = workload.typed()?;

@@ -1,7 +1,7 @@
-//! The check as a page: the verdict, filesystems by windows, what was compared, each difference.
+//! The check as a page: verdict, filesystems by windows, what was compared, each difference.
 //!
-//! A set of recordings has no size limit, but a page does: its data are counts, the rows that
-//! differ, and the first of the others. `--json` has all.
+//! A set of recordings has no size limit, but a page does. The page's data has counts, the rows
+//! that differ, and the first of the others. `--json` has everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,17 +17,16 @@ use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRo
 use super::words::{outcome, words};
 use crate::page::{footer, meanings, section};
 
-/// Bytes of the texts of differences.
+/// The most bytes of difference texts.
 const TEXT_BYTES_MAX: usize = 1 << 19;
-/// Rows that are listed beside those that differ.
+/// The most listed rows besides those that differ.
 const NR_ROWS_MAX: usize = 1000;
-/// Columns of filesystem and window, past which windows are added up.
+/// The most columns of filesystem and window; with more, windows are summed.
 const NR_COLUMNS_MAX: usize = 8;
 
 const OUTCOMES: [Outcome; 4] =
     [Outcome::Equal, Outcome::Different, Outcome::Skipped, Outcome::Failed];
 
-/// What the page holds.
 #[derive(Serialize)]
 struct Data<'a> {
     schema_version: u32,
@@ -38,19 +37,18 @@ struct Data<'a> {
     /// Rules of the first recording.
     rules: &'a str,
     outcomes: BTreeMap<&'static str, u64>,
-    /// By kernel or filesystem, and filesystem or window.
+    /// By kernel or filesystem, and by filesystem or window.
     cells: Vec<CellData>,
     compared: BTreeMap<&'static str, u64>,
     nr_repeated: usize,
     reasons: Vec<ReasonData<'a>>,
     different: Vec<DifferentData<'a>>,
-    /// Rows that differ and are not in `different`, because there is no room.
+    /// Rows that differ, but did not fit into `different`.
     nr_different_not_shown: usize,
     rows: Vec<RowData<'a>>,
     nr_rows_not_shown: usize,
 }
 
-/// Recordings of one place of the matrix.
 #[derive(Serialize)]
 struct CellData {
     row: String,
@@ -67,7 +65,6 @@ struct ReasonData<'a> {
     first: &'a str,
 }
 
-/// A recording that differs.
 #[derive(Serialize)]
 struct DifferentData<'a> {
     name: &'a str,
@@ -173,7 +170,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// The first of those that differ, as long as there is room.
+/// Returns the first differing rows that fit.
 fn shown<'a>(different: &[&'a Row]) -> Vec<DifferentData<'a>> {
     let len =
         |one: &Difference| one.kernel.len() + one.model.len() + one.place.to_string().len() + 256;
@@ -213,7 +210,8 @@ impl<'a> RowData<'a> {
     }
 }
 
-/// Filesystem and window; of recordings of several kernels the kernel, and filesystem with window.
+/// Groups by filesystem and window. With several kernels, groups by kernel, and by filesystem with
+/// window.
 fn cells(report: &CrosscheckResult) -> Vec<CellData> {
     let window = |row: &Row| format!("{}K", row.window_kb);
     let both = |row: &Row| format!("{} {}", row.filesystem, window(row));

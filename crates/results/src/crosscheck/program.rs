@@ -16,22 +16,20 @@ use crate::{Error, Remark};
 
 /// Recordings of programs that are to be judged.
 pub struct ProgramCheck<'a> {
-    /// This machine.
     pub facts: &'a Facts,
-    /// Its settings before the first recording, while khugepaged sleeps.
+    /// The settings before the first recording, while khugepaged sleeps.
     pub settings: &'a Settings,
-    /// Rules; by default those of the kernel that was recorded.
+    /// Rules; by default the recorded kernel's.
     pub kernel: Option<&'a Kernel>,
-    /// Directory that recordings are kept in.
     pub keep: Option<&'a PathBuf>,
 }
 
-/// A recorder; where khugepaged works on files, it sleeps meanwhile: it would take a program's text out of
-/// the page tables to look at it, and the program would fault on it again. `as_root` is the command line
-/// that would work.
+/// Creates a recorder, and puts khugepaged to sleep if it works on files: it would unmap the
+/// program's text to examine it, and the program would fault on it again. `as_root` is the command
+/// line to suggest without root.
 ///
 /// # Errors
-/// As [`ProgramRecorder::new`]: without root, or without what recording needs.
+/// As [`ProgramRecorder::new`]: without root, or without a requirement of recording.
 pub fn program_recorder(facts: &Facts, as_root: &str) -> Result<ProgramRecorder, CrosscheckError> {
     let mut recorder = ProgramRecorder::new(facts.clone(), as_root)?;
     let running = rules_of_release(&facts.release, facts.page_bytes).ok();
@@ -42,7 +40,6 @@ pub fn program_recorder(facts: &Facts, as_root: &str) -> Result<ProgramRecorder,
 }
 
 impl ProgramCheck<'_> {
-    /// A result without rows yet.
     #[must_use]
     pub fn result(&self, command_line: Vec<String>) -> CrosscheckResult {
         let kept = self.keep.map(|keep| keep.display().to_string());
@@ -51,10 +48,10 @@ impl ProgramCheck<'_> {
         result
     }
 
-    /// Replays one recording and adds its row; what is to be said of the program.
+    /// Replays one recording and adds its row. Returns a remark about the program, if any.
     ///
     /// # Errors
-    /// A recording that cannot be kept, parsed or replayed.
+    /// If the recording cannot be kept, parsed or replayed.
     pub fn add(
         &self,
         plan: &ProgramPlan,

@@ -13,25 +13,24 @@ use rayon::prelude::*;
 use super::result::{CrosscheckResult, CrosscheckRow};
 use crate::Error;
 
-/// Recordings read before they are replayed together; they bound the memory.
+/// Recordings that are replayed together; this bounds the memory.
 const NR_BATCH: usize = 256;
 
-/// Recordings that are to be replayed.
 #[derive(Clone, Debug)]
 pub struct ReplayRequest {
     /// Recordings (`*.txt`), archives of them (`*.tar.xz`), or folders of either.
     pub paths: Vec<PathBuf>,
-    /// Rules for all of them; by default each has those of the kernel that made it.
+    /// Rules for all recordings; by default, those of each recording's kernel.
     pub kernel: Option<Kernel>,
-    /// The command that asks for the same.
+    /// The equivalent command line.
     pub command_line: Vec<String>,
 }
 
 impl ReplayRequest {
-    /// Refuses paths that are not there.
+    /// Checks that the paths exist.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first missing path.
     pub fn check(&self) -> Result<(), Error> {
         for path in &self.paths {
             path.metadata().map_err(Error::system(shown(path).to_string()))?;
@@ -39,8 +38,8 @@ impl ReplayRequest {
         Ok(())
     }
 
-    /// Replays them on all threads of the pool it is called in; `progress` hears how many are done and
-    /// may end it: `None`.
+    /// Replays the recordings on all threads of the current pool. `progress` receives the number
+    /// done and may stop the replay, which then returns `None`.
     ///
     /// # Errors
     /// A recording that cannot be read or replayed under these rules, with its name.
@@ -94,7 +93,7 @@ impl ReplayRequest {
     }
 }
 
-/// Rules with the base page of a recording, where the name says none.
+/// Returns the rules with the recording's base page, unless the name sets one.
 fn with_page(kernel: &Kernel, page_bytes: u64) -> Result<Cow<'_, Kernel>, Error> {
     if kernel.is_page_given || kernel.rules.page.bytes() == page_bytes {
         return Ok(Cow::Borrowed(kernel));

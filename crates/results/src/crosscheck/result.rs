@@ -8,17 +8,14 @@ use serde::Serialize;
 
 use crate::Remark;
 
-/// Version of the JSON of this verb.
 pub(super) const SCHEMA_VERSION: u32 = 1;
 
-/// What became of a workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CrosscheckOutcome {
-    /// Kernel and model agree.
     #[default]
     Equal,
-    /// They do not.
+    /// Kernel and model differ.
     Different,
     /// Not recorded on purpose.
     Skipped,
@@ -26,40 +23,35 @@ pub enum CrosscheckOutcome {
     Failed,
 }
 
-/// One recording.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CrosscheckRow {
     /// Workload, or folder and file of a recording.
     pub(super) name: String,
     /// Name of the kernel's recordings.
     pub(super) variant: String,
-    /// Rules it was replayed under.
     pub(super) rules: String,
-    /// What is to be said where they are those of another version.
+    /// A note, if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) filesystem: String,
     pub(super) window_kb: u64,
     pub(super) outcome: CrosscheckOutcome,
     /// Why it was skipped or failed.
     pub(super) reason: Option<String>,
-    /// Command that records a drawn workload by itself.
+    /// Command that records a random workload again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) repeat: Option<String>,
-    /// Recorded once more with long pauses.
+    /// Whether it was recorded again with long pauses.
     pub(super) is_repeated: bool,
     pub(super) nr_steps: usize,
-    /// [`Verdict::nr_in_flight`].
     pub(super) nr_in_flight: u64,
-    /// [`Verdict::nr_waits`].
     pub(super) nr_waits: u64,
     pub(super) compared: BTreeMap<Aspect, u64>,
-    /// [`Verdict::not_compared`].
     pub(super) not_compared: BTreeMap<String, NotCompared>,
     pub(super) differences: Vec<Difference>,
 }
 
 impl CrosscheckRow {
-    /// Takes over what a replay found.
+    /// Copies a replay's verdict.
     pub(super) fn take(&mut self, verdict: Verdict) {
         self.outcome = if verdict.is_equal() {
             CrosscheckOutcome::Equal
@@ -83,7 +75,7 @@ impl CrosscheckRow {
 }
 
 impl CrosscheckRow {
-    /// A difference proves nothing where somebody else has changed a setting since `before`.
+    /// Voids a difference if another process has changed a setting since `before`.
     pub(super) fn unless_changed(&mut self, before: &Settings) {
         if self.outcome != CrosscheckOutcome::Different {
             return;
@@ -97,7 +89,7 @@ impl CrosscheckRow {
     }
 }
 
-/// Why a recording is not judged: settings that somebody else changed.
+/// Names the changed settings that prevent a verdict.
 fn not_judged(changes: &[Change]) -> Option<String> {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let all = changes.join(", ");
@@ -105,7 +97,6 @@ fn not_judged(changes: &[Change]) -> Option<String> {
         .then(|| format!("somebody else changed a setting during the run ({all}): not compared"))
 }
 
-/// All rows, and where they come from.
 #[derive(Clone, Debug, Serialize)]
 pub struct CrosscheckResult {
     schema_version: u32,
@@ -113,13 +104,11 @@ pub struct CrosscheckResult {
     pub(super) command_line: Vec<String>,
     /// `uname -r` of the running kernel; empty for a replay.
     pub(super) kernel: String,
-    /// Where the recordings are.
     pub(super) kept: Option<String>,
     pub(super) rows: Vec<CrosscheckRow>,
 }
 
 impl CrosscheckResult {
-    /// Of recordings of `kernel`; empty where each has its own.
     pub(super) fn new(kernel: &str, command_line: Vec<String>) -> Self {
         Self {
             schema_version: SCHEMA_VERSION,
@@ -131,13 +120,11 @@ impl CrosscheckResult {
         }
     }
 
-    /// Number of rows with that outcome.
     #[must_use]
     pub fn nr(&self, outcome: CrosscheckOutcome) -> usize {
         self.rows.iter().filter(|row| row.outcome == outcome).count()
     }
 
-    /// What is to be said of the rules, each note once.
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
         let notes: BTreeSet<_> =
@@ -164,7 +151,7 @@ mod tests {
         assert_eq!(told, expected);
     }
 
-    /// Two files were left out and nothing else was compared: neither agreement nor difference.
+    /// Two files were skipped and nothing else was compared: neither agreement nor difference.
     #[test]
     fn a_recording_of_which_nothing_can_be_compared_neither_agrees_nor_differs() {
         let mut row = CrosscheckRow::default();

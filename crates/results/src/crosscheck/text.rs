@@ -1,5 +1,5 @@
-//! The result of a check for people: whether kernel and model agree, a table, what was compared, what
-//! was left out, and each difference with both sides.
+//! The result of a check for people: whether kernel and model agree, a table, what was compared and
+//! left out, and each difference with both sides.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,12 +11,11 @@ use largefolio_sim::crosscheck::Aspect;
 use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
 use super::words::{outcome, words};
 
-/// Recordings whose differences are printed; the rest is counted.
+/// The most recordings whose differences are printed; the rest is counted.
 const NR_SHOWN: usize = 12;
-/// Differences printed of one recording: the first says where it begins.
+/// The most differences printed per recording: the first one shows where they begin.
 const NR_EACH: usize = 3;
 
-/// The report as text.
 pub(super) fn of(report: &CrosscheckResult) -> String {
     let mut text = String::new();
     line(&mut text, &verdict(report));
@@ -39,11 +38,10 @@ pub(super) fn of(report: &CrosscheckResult) -> String {
 }
 
 fn line(text: &mut String, line: &str) {
-    // Writing to a string cannot fail.
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// One line a filesystem and window, or a kernel where recordings of several were read.
+/// Writes a line per filesystem and window, or per kernel if there are several.
 fn table(text: &mut String, report: &CrosscheckResult) {
     const OUTCOMES: [Outcome; 4] =
         [Outcome::Equal, Outcome::Different, Outcome::Skipped, Outcome::Failed];
@@ -81,7 +79,6 @@ fn table(text: &mut String, report: &CrosscheckResult) {
     }
 }
 
-/// What was compared with each other.
 fn compared(text: &mut String, report: &CrosscheckResult) {
     let mut all: BTreeMap<Aspect, u64> = BTreeMap::new();
     for row in &report.rows {
@@ -98,7 +95,7 @@ fn compared(text: &mut String, report: &CrosscheckResult) {
     }
 }
 
-/// What was skipped, failed or recorded twice, by reason.
+/// Lists by reason what was skipped, failed or recorded twice.
 fn notes(text: &mut String, report: &CrosscheckResult) {
     let mut reasons: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in &report.rows {

@@ -1,4 +1,4 @@
-//! The workloads of packaged kernels, or drawn ones, as a list.
+//! The packaged or random workloads as a list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,25 +11,22 @@ use serde_json::json;
 use super::live::repeat;
 use super::result::SCHEMA_VERSION;
 
-/// Which workloads a list has.
+/// The workloads to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// Those of packaged kernels.
     Packaged,
-    /// Those in a memory cgroup with a limit.
+    /// Workloads in a memory cgroup with a limit.
     Limited,
-    /// Drawn ones.
+    /// Random workloads.
     Drawn(Random),
 }
 
-/// The filesystems, each with its workloads.
 pub struct WorkloadList {
     page_bytes: u64,
     all: Vec<(Filesystem, Vec<Workload>)>,
 }
 
 impl WorkloadList {
-    /// Those of `filesystems`, all where none is named.
     #[must_use]
     pub fn new(filesystems: &[Filesystem], listed: Listed, page_bytes: u64) -> Self {
         let or = |default: &[Filesystem]| {
@@ -53,7 +50,6 @@ impl WorkloadList {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for workload in self.all.iter().flat_map(|(_, workloads)| workloads) {
-            // Writing to a string cannot fail.
             let _ = if let Some(command) = repeat(workload) {
                 writeln!(text, "{command}")
             } else {

@@ -1,4 +1,4 @@
-//! How much is in large folios, in a sentence.
+//! The share of memory in large folios, in a sentence.
 
 use largefolio_linux::census::Access;
 use largefolio_report::figures::{self, percent, size};
@@ -6,10 +6,9 @@ use largefolio_report::figures::{self, percent, size};
 use super::summary::Sizes;
 use crate::sentence::{Piece, figure, words};
 
-/// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
+/// The smallest large folio: most TLBs map it with one entry, and 4K pages with one contpte block.
 pub(super) const LARGE_BYTES: u64 = 64 << 10;
 
-/// Of the memory of processes.
 pub(super) fn of_processes(total: &Sizes, access: Access, pmd_bytes: u64) -> Vec<Piece> {
     let by_pmd = figure(share(total.pmd_bytes, total.mapped_bytes));
     let pmd = size(pmd_bytes);
@@ -29,7 +28,6 @@ pub(super) fn of_processes(total: &Sizes, access: Access, pmd_bytes: u64) -> Vec
     }
 }
 
-/// Of what is cached of files.
 pub(super) fn of_files(cached: &Sizes) -> Vec<Piece> {
     vec![
         words("Folios of 64K and more hold "),

@@ -1,4 +1,4 @@
-//! What a full screen shows: the looks that count, and where the user is in them.
+//! The full-screen view: the stored looks, and the user's position.
 //!
 //! ```text
 //!   looks   first .. last, now        a change is since the last look or since the first
@@ -6,70 +6,63 @@
 //!   enter   a control group: its processes; a process: its mappings
 //! ```
 //!
-//! Owns no terminal: keys come as [`Step`], and a [`Picture`] is text. Invariant V1: what is chosen
-//! stays chosen while it is there, wherever a new look moves its row.
+//! Owns no terminal: keys come as [`Step`], and a [`Picture`] is text. Invariant V1: a selected
+//! item stays selected while it exists, wherever a new look moves its row.
 
 use super::board_rows::{self, Grid, Key, Since, View};
 use super::group::Sort;
 use super::state::State;
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// So many rows up.
+    /// Moves up by this many rows.
     Up(usize),
-    /// So many rows down.
+    /// Moves down by this many rows.
     Down(usize),
-    /// To the first row.
     First,
-    /// To the last row.
     Last,
-    /// Into what is chosen.
+    /// Enters the selected item.
     Open,
-    /// Out of it.
+    /// Leaves it.
     Back,
-    /// The next order.
     Sort,
-    /// Shares, changes since the last look, changes since the start.
+    /// Switches between shares, changes since the last look, and changes since the start.
     Since,
-    /// The next view.
     View,
 }
 
-/// All that is to be drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
-    /// What is shown.
+    /// Title line.
     pub title: String,
-    /// Memory by folio size; nothing for cached files.
+    /// Memory by folio size; empty for cached files.
     pub totals: Grid,
-    /// What the table lists, and its order.
+    /// The table's content and order.
     pub heading: String,
-    /// The table.
     pub table: Grid,
-    /// The row that is chosen.
+    /// The selected row.
     pub chosen: usize,
 }
 
-/// Looks, and where the user is in them.
+/// The stored looks, and the user's position.
 #[derive(Debug)]
 pub struct Board {
     first: State,
     last: State,
     now: State,
     views: Vec<View>,
-    /// What was entered, outermost first.
+    /// The entered items, outermost first.
     entered: Vec<View>,
     view: usize,
     since: Since,
     sort: Sort,
     chosen: Option<Key>,
-    /// Where the chosen row was, for when it is gone.
+    /// The selected row's position, used if its item disappears.
     at: usize,
 }
 
 impl Board {
-    /// With a first look.
     #[must_use]
     pub fn new(look: State, sort: Sort) -> Self {
         let mut views = Vec::new();
@@ -91,7 +84,7 @@ impl Board {
             chosen: None,
             at: 0,
         };
-        // One process: its mappings, as the table without a screen has them.
+        // With one process, shows its mappings, as the text output does.
         if let [process] = board.now.processes.as_slice() {
             let own = View::OfProcess(process.pid, process.name.clone());
             board.entered.push(own);
@@ -99,13 +92,11 @@ impl Board {
         board
     }
 
-    /// Takes the next look.
     pub fn add(&mut self, look: State) {
         self.last = std::mem::replace(&mut self.now, look);
         self.settle();
     }
 
-    /// Does what a key asks for.
     pub fn step(&mut self, step: Step) {
         let keys = self.keys();
         let at = self.place(&keys);
@@ -142,7 +133,6 @@ impl Board {
         self.chosen = keys.into_iter().nth(self.at);
     }
 
-    /// What is to be drawn.
     #[must_use]
     pub fn picture(&self) -> Picture {
         let rows = self.rows();
@@ -184,7 +174,7 @@ impl Board {
         self.rows().into_iter().map(|row| row.key).collect()
     }
 
-    /// The row of what is chosen (V1).
+    /// Returns the selected item's row (V1).
     fn place(&self, keys: &[Key]) -> usize {
         let found = self.chosen.as_ref().and_then(|own| keys.iter().position(|key| key == own));
         found.unwrap_or(self.at).min(keys.len().saturating_sub(1))

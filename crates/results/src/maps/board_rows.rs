@@ -1,4 +1,4 @@
-//! The rows and tables of a full screen.
+//! The rows and tables of the full-screen view.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,28 +13,25 @@ use super::group::{Sort, rank};
 use super::state::{Mappings, State};
 use super::table::{Classes, bytes_or_point, change as signed, share};
 
-/// Sizes with less than one part in so many share a row.
+/// Sizes below one part in this many share a row.
 const SHARE_MIN: u64 = 100;
 
-/// What a table lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum View {
     Processes,
     Groups,
     Mappings,
     Files,
-    /// The processes of a control group.
     OfGroup(String),
-    /// The mappings of a process.
     OfProcess(u32, String),
 }
 
-/// What columns hold.
+/// The content of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
-    /// Shares by folio size, now.
+    /// Current shares by folio size.
     Now,
-    /// The change since the look before.
+    /// The change since the previous look.
     Last,
     /// The change since the first look.
     Start,
@@ -43,15 +40,14 @@ pub(super) enum Since {
 /// A table as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
-    /// Names of the columns.
     pub header: Vec<String>,
-    /// As many cells as the header has.
+    /// Each row has one cell per column.
     pub rows: Vec<Vec<String>>,
-    /// The column that is aligned left and takes the space that is left.
+    /// The left-aligned column, which takes the remaining space.
     pub name_column: usize,
 }
 
-/// What a row is of.
+/// Identifies a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Process(u32, String),
@@ -60,7 +56,6 @@ pub(super) enum Key {
     Mapping(String, String),
 }
 
-/// A row before it is text.
 pub(super) struct Row {
     pub(super) key: Key,
     about: String,
@@ -107,7 +102,7 @@ pub(super) fn heading(view: &View, since: Since, sort: Sort) -> String {
     }
 }
 
-/// Memory by folio size, with what changed.
+/// Returns memory by folio size, with changes.
 pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
     let kinds: Vec<Kind> =
         Kind::ALL.into_iter().filter(|kind| now.totals.of(*kind).mapped_bytes() > 0).collect();
@@ -146,7 +141,7 @@ pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
     Grid { header, rows, name_column: 0 }
 }
 
-/// The rows of a view, in order; of changes only what changed.
+/// Returns the view's rows in order; for changes, only rows that changed.
 pub(super) fn rows(view: &View, old: &State, now: &State, since: Since, sort: Sort) -> Vec<Row> {
     let mut rows = match view {
         View::Processes => processes(old, now, None),
@@ -228,7 +223,6 @@ fn of_both(old: &Mappings, new: &Mappings) -> Vec<Row> {
     all.into_iter().map(row).collect()
 }
 
-/// The table of `rows`.
 pub(super) fn grid(view: &View, since: Since, now: &State, rows: &[Row]) -> Grid {
     let classes = Classes::new(now.geometry, now.access);
     let (before, after): (&[&str], &str) = match view {

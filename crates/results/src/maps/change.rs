@@ -1,4 +1,4 @@
-//! Two states compared: which processes are the same, and what each has more or less of.
+//! Compares two states: pairs their processes, and finds the difference of each pair.
 //!
 //! ```text
 //!   pid and name      the same process, in the same boot
@@ -15,21 +15,20 @@ use serde::Serialize;
 
 use super::state::{Mappings, ProcessState, State};
 
-/// What became of a process.
+/// How a process relates to both states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fate {
-    /// It is the same.
+    /// The same process in both.
     Same,
     /// It ended, and another of its name appeared.
     Replaced,
-    /// Only the later state has it.
+    /// Only in the later state.
     Appeared,
-    /// Only the earlier one has it.
+    /// Only in the earlier state.
     Ended,
 }
 
-/// A process in two states.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair<'a> {
     pub(super) old: Option<&'a ProcessState>,
@@ -46,7 +45,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// As it is now, or was at its end.
+    /// Returns the later process, or the earlier one if it ended.
     pub(super) fn process(&self) -> &'a ProcessState {
         match (self.new, self.old) {
             (Some(process), _) | (None, Some(process)) => process,
@@ -59,14 +58,14 @@ impl<'a> Pair<'a> {
         (tally(self.old).unwrap_or_default(), tally(self.new).unwrap_or_default())
     }
 
-    /// Mappings that are not alike in both, with their memory.
+    /// Returns mappings that changed, with their memory.
     pub(super) fn mappings(&self) -> Vec<(&'a (String, String), Tally, Tally)> {
         let of = |process: Option<&'a ProcessState>| process.map(|process| &process.mappings);
         changed(of(self.old), of(self.new))
     }
 }
 
-/// What has not the same memory in both.
+/// Returns the entries whose memory changed.
 pub(super) fn changed<'a>(
     old: Option<&'a Mappings>,
     new: Option<&'a Mappings>,
@@ -82,7 +81,8 @@ pub(super) fn changed<'a>(
     both.filter(|(_, old, new)| old != new).collect()
 }
 
-/// The processes of both states; ascending by the number of the later, those that ended last.
+/// Pairs the processes of both states, in ascending order of the later pid; ended processes come
+/// last.
 pub(super) fn pairs<'a>(old: &'a State, new: &'a State) -> Vec<Pair<'a>> {
     let is_same_boot = old.boot_id.is_some() && old.boot_id == new.boot_id;
     let mut by_pid: BTreeMap<(u32, &str), &ProcessState> = BTreeMap::new();
@@ -117,7 +117,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A state with processes of a number, a name and KiB in base pages and in 2M folios.
+    /// Builds a state from processes with pid, name, and KiB in base pages and in 2M folios.
     pub(in super::super) fn state(boot: &str, processes: &[(u32, &str, u64, u64)]) -> State {
         let mut totals = Tally::default();
         let process = |&(pid, name, small, large): &(u32, &str, u64, u64)| {

@@ -1,4 +1,4 @@
-//! `--diff`: what changed between two states, as data and text.
+//! `--diff`: the changes between two states, as data and text.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,10 +16,8 @@ use super::state::{Mappings, State};
 use super::table::Classes;
 use crate::{Error, Forms};
 
-/// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-/// What changed.
 #[derive(Serialize)]
 pub struct DiffResult {
     schema_version: u32,
@@ -27,12 +25,12 @@ pub struct DiffResult {
     command_line: Vec<String>,
     pub(super) old: Side,
     pub(super) new: Side,
-    /// Numbers of processes are compared only then.
+    /// Pids are compared only within one boot.
     pub(super) is_same_boot: bool,
     pub(super) nr_processes: BTreeMap<&'static str, usize>,
-    /// Each page once.
+    /// Counts each page once.
     pub(super) totals: Vec<CellChange>,
-    /// Those that changed.
+    /// Processes that changed.
     pub(super) processes: Vec<ProcessChange>,
     /// Cached files that changed.
     pub(super) files: Vec<MappingChange>,
@@ -45,10 +43,9 @@ pub struct DiffResult {
     pub(super) groups: Vec<Row>,
 }
 
-/// One of the two.
 #[derive(Serialize)]
 pub(super) struct Side {
-    /// The file it comes from; absent for the running system.
+    /// The file; `None` for the running system.
     file: Option<String>,
     pub(super) kernel: String,
     pub(super) taken_unix_s: u64,
@@ -56,7 +53,6 @@ pub(super) struct Side {
     nr_refused: usize,
 }
 
-/// Memory of one kind and folio size, before and after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct CellChange {
     pub(super) kind: Kind,
@@ -68,7 +64,7 @@ pub(super) struct CellChange {
 #[derive(Serialize)]
 pub(super) struct ProcessChange {
     pub(super) pid: u32,
-    /// The number of the one it replaced.
+    /// The pid of the replaced process.
     pub(super) old_pid: Option<u32>,
     pub(super) name: String,
     fate: Fate,
@@ -87,7 +83,6 @@ pub(super) struct MappingChange {
     pub(super) row: Row,
 }
 
-/// A line of a table.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) about: String,
@@ -96,10 +91,10 @@ pub(super) struct Row {
 }
 
 impl DiffResult {
-    /// From `old` to `new`.
+    /// Compares `old` with `new`.
     ///
     /// # Errors
-    /// Two that have no sizes in common.
+    /// If the two have no folio sizes in common.
     pub fn of(
         old: &State,
         new: &State,
@@ -184,7 +179,6 @@ const fn word(fate: Fate) -> &'static str {
     }
 }
 
-/// Bytes by folio size, before and after.
 pub(super) fn sizes(old: &Tally, new: &Tally) -> BTreeMap<Size, (u64, u64)> {
     let mut sizes: BTreeMap<Size, (u64, u64)> = BTreeMap::new();
     for (_, size, cell) in old.cells() {
@@ -196,12 +190,11 @@ pub(super) fn sizes(old: &Tally, new: &Tally) -> BTreeMap<Size, (u64, u64)> {
     sizes
 }
 
-/// Bytes that came or went, size by size: memory that moved to larger folios counts too.
+/// Sums bytes that came or went, size by size. Memory that moved to larger folios counts too.
 pub(super) fn moved(old: &Tally, new: &Tally) -> u64 {
     sizes(old, new).into_values().map(|(old, new)| old.abs_diff(new)).sum()
 }
 
-/// Each kind and size that changed.
 fn cells(old: &Tally, new: &Tally, page_bytes: u64) -> Vec<CellChange> {
     let mut both: BTreeMap<(Kind, Size), (u64, u64)> = BTreeMap::new();
     for (kind, size, cell) in old.cells() {
@@ -220,7 +213,7 @@ fn cells(old: &Tally, new: &Tally, page_bytes: u64) -> Vec<CellChange> {
     changed.map(cell).collect()
 }
 
-/// Mappings of all processes by file and permissions.
+/// Sums the mappings of all processes by file and permissions.
 pub(super) fn by_file(state: &State) -> Mappings {
     let mut all = Mappings::new();
     for (key, tally) in state.processes.iter().flat_map(|process| &process.mappings) {
@@ -246,7 +239,7 @@ fn mapping(row: Row, page_bytes: u64) -> MappingChange {
     MappingChange { path: row.name.clone(), permissions, folios, row }
 }
 
-/// `None` for a process that is as it was.
+/// Returns `None` for an unchanged process.
 fn process(pair: &Pair<'_>, page_bytes: u64) -> Option<ProcessChange> {
     let (process, fate) = (pair.process(), pair.fate());
     let (old, new) = pair.tallies();

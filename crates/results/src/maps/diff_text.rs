@@ -1,4 +1,4 @@
-//! What changed, for people: an answer, then tables of what has the most.
+//! The changes for people: an answer, then tables of the largest changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,6 @@ use super::plain::shortened;
 use super::show::NAME_MIN;
 use super::table::{change as signed, grid};
 
-// Writing to a string cannot fail, here and below.
 impl DiffResult {
     pub(super) fn as_text(&self) -> String {
         let mut text = String::new();
@@ -150,7 +149,7 @@ fn folios_of(size: Option<u64>) -> String {
     )
 }
 
-/// `5 min later`; nothing if no time is known.
+/// `5 min later`; `None` if a time is not known.
 fn elapsed(old: u64, new: u64) -> Option<String> {
     if old == 0 || new == 0 {
         return None;

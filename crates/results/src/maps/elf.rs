@@ -1,4 +1,4 @@
-//! The segments of files against the folio sizes of a kernel.
+//! The segments of files compared with a kernel's folio sizes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,25 +14,23 @@ use serde::Serialize;
 
 use crate::Remark;
 
-/// Version of the JSON of this view.
 pub(super) const SCHEMA_VERSION: u32 = 1;
 /// The bit of [`Load::prot`] that makes a segment text.
 const EXECUTE: u32 = 4;
 
-/// Programs and shared objects on disk: which folio sizes can map which of their segments.
+/// Programs and shared objects on disk: which folio sizes can map which segments.
 #[derive(Debug, Serialize)]
 pub struct ElfResult {
     schema_version: u32,
     tool_version: &'static str,
     pub(super) command_line: Vec<String>,
     pub(super) kernel: String,
-    /// Base page in bytes.
     pub(super) page_bytes: u64,
-    /// Largest folio of each filesystem that has large ones, in bytes.
+    /// The largest folio of each filesystem with large folios, in bytes.
     pub(super) filesystems: Vec<(String, u64)>,
     pub(super) size_bytes: Vec<u64>,
     pub(super) files: Vec<FileView>,
-    /// Files that were named and could not be shown, with the reason.
+    /// Named files that could not be shown, with the reason.
     pub(super) failed: Vec<(String, String)>,
     /// Executable segments by size.
     pub(super) summary: ElfCounts,
@@ -40,17 +38,17 @@ pub struct ElfResult {
     remarks: Vec<Remark>,
 }
 
-/// How many executable segments there are, and how many could hold a folio.
+/// Numbers of executable segments, and of those that could hold a folio.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "keys of the JSON, where counts begin with nr_")]
 pub(super) struct ElfCounts {
     pub(super) nr_files: usize,
-    /// Their executable segments.
+    /// Executable segments.
     pub(super) nr_exec: usize,
-    /// Those of at least 16 KiB, and of at least 64 KiB.
+    /// Executable segments of at least 16 KiB, and of at least 64 KiB.
     pub(super) nr_exec_16k: usize,
     pub(super) nr_exec_64k: usize,
-    /// Those of which folios of 64 KiB can map a part, wherever they are loaded.
+    /// Executable segments that 64 KiB folios can map in part, at any load address.
     pub(super) nr_exec_mapped_64k: usize,
 }
 
@@ -62,7 +60,7 @@ pub(super) struct FileView {
     pub(super) is_little_endian: bool,
     /// `fixed`, `program`, `shared`.
     pub(super) kind: &'static str,
-    /// The load address is a random multiple of this; absent when it is fixed.
+    /// The load address is a random multiple of this; `None` if it is fixed.
     pub(super) step_bytes: Option<u64>,
     pub(super) segments: Vec<SegmentView>,
 }
@@ -78,22 +76,21 @@ pub(super) struct SegmentView {
     pub(super) file_bytes: u64,
     pub(super) mem_bytes: u64,
     pub(super) align: u64,
-    /// Segments with which it has a page of the file in common.
+    /// Segments that share a file page with this one.
     pub(super) shares_page_with: Vec<usize>,
     pub(super) sizes: Vec<SizeView>,
 }
 
-/// One folio size of a segment.
 #[derive(Debug, Serialize)]
 pub(super) struct SizeView {
     pub(super) bytes: u64,
     /// Bytes that naturally aligned folios map.
     pub(super) covered_bytes: u64,
-    /// Filesystems on which they do.
+    /// Filesystems that allow it.
     pub(super) filesystems: Vec<String>,
-    /// Why they do on none.
+    /// Why no filesystem allows it.
     pub(super) refusal: Option<Refusal>,
-    /// What to do about it; absent where nothing helps.
+    /// The remedy; `None` if nothing helps.
     pub(super) remedy: Option<String>,
 }
 
@@ -104,7 +101,7 @@ impl SegmentView {
 }
 
 impl ElfResult {
-    /// Reads `paths`, and of directories all below them; what cannot be shown is remarked.
+    /// Reads `paths`, and directories recursively. Adds a remark for files that cannot be shown.
     #[must_use]
     pub fn of(kernel: &Kernel, paths: &[PathBuf], command_line: Vec<String>) -> Self {
         let rules = &kernel.rules;
@@ -140,8 +137,8 @@ impl ElfResult {
         view
     }
 
-    /// Adds every ELF file below `folder`, in order of names. Links are not followed, other
-    /// filesystems not entered; what cannot be read is reported in one line.
+    /// Adds every ELF file below `folder`, sorted by name. Does not follow links or enter other
+    /// filesystems. Reports unreadable files in one line.
     fn walk(&mut self, judge: &Judge, folder: &Path) {
         let device = fs::metadata(folder).map(|found| found.dev()).ok();
         let mut folders = vec![folder.to_owned()];
@@ -178,13 +175,11 @@ impl ElfResult {
         }
     }
 
-    /// Whether every file that was named is in it.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.failed.is_empty()
     }
 
-    /// What is missing in it.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
@@ -213,7 +208,7 @@ impl ElfResult {
         };
     }
 
-    /// One row per file, segment and size.
+    /// Writes one row per file, segment and size.
     pub(super) fn records(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([
@@ -260,7 +255,7 @@ impl ElfResult {
     }
 }
 
-/// What files are compared with.
+/// The kernel and limits that files are compared with.
 struct Judge<'a> {
     kernel: &'a Kernel,
     grounds: Vec<(String, Ground)>,
@@ -298,7 +293,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The filesystem that allows most: where even this one refuses, all do.
+    /// Returns the filesystem that allows most: a refusal there holds everywhere.
     fn best_ground(&self) -> Ground {
         let none = Ground::of(&self.kernel.rules, "");
         let grounds = self.grounds.iter().map(|(_, ground)| *ground);
@@ -322,13 +317,13 @@ impl Judge<'_> {
     }
 }
 
-/// What removes a refusal.
+/// Returns the remedy for a refusal.
 fn remedy(refusal: Refusal, segment: &Segment, bytes: u64) -> Option<String> {
     match refusal {
         Refusal::Incongruent | Refusal::RandomAddress => {
             Some(format!("re-link with -Wl,-z,max-page-size={bytes}"))
         }
-        // Aligned to the size, a segment of that many bytes holds a block.
+        // A segment of that many bytes, aligned to the size, holds a block.
         Refusal::NoWholeBlock if segment.align < bytes => {
             Some(format!("re-link with -Wl,-z,separate-code,-z,max-page-size={bytes}"))
         }
@@ -346,7 +341,7 @@ fn flags(prot: u32) -> String {
     bits.map(|(bit, letter)| if prot & bit == 0 { '-' } else { letter }).iter().collect()
 }
 
-/// Name of an `e_machine`.
+/// Returns the name of an `e_machine`.
 fn machine(number: u16) -> String {
     const NAMES: [(u16, &str); 9] = [
         (3, "i386"),

@@ -1,4 +1,4 @@
-//! Files on disk as a page: for each segment the largest folio that can map each part of it.
+//! Files on disk as a page: for each part of a segment, the largest folio that can map it.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,9 @@ use super::elf::{ElfCounts, ElfResult, FileView, SegmentView};
 use super::elf_text;
 use crate::page::{footer, meanings, notes, section};
 
-/// Files of a page, those with most text first: some 8 KiB each.
+/// The most files on a page, those with most text first: about 8 KiB each.
 const NR_FILES_MAX: usize = 100;
 
-/// What the page holds.
 #[derive(Serialize)]
 struct Data<'a> {
     schema_version: u32,
@@ -128,7 +127,7 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
     body
 }
 
-/// The parts of a segment, those under the largest folios first.
+/// Returns the parts of a segment, those in the largest folios first.
 fn bar(file: usize, nr: usize, segment: &SegmentView) -> Bar {
     let mut sizes: Vec<_> = segment.sizes.iter().collect();
     sizes.sort_by_key(|size| std::cmp::Reverse(size.bytes));

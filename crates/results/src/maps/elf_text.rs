@@ -1,4 +1,4 @@
-//! The view of files for people.
+//! Files on disk for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use largefolio_sim::alignment::Refusal;
 
 use super::elf::{ElfResult, FileView, SegmentView, SizeView};
 
-/// Width of a column of one size: a word and what is between two.
+/// Width of a size column: a word and a separator.
 const CELL: usize = LONGEST.len() + 1;
 const LONGEST: &str = "no folio";
 
@@ -35,7 +35,6 @@ fn file_text(text: &mut String, view: &ElfResult, file: &FileView) {
         }
     };
     let (path, machine, bits) = (printable(&file.path), &file.machine, file.bits);
-    // Writing to a string cannot fail, here and below.
     let _ = writeln!(text, "{path}: {machine}, {bits}-bit{order}, {what}");
     let _ = write!(
         text,
@@ -87,7 +86,8 @@ fn word(refusal: Refusal) -> &'static str {
     }
 }
 
-/// Why text is not mapped larger and what helps; where a size fits on some filesystems only.
+/// Says why text is not mapped with larger folios, what helps, and whether a size fits only on some
+/// filesystems.
 pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
     let mut notes = Vec::new();
     for (refusal, sizes) in refused(file) {
@@ -118,7 +118,7 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
         let others: Vec<_> = segment.shares_page_with.iter().map(ToString::to_string).collect();
         let (nr, others) = (segment.nr, others.join(", "));
         let page = view.page_bytes;
-        // Where the linker was told of smaller pages, it separates no more than those.
+        // If the linker assumed smaller pages, it separates segments no further than those.
         let (of_page, why) = if segment.align < page {
             let why = format!(", as it is linked for pages of {}", size_name(segment.align.max(1)));
             (format!(",-z,max-page-size={page}"), why)
@@ -135,7 +135,7 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
     notes
 }
 
-/// Refusals of text segments with their sizes and remedies; of all segments where none is text.
+/// Groups refusals of text segments, with sizes and remedies; without text, those of all segments.
 fn refused(file: &FileView) -> BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> {
     let mut refused: BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> = BTreeMap::new();
     let has_text = file.segments.iter().any(SegmentView::is_text);
@@ -148,7 +148,7 @@ fn refused(file: &FileView) -> BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> {
     refused
 }
 
-/// Sizes of text that fit on some of the filesystems with large folios and not on others.
+/// Names text sizes that fit on some of the filesystems with large folios, but not on all.
 fn partly(view: &ElfResult, file: &FileView) -> Option<String> {
     let text = file.segments.iter().filter(|segment| segment.is_text());
     let sizes = text.flat_map(|segment| &segment.sizes);
@@ -160,7 +160,7 @@ fn partly(view: &ElfResult, file: &FileView) -> Option<String> {
     (!parts.is_empty()).then(|| format!("only: {}", parts.join("; ")))
 }
 
-/// Which filesystems have which folios.
+/// Names the filesystems and their folio sizes.
 pub(super) fn limits(view: &ElfResult) -> String {
     let mut by_size: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for (name, bytes) in &view.filesystems {

@@ -1,4 +1,4 @@
-//! Mappings and reasons grouped by file: fifty processes map one library.
+//! Mappings and reasons grouped by file, since fifty processes can map one library.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,34 +11,27 @@ use largefolio_linux::census::why::{Finding, Refusal};
 
 use super::plain::{what, what_in};
 
-/// Remedies of one row: fifty processes of a file may each have their own.
+/// The most remedies in a row: each of fifty processes of a file may have its own.
 pub(super) const REMEDIES_MAX: usize = 6;
 
-/// What rows are ordered by, largest first.
+/// The sort key of rows, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// Mapped bytes.
     Size,
-    /// Bytes in base pages.
     Small,
-    /// Executable mappings of files.
     Text,
-    /// Other mappings of files.
     File,
-    /// Private memory.
     Anon,
-    /// Shared memory.
     Shmem,
-    /// Bytes mapped by PMD entries.
     Pmd,
 }
 
 impl Sort {
-    /// All, as they follow each other.
+    /// In the order of the key that cycles through them.
     const ALL: [Self; 7] =
         [Self::Size, Self::Small, Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Pmd];
 
-    /// What rows are ordered by, in words.
+    /// Describes the order in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Size => "mapped bytes",
@@ -51,7 +44,6 @@ impl Sort {
         }
     }
 
-    /// The next order.
     pub(super) fn next(self) -> Self {
         let at = Self::ALL.iter().position(|one| *one == self).unwrap_or(0);
         Self::ALL[(at + 1) % Self::ALL.len()]
@@ -67,7 +59,7 @@ pub(super) struct Group {
     pub(super) tally: Tally,
 }
 
-/// Groups of mappings, largest first; of a single process every mapping is one.
+/// Groups mappings, largest first. For a single process, each mapping is its own group.
 pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
     let mut groups: BTreeMap<(String, String), Group> = BTreeMap::new();
     for process in &census.processes {
@@ -93,7 +85,7 @@ pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
     groups
 }
 
-/// What a mapping is counted with: name and permissions.
+/// Returns the group of a mapping: name and permissions.
 pub(super) fn key(mapping: &Mapping, nr_processes: usize) -> (String, String) {
     let vma = &mapping.vma;
     let what = what(vma);
@@ -101,7 +93,6 @@ pub(super) fn key(mapping: &Mapping, nr_processes: usize) -> (String, String) {
     (what, vma.permission_text())
 }
 
-/// Processes, largest first.
 pub(super) fn processes(census: &Census, sort: Sort) -> Vec<&Process> {
     let mut processes: Vec<&Process> =
         census.processes.iter().filter(|process| rank(&process.tally, sort) > 0).collect();
@@ -109,7 +100,7 @@ pub(super) fn processes(census: &Census, sort: Sort) -> Vec<&Process> {
     processes
 }
 
-/// What rows are ordered by.
+/// Returns the value to sort by.
 pub(super) fn rank(tally: &Tally, sort: Sort) -> u64 {
     let of = |kind| tally.of(kind).mapped_bytes();
     match sort {
@@ -123,17 +114,17 @@ pub(super) fn rank(tally: &Tally, sort: Sort) -> u64 {
     }
 }
 
-/// What could be larger, with everything that stands in the way.
+/// Memory that could be in larger folios, with all reasons why it is not.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subject {
     pub(super) what: String,
     /// The size it could have.
     pub(super) target_bytes: u64,
-    /// Bytes that are mapped and not large.
+    /// Mapped bytes that are not in large folios.
     pub(super) bytes: u64,
     pub(super) nr_processes: usize,
     pub(super) reasons: BTreeMap<Refusal, u64>,
-    /// Those that are alike once, with what they gain together; those without a restart first.
+    /// Equal remedies are merged with their gains; those without a restart come first.
     pub(super) remedies: Vec<Remedy>,
 }
 
@@ -146,7 +137,7 @@ impl Subject {
     }
 }
 
-/// Findings by file and size, most bytes first.
+/// Groups findings by file and size, most bytes first.
 pub(super) fn subjects(census: &Census, findings: &[Finding]) -> Vec<Subject> {
     let mut subjects: BTreeMap<(String, u64), (Subject, BTreeSet<usize>)> = BTreeMap::new();
     for finding in findings {

@@ -1,4 +1,4 @@
-//! One look at the running system: taken and judged, nothing shown yet.
+//! One look at the running system: read and judged, but not yet formatted.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -20,46 +20,45 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Error, Remark, running};
 
-/// Filesystems that take the folios of another one, and those whose name is not known.
+/// Filesystems that use another filesystem's folios, and those with an unknown name.
 const OPEN: [&str; 2] = ["overlay", ""];
 
-/// What is to be examined.
+/// What to examine.
 #[derive(Clone, Debug)]
 pub struct MapsRequest {
-    /// Whose mappings.
+    /// Selected processes.
     pub whom: Whom,
     /// Files whose page cache is shown, mapped or not.
     pub files: Vec<PathBuf>,
-    /// Directories: all files below them.
+    /// Directories; all files below them are shown.
     pub page_cache: Vec<PathBuf>,
-    /// Mappings of which it is asked why they are not larger: those with most memory.
+    /// The most mappings to judge: those with most memory.
     pub nr_judged: usize,
-    /// The command that asks for the same; it stands in the result and in remedies.
+    /// The equivalent command line, for the result and its remedies.
     pub command_line: Vec<String>,
 }
 
-/// One reading of the system.
 #[derive(Default)]
 pub struct Look {
     pub(super) release: String,
     pub(super) boot_id: Option<String>,
     /// Seconds since 1970.
     pub(super) taken_unix_s: u64,
-    /// CPU time of this process when the look began.
+    /// This process's CPU time when the look began.
     pub(super) began_cpu_ns: u64,
-    /// What is to be said of the rules that limits come from.
+    /// A note about the rules behind the limits.
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
-    /// Limits of the control groups of its processes.
+    /// Limits of the processes' control groups.
     pub(super) limits: Vec<MemoryLimit>,
-    /// What was asked for by name and is not there.
+    /// Requested names that were not found.
     pub(super) missing: Vec<Missing>,
     pub(super) findings: Vec<Finding>,
     pub(super) cached: Option<CachedFiles>,
 }
 
 impl Look {
-    /// CPU time since it began, of all threads.
+    /// Returns the CPU time since the look began, over all threads.
     pub(super) fn cpu_ns_since_begin(&self) -> u64 {
         cpu_ns().saturating_sub(self.began_cpu_ns)
     }
@@ -68,13 +67,13 @@ impl Look {
         self.census.as_ref().is_some_and(|census| census.processes.is_empty())
     }
 
-    /// The processes; `None` where none was asked for.
+    /// Returns the processes; `None` if none were requested.
     #[must_use]
     pub const fn census(&self) -> Option<&Census> {
         self.census.as_ref()
     }
 
-    /// Mappings that could be in larger folios, and what helps.
+    /// Returns mappings that could be in larger folios, and their remedies.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -82,10 +81,10 @@ impl Look {
 }
 
 impl MapsRequest {
-    /// Refuses a request for nothing.
+    /// Checks that something is requested.
     ///
     /// # Errors
-    /// That, with what can be asked for.
+    /// If nothing is; the message says what can be requested.
     pub fn check(&self) -> Result<(), Error> {
         if self.whom.is_nobody() && self.files.is_empty() && self.page_cache.is_empty() {
             return Err(Error::asked(
@@ -97,10 +96,10 @@ impl MapsRequest {
         Ok(())
     }
 
-    /// Takes and judges.
+    /// Reads and judges the system.
     ///
     /// # Errors
-    /// What of `/proc` cannot be read at all; a process that is gone is a remark.
+    /// If `/proc` cannot be read at all. A process that has exited is a remark.
     pub fn look(&self) -> Result<Look, Error> {
         let (release, boot_id) = (running::release(), census::boot_id(&Live));
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -125,7 +124,7 @@ impl MapsRequest {
         Ok(look)
     }
 
-    /// What is cached of the files; `None` where none is asked for.
+    /// Returns the cached pages of the files; `None` if no files were requested.
     fn cached(&self) -> Result<Option<CachedFiles>, Error> {
         if self.files.is_empty() && self.page_cache.is_empty() {
             return Ok(None);
@@ -147,14 +146,14 @@ impl MapsRequest {
             let below = file::below(dir);
             paths.extend(below.map_err(Error::system(format!("cannot read {}", shown(dir))))?);
         }
-        // Files come and go in a directory; only the names that were given are errors.
+        // Files in a directory can come and go; only files given by name are errors.
         let more = file::cached(&Vec::from_iter(paths), Empty::Count)?;
         cached.files.extend(more.files);
         cached.nr_empty += more.nr_empty;
         Ok(Some(cached))
     }
 
-    /// What is missing in `look`, and what is not as it may seem.
+    /// Returns remarks on missing or misleading parts of `look`.
     #[must_use]
     pub fn remarks(&self, look: &Look) -> Vec<Remark> {
         let mut remarks: Vec<Remark> =
@@ -168,7 +167,7 @@ impl MapsRequest {
         remarks
     }
 
-    /// What lets the kernel show what it did not.
+    /// Says how to make the kernel show the missing parts.
     fn remedy(&self) -> String {
         if rustix::process::geteuid().is_root() {
             "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
@@ -210,18 +209,18 @@ impl MapsRequest {
         }
     }
 
-    /// Whether nothing is left to show: what has a name may come back.
+    /// Returns whether nothing is left to show. Processes selected by name may come back.
     #[must_use]
     pub fn is_over(&self, look: &Look) -> bool {
         look.has_no_process() && matches!(self.whom, Whom::Processes(_))
     }
 
-    /// Whether nothing that was asked for is there.
+    /// Returns whether nothing requested was found.
     #[must_use]
     pub fn finds_nothing(&self, look: &Look) -> bool {
         let is_named = !look.missing.is_empty() || !self.files.is_empty() || self.is_over(look);
         let has_process = look.census.as_ref().is_some_and(|census| !census.processes.is_empty());
-        // A directory without files is an answer; names that cannot be opened are none.
+        // A directory without files is a valid answer; names that cannot be opened are not.
         let all_failed = |cached: &CachedFiles| {
             cached.files.is_empty() && cached.nr_empty == 0 && !cached.failed.is_empty()
         };
@@ -230,14 +229,14 @@ impl MapsRequest {
     }
 }
 
-/// CPU time of this process.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let [seconds, ns] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
     seconds.saturating_mul(1_000_000_000).saturating_add(ns)
 }
 
-/// Largest folio of a filesystem in bytes under the rules of the running kernel; 0 for base pages.
+/// Returns the filesystem's largest folio in bytes under the running kernel's rules; 0 for base
+/// pages.
 fn limit(rules: &Rules, name: &str) -> Option<u64> {
     if OPEN.contains(&name) {
         return None;

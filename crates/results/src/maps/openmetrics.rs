@@ -1,13 +1,15 @@
-//! `--openmetrics`: a look as numbers for Prometheus.
+//! `--openmetrics`: a look as metrics for Prometheus.
 //!
-//! The text is valid as `OpenMetrics` 1.0 and as Prometheus' own format, which the textfile collector of
-//! `node_exporter` reads: every family is a gauge, and both take the comments.
+//! The text is valid `OpenMetrics` 1.0 and valid in Prometheus's own format, which the textfile
+//! collector of `node_exporter` reads: every family is a gauge, and both formats accept the
+//! comments.
 //!
 //! Invariants:
-//! - O1: the number of series has a bound that no process chooses: of processes, control groups and
-//!   files, the largest `nr_rows` have a series per folio size; the rest are summed as [`REST`].
-//! - O2: no two samples have the same labels: what has the same label after odd characters are
-//!   replaced is one.
+//! - O1: processes cannot increase the number of series without bound. Only the largest `nr_rows`
+//!   processes, control groups and files have a series per folio size; the rest are summed as
+//!   [`REST`].
+//! - O2: no two samples have the same labels. Labels that become equal when unprintable characters
+//!   are replaced are merged.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -24,13 +26,12 @@ use super::look::Look;
 use super::plain::plain;
 use super::show::Show;
 
-/// Label of what is not among the largest.
+/// Label for everything that is not among the largest.
 const REST: &str = "(other)";
 
 /// A set of labels: `process="db"`.
 type Labels = String;
 
-/// Families in the making.
 struct Families {
     text: String,
     page_bytes: u64,
@@ -60,7 +61,6 @@ pub(super) fn of(look: &Look, show: Show) -> String {
 }
 
 impl Families {
-    // Writing to a string cannot fail, here and below.
     fn begin(&mut self, name: &str, unit: &str, help: &str) {
         let _ = writeln!(self.text, "# TYPE {name} gauge");
         if !unit.is_empty() {
@@ -140,7 +140,7 @@ impl Families {
         self.largest(name, &rest, groups, show);
     }
 
-    /// Samples of the largest of what has the same labels, and of the rest (O1, O2).
+    /// Adds samples of the largest label sets and of the rest (O1, O2).
     fn largest<'t>(
         &mut self,
         name: &str,
@@ -161,7 +161,7 @@ impl Families {
         for (_, sizes) in sums.split_off(show.nr_rows.min(sums.len())) {
             add(&mut others, sizes);
         }
-        // One of the largest may have the name of the rest.
+        // One of the largest may be called like the rest.
         match sums.iter_mut().find(|(labels, _)| labels == rest) {
             Some((_, sum)) => add(sum, others),
             None => sums.push((rest.to_owned(), others)),
@@ -185,7 +185,7 @@ fn add(sum: &mut BTreeMap<Size, u64>, more: BTreeMap<Size, u64>) {
     }
 }
 
-/// `name="value"`; what cannot be printed is replaced, and a quote or backslash escaped.
+/// `name="value"`, with unprintable characters replaced, and quotes and backslashes escaped.
 fn label(name: &str, value: &str) -> Labels {
     let value = printable(value).replace('\\', "\\\\").replace('"', "\\\"");
     format!("{name}=\"{value}\"")
@@ -213,7 +213,7 @@ mod tests {
         let processes: Vec<Process> = (0..)
             .zip(names)
             .map(|(pid, (name, kib))| Process {
-                // Processes that cannot be: their group is the root.
+                // Impossible processes, which are in the root group.
                 pid: pid + 0x8000_0000,
                 name: (*name).to_owned(),
                 mappings: Vec::new(),
@@ -235,7 +235,7 @@ mod tests {
         of(&look, Show { nr_rows, sort: Sort::Size, width: 0, prose: None, is_full: false })
     }
 
-    /// Samples without their values: each at most once.
+    /// Returns samples without their values, and checks that none is duplicated.
     fn series(text: &str) -> BTreeSet<&str> {
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let series: BTreeSet<&str> =

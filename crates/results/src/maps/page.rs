@@ -1,5 +1,5 @@
-//! The running system as a page: sums by kind, processes, mappings and files by folio size, strips
-//! of the largest, reasons with remedies.
+//! The running system as a page: sums by kind; processes, mappings and files by folio size; strips
+//! of the largest; reasons with remedies.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +23,13 @@ use crate::page::{footer, meanings, section};
 use crate::remedy::takes;
 use crate::sentence;
 
-/// Characters of a name beside a bar; the table has all of them.
+/// The most characters of a name next to a bar; the table has the whole name.
 const NAME_CHARS: usize = 56;
 
 pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page, ExportError> {
     of_summary(&Summary::of(look, command_line, &Live), title(look))
 }
 
-/// The page of what was gathered.
 pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, ExportError> {
     let mut sections = Vec::new();
     if summary.nr_processes > 0 {
@@ -145,7 +144,7 @@ fn headline(summary: &Summary<'_>) -> Markup {
     answer
 }
 
-/// The remedy that gains most.
+/// The remedy with the largest gain.
 fn best(name: &str, remedy: &Remedy) -> Markup {
     let mut best = Markup::new();
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size(remedy.folio_bytes));
@@ -162,7 +161,7 @@ fn best(name: &str, remedy: &Remedy) -> Markup {
     best
 }
 
-/// A row of a figure, with its place in the JSON.
+/// A row of a figure, with its JSON pointer.
 type Row<'a> = (&'a Named, String);
 
 fn rows<'a>(named: &'a [Named], key: &str) -> Vec<Row<'a>> {
@@ -173,7 +172,7 @@ fn size_name(size_data: &SizeData) -> String {
     size_data.folio_bytes.map_or_else(|| "unknown size".to_owned(), size)
 }
 
-/// Bars by folio size, and the table.
+/// Draws bars by folio size, and the table.
 fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
     let all = || rows.iter().flat_map(|(one, _)| &one.sizes.by_size);
     let known: BTreeSet<u64> = all().filter_map(|size| size.folio_bytes).collect();
@@ -266,7 +265,7 @@ fn number(table: &mut Markup, at: &str, bytes: u64) {
     table.raw("<td>").number(at, bytes, &figures::bytes(bytes)).raw("</td>");
 }
 
-/// What is not shown.
+/// Says how much is not shown.
 fn asides(nrs: &[(usize, &str)]) -> Markup {
     let mut text = Markup::new();
     for (nr, what) in nrs.iter().filter(|(nr, _)| *nr > 0) {
@@ -319,7 +318,7 @@ fn strips(summary: &Summary<'_>, of_files: bool) -> Markup {
     body
 }
 
-/// How much is in large folios, and the bytes by size.
+/// Returns the share in large folios, and a table of bytes by size.
 fn drawn_table(drawn: &[Drawn], page_bytes: u64) -> (String, Markup) {
     let mut by_size = std::collections::BTreeMap::<u64, u64>::new();
     for run in drawn {

@@ -1,22 +1,20 @@
-//! Names in the form in which they are shown: a path that is not valid text is shown with its odd
-//! bytes replaced.
+//! Names for display: bytes of a path that are not UTF-8 are replaced.
 
 use std::path::Path;
 
 use largefolio_linux::census::maps::Vma;
 use largefolio_report::figures::printable;
 
-/// A path in exports.
 pub(super) fn plain(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What a mapping is of, for people.
+/// Names a mapping for people.
 pub(super) fn what(vma: &Vma) -> String {
     what_of(&plain(&vma.path), vma.is_deleted)
 }
 
-/// The same of a mapping in a process, by the name that its users know.
+/// Names a mapping in a process by the name that users know.
 pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
     match (process, what(vma)) {
         ("postgres", name) if name == SHARED => format!("{name} (shared_buffers)"),
@@ -27,7 +25,7 @@ pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
 /// Memory of `mmap(MAP_SHARED | MAP_ANONYMOUS)`, which the kernel calls `/dev/zero (deleted)`.
 const SHARED: &str = "shared memory";
 
-/// What a mapping of the file `path` is of.
+/// Names a mapping of the file `path`.
 pub(super) fn what_of(path: &str, is_deleted: bool) -> String {
     let name = printable(path);
     match (name.is_empty(), is_deleted) {
@@ -41,7 +39,7 @@ pub(super) fn what_of(path: &str, is_deleted: bool) -> String {
     }
 }
 
-/// Text cut in the middle to `nr_chars`, unless these are too few: of a path both ends say most.
+/// Cuts text in the middle to `nr_chars`, unless that is too few: both ends of a path say most.
 #[must_use]
 pub fn shortened(text: &str, nr_chars: usize) -> String {
     let nr = text.chars().count();

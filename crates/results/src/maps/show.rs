@@ -4,46 +4,43 @@ use largefolio_report::prose::hanging;
 
 use super::group::Sort;
 
-/// Mappings that are judged for a row.
+/// Mappings to judge per shown row.
 const JUDGED_OF_ROW: usize = 8;
-/// Characters of a line that the columns beside a name take.
+/// Characters per line for the columns next to a name.
 const BESIDE: usize = 68;
-/// Memory that is not worth a reason below it, and 1% of all: two blocks of 2M.
+/// Memory below this needs no reason, nor does memory below 1% of all: two 2M folios.
 const LEAST_BYTES: u64 = 4 << 20;
-/// Characters a name gets at least.
+/// The least characters for a name.
 pub(super) const NAME_MIN: usize = 24;
 
-/// Characters of prose in a line at least.
+/// The least characters of prose per line.
 const PROSE_MIN: usize = 20;
 
-/// How much is shown, in which order.
 #[derive(Clone, Copy, Debug)]
 pub struct Show {
-    /// Rows of each table.
     pub nr_rows: usize,
-    /// Their order.
     pub sort: Sort,
-    /// Characters of a line.
     pub width: usize,
-    /// Characters of a line of prose; a file has as long ones as there are.
+    /// Characters per line of prose; `None` for files, which have no limit.
     pub prose: Option<usize>,
-    /// Reasons and remedies of small mappings too.
+    /// Whether to show reasons and remedies of small mappings too.
     pub is_full: bool,
 }
 
 impl Show {
-    /// Mappings that are judged: more than are shown, since they are grouped by file.
+    /// Returns the number of mappings to judge: more than are shown, since they are grouped by
+    /// file.
     #[must_use]
     pub const fn nr_judged(self) -> usize {
         self.nr_rows.saturating_mul(JUDGED_OF_ROW)
     }
 
-    /// Least memory that is worth reasons and remedies, of `all_bytes`.
+    /// Returns the least memory, of `all_bytes`, that needs reasons and remedies.
     pub(super) fn least_bytes(self, all_bytes: u64) -> u64 {
         if self.is_full { 0 } else { LEAST_BYTES.max(all_bytes / 100) }
     }
 
-    /// Adds `prose` after `first`; further lines begin below it. Words are not broken.
+    /// Adds `prose` after `first` and aligns further lines with it. Does not break words.
     pub(super) fn add(self, text: &mut String, first: &str, prose: &str) {
         let width = self.prose.unwrap_or(usize::MAX);
         for line in hanging(first, prose, width, PROSE_MIN) {
@@ -52,7 +49,7 @@ impl Show {
         }
     }
 
-    /// Characters of a name beside the columns of a table.
+    /// Returns the characters available for a name in a table.
     pub(super) fn name_chars(self) -> usize {
         self.width.saturating_sub(BESIDE).max(NAME_MIN)
     }

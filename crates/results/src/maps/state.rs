@@ -1,8 +1,8 @@
-//! What of a look is compared with another: bytes by kind and folio size of each process and mapping.
+//! The comparable part of a look: bytes by kind and folio size of each process and mapping.
 //!
-//! Owns the two ways to one: a look at the running system, and the JSON of an earlier one, which is not
+//! A state comes from a look at the running system or from an earlier look's JSON, which is not
 //! trusted. Invariants:
-//! - E1: the bytes of a saved state sum to less than 2^63: no sum and no difference overflows.
+//! - E1: the bytes of a saved state sum to less than 2^63, so no sum or difference overflows.
 //! - E2: a file longer than [`FILE_BYTES_MAX`] is not read.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,47 +21,45 @@ use super::plain::{plain, what, what_of};
 use super::view::SCHEMA_VERSION;
 use crate::Error;
 
-/// Longest file of a saved state: a thousand processes with fifty mappings have some 50 MiB.
+/// The longest saved state: a thousand processes with fifty mappings take about 50 MiB.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Orders of folios (K2 of the census).
 const NR_ORDERS: u32 = 16;
 
-/// Memory by what is mapped and with which permissions.
+/// Memory by mapping name and permissions.
 pub(super) type Mappings = BTreeMap<(String, String), Tally>;
 
-/// A look as it is compared.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// Where it comes from: a file, or nothing for the running system.
+    /// The file it comes from; `None` for the running system.
     pub(super) source: Option<String>,
     pub(super) kernel: String,
     pub(super) boot_id: Option<String>,
     pub(super) taken_unix_s: u64,
     pub(super) geometry: Geometry,
     pub(super) access: Access,
-    /// Processes whose memory is not in it.
+    /// Processes whose memory could not be read.
     pub(super) nr_refused: usize,
-    /// Each page once.
+    /// Counts each page once.
     pub(super) totals: Tally,
-    /// Ascending by number.
+    /// Sorted by pid.
     pub(super) processes: Vec<ProcessState>,
-    /// Cached bytes of files; without permissions.
+    /// Cached bytes of files, without permissions.
     pub(super) files: Mappings,
 }
 
-/// A process as it is compared.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessState {
     pub(super) pid: u32,
     pub(super) name: String,
-    /// Its control group; empty where that is not read.
+    /// The control group; empty if it was not read.
     pub(super) group: String,
     pub(super) tally: Tally,
     pub(super) mappings: Mappings,
 }
 
 impl State {
-    /// Of a look; with the control group of each process.
+    /// Copies a look, with the control group of each process.
     #[must_use]
     pub fn of(look: &Look) -> Self {
         let census = look.census.as_ref();
@@ -94,10 +92,10 @@ impl State {
         }
     }
 
-    /// Of the JSON that `folio maps --json` wrote into a file.
+    /// Reads the JSON that `folio maps --json` wrote into a file.
     ///
     /// # Errors
-    /// A file that cannot be read, or is not such a result.
+    /// If the file cannot be read, or is not such a result.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let name = shown(path).to_string();
         let bytes = disk::read_whole(path, FILE_BYTES_MAX)
@@ -108,7 +106,7 @@ impl State {
         Ok(Self { source: Some(name), ..state })
     }
 
-    /// What is wrong with the bytes follows their name.
+    /// Parses the JSON; an error does not name the file.
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let is_none = |error: serde_json::Error| format!("is not a result of folio maps: {error}");
         let head: Head = serde_json::from_slice(bytes).map_err(is_none)?;
@@ -121,13 +119,11 @@ impl State {
     }
 }
 
-/// What every result has.
 #[derive(Deserialize)]
 struct Head {
     schema_version: u32,
 }
 
-/// The part of the JSON that is compared.
 #[derive(Deserialize)]
 struct Saved {
     kernel: String,
@@ -187,7 +183,7 @@ struct SavedFolio {
     cached_bytes: u64,
 }
 
-/// Adds what a file says, as long as it can be (E1).
+/// Adds a file's numbers with overflow checks (E1).
 struct Adder {
     geometry: Geometry,
     left_bytes: u64,

@@ -1,7 +1,7 @@
-//! What a page of the running system holds: sums, the largest of everything, strips.
+//! The data of a page about the running system: sums, the largest items, strips.
 //!
 //! A census has no size limit (a thousand processes have a hundred thousand mappings), but a page
-//! does: `--json` has all.
+//! does. `--json` has everything.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ use super::plain::plain;
 use super::view::SCHEMA_VERSION;
 use crate::remedy::leading;
 
-/// Rows of a table and bars of a picture.
+/// The most rows of a table and bars of a picture.
 const NR_ROWS_MAX: usize = 24;
-/// Subjects with their reasons.
+/// The most subjects with reasons.
 const NR_SUBJECTS_MAX: usize = 40;
-/// Mappings, and files, that are drawn as strips.
+/// The most mappings and the most files drawn as strips.
 const NR_STRIPS_MAX: usize = 12;
-/// Runs of a strip: with the path that draws it 80 KiB.
+/// The most runs of a strip; with its path, that takes 80 KiB.
 const NR_RUNS_MAX: usize = 2048;
 
 #[derive(Serialize)]
@@ -45,34 +45,32 @@ pub(super) struct Summary<'a> {
     pub(super) pmd_bytes: u64,
     pub(super) access: Option<Access>,
     pub(super) nr_processes: usize,
-    /// Processes the kernel does not show to this user.
+    /// Processes that the kernel hides from this user.
     pub(super) nr_refused: usize,
-    /// All memory, each page once.
+    /// All memory, counting each page once.
     pub(super) total: Sizes,
-    /// The same by kind.
     pub(super) kinds: Vec<Named>,
-    /// The largest processes; a page counts in each.
+    /// The largest processes. A shared page counts in each.
     pub(super) processes: Vec<Named>,
     pub(super) nr_processes_not_shown: usize,
-    /// The largest mappings; of several processes by file and permissions.
+    /// The largest mappings; with several processes, by file and permissions.
     pub(super) mappings: Vec<Named>,
     pub(super) nr_mappings_not_shown: usize,
     pub(super) reasons: Vec<ReasonData>,
     pub(super) subjects: Vec<SubjectData>,
     pub(super) nr_subjects_not_shown: usize,
-    /// All that is cached of files.
     pub(super) cached: Sizes,
     pub(super) files: Vec<Named>,
     pub(super) nr_files_not_shown: usize,
     /// Files below a directory with nothing cached.
     pub(super) nr_files_not_cached: usize,
-    /// What the numbers in `strips[].runs` stand for.
+    /// The meanings of the indexes in `strips[].runs`.
     hows: [How; 5],
     pub(super) strips: Vec<StripData>,
 }
 
 impl Summary<'_> {
-    /// The remedy that leads, and its mapping's name.
+    /// Returns the leading remedy and its mapping's name.
     pub(super) fn best(&self) -> Option<(&str, &Remedy)> {
         let all = self.subjects.iter().flat_map(|subject| {
             subject.remedies.iter().map(|remedy| (subject.name.as_str(), remedy))
@@ -81,7 +79,6 @@ impl Summary<'_> {
     }
 }
 
-/// Memory by folio size.
 #[derive(Serialize)]
 pub(super) struct Sizes {
     pub(super) mapped_bytes: u64,
@@ -92,28 +89,26 @@ pub(super) struct Sizes {
     pub(super) by_size: Vec<SizeData>,
 }
 
-/// Memory in folios of one size.
 #[derive(Clone, Copy, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "keys of the JSON, with their unit")]
 pub(super) struct SizeData {
-    /// Absent where the size is not known.
+    /// `None` if the size is not known.
     pub(super) folio_bytes: Option<u64>,
     pub(super) mapped_bytes: u64,
     pub(super) unaligned_bytes: u64,
     pub(super) partial_bytes: u64,
 }
 
-/// Something with a name.
 #[derive(Serialize)]
 pub(super) struct Named {
     pub(super) name: String,
-    /// Permissions, how many processes, how large a file is.
+    /// Permissions, number of processes, or file size.
     pub(super) about: String,
     #[serde(flatten)]
     pub(super) sizes: Sizes,
 }
 
-/// A reason, over everything that was judged.
+/// A reason, summed over everything that was judged.
 #[derive(Serialize)]
 pub(super) struct ReasonData {
     pub(super) refusal: Refusal,
@@ -121,7 +116,6 @@ pub(super) struct ReasonData {
     pub(super) bytes: u64,
 }
 
-/// What could be larger.
 #[derive(Serialize)]
 pub(super) struct SubjectData {
     pub(super) name: String,
@@ -132,21 +126,19 @@ pub(super) struct SubjectData {
     pub(super) remedies: Vec<Remedy>,
 }
 
-/// Where folios lie.
 #[derive(Serialize)]
 pub(super) struct StripData {
     pub(super) name: String,
     pub(super) about: String,
-    /// Whether it is the page cache of a file, mapped or not.
+    /// Whether it is a file's page cache, mapped or not.
     pub(super) is_file: bool,
     pub(super) nr_pages: u64,
-    /// Pages of a cell, where there are too many runs to tell each; else 1.
+    /// Pages per cell if there are too many runs to show each; otherwise 1.
     pub(super) cell_pages: u64,
-    /// First page, pages, order, index into `hows`.
+    /// First page, number of pages, order, index into `hows`.
     pub(super) runs: Vec<[u64; 4]>,
 }
 
-/// Where a mapping of a group is.
 struct Place<'a> {
     bytes: u64,
     process: &'a Process,
@@ -175,7 +167,6 @@ impl Sizes {
         }
     }
 
-    /// Bytes in folios of at least `folio_bytes`.
     pub(super) fn of_at_least(&self, folio_bytes: u64) -> u64 {
         let is_large = |size: &&SizeData| size.folio_bytes.is_some_and(|own| own >= folio_bytes);
         self.by_size.iter().filter(is_large).map(|size| size.mapped_bytes).sum()
@@ -183,7 +174,7 @@ impl Sizes {
 }
 
 impl<'a> Summary<'a> {
-    /// Of a look; `system` is examined again for the strips.
+    /// Summarizes a look; examines `system` again for the strips.
     pub(super) fn of(look: &'a Look, command_line: &'a [String], system: &dyn System) -> Self {
         let page_bytes = system.page_bytes();
         let geometry = Geometry::of(page_bytes);
@@ -260,7 +251,7 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// Of each of the largest groups the mapping with most memory.
+    /// Adds, for each of the largest groups, the mapping with most memory.
     fn add_strips(&mut self, census: &Census, groups: &[Group], system: &dyn System) {
         let is_folios = |one: &&Group| one.tally.of(Kind::Other) != one.tally.all();
         let mut chosen: Vec<(&Group, Option<Place<'_>>)> =
@@ -337,7 +328,7 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// What is cached of all files together.
+/// Sums the cached bytes of all files.
 pub(super) fn sum(files: &[CachedFile]) -> Tally {
     let mut all = Tally::default();
     for file in files {

@@ -1,4 +1,4 @@
-//! Tables for people: the columns of folio sizes, shares, signed bytes.
+//! Tables for people: folio size columns, shares, signed bytes.
 
 use std::cmp::Ordering;
 
@@ -11,12 +11,12 @@ use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures;
 
-/// ASCII: the same on a terminal, in a file and in a mail.
+/// ASCII only: it looks the same on a terminal, in a file and in an email.
 const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none())
     .header_separator(LineStyle::none().fill('-').junction('-'))
     .content_lines(ContentLineStyle::none());
-/// Columns of folio sizes: base pages, below contpte blocks, below PMD entries, and from there on.
+/// The folio size columns: base pages, below contpte blocks, below PMD entries, and the rest.
 pub(super) struct Classes {
     geometry: Geometry,
     has_unknown: bool,
@@ -43,7 +43,6 @@ impl Classes {
         names
     }
 
-    /// Bytes in folios of each class.
     pub(super) fn bytes(&self, tally: &Tally) -> Vec<u64> {
         let Geometry { contpte_order, pmd_order, .. } = self.geometry;
         let sum = |from: u32, to: u32| {
@@ -67,13 +66,11 @@ impl Classes {
         self.bytes(tally).into_iter().map(|bytes| share(bytes, all)).collect()
     }
 
-    /// Of contpte blocks and PMD entries.
     pub(super) fn mapped(&self, tally: &Tally) -> Vec<String> {
         let all = tally.all().mapped_bytes();
         self.mapped_bytes(tally).into_iter().map(|bytes| share(bytes, all)).collect()
     }
 
-    /// Bytes in contpte blocks and by PMD entries.
     pub(super) fn mapped_bytes(&self, tally: &Tally) -> Vec<u64> {
         let all = tally.all();
         if self.has_unknown { vec![all.pmd_bytes] } else { vec![all.contpte_bytes, all.pmd_bytes] }
@@ -87,7 +84,7 @@ impl Classes {
     }
 }
 
-/// `45%`; nothing for nothing.
+/// `45%`; empty if `part` is 0.
 pub(super) fn share(part: u64, all: u64) -> String {
     match part {
         0 => ".".to_owned(),
@@ -99,12 +96,12 @@ pub(super) fn share(part: u64, all: u64) -> String {
     }
 }
 
-/// A point for nothing.
+/// Formats bytes, or `.` for 0.
 pub(super) fn bytes_or_point(bytes: u64) -> String {
     if bytes == 0 { ".".to_owned() } else { figures::bytes(bytes) }
 }
 
-/// `+2 MiB`; a point for nothing.
+/// `+2 MiB`, or `.` for no change.
 pub(super) fn change(old: u64, new: u64) -> String {
     match new.cmp(&old) {
         Ordering::Equal => ".".to_owned(),
@@ -113,7 +110,7 @@ pub(super) fn change(old: u64, new: u64) -> String {
     }
 }
 
-/// A table whose first `nr_left` columns and last, if it is a name, are left-aligned.
+/// Draws a table. The first `nr_left` columns, and the last one if it is a name, are left-aligned.
 pub(super) fn grid(header: &[String], rows: Vec<Vec<String>>, nr_left: usize) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();

@@ -1,4 +1,4 @@
-//! The view for people: totals, the largest mappings with their shares, reasons with remedies.
+//! The text output: totals, the largest mappings with their shares, reasons with remedies.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ use super::table::{Classes, bytes_or_point, grid, share};
 use crate::remedy::{leading, takes};
 use crate::sentence;
 
-/// Page tables below this are not worth a line: those of 8 GiB in base pages of 4K.
+/// The smallest page tables worth a line: 16 MiB map 8 GiB in 4K base pages.
 const PAGE_TABLES_MIN: u64 = 16 << 20;
 
 pub(super) fn of(look: &Look, show: Show) -> String {
@@ -52,7 +52,6 @@ pub(super) fn of(look: &Look, show: Show) -> String {
     text
 }
 
-// Writing to a string cannot fail, here and below.
 fn heading(text: &mut String, look: &Look, census: &Census) {
     let (release, page) = (&look.release, size_name(census.geometry.page_bytes));
     match census.processes.as_slice() {
@@ -77,7 +76,7 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
     text.push_str("\n\n");
 }
 
-/// How much is large, and what would make it more.
+/// Says how much memory is in large folios, and what would increase it.
 fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) {
     let total = Sizes::of(&census.totals, census.geometry.page_bytes);
     let pmd_bytes = census.geometry.pmd_bytes();
@@ -94,7 +93,7 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
     text.push('\n');
 }
 
-/// The groups that are nearest to their limit.
+/// Lists the control groups closest to their limit.
 fn limits(text: &mut String, limits: &[MemoryLimit], show: Show) {
     let mut nearest: Vec<&MemoryLimit> = limits.iter().collect();
     nearest.sort_by_key(|limit| limit.max_bytes.saturating_sub(limit.used_bytes));
@@ -204,17 +203,17 @@ fn more(text: &mut String, nr: usize, show: Show) {
     }
 }
 
-/// Memory without lines of its own.
+/// Memory that gets no lines of its own.
 struct Aside {
-    /// Bytes without a remedy.
+    /// Bytes without a remedy, by reason.
     refusals: [(Refusal, u64); 3],
-    /// Subjects too small to be worth lines, and their bytes.
+    /// Subjects too small to be shown, and their bytes.
     nr_small: usize,
     small_bytes: u64,
 }
 
 impl Aside {
-    /// Takes the subjects with less than `least_bytes`.
+    /// Removes the subjects with less than `least_bytes`.
     fn put_by(&mut self, subjects: &mut Vec<Subject>, least_bytes: u64) {
         let is_small = |subject: &Subject| subject.bytes < least_bytes;
         let small = subjects.iter().filter(|subject| is_small(subject));
@@ -224,7 +223,7 @@ impl Aside {
     }
 }
 
-/// Subjects with a remedy, and the rest.
+/// Splits the subjects into those with a remedy, and the rest.
 fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
     let mut refusals = Refusal::ASIDE.map(|refusal| (refusal, 0));
     for subject in &mut subjects {
@@ -236,7 +235,7 @@ fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
     (subjects, Aside { refusals, nr_small: 0, small_bytes: 0 })
 }
 
-/// What could be larger, file by file; what no remedy is for is one line of each kind.
+/// Lists by file what could be larger. Memory without a remedy gets one line per kind.
 fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside, show: Show) {
     if !subjects.is_empty() {
         text.push_str("\nwhy not larger, and what removes it:\n");
@@ -259,7 +258,7 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside,
     }
 }
 
-/// The size of the page tables, if that is much.
+/// Shows the page tables' size if it is large.
 fn page_tables(text: &mut String, census: &Census) {
     let bytes: u64 = census.processes.iter().map(|one| one.held.page_table_bytes).sum();
     if bytes >= PAGE_TABLES_MIN && bytes >= census.totals.all().mapped_bytes() / 100 {
@@ -292,7 +291,7 @@ fn why(text: &mut String, census: &Census, subject: &Subject, show: Show) {
     for remedy in subject.remedies.iter().take(REMEDIES_MAX) {
         let first = format!("{:>16}", "-> ");
         let remedy_text = remedy.to_string();
-        // A command is copied: it stays one line.
+        // Commands are copied, so they stay on one line.
         let of_remedy = if remedy.is_some() { Show { prose: None, ..show } } else { show };
         of_remedy.add(text, &first, &remedy_text);
         for term in terms(remedy) {
@@ -305,7 +304,7 @@ fn why(text: &mut String, census: &Census, subject: &Subject, show: Show) {
     }
 }
 
-/// What a remedy brings, what it costs, and how it is undone.
+/// Says what a remedy gains, what it costs, and how to undo it.
 pub(super) fn terms(remedy: &Remedy) -> Vec<String> {
     if !remedy.is_some() {
         return Vec::new();

@@ -14,33 +14,31 @@ use serde::Serialize;
 use super::look::Look;
 use super::plain::plain;
 
-/// Version of the JSON of this view.
 pub(super) const SCHEMA_VERSION: u32 = 3;
 
-/// Memory of processes and cached files by folio size, in bytes, with what keeps it from being
-/// larger.
+/// Memory of processes and cached files by folio size, in bytes, with the reasons why it is not in
+/// larger folios.
 #[derive(Debug, Serialize)]
 pub struct MapsResult<'a> {
     schema_version: u32,
     tool_version: &'static str,
     command_line: &'a [String],
     kernel: &'a str,
-    /// Which boot it was: numbers of processes mean nothing in another.
+    /// The boot id: pids are only comparable within one boot.
     boot_id: Option<&'a str>,
-    /// When it was taken, in seconds since 1970.
+    /// Seconds since 1970.
     taken_unix_s: u64,
-    /// Whose rules limits come from, where the kernel's are not known.
+    /// Whose rules the limits come from, if the kernel's own are not known.
     rules_note: Option<&'a str>,
     #[serde(flatten)]
     system: Option<SystemView<'a>>,
     files: Vec<FileView>,
     /// Files below a directory with nothing cached.
     nr_files_not_cached: usize,
-    /// Files that were named and could not be examined.
+    /// Named files that could not be examined.
     failed: Vec<String>,
 }
 
-/// Processes.
 #[derive(Debug, Serialize)]
 struct SystemView<'a> {
     page_bytes: u64,
@@ -48,16 +46,15 @@ struct SystemView<'a> {
     pmd_bytes: u64,
     access: Access,
     skipped: SkippedView<'a>,
-    /// Limits of the control groups of the processes.
     memory_limits: &'a [MemoryLimit],
     /// Pages past the end of kpageflags.
     nr_pages_beyond: u64,
-    /// Each page once.
+    /// Counts each page once.
     totals: Vec<CellView>,
     processes: Vec<ProcessView<'a>>,
 }
 
-/// Processes that are not in the census.
+/// Processes that could not be read.
 #[derive(Debug, Serialize)]
 struct SkippedView<'a> {
     gone: &'a [u32],
@@ -73,11 +70,10 @@ impl<'a> SkippedView<'a> {
     }
 }
 
-/// Memory of one kind and folio size.
 #[derive(Debug, Serialize)]
 struct CellView {
     kind: Kind,
-    /// Absent where the size is not known.
+    /// `None` if the size is not known.
     folio_bytes: Option<u64>,
     mapped_bytes: u64,
     #[serde(flatten)]
@@ -88,7 +84,7 @@ struct CellView {
 struct ProcessView<'a> {
     pid: u32,
     name: &'a str,
-    /// Its page tables (`VmPTE`).
+    /// Page tables (`VmPTE`).
     page_table_bytes: u64,
     /// Pinned memory (`VmPin`).
     pinned_bytes: u64,
@@ -104,7 +100,7 @@ struct MappingView<'a> {
     path: String,
     is_deleted: bool,
     folios: Vec<CellView>,
-    /// The largest size it could have, where it has less.
+    /// The largest possible size, if it has less.
     target: Option<TargetView<'a>>,
 }
 
@@ -132,7 +128,6 @@ struct FolioView {
 }
 
 impl<'a> MapsResult<'a> {
-    /// The whole of `look`, which `command_line` asked for.
     #[must_use]
     pub fn of(look: &'a Look, command_line: &'a [String]) -> Self {
         let cached = look.cached.as_ref();
@@ -155,23 +150,23 @@ impl<'a> MapsResult<'a> {
         }
     }
 
-    /// Indented JSON.
+    /// Returns indented JSON.
     ///
     /// # Errors
-    /// None in practice: the result is names and numbers.
+    /// Never in practice: the result is names and numbers.
     pub fn json(&self) -> Result<String, ExportError> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// On one line, for a stream of results.
+    /// Returns JSON in one line, for a stream of results.
     ///
     /// # Errors
-    /// None in practice, as [`MapsResult::json`].
+    /// Never in practice, as [`MapsResult::json`].
     pub fn json_line(&self) -> Result<String, ExportError> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-    /// One row per process, mapping, kind and size; files have no process and no addresses.
+    /// Writes one row per process, mapping, kind and size. Files have no process and no addresses.
     pub(super) fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([

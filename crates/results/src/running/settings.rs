@@ -1,4 +1,4 @@
-//! The settings of a system, read once, as edits of a kernel.
+//! A system's settings, read once, as edits of a kernel.
 //!
 //! ```text
 //!   /sys --read once--> name, value --the model has a rule--> edits of a kernel
@@ -6,8 +6,8 @@
 //!                              `-----not there--> a remark
 //! ```
 //!
-//! Owns which settings are read, which edit each is ([`edit`]), and the remarks on settings that the model
-//! does not follow.
+//! Owns the list of settings, the edit for each ([`edit`]), and the remarks on settings that the
+//! model ignores.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ use largefolio_sim::kernel::Kernel;
 
 use crate::Remark;
 
-/// Settings that every kernel with huge pages has.
+/// Settings of every kernel with huge pages.
 const NAMES: [&str; 9] = [
     "thp.enabled",
     "thp.defrag",
@@ -31,12 +31,12 @@ const NAMES: [&str; 9] = [
     "khugepaged.scan_sleep_millisecs",
     "khugepaged.alloc_sleep_millisecs",
 ];
-/// Sizes of folios that have a setting: 8K to 512M.
+/// Folio sizes with a setting: 8K to 512M.
 const SIZE_ORDERS: RangeInclusive<u32> = 13..=29;
-/// Settings that a remark names.
+/// The most settings that a remark names.
 const NR_NAMED: usize = 4;
 
-/// The settings of a system at one moment.
+/// A system's settings at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     edits: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads everything that decides which folios a program gets.
+    /// Reads every setting that affects which folios a program gets.
     pub(super) fn read(catalog: &Catalog) -> Self {
         let read = |name: &str| catalog.read(name).ok().map(|current| current.value);
         let sizes = || SIZE_ORDERS.map(|order| format!("thp.{}", figures::size(1 << order)));
@@ -62,7 +62,7 @@ impl Settings {
             unmodelled.extend(value.map(|value| format!("{name}={value}")));
         }
         let disks = catalog.disks();
-        // A model has one disk: what all of them have.
+        // The model has one disk: it uses the value that all disks share.
         let windows: BTreeSet<_> =
             disks.iter().map(|disk| read(&format!("readahead.{disk}"))).collect();
         match one(windows) {
@@ -88,18 +88,17 @@ impl Settings {
         Self { edits, remarks: remarks.into_iter().flatten().collect() }
     }
 
-    /// Remarks on them.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
 
-    /// The kernel name `base` with an edit for each setting that is not its default.
+    /// Adds an edit to `base` for each setting that differs from the default.
     pub(super) fn with(&self, base: &str) -> String {
         let mut name = base.to_owned();
         for edit in &self.edits {
             let edited = format!("{name}+{edit}");
-            // A size that this version's rules do not have has no setting to take over.
+            // Skips a folio size that this version's rules lack.
             if let (Ok(plain), Ok(kernel)) = (Kernel::parse(&name), Kernel::parse(&edited))
                 && kernel.rules != plain.rules
             {
@@ -110,13 +109,14 @@ impl Settings {
     }
 }
 
-/// The common value: `None` if one cannot be read or the set is empty; an error if they differ.
+/// Returns the common value: `None` if one cannot be read or the set is empty; an error if they
+/// differ.
 fn one<T: Ord>(all: BTreeSet<Option<T>>) -> Result<Option<T>, ()> {
     if all.len() > 1 { Err(()) } else { Ok(all.into_iter().next().flatten()) }
 }
 
-/// The smallest folio of files whose blocks are larger than a page, as an edit if all filesystems have
-/// it; if not, what to add to `this` for the others.
+/// Returns the smallest file folio as an edit if all filesystems agree and it is larger than a
+/// page. Otherwise an error says what to add to `this` for the others.
 fn blocks(filesystems: &[(PathBuf, u64)], page_bytes: u64) -> Result<Option<String>, String> {
     let edit = |bytes: u64| format!("min-folio={}", figures::size(bytes));
     let Some((point, bytes)) = filesystems.iter().find(|(_, bytes)| *bytes > page_bytes) else {
@@ -165,7 +165,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// Whether kernels start with `setting` at `value`, which their rules then say already.
+/// Returns whether `value` is the kernel's default, which the rules already have.
 fn is_usual(setting: &str, value: &str) -> bool {
     let page_bytes = rustix::param::page_size() as u64;
     let pages_of_pmd = page_bytes / 8;
@@ -181,8 +181,8 @@ fn is_usual(setting: &str, value: &str) -> bool {
     }
 }
 
-/// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
-/// model does not have.
+/// Returns the kernel edit for a setting of `folio tune`; `None` if the model does not have the
+/// setting.
 #[must_use]
 pub fn edit(setting: &str, value: &str) -> Option<String> {
     Some(match setting {
@@ -208,12 +208,12 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
     })
 }
 
-/// A pause of khugepaged in milliseconds; the model's clock knows none shorter than one.
+/// Returns khugepaged's pause in milliseconds, at least 1: the model's clock has no shorter one.
 fn pause(value: &str) -> Option<u32> {
     Some(value.parse::<u32>().ok()?.max(1))
 }
 
-/// `shmem_enabled` as khugepaged follows it.
+/// Returns `shmem_enabled` as khugepaged interprets it.
 fn shmem(value: &str) -> &str {
     match value {
         "within_size" => "within-size",

@@ -3,16 +3,15 @@
 use super::result::{StudyCounts, StudyResult};
 use crate::sentence::{Piece, figure, words};
 
-/// A class of rows.
 pub(super) struct Class {
-    /// As a title.
+    /// Title.
     pub(super) title: &'static str,
-    /// Its key in the JSON.
+    /// Key in the JSON.
     pub(super) key: &'static str,
     pub(super) of: fn(&StudyCounts) -> usize,
 }
 
-/// Independent rows first, then those that do not count and those that cannot be compared.
+/// Independent rows first, then rows that do not count or cannot be compared.
 pub(super) const CLASSES: [Class; 7] = [
     class("match", "nr_match", |s| s.nr_match),
     class("coincidence", "nr_coincidence", |s| s.nr_coincidence),
@@ -27,7 +26,7 @@ const fn class(title: &'static str, key: &'static str, of: fn(&StudyCounts) -> u
     Class { title, key, of }
 }
 
-/// Nothing if no row can be compared.
+/// `None` if no row can be compared.
 pub(super) fn of(report: &StudyResult) -> Option<Vec<Piece>> {
     let sum = |of: fn(&StudyCounts) -> usize| report.summary.iter().map(of).sum::<usize>();
     if sum(|s| s.nr_rows) == sum(|s| s.nr_not_compared) {

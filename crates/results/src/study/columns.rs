@@ -1,11 +1,9 @@
-//! Numbers, columns and prose of findings as text.
+//! Formats numbers, columns and prose of findings.
 
 use std::fmt::Write as _;
 
-/// Characters of a line of prose.
 const WIDTH: usize = 110;
 
-/// A change with its sign.
 pub(super) fn signed(change: f64) -> String {
     match change {
         0.0 => "0".to_owned(),
@@ -15,7 +13,7 @@ pub(super) fn signed(change: f64) -> String {
     }
 }
 
-/// A number with its unit; counts with separators.
+/// Formats a number with its unit; counts get separators.
 pub(super) fn number(value: f64, unit: &str) -> String {
     let shown = match value.abs() {
         large if large >= 1000.0 => grouped(value),
@@ -43,7 +41,7 @@ fn grouped(value: f64) -> String {
     if value < 0.0 { format!("-{shown}") } else { shown }
 }
 
-/// Columns set right; every line has as many.
+/// Right-aligns columns; all lines have the same number of columns.
 pub(super) fn columns(text: &mut String, indent: &str, lines: &[Vec<String>]) {
     let nr_columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
@@ -57,7 +55,6 @@ pub(super) fn columns(text: &mut String, indent: &str, lines: &[Vec<String>]) {
     }
 }
 
-/// Prose in lines of at most [`WIDTH`] characters.
 pub(super) fn wrapped(text: &mut String, indent: &str, prose: &str) {
     let mut line = indent.to_owned();
     for word in prose.split_whitespace() {

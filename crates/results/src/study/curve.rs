@@ -1,4 +1,4 @@
-//! Lines over limits: as text, and as rows of CSV.
+//! Lines over limits, as text and as CSV rows.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use largefolio_sim::study::{CountFinding, CurveFinding, LimitFinding, LineFindin
 use super::columns::{columns, number, wrapped};
 use super::record::Record;
 
-/// A curve: where each line is worse than the first, then its numbers.
+/// Writes a curve: where each line is worse than the first, then its numbers.
 pub(super) fn add(text: &mut String, curve: &CurveFinding) {
     let _ = writeln!(text, "\n  {}", curve.title);
     wrapped(text, "    ", &basis(curve));
@@ -20,7 +20,7 @@ pub(super) fn add(text: &mut String, curve: &CurveFinding) {
     }
 }
 
-/// What 100% are.
+/// Names what 100% refers to.
 pub(super) fn basis(curve: &CurveFinding) -> String {
     match (&curve.missing, curve.peak_bytes) {
         (None, Some(bytes)) => {
@@ -62,7 +62,7 @@ pub(super) fn verdict(curve: &CurveFinding, count: &CountFinding) -> String {
     format!("worse than {}: {}", first.name, others.join(", "))
 }
 
-/// The limits at which a series is worse: neighbours as one range.
+/// Names the limits at which a series is worse, merging neighbours into ranges.
 fn places(curve: &CurveFinding, series: &Series) -> String {
     let limits: Vec<u32> = curve.limits.iter().map(|limit| limit.percent).collect();
     let is_worse = |percent: &u32| series.worse_at.contains(percent);
@@ -96,7 +96,6 @@ fn add_numbers(text: &mut String, curve: &CurveFinding, count: &CountFinding) {
     columns(text, "     ", &lines);
 }
 
-/// A value at a limit.
 pub(super) fn value(curve: &CurveFinding, series: &Series, nr: usize) -> String {
     match series.values.get(nr).copied().flatten() {
         Some(value) => number(value, ""),
@@ -104,7 +103,7 @@ pub(super) fn value(curve: &CurveFinding, series: &Series, nr: usize) -> String 
     }
 }
 
-/// Why the program did not get to its end.
+/// Says why the program did not finish.
 fn ended(series: &Series, limit: LimitFinding) -> Option<&'static str> {
     series.ended.get(&limit.percent).map(|ended| ended.words())
 }
@@ -115,7 +114,7 @@ pub(super) fn mib(bytes: u64) -> String {
     format!("{mib:.1} MiB")
 }
 
-/// A row for each line and limit.
+/// Adds a row per line and limit.
 pub(super) fn add_csv(
     csv: &mut Cells<Vec<u8>>,
     study: &str,

@@ -1,4 +1,4 @@
-//! Studies run in the model, and what is missing for that.
+//! Runs studies in the model, and finds their traces.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,27 @@ use largefolio_trace::shown;
 use super::result::StudyResult;
 use crate::{Error, Remark};
 
-/// Studies that can be run.
 #[derive(Debug)]
 pub struct StudyRequest {
-    /// What is published, and the cells of the model beside it.
+    /// Published tables, with the model cells to compare.
     pub studies: Vec<Study>,
-    /// Directory of the recorded traces.
     pub traces: PathBuf,
-    /// The command that asks for the same.
+    /// The equivalent command line.
     pub command_line: Vec<String>,
 }
 
-/// Where directories of the repository are, seen from the program: `target/release/folio`, an installed
+/// The repository's directories relative to the program: `target/release/folio` or an installed
 /// `bin/folio`.
 const BESIDE: [&str; 2] = ["../..", "../share/largefolio"];
 
-/// Where the directory `name` of the repository may be beside the program `folio`.
+/// Returns the candidates for the repository directory `name`, relative to the program `folio`.
 #[must_use]
 pub fn beside(folio: &Path, name: &str) -> Vec<PathBuf> {
     BESIDE.iter().filter_map(|path| Some(folio.parent()?.join(path).join(name))).collect()
 }
 
-/// `traces` here or one of `beside`, whichever holds some of the traces; here where none does.
+/// Returns the first of `traces` in the working directory and `beside` that holds some of the
+/// traces, or else the former.
 #[must_use]
 pub fn find_traces(studies: &[Study], beside: impl IntoIterator<Item = PathBuf>) -> PathBuf {
     let here = PathBuf::from("traces");
@@ -42,11 +41,11 @@ pub fn find_traces(studies: &[Study], beside: impl IntoIterator<Item = PathBuf>)
 }
 
 impl StudyRequest {
-    /// The studies called `names` and those in `files`; all built-in ones where neither names any.
-    /// Each trace may cause the work of `budget`.
+    /// Returns the studies called `names` and those in `files`; without either, all built-in ones.
+    /// `budget` limits the work per trace.
     ///
     /// # Errors
-    /// A name that no study has, a file that is none.
+    /// If no study has a name, or a file is not a study.
     pub fn studies(
         names: &[String],
         files: &[PathBuf],
@@ -68,7 +67,7 @@ impl StudyRequest {
         Ok(studies)
     }
 
-    /// Says which traces are missing: rows that need them stay empty.
+    /// Says which traces are missing; the rows that need them stay empty.
     #[must_use]
     pub fn remarks(&self) -> Option<Remark> {
         let mut names: Vec<&str> = self.studies.iter().flat_map(Study::traces).collect();
@@ -87,11 +86,12 @@ impl StudyRequest {
         })
     }
 
-    /// Runs the cells of all studies on all threads of the pool it is called in, and compares;
-    /// `progress` hears the trace and its rows so far, and may end it: `None`.
+    /// Runs the cells of all studies on all threads of the current pool, and compares them.
+    /// `progress` receives the trace and its rows so far, and may stop the run, which then returns
+    /// `None`.
     ///
     /// # Errors
-    /// A trace that cannot be replayed or generated.
+    /// If a trace cannot be replayed or generated.
     pub fn run(
         &self,
         measured: &Measurements,

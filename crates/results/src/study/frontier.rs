@@ -1,4 +1,4 @@
-//! Kernels over many programs: as text, and as rows of CSV.
+//! Kernels over many programs, as text and as CSV rows.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use largefolio_sim::study::{ChangeFinding, FrontierCount, FrontierFinding, Front
 use super::columns::{columns, signed, wrapped};
 use super::record::Record;
 
-/// A frontier: which lines are on it, which programs lose, then the changes.
+/// Writes a frontier: its lines, the programs that lose, then the changes.
 pub(super) fn add(text: &mut String, found: &FrontierFinding) {
     let _ = writeln!(text, "\n  {}", found.title);
     wrapped(text, "    ", &basis(found));
@@ -31,7 +31,7 @@ pub(super) fn add(text: &mut String, found: &FrontierFinding) {
     columns(text, "     ", &lines);
 }
 
-/// What the changes are of, and of what they are changes.
+/// Says what the changes measure, and what they are relative to.
 pub(super) fn basis(found: &FrontierFinding) -> String {
     let counts: Vec<String> = found.counts.iter().map(told).collect();
     let first = found.lines.first().map_or("the first line", |line| line.name.as_str());
@@ -54,7 +54,7 @@ fn told(count: &FrontierCount) -> String {
     }
 }
 
-/// Who is on the frontier of each count that is paid with, and who loses in which programs.
+/// Names, for each cost, the lines on the frontier, and the lines that lose in some programs.
 pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
     let Some((gain, paid)) = found.counts.split_first() else { return Vec::new() };
     let on_frontier = |(nr, count): (usize, &FrontierCount)| {
@@ -80,7 +80,7 @@ pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
     paid.iter().enumerate().map(on_frontier).chain(found.lines.iter().skip(1).map(loses)).collect()
 }
 
-/// Inside a sentence; an abbreviation stays as it is.
+/// Lowercases the first letter for use inside a sentence, except in abbreviations.
 pub(super) fn lower(what: &str) -> String {
     let mut letters = what.chars();
     match letters.next() {
@@ -103,7 +103,7 @@ pub(super) fn changes(line: &FrontierLine, program: Option<usize>) -> String {
     line.changes.iter().map(of_count).collect::<Vec<_>>().join(" / ")
 }
 
-/// A row for each program, line and count.
+/// Adds a row per program, line and count.
 pub(super) fn add_csv(
     csv: &mut Cells<Vec<u8>>,
     study: &str,

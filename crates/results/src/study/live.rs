@@ -1,6 +1,6 @@
-//! The rows of a study that are timed, on the running kernel and in the model.
+//! The timed rows of a study, on the running kernel and in the model.
 //!
-//! Both sides of a row take turns in every round, so that drift of the machine affects both.
+//! Both sides of a row take turns in every round, so that the machine's drift affects both.
 
 use largefolio_bulk::Tuning;
 use largefolio_linux::bench::anon::{FolioSize, Operation};
@@ -14,19 +14,19 @@ use largefolio_sim::study::{Bench, BenchWork, Measured, Measurements, Study, Sub
 use crate::bench::{AnonWork, Spare, Timed, in_model, on_host};
 use crate::{Error, running};
 
-/// Bytes of anonymous regions, a multiple of every folio size.
+/// Bytes of anonymous regions: a multiple of every folio size.
 const REGION_BYTES: u64 = 256 << 20;
-/// Nanoseconds are for each of these bytes.
+/// Nanoseconds are per this many bytes.
 const BASE_BYTES: u64 = 4096;
-/// What a bench of clearing may compare.
+/// The alternative that a bench of clearing may compare with.
 const PAGEWISE: &str = "page-at-a-time";
 const IN_ONE_GO: &str = "in-one-go";
 const CHOSEN: &str = "chosen";
 
-/// Every row that has benches.
+/// Measures every row with benches.
 ///
 /// # Errors
-/// What this kernel or this user cannot measure.
+/// If this kernel or this user cannot measure something.
 pub fn measure(
     studies: &[Study],
     nr_rounds: usize,
@@ -56,7 +56,7 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Err
     let (Some(first_ns), Some(second_ns)) = (median(&first), median(&second)) else {
         return Err(Error::asked("nothing was measured"));
     };
-    // Of a speed, more is faster.
+    // For a speed, more is faster.
     let is_speed = matches!(before.work, BenchWork::Clear | BenchWork::Fault);
     let ratio = if is_speed { first.ratio(&second) } else { second.ratio(&first) };
     let ratio = ratio.ok_or_else(|| Error::asked("no time passed"))?;
@@ -72,7 +72,7 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Err
     })
 }
 
-/// GB/s, or nanoseconds for each 4 KiB.
+/// GB/s, or nanoseconds per 4 KiB.
 #[expect(clippy::cast_precision_loss, reason = "at most 2^30 bytes")]
 fn value(bench: &Bench, ns: f64) -> f64 {
     match bench.work {
@@ -131,8 +131,9 @@ fn timed(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2],
     Ok([first, second])
 }
 
-/// The size of those sides that run on this kernel. Settings have one value at a time, and whoever
-/// has changed them is waited for, ourselves included: both sides share one change.
+/// Sets the folio size for the sides that run on this kernel. A setting has one value at a time,
+/// and a change waits for other holders, including this process. Both sides therefore share one
+/// change.
 fn host(before: &Bench, after: &Bench) -> Result<Option<FolioSize>, Error> {
     let on_host = [before, after].into_iter().filter(|bench| bench.subject == Subject::Host);
     let sizes: Vec<u64> = on_host.map(|bench| bench.size).collect();
@@ -160,7 +161,7 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
     Ok(AnonWork { operation, folio_bytes: bench.size, region_bytes })
 }
 
-/// The rules of a side in the model.
+/// Returns the rules of a side in the model.
 fn kernel(bench: &Bench) -> Result<Option<Kernel>, Error> {
     match &bench.subject {
         Subject::Host => Ok(None),

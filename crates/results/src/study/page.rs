@@ -1,4 +1,4 @@
-//! Findings as a page: each table as marks of what was published and of ours on one axis.
+//! Findings as a page: each table shows published numbers and ours as marks on one axis.
 //!
 //! ```text
 //!   shares of a whole      before o----O after         published above, ours below
@@ -23,7 +23,7 @@ use super::result::StudyResult;
 use super::text;
 use crate::page::{footer, meanings, section};
 
-/// A change past this stands at the end of its axis as a pointer: three times as much.
+/// A larger change becomes an arrow at the axis's end: three times as much.
 const PERCENT_MAX: f64 = 200.0;
 
 pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
@@ -69,16 +69,13 @@ fn study((nr, finding): (usize, &Finding)) -> Section {
     }
 }
 
-/// On which axis a row stands.
+/// The axis of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ground {
-    /// Shares before and after, on the axis of the share.
+    /// Shares before and after.
     Shares,
-    /// Changes in percent.
     Changes,
-    /// Numbers of a unit.
     Numbers(String),
-    /// Nothing to draw.
     Nothing,
 }
 
@@ -96,7 +93,7 @@ fn ground(row: &RowFinding) -> Ground {
     }
 }
 
-/// Colour class of a mark, and the word, for how a number was obtained.
+/// Returns colour class and word for how a number was obtained.
 const fn how_class(how: &How) -> (&'static str, &'static str) {
     match how {
         How::Counted { .. } => ("counted", "counted"),
@@ -107,20 +104,19 @@ const fn how_class(how: &How) -> (&'static str, &'static str) {
     }
 }
 
-/// One table.
 struct Drawing<'a> {
-    /// Its place in the JSON.
+    /// JSON pointer.
     at: String,
     table: &'a TableFinding,
-    /// What ours is compared with.
+    /// The reference of our numbers.
     reference: &'a str,
 }
 
-/// A row with its number in the table.
+/// A row with its index in the table.
 type Row<'a> = (usize, &'a RowFinding);
 
 impl Drawing<'_> {
-    /// A picture for each axis, then the notes of all rows.
+    /// Draws a picture per axis, then the notes of all rows.
     fn figures(&self) -> Markup {
         let mut notes: Vec<(usize, &str, bool)> = Vec::new();
         for row in &self.table.rows {
@@ -228,7 +224,7 @@ impl Drawing<'_> {
         Lane { title: row.what.clone(), name, marks, end: self.end(ground, (nr, row)) }
     }
 
-    /// Both numbers at the end of a lane.
+    /// Writes both numbers at the end of a lane.
     fn end(&self, ground: &Ground, (nr, row): Row<'_>) -> Markup {
         let mut end = Markup::new();
         let is_change = matches!(ground, Ground::Shares | Ground::Changes);
@@ -311,7 +307,6 @@ impl Drawing<'_> {
     }
 }
 
-/// `[2]`, the notes of a row.
 fn mark_of(row: &RowFinding, notes: &[(usize, &str, bool)]) -> Option<String> {
     let numbers = text::notes_of(row)
         .filter_map(|note| notes.iter().find(|(_, known, _)| *known == note).map(|(nr, ..)| *nr));
@@ -319,7 +314,7 @@ fn mark_of(row: &RowFinding, notes: &[(usize, &str, bool)]) -> Option<String> {
     (!marks.is_empty()).then(|| marks.join(" "))
 }
 
-/// Before and after, and the way between.
+/// Marks before and after, with a line between.
 fn shares(pair: Pair, side: Side, class: &'static str, who: &str) -> Vec<Mark> {
     let (before, after) = (pair.before, pair.after);
     let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| number(value, "%"));
@@ -334,7 +329,7 @@ fn shares(pair: Pair, side: Side, class: &'static str, who: &str) -> Vec<Mark> {
     marks
 }
 
-/// Published and ours, and what lies between.
+/// Marks the published number and ours, with a line between.
 fn apart(
     published: Option<f64>,
     ours: Option<f64>,
@@ -354,7 +349,7 @@ fn apart(
         marks.push(Mark::Span { from, to, side, class: way, tip });
     }
     let at = |value, shape, class, tip| Mark::At { value, side, shape, class, tip };
-    // A ring around the dot: both can be seen where they are the same.
+    // A ring around the dot: both stay visible if they coincide.
     marks.extend(
         ours.map(|value| at(value, Shape::Dot, class, format!("{word}: {}", shown(value)))),
     );
@@ -388,7 +383,7 @@ fn legend(ground: &Ground, rows: &[Row<'_>], reference: &str) -> Markup {
     key(&entries)
 }
 
-/// `46 -> 7% (-39.0pp)`, each number with its place.
+/// `46 -> 7% (-39.0pp)`, each number with its JSON pointer.
 fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowFinding) {
     let Some(pair) = pair else { return };
     if let Some(before) = pair.before {
@@ -405,7 +400,7 @@ fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowF
     }
 }
 
-/// How a number was obtained, in words.
+/// Says how a number was obtained.
 fn obtained(row: &RowFinding) -> String {
     let (how, basis) = (&row.how, text::basis(row));
     match how {

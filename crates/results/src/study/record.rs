@@ -1,6 +1,6 @@
-//! A record of the CSV: its columns, and which a kind of row fills.
+//! A CSV record of any kind of row.
 
-/// One record; what a row does not have is empty.
+/// One record; fields that a row lacks are empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) study: String,
@@ -26,7 +26,6 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Heads of the columns.
     pub(super) const HEADS: [&str; 22] = [
         "study",
         "table",

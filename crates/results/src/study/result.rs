@@ -9,39 +9,36 @@ use super::record::Record;
 use super::{curve, frontier, text};
 use crate::{Remark, running};
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 3;
 
-/// The result, with what is needed to understand it.
 #[derive(Serialize)]
 pub struct StudyResult {
     schema_version: u32,
     tool_version: &'static str,
     pub(super) command_line: Vec<String>,
     pub(super) kernel: String,
-    /// Rows of each study.
     pub(super) summary: Vec<StudyCounts>,
     pub(super) studies: Vec<Finding>,
 }
 
-/// How many rows of a study count, and how many of those match.
+/// Counts of a study's rows, by class.
 #[derive(Serialize)]
 pub(super) struct StudyCounts {
     pub(super) study: String,
     pub(super) nr_rows: usize,
     /// Rows that can confirm or refute the model: the sum of the next three.
     pub(super) nr_independent: usize,
-    /// Level and change are those published.
+    /// Level and change match the published ones.
     pub(super) nr_match: usize,
-    /// So they are, by an estimate that rests on assumed constants.
+    /// Both match, but the estimate rests on assumed constants.
     pub(super) nr_coincidence: usize,
-    /// Level or change is another.
+    /// Level or change differs.
     pub(super) nr_miss: usize,
-    /// Both are nothing, before and after.
+    /// Both sides are 0, before and after.
     pub(super) nr_zero: usize,
-    /// Ours is another quantity than the published one.
+    /// Our quantity differs from the published one.
     pub(super) nr_other_quantity: usize,
-    /// One of our inputs is the series' own number.
+    /// One of our inputs is the published number itself.
     pub(super) nr_own_input: usize,
     /// One side has no number.
     pub(super) nr_not_compared: usize,
@@ -80,7 +77,7 @@ impl StudyResult {
         }
     }
 
-    /// Whether no row has a number of ours, and nothing else was drawn.
+    /// Returns whether no row has a number of ours, and nothing else was drawn.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_empty = |finding: &Finding| {
@@ -91,8 +88,7 @@ impl StudyResult {
         self.studies.iter().all(is_empty)
     }
 
-    /// Rows that do not go the way they are known to go: there are none of those unless something
-    /// changed.
+    /// Returns rows that deviate from their known result; there are none unless something changed.
     #[must_use]
     pub fn surprises(&self) -> Vec<Remark> {
         let of_study = |finding: &Finding| {
@@ -108,7 +104,7 @@ impl StudyResult {
     }
 }
 
-/// One row per row of a table, per limit of a line, and per program of a frontier.
+/// Writes one CSV row per table row, per limit of a line, and per program of a frontier.
 pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
     let mut csv = Cells::text();
     csv.record(Record::HEADS)?;

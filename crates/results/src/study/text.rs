@@ -1,4 +1,4 @@
-//! Findings as text: one table each, notes below.
+//! Findings as text: one table each, with notes below.
 
 use std::fmt::Write as _;
 
@@ -9,9 +9,8 @@ use largefolio_sim::study::{
 use super::columns::{number, signed, wrapped};
 use super::{curve, frontier};
 
-/// Heads of the columns beside what the rows are compared with.
+/// Column headings, other than the reference's.
 const HEADS: [&str; 8] = ["", "published", "ours", "distance", "change", "level", "score", "how"];
-/// All of them.
 pub(super) fn shown(findings: &[Finding]) -> String {
     let mut text = String::new();
     for (nr, finding) in findings.iter().enumerate() {
@@ -68,29 +67,28 @@ fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
     }
 }
 
-/// How close, in words.
 pub(super) fn closeness(found: Option<Closeness>) -> String {
     found.map_or("-", Closeness::words).to_owned()
 }
 
-/// Whether a row counts, and whether it matches.
+/// Says whether a row counts and matches.
 pub(super) fn score(row: &RowFinding) -> String {
     row.score.map_or("-", Score::words).to_owned()
 }
 
-/// What ours rests on, in words.
+/// Says what our number rests on.
 pub(super) fn basis(row: &RowFinding) -> String {
     row.basis.iter().map(|basis| basis.words()).collect::<Vec<_>>().join(", ")
 }
 
-/// Why the row does not count, and the reason for our number.
+/// Returns why the row does not count, and the reason for our number.
 pub(super) fn notes_of(row: &RowFinding) -> impl Iterator<Item = &str> {
     let note = row.disagrees.as_ref().or(row.reason.as_ref());
     let all = [row.inputs_of_series.as_ref(), row.other_quantity.as_ref(), note];
     all.into_iter().flatten().map(String::as_str)
 }
 
-/// The mark of a note: a note that several rows have stands once.
+/// Returns the mark of a note; rows with the same note share one.
 fn mark_of<'a>(notes: &mut Vec<(usize, &'a str)>, note: &'a str) -> String {
     let known = notes.iter().find(|(_, known)| *known == note).map(|(nr, _)| *nr);
     let nr = known.unwrap_or_else(|| {
@@ -128,7 +126,7 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
     format!("{}, {} ({letter}){}", row.how.word(), basis(row), caveats(&row.how))
 }
 
-/// What an estimate lacks, and what of it is assumed.
+/// Says what an estimate lacks, and which parts are assumed.
 pub(super) fn caveats(how: &How) -> String {
     let How::Estimated { not_known, assumed, .. } = how else { return String::new() };
     let lacks = not_known.iter().map(|costs| format!("; not known: {costs}"));

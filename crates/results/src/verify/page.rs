@@ -1,4 +1,4 @@
-//! The comparison as a page: verdict, every round, every quantity, doubts, the prediction beside.
+//! The comparison as a page: verdict, every round, every quantity, doubts, and the prediction.
 
 use largefolio_report::ExportError;
 use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
@@ -12,7 +12,7 @@ use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult}
 use super::words::{self, of_metric, spread};
 use crate::page::{footer, meanings, notes, section};
 
-/// Rounds of a page: with their numbers and marks some 600 bytes each.
+/// The most rounds on a page; each takes about 600 bytes with its numbers and marks.
 const NR_ROUNDS_MAX: usize = 1500;
 
 pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
@@ -41,7 +41,7 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     })
 }
 
-/// The view with at most [`NR_ROUNDS_MAX`] rounds, evenly spread.
+/// Keeps at most [`NR_ROUNDS_MAX`] rounds, evenly spread.
 fn thinned(view: &VerifyResult) -> VerifyResult {
     let nr = view.rounds.len();
     if nr <= NR_ROUNDS_MAX {
@@ -92,12 +92,12 @@ fn answer(view: &VerifyResult) -> Markup {
     answer
 }
 
-/// The quantity the verdict is about.
+/// Returns the quantity that decides the verdict.
 fn judged(view: &VerifyResult) -> Option<(usize, &Row)> {
     view.rows.iter().enumerate().find(|(_, row)| row.quantity == view.metric)
 }
 
-/// `-6.5%`, of a ratio.
+/// Formats a ratio as `-6.5%`.
 fn percent(ratio: f64) -> String {
     format!("{:+.1}%", 100.0 * (ratio - 1.0))
 }
@@ -107,7 +107,7 @@ fn short(unit: &str, value: f64) -> String {
     shown.split(" [").next().unwrap_or_default().to_owned()
 }
 
-/// 1, the margin around it, and the interval of a quantity.
+/// Returns guides at 1, at the margin around it, and at a quantity's interval.
 fn guides(view: &VerifyResult, interval: Option<[f64; 3]>) -> Vec<Guide> {
     let margin = view.margin;
     let mut guides = vec![Guide { from: 1.0 - margin, to: 1.0 + margin, class: "margin" }];
@@ -177,12 +177,11 @@ fn number(nr: usize) -> f64 {
     nr as f64
 }
 
-/// The judged value of a run; a page has no place for what is none.
+/// Returns a run's judged value; a missing value becomes 0.
 fn value(run: &RunRow) -> f64 {
     run.value.unwrap_or_default()
 }
 
-/// Unit of what is judged.
 fn unit(view: &VerifyResult) -> &str {
     judged(view).map_or("ns", |(_, row)| &row.unit)
 }
@@ -238,7 +237,7 @@ fn rounds_table(view: &VerifyResult) -> Markup {
     table
 }
 
-/// Three digits after the point, or three that count.
+/// Formats three decimals, or three significant digits.
 fn ratio(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.3}"),
@@ -318,12 +317,12 @@ fn quantities_table(view: &VerifyResult) -> Markup {
     table
 }
 
-/// Each run that counts, of both arms, on one scale.
+/// Draws each counted run of both arms on one scale.
 fn runs(view: &VerifyResult) -> Markup {
     let what = of_metric(&view.metric);
     let arms = [("plain", "plain-run"), ("changed", "changed-run")];
     let unit = unit(view);
-    // A scale has round numbers: times are shown in ms, memory in MiB.
+    // A scale needs round numbers, so times are shown in ms and memory in MiB.
     let (divisor, scale) = match unit {
         "ns" => (1e6, " ms"),
         "bytes" => (f64::from(1 << 20), " MiB"),
@@ -418,7 +417,7 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     section("prediction", "Prediction", Basis::Estimated, lead, body)
 }
 
-/// The measured interval and the predicted ratio on one axis.
+/// Draws the measured interval and the predicted ratio on one axis.
 fn beside(
     view: &VerifyResult,
     ratio: f64,

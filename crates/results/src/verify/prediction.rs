@@ -1,4 +1,4 @@
-//! What the model says about the change that is verified.
+//! The model's prediction for the verified change.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use serde::Serialize;
 use super::words;
 use crate::{Error, Remark, running};
 
-/// Why an estimate says nothing about the run that was measured.
+/// Why an estimate does not apply to the measured run.
 const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so a cost of the \
     machine file does not hold for it; measure this machine with folio calibrate";
 
-/// What is said where nothing can be predicted.
+/// The error if nothing can be predicted.
 const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
 
-/// Two replays that can be made.
+/// Two prepared replays.
 #[derive(Debug)]
 pub struct VerifyPrediction {
     trace: PathBuf,
@@ -32,39 +32,40 @@ pub struct VerifyPrediction {
     changed: CellSpec,
 }
 
-/// What they came to.
+/// Their result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Predicted {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
-    /// What is to be said where the rules are those of another version.
+    /// A note, if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) machine: String,
-    /// Estimated time of the changed run less that of the plain one, in ns; none where a cost is not
+    /// Estimated time of the changed run minus the plain run's, in ns; `None` if a cost is not
     /// known.
     pub(super) difference_ns: Option<i64>,
-    /// That difference on top of the measured plain wall time, over the latter; none where that is no
-    /// time.
+    /// The measured plain wall time plus that difference, over the plain time; `None` if that is
+    /// not a time.
     pub(super) ratio: Option<f64>,
-    /// The smallest and the largest that the ratio may be by the bounds of the costs.
+    /// The smallest and largest ratio within the costs' bounds.
     pub(super) ratio_range: Option<[f64; 2]>,
-    /// Why there is no ratio though there is a difference.
+    /// Why there is a difference but no ratio.
     pub(super) unusable: Option<&'static str>,
-    /// Whether the measured ratio lies in that range; none where the rounds cannot tell.
+    /// Whether the measured ratio is in that range; `None` if the rounds cannot show it.
     pub(super) holds: Option<bool>,
-    /// Why they cannot.
+    /// Why the rounds cannot show it.
     pub(super) cannot_tell: Option<String>,
     pub(super) not_known: Vec<String>,
     pub(super) assumed: Vec<String>,
 }
 
 impl VerifyPrediction {
-    /// Of the program in `trace` on this kernel, with `settings` (name and value) as the change.
+    /// Prepares replays of the program in `trace` on this kernel, with `settings` (name and value)
+    /// as the change.
     ///
     /// # Errors
-    /// A trace, a kernel, a machine or a setting that cannot be predicted with.
+    /// If a trace, kernel, machine or setting cannot be used for a prediction.
     pub fn plan(trace: &Path, machine: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
-        // A trace that cannot be read must not cost twenty rounds first.
+        // An unreadable trace must fail before twenty rounds are measured.
         Reader::open(trace)?;
         let plain =
             running::rules_with_settings().map_err(|error| Error::about(NO_RULES, error))?;
@@ -87,17 +88,16 @@ impl VerifyPrediction {
         Ok(Self { trace: trace.to_owned(), plain: spec(plain), changed: spec(changed) })
     }
 
-    /// What is to be said of the rules.
     #[must_use]
     pub fn remarks(&self) -> Option<Remark> {
         Remark::of_rules(self.plain.kernel.note.as_deref())
     }
 
-    /// Replays; `plain_ns` and `ratio` are what was measured of wall time. Differences below `margin`
+    /// Replays both; `plain_ns` and `ratio` are the measured wall time. Differences below `margin`
     /// count as none.
     ///
     /// # Errors
-    /// A trace that cannot be replayed.
+    /// If the trace cannot be replayed.
     pub fn run(
         &self,
         plain_ns: f64,
@@ -112,7 +112,7 @@ impl VerifyPrediction {
         let change = changed.estimate.change(&plain.estimate);
         #[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
         let difference = estimate.difference_ns.map(|ns| ns as f64);
-        // Costs that are not known have bounds all the same.
+        // Unknown costs still have bounds.
         let difference = difference.or(change.map(|change| change.mid));
         let (predicted, unusable) = ratio_of(difference, plain_ns);
         let range = change.map(|change| range(change, plain_ns));
@@ -138,8 +138,8 @@ impl VerifyPrediction {
     }
 }
 
-/// Whether what was measured lies in the predicted `range`, or why nobody can tell: an interval that is
-/// wider than the predicted effect meets that range whatever is true.
+/// Returns whether the measurement is in the predicted `range`, or why that is undecidable: an
+/// interval wider than the predicted effect overlaps the range in any case.
 fn place(
     [low, high]: [f64; 2],
     predicted: f64,
@@ -169,13 +169,13 @@ fn place(
     open("the measured interval lies across a bound; more rounds make it narrower".to_owned())
 }
 
-/// The ratios of wall time that a change within bounds comes to; no run takes less than no time.
+/// Returns the wall-time ratios for a change within bounds. A run takes at least 0 time.
 fn range(change: Interval, plain_ns: f64) -> [f64; 2] {
     [change.low, change.high].map(|ns| (1.0 + ns / plain_ns).max(0.0))
 }
 
-/// The predicted ratio of wall time, or why there is none: what is saved cannot exceed what was
-/// taken, so that an estimate that does so has a cost that does not hold for this run.
+/// Returns the predicted ratio of wall time, or why there is none. A run cannot save more time than
+/// it takes; if the estimate says so, one of its costs is wrong for this run.
 fn ratio_of(difference_ns: Option<f64>, plain_ns: f64) -> (Option<f64>, Option<&'static str>) {
     let ratio = difference_ns.map(|ns| 1.0 + ns / plain_ns);
     match ratio {
@@ -185,7 +185,7 @@ fn ratio_of(difference_ns: Option<f64>, plain_ns: f64) -> (Option<f64>, Option<&
     }
 }
 
-/// Costs that either estimate misses, each once.
+/// Names the costs that either estimate lacks, without duplicates.
 fn names(estimates: &[&Estimate]) -> Vec<String> {
     let mut all: Vec<String> =
         estimates.iter().flat_map(|estimate| estimate.not_known.iter().cloned()).collect();
@@ -195,18 +195,18 @@ fn names(estimates: &[&Estimate]) -> Vec<String> {
 }
 
 impl Predicted {
-    /// What the prediction is when it is no ratio.
+    /// Says what the prediction has instead of a ratio.
     pub(super) fn no_ratio(&self) -> &'static str {
         if self.unusable.is_some() { "not usable" } else { "not known" }
     }
 
-    /// Why there is no ratio.
+    /// Says why there is no ratio.
     pub(super) fn why_none(&self) -> String {
         let lacks = || format!("the machine file lacks {}", self.not_known.join(", "));
         self.unusable.map_or_else(lacks, str::to_owned)
     }
 
-    /// One line, and one about what it rests on.
+    /// Writes one line, and another about what it rests on.
     pub(super) fn text(&self) -> String {
         let version = self.kernel.split('+').next().unwrap_or_default();
         let what = format!("rules of {version}, machine {}", self.machine);
@@ -216,7 +216,6 @@ impl Predicted {
         };
         if self.ratio.is_some() && !self.not_known.is_empty() {
             let names = self.not_known.join(", ");
-            // Writing to a string cannot fail.
             let _ = writeln!(rests, "  not in the machine file, so what is usual: {names}");
         }
         let Some(ratio) = self.ratio else {

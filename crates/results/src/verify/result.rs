@@ -18,7 +18,6 @@ use super::prediction::Predicted;
 use super::words::{self, dropped, spread, warning};
 use crate::running;
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 2;
 
 #[derive(Clone, Debug, Serialize)]
@@ -31,16 +30,15 @@ pub(super) struct QuantityRow {
     pub(super) changed: f64,
     pub(super) changed_min: f64,
     pub(super) changed_max: f64,
-    /// Changed over plain within a round, 1 where both are 0; none where something was nothing.
+    /// Changed over plain within a round; 1 if both are 0, and `None` if only one is.
     pub(super) ratio: Option<f64>,
-    /// 95 per cent confidence interval of the median ratio, of fewer than six rounds the range; an end
-    /// that is infinite is none.
+    /// The 95% confidence interval of the median ratio; with fewer than six rounds, the range.
+    /// `None` for an infinite end.
     pub(super) ratio_low: Option<f64>,
     pub(super) ratio_high: Option<f64>,
     pub(super) nr_rounds: usize,
 }
 
-/// What was measured of one run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RunRow {
     pub(super) wall_ns: u64,
@@ -48,50 +46,48 @@ pub(super) struct RunRow {
     pub(super) system_ns: u64,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
-    /// Of the quantity the verdict is about.
+    /// The quantity that decides the verdict.
     pub(super) value: Option<f64>,
     /// Untimed runs before it.
     pub(super) rehearsals: usize,
-    /// Folio size and bytes, near the end of the run; none where it was not seen.
+    /// Folio size and bytes near the end of the run; `None` if they were not read.
     pub(super) folios: Option<Vec<[u64; 2]>>,
     pub(super) server: Option<ServerRow>,
 }
 
-/// What the server used during the load, and had after it.
+/// The server's resource usage during the load, and its memory afterwards.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ServerRow {
     pub(super) user_ns: u64,
     pub(super) system_ns: u64,
-    /// Since its start.
+    /// Since the server's start.
     pub(super) minor_faults: u64,
     pub(super) folios: Option<Vec<[u64; 2]>>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RoundRow {
-    /// From 1.
     pub(super) nr: usize,
     pub(super) plain: RunRow,
     pub(super) changed: RunRow,
-    /// Changed over plain of the quantity the verdict is about, 1 where both are 0; none where plain
-    /// alone is 0.
+    /// Changed over plain of the deciding quantity; 1 if both are 0, and `None` if only the plain
+    /// one is.
     pub(super) ratio: Option<f64>,
     /// Why the round does not count.
     pub(super) dropped: Option<String>,
 }
 
-/// A setting of the system.
 #[derive(Clone, Debug, Serialize)]
 pub struct SettingRow {
-    /// Name of `folio tune`.
+    /// Name in `folio tune`.
     pub name: String,
-    /// Its value before the rounds and in every plain run.
+    /// The value before the rounds and in every plain run.
     pub plain: String,
-    /// In every changed run.
+    /// The value in every changed run.
     pub changed: String,
 }
 
-/// A limit and what the rounds say about it.
+/// A limit, and whether the rounds meet it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ThresholdRow {
     pub(super) threshold: String,
@@ -105,7 +101,7 @@ pub(super) struct ThresholdRow {
 }
 
 impl ThresholdRow {
-    /// The outcome, and why it is open.
+    /// Returns the outcome, and why it is open.
     pub(super) fn sentence(&self) -> String {
         let why = self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         format!("{}: --fail-if {}{why}", self.outcome, self.threshold)
@@ -115,17 +111,14 @@ impl ThresholdRow {
 /// The change, for people and machines.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Change {
-    /// In words.
     pub change: String,
-    /// Of the system.
     pub settings: Vec<SettingRow>,
     /// `NAME=VALUE` of the changed runs.
     pub environment: Vec<String>,
-    /// What came of it in the changed runs, as far as it is known.
+    /// Known effects of the change in the changed runs.
     pub effects: Vec<String>,
 }
 
-/// Everything about one comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct VerifyResult {
     pub(super) schema_version: u32,
@@ -136,29 +129,29 @@ pub struct VerifyResult {
     pub(super) change: Change,
     /// `confirmed`, `not confirmed`, `inconclusive`, `not proved`.
     pub(super) verdict: &'static str,
-    /// What the verdict is about.
+    /// The quantity that decides the verdict.
     pub(super) metric: String,
     /// `lower`, `higher`.
     pub(super) better: &'static str,
-    /// Differences below it are none; 0.01 is one per cent.
+    /// Smaller differences count as none; 0.01 is one percent.
     pub(super) margin: f64,
-    /// Rounds that were run, and of them those that count.
+    /// Rounds run, and rounds that count.
     pub(super) nr_rounds: usize,
     pub(super) nr_counted: usize,
     /// Rounds that an open question would need.
     pub(super) nr_rounds_needed: Option<usize>,
-    /// In what the change shows: `folios`, `faults`.
+    /// Where the change shows: `folios`, `faults`.
     pub(super) shows_in: Vec<&'static str>,
     pub(super) thresholds: Vec<ThresholdRow>,
     pub(super) rows: Vec<QuantityRow>,
-    /// Every round; of a page with very many some of them.
+    /// Every round; a page with very many rounds has a selection.
     pub(super) rounds: Vec<RoundRow>,
     pub(super) prediction: Option<Predicted>,
     pub(super) warnings: Vec<String>,
 }
 
 impl VerifyResult {
-    /// Of `rounds`, as they were judged.
+    /// Summarizes `rounds` and their verdict.
     #[must_use]
     pub fn new(rounds: &Rounds, judged: &Judged, question: &Question) -> Self {
         let name = question.metric.name.clone();
@@ -201,25 +194,23 @@ impl VerifyResult {
         }
     }
 
-    /// What was changed.
     #[must_use]
     pub fn about(self, change: Change) -> Self {
         Self { change, ..self }
     }
 
-    /// What the model says.
     #[must_use]
     pub fn beside(self, prediction: Option<Predicted>) -> Self {
         Self { prediction, ..self }
     }
 
-    /// The command line this came from.
     #[must_use]
     pub fn of(self, command: Vec<String>) -> Self {
         Self { command, ..self }
     }
 
-    /// Whether the answer is yes: every limit is kept or, without limits, the change is confirmed.
+    /// Returns whether the answer is yes: every limit is met or, without limits, the change is
+    /// confirmed.
     #[must_use]
     pub fn is_yes(&self) -> bool {
         if self.thresholds.is_empty() {
@@ -230,7 +221,6 @@ impl VerifyResult {
 
     pub(super) fn shown(&self) -> String {
         let mut text = String::new();
-        // Writing to a string cannot fail, here and below.
         let _ = writeln!(
             text,
             "kernel {}; {} rounds, alternating; changed: {}",
@@ -284,7 +274,7 @@ impl VerifyResult {
         text
     }
 
-    /// How often the command ran untimed before a timed run.
+    /// Says how often the command ran untimed before a timed run.
     fn rehearsals(&self) -> Option<String> {
         let of = |round: &RoundRow| [round.plain.rehearsals, round.changed.rehearsals];
         let all = || self.rounds.iter().flat_map(of);
@@ -295,13 +285,12 @@ impl VerifyResult {
         ))
     }
 
-    /// Rounds behind the rows of faults, memory and folios, where they are more than those that count.
+    /// Returns the number of rounds for faults, memory and folios, if more than the counted ones.
     fn nr_of_selecting(&self) -> Option<usize> {
         let selecting = self.rows.iter().filter(|row| matches!(&*row.unit, "faults" | "bytes"));
         selecting.map(|row| row.nr_rounds).max().filter(|nr| *nr > self.nr_counted)
     }
 
-    /// The verdict in a sentence.
     pub(super) fn reason(&self) -> String {
         if self.verdict == "not proved" {
             return format!(
@@ -317,7 +306,7 @@ impl VerifyResult {
         };
         let percent = |ratio: f64| format!("{:+.1}%", 100.0 * (ratio - 1.0));
         let is_time = words::is_time(&self.metric);
-        // Of a time everybody knows it.
+        // For a time, the direction is obvious.
         let direction =
             if is_time { String::new() } else { format!(", {} is better", self.better) };
         let change = format!(
@@ -385,7 +374,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Memory of a size that is not shown to this user is of size 0.
+/// Memory whose size this user may not read has size 0.
 fn folios(look: &Look) -> Vec<[u64; 2]> {
     let unknown = (look.unknown_bytes > 0).then_some([0, look.unknown_bytes]);
     unknown.into_iter().chain(look.folios.iter().map(|(size, bytes)| [*size, *bytes])).collect()

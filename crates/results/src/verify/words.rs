@@ -7,10 +7,10 @@ use largefolio_linux::verify::threshold::Undecided;
 use largefolio_linux::verify::verdict::Doubt;
 use largefolio_report::figures;
 
-/// Rounds that a warning names.
+/// The most rounds that a warning names.
 const NR_NAMED: usize = 8;
 
-/// Whether a quantity is a time of the command or of the server.
+/// Returns whether a quantity is a time of the command or of the server.
 pub(super) fn is_time(metric: &str) -> bool {
     ["wall", "user", "system", "server user", "server system"].contains(&metric)
 }
@@ -20,7 +20,7 @@ pub(super) fn of_metric(metric: &str) -> String {
     if is_time(metric) { format!("{metric} time") } else { metric.to_owned() }
 }
 
-/// How an open question is closed.
+/// Says how to settle an open question.
 pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
         Some(nr) => format!("at least {nr} rounds would tell (--runs {nr})"),
@@ -30,19 +30,18 @@ pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     }
 }
 
-/// What the ends of an interval over so many rounds are: of fewer than six they are the smallest and the
-/// largest value, which have the median between them less often than in 95% of all cases (of five in 94%,
-/// of three in 75%).
+/// Says what an interval's ends are. With fewer than six rounds they are the smallest and largest
+/// value, which contain the median with less than 95% probability (five rounds: 94%, three: 75%).
 pub(super) fn interval(nr_rounds: usize) -> &'static str {
     if nr_rounds < 6 { "range" } else { "95% interval" }
 }
 
-/// Why a picture has no ratio of so many rounds, in few letters.
+/// Says briefly, for a picture, why this number of rounds has no ratio.
 pub(super) fn no_ratio(nr_rounds: usize) -> &'static str {
     if nr_rounds < 3 { "no ratio: too few rounds" } else { "no ratio: 0 in plain runs" }
 }
 
-/// Why a limit is open.
+/// Says why a limit is open.
 pub(super) fn undecided(why: Undecided, ratio: Option<&Interval>) -> String {
     match (why, ratio) {
         (Undecided::FewRounds { nr: 0 }, _) => "no round has a value of it in both runs".to_owned(),
@@ -73,7 +72,7 @@ pub(super) fn spread(unit: &str, values: [f64; 3]) -> String {
     format!("{median:.digits$}{unit} [{min:.digits$} .. {max:.digits$}]")
 }
 
-/// Which rounds do not count, by reason.
+/// Says which rounds do not count, by reason.
 pub(super) fn dropped(nr_rounds: usize, all: &[Dropped]) -> Option<String> {
     let mut reasons: Vec<(&str, Vec<usize>)> = Vec::new();
     for Dropped { nr, why } in all {
@@ -99,7 +98,7 @@ pub(super) fn dropped(nr_rounds: usize, all: &[Dropped]) -> Option<String> {
     })
 }
 
-/// The doubt with its remedy.
+/// Describes a doubt with its remedy.
 pub(super) fn warning(doubt: &Doubt) -> String {
     match doubt {
         Doubt::FewRounds { nr } => {

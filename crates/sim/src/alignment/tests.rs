@@ -13,7 +13,7 @@ fn segment(offset: u64, vaddr: u64, file_bytes: u64, align: u64) -> Segment {
     Segment { offset, vaddr, file_bytes, align }
 }
 
-/// Text of 3 MiB behind headers of 4 KiB, as linkers lay it out for 4K pages.
+/// 3 MiB of text after 4 KiB of headers, as linkers lay it out for 4K pages.
 fn plain() -> [Segment; 2] {
     [segment(0, 0, 2 * K, 4 * K), segment(4 * K, 4 * K, 3 * M, 4 * K)]
 }
@@ -45,11 +45,11 @@ fn a_library_that_spans_a_pmd_is_placed_on_some_filesystems() {
     assert_eq!(of("xfs", Loading::Library, 64 * K), Ok(3 * M - 64 * K));
     assert_eq!(of("nfs", Loading::Library, 64 * K), Err(Refusal::RandomAddress));
     assert_eq!(of("xfs", Loading::Library32, 64 * K), Err(Refusal::RandomAddress));
-    // One that does not span one is not: 4K of headers and 2M less 8K of text.
+    // 4K of headers and 2M less 8K of text do not span a PMD range.
     let small = [plain()[0], segment(4 * K, 4 * K, 2 * M - 8 * K, 4 * K)];
     let refused = covered(Loading::Library, &small, 1, ground("7.2", "xfs"), 64 * K);
     assert_eq!(refused, Err(Refusal::RandomAddress));
-    // An alignment of its own makes the loader choose the place: its steps, not the kernel's.
+    // With its own alignment, the loader chooses the address, in its own steps.
     let wide = plain().map(|segment| Segment { align: 16 * K, ..segment });
     let of = |bytes| covered(Loading::Library, &wide, 1, ground("7.2", "xfs"), bytes);
     assert_eq!([of(16 * K), of(64 * K)], [Ok(3 * M - 16 * K), Err(Refusal::RandomAddress)]);
@@ -121,8 +121,8 @@ proptest! {
         prop_assert_eq!(step_bytes(loading, &segments, xfs).is_none(), loading == Loading::Fixed);
     }
 
-    /// Against a loader that is tried out: for every load address the guarantee allows, the blocks
-    /// that lie inside the segment and are aligned in file and memory.
+    /// Compares with a simulated loader: for every possible load address, the blocks that lie
+    /// inside the segment and are aligned in file and memory.
     #[test]
     fn what_is_covered_is_what_every_load_address_aligns(
         first in 0..64_u64,
@@ -139,7 +139,6 @@ proptest! {
         let text = segment(first * page, first * page + apart, nr_pages * page, align);
         let found = covered(loading, &[text], 0, ground("7.2", "xfs"), bytes);
         let steps = if loading == Loading::Fixed { 1..2 } else { 0..64_u64 };
-        // The first page of the file lands on a multiple of the alignment.
         let biases = steps.map(|step| {
             if loading == Loading::Fixed {
                 return 0;

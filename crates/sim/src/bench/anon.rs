@@ -13,12 +13,10 @@ use super::ARCH;
 use crate::cost::Mark;
 use crate::kernel::Kernel;
 
-/// Memory of a machine with bytes beyond the region.
+/// Memory beyond the region, on a machine with real bytes.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// Why a benchmark of the model cannot continue.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum AnonBenchError {
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -34,7 +32,6 @@ pub enum AnonBenchError {
     NoMemory,
 }
 
-/// One process with one anonymous region whose folios have one size.
 #[derive(Debug)]
 pub struct AnonBench {
     pub(super) memory: Memory,
@@ -45,7 +42,8 @@ pub struct AnonBench {
 }
 
 impl AnonBench {
-    /// A region of `len_bytes`, not touched yet, on a machine with room for two of it and no bytes.
+    /// Creates an untouched region of `len_bytes` on a machine of twice the memory, which stores no
+    /// contents.
     ///
     /// # Errors
     /// Sizes that `kernel` does not have.
@@ -54,7 +52,6 @@ impl AnonBench {
         Self::build(kernel, folio_bytes, len_bytes, ram_bytes, Ram::default())
     }
 
-    /// What was counted so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { counters: *self.memory.counters(), ram: self.memory.core().ram.counted }
@@ -62,8 +59,8 @@ impl AnonBench {
 }
 
 impl AnonBench {
-    /// Memory for a region of `len_bytes` and little more, which the host has handed out already.
-    /// Benchmarks that are compared should use the same: where memory lies decides how fast it is.
+    /// Allocates memory for a region of `len_bytes`, already faulted in on the host. Compared
+    /// benchmarks should share it, because physical placement affects speed.
     #[must_use]
     pub fn bytes(page: PageSize, len_bytes: u64) -> Ram {
         let ram_bytes = len_bytes + SPARE_BYTES;
@@ -74,8 +71,8 @@ impl AnonBench {
         ram
     }
 
-    /// A region of `len_bytes`, not touched yet, on a machine whose memory is `ram`, made for a
-    /// region and a page of these sizes.
+    /// Creates an untouched region of `len_bytes` on a machine with memory `ram`, which was made
+    /// for these sizes.
     ///
     /// # Errors
     /// Sizes that `kernel` does not have.
@@ -88,13 +85,11 @@ impl AnonBench {
         Self::build(kernel, folio_bytes, len_bytes, len_bytes + SPARE_BYTES, ram)
     }
 
-    /// The memory, for the next machine.
     #[must_use]
     pub fn into_bytes(self) -> Ram {
         self.memory.into_ram()
     }
 
-    /// What was cleared around a page so far.
     #[must_use]
     pub fn cleared(&self) -> Moved {
         self.memory.core().ram.counted.cleared
@@ -131,7 +126,7 @@ impl AnonBench {
     /// Stores to every folio.
     ///
     /// # Errors
-    /// When memory is exhausted.
+    /// Memory is exhausted.
     pub fn fault_all(&mut self) -> Result<(), AnonBenchError> {
         self.store_each(self.folio_bytes)
     }
@@ -139,7 +134,7 @@ impl AnonBench {
     /// Stores to every base page.
     ///
     /// # Errors
-    /// When memory is exhausted.
+    /// Memory is exhausted.
     pub fn store_all(&mut self) -> Result<(), AnonBenchError> {
         self.store_each(self.memory.rules().page.bytes())
     }
@@ -147,7 +142,7 @@ impl AnonBench {
     /// Loads from every base page.
     ///
     /// # Errors
-    /// When memory is exhausted.
+    /// Memory is exhausted.
     pub fn load_all(&mut self) -> Result<(), AnonBenchError> {
         self.touch_each(self.memory.rules().page.bytes(), Access::Read)
     }
@@ -167,12 +162,11 @@ impl AnonBench {
     /// Forks the process.
     ///
     /// # Errors
-    /// When memory is exhausted.
+    /// Memory is exhausted.
     pub fn fork(&mut self) -> Result<MmId, AnonBenchError> {
         Ok(self.memory.fork(self.mm)?)
     }
 
-    /// Ends a child.
     pub fn exit(&mut self, child: MmId) {
         self.memory.exit(child);
     }
@@ -180,7 +174,7 @@ impl AnonBench {
     /// Unmaps the region.
     ///
     /// # Errors
-    /// Never for the region of this type.
+    /// Never for this region.
     pub fn munmap(&mut self) -> Result<(), AnonBenchError> {
         Ok(self.memory.munmap(self.mm, self.at, self.len_bytes)?)
     }

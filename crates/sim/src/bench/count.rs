@@ -1,44 +1,37 @@
-//! The operations of series 004 counted, not timed.
+//! Counts the operations of series 004 instead of timing them.
 
 use serde::Deserialize;
 
 use super::{AnonBench, AnonBenchError};
 use crate::cost::Events;
 
-/// What is done with a region whose pages have all been stored to, except for [`Touch`].
+/// An operation on a region. Before all but [`Touch`], every page is stored to.
 ///
 /// [`Touch`]: AnonOperation::Touch
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnonOperation {
-    /// The first store to every page.
     Touch,
-    /// fork.
     Fork,
-    /// munmap.
     Munmap,
     /// A store to every page while a child shares them.
     StoreChildAlive,
-    /// The same after the child has ended.
+    /// A store to every page after the child has exited.
     StoreChildGone,
 }
 
-/// What an operation did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Events that cost time.
     pub events: Events,
-    /// Pages copied by stores.
     pub copied_pages: u64,
-    /// Pages kept by stores.
     pub reused_pages: u64,
 }
 
 impl AnonBench {
-    /// Does `operation` and counts it; what it needs before is not counted.
+    /// Performs `operation` and counts it, without its preparation.
     ///
     /// # Errors
-    /// When memory is exhausted.
+    /// Memory is exhausted.
     pub fn count(&mut self, operation: AnonOperation) -> Result<Counted, AnonBenchError> {
         if operation != AnonOperation::Touch {
             self.store_all()?;

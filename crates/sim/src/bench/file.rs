@@ -1,4 +1,4 @@
-//! Read faults on a file of memory of which some pages are cached.
+//! Read faults on a file in memory that is partly cached.
 
 use largefolio_mm::core::NewFolio;
 use largefolio_mm::fault::Access;
@@ -11,7 +11,6 @@ use super::{ARCH, AnonBenchError};
 use crate::cost::Mark;
 use crate::kernel::Kernel;
 
-/// One process with a private mapping of a file of memory.
 #[derive(Debug)]
 pub struct FileBench {
     memory: Memory,
@@ -21,11 +20,11 @@ pub struct FileBench {
 }
 
 impl FileBench {
-    /// A mapping of `len_bytes` of which a base page is cached at every multiple of `step_bytes`,
-    /// and none mapped.
+    /// Creates an untouched mapping of `len_bytes` with a cached base page at every multiple of
+    /// `step_bytes`.
     ///
     /// # Errors
-    /// When memory is exhausted.
+    /// Memory is exhausted.
     pub fn new(kernel: &Kernel, len_bytes: u64, step_bytes: u64) -> Result<Self, AnonBenchError> {
         let page = kernel.rules.page;
         let config = Config { ram_bytes: 2 * len_bytes + (1 << 30), ..Config::new(ARCH) };
@@ -45,7 +44,7 @@ impl FileBench {
     /// Loads a byte at every multiple of `step_bytes`.
     ///
     /// # Errors
-    /// When memory is exhausted.
+    /// Memory is exhausted.
     pub fn load_each(&mut self, step_bytes: u64) -> Result<(), AnonBenchError> {
         for nr in 0..self.len_bytes / step_bytes {
             let addr = Vaddr(self.at.0 + nr * step_bytes);
@@ -54,7 +53,6 @@ impl FileBench {
         Ok(())
     }
 
-    /// What was counted so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { counters: *self.memory.counters(), ram: self.memory.core().ram.counted }

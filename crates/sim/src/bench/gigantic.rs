@@ -1,7 +1,7 @@
-//! First stores to pages of 1 GiB, which only hugetlb has (series 001).
+//! First stores to 1 GiB pages, which only hugetlb has (series 001).
 //!
-//! Owns what the rules of a kernel decide about such a page: how it is zeroed. Does not own the pool
-//! that it comes from, or its entry: neither takes time worth measuring beside 1 GiB of zeroes.
+//! Owns the zeroing of such a page under a kernel's rules. Ignores the pool and the page-table
+//! entry, whose cost is negligible compared with zeroing 1 GiB.
 
 use largefolio_mm::ram::Ram;
 use largefolio_mm::units::Pfn;
@@ -9,13 +9,12 @@ use largefolio_mm::units::Pfn;
 use super::ARCH;
 use crate::kernel::Kernel;
 
-/// Bytes of a page.
 pub const GIGANTIC_BYTES: u64 = 1 << 30;
 
-/// Zeroes `nr_pages` pages in `ram` as the kernel does when the first byte of each is stored to.
+/// Zeroes `nr_pages` pages in `ram` as the kernel does at a store to each page's first byte.
 ///
 /// # Panics
-/// When `ram` is smaller.
+/// If `ram` is smaller.
 pub fn fault_gigantic(kernel: &Kernel, nr_pages: u64, ram: &mut Ram) {
     let page = kernel.rules.page;
     let order = page.order_of_bytes(GIGANTIC_BYTES);

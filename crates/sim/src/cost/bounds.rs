@@ -1,9 +1,9 @@
-//! How far an estimate may be off: the bounds of its costs, carried through sums and differences.
+//! Error bounds of an estimate: the bounds of its costs, carried through sums and differences.
 //!
-//! - B1: a cost errs the same way wherever it is used. Its terms add up as they are, and in a
-//!   difference of two estimates only the difference of its events is in doubt.
-//! - B2: two costs err independently ([`Interval::sum`]).
-//! - B3: a cost that is not known is that of [`STAND_IN`], within a factor of [`STAND_IN_WITHIN`].
+//! - B1: a cost has the same error wherever it is used. Its terms add up linearly, and in a
+//!   difference of two estimates the error applies only to the difference of the events.
+//! - B2: two costs have independent errors ([`Interval::sum`]).
+//! - B3: an unknown cost is [`STAND_IN`]'s cost, within a factor of [`STAND_IN_WITHIN`].
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,14 +12,14 @@ use super::price::{float, ns_each, quantity, rate_named};
 use super::{Cause, CauseTime, Estimate, Interval};
 use crate::machine::{Costs, Machine, Quantity, Unit};
 
-/// Parts of a per cent that a change of the run time is given in.
+/// Rounding step of a run-time change: 1/10,000 of a percent.
 const PARTS: f64 = 1e4;
-/// The machine whose costs stand in: the one with the most of them.
+/// The machine that supplies missing costs. It has the most costs.
 const STAND_IN: &str = "cascadelake";
-/// Factor either way: machines differ by more than measurements do.
+/// Factor in both directions: machines differ more than measurements do.
 const STAND_IN_WITHIN: f64 = 4.0;
 
-/// The bounds of a time that `cost` decides, as factors of it.
+/// Returns the bounds of a time that depends on `cost`, as factors.
 pub(super) fn of(cost: &Quantity, costs: &Costs) -> Interval {
     let own = factors(cost);
     match (cost.unit, &costs.clock) {
@@ -32,7 +32,6 @@ pub(super) fn of(cost: &Quantity, costs: &Costs) -> Interval {
     }
 }
 
-/// More of a rate is less time.
 fn factors(cost: &Quantity) -> Interval {
     let Interval { low, mid, high } = cost.interval();
     match cost.unit {
@@ -41,12 +40,11 @@ fn factors(cost: &Quantity) -> Interval {
     }
 }
 
-/// The bounds of waiting in the device's queue, as factors: those of its latency.
 pub(super) fn of_device(costs: &Costs) -> Interval {
     costs.storage_latency.as_ref().map_or(Interval::within(1.0, 2.0), factors)
 }
 
-/// What stands in for a cost by its name without `costs.`, and its nanoseconds for each event.
+/// Returns a substitute for a cost, and its nanoseconds per event. `name` has no `costs.` prefix.
 pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     static COSTS: LazyLock<Option<Costs>> =
         LazyLock::new(|| Machine::named(STAND_IN).ok().map(|machine| machine.costs));
@@ -59,8 +57,8 @@ pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
 }
 
-/// The sum of all terms; nothing where one has no bounds. Its middle is `total_ns` where that is
-/// known: each term of that is rounded, which makes a difference of nanoseconds.
+/// Sums all terms; `None` if a term has no bounds. The middle is `total_ns` if known, because its
+/// terms are rounded separately and the sums differ by nanoseconds.
 pub(super) fn total(
     causes: &BTreeMap<Cause, CauseTime>,
     total_ns: Option<u64>,
@@ -70,7 +68,6 @@ pub(super) fn total(
     Some(Interval { low: low.min(mid), mid, high: high.max(mid) })
 }
 
-/// The time of each cost (B1).
 fn by_cost(causes: &BTreeMap<Cause, CauseTime>) -> Option<BTreeMap<&str, Interval>> {
     let mut all: BTreeMap<&str, Interval> = BTreeMap::new();
     for term in causes.values().flat_map(|time| &time.terms) {
@@ -86,8 +83,7 @@ fn by_cost(causes: &BTreeMap<Cause, CauseTime>) -> Option<BTreeMap<&str, Interva
 }
 
 impl Estimate {
-    /// The difference from `reference`, which is of the same machine, in ns; nothing where a cost is
-    /// not known and nothing stands in for it.
+    /// Returns the difference from an estimate for the same machine, in nanoseconds.
     #[must_use]
     pub fn change(&self, reference: &Self) -> Option<Interval> {
         let (now, before) = (by_cost(&self.causes)?, by_cost(&reference.causes)?);
@@ -102,19 +98,18 @@ impl Estimate {
         Some(Interval::sum(parts))
     }
 
-    /// Notes the difference from `reference`, of the same machine, as a share of its run.
+    /// Sets the difference from an estimate for the same machine, as a share of its run time.
     pub fn compare_run(&mut self, reference: &Self) {
         self.run_change = self.run_change_from(reference);
     }
 
-    /// The difference from `reference`, of the same machine, in per cent of its run; nothing where
-    /// a cost or the run is not known, or more would be saved than the run takes.
+    /// Returns the difference from an estimate for the same machine, in percent of its run time.
+    /// `None` if unknown, or if the saving would exceed the run time.
     #[must_use]
     pub fn run_change_from(&self, reference: &Self) -> Option<Interval> {
         let base = reference.run_time().filter(|base| base.low > 0.0)?;
         let change = self.change(reference)?;
         let share = change.over(base).times(100.0);
-        // What is saved was a part of the run.
         let saved = (-change.low).max(0.0);
         let most = match reference.run.source {
             super::BaseSource::Estimated => saved / (reference.run.ns.low + saved),
@@ -124,14 +119,13 @@ impl Estimate {
         (share.mid > -100.0).then(|| Interval { low, ..share }.rounded_to(PARTS))
     }
 
-    /// Waiting for reads, as far as it has bounds.
     fn reads(&self) -> Interval {
         let terms = self.causes.get(&Cause::Read).map_or(&[][..], |time| &time.terms);
         Interval::sum(terms.iter().filter_map(|term| term.bounds))
     }
 
-    /// How long the program runs, in ns. An estimated base has no memory management in it: it is
-    /// added. CPU time has no waits in it: those for reads are.
+    /// Returns the program's run time in nanoseconds. Adds memory management to an estimated base,
+    /// and waits for reads to CPU time, because those bases do not include them.
     #[must_use]
     pub fn run_time(&self) -> Option<Interval> {
         match self.run.source {

@@ -1,7 +1,6 @@
-//! Turns a part of the memory manager's work into events.
+//! Converts the memory manager's counters to events.
 //!
-//! Owns the translation of its counters. Does not own what is not memory: TLBs and reads are
-//! [`crate::replay`]'s.
+//! Does not own other counts: TLBs and reads belong to [`crate::replay`].
 
 use std::collections::BTreeMap;
 
@@ -10,18 +9,13 @@ use largefolio_mm::ram::{Counted, NR_UNITS};
 
 use super::{Events, SwapEvents};
 
-/// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
-    /// Counters of the memory manager.
     pub counters: Counters,
-    /// Bytes that were zeroed and copied.
     pub ram: Counted,
 }
 
 impl Mark {
-    /// What happened from `base` to here, with base pages of `page_bytes`; translation and reads
-    /// are left at none.
     #[must_use]
     pub fn since(&self, base: &Self, page_bytes: u64) -> Events {
         let (now, then) = (&self.counters, &base.counters);
@@ -68,7 +62,7 @@ impl Mark {
     }
 }
 
-/// Bytes that were moved since `base` by the bytes of the unit, a power of two, they were moved in.
+/// Returns the bytes moved since `base`. The key is the unit's length in bytes, a power of two.
 pub(crate) fn by_unit(
     now: &[u64; NR_UNITS],
     base: &[u64; NR_UNITS],

@@ -1,4 +1,4 @@
-//! The storage device: one queue, a rate, a latency, and how soon after a read the next one starts.
+//! The storage device: one queue with a rate, a latency, and a minimum interval between reads.
 //!
 //! ```text
 //!   asked      starts           moved         done
@@ -6,34 +6,27 @@
 //!     *----------#################*~~~~~~~~~~~~*        the next one starts where # ends
 //! ```
 //!
-//! A short read occupies the device for the interval instead: a device that serves k reads at once
-//! starts the next one a k-th of the latency later, however few bytes it moves.
-//!
-//! Whole nanoseconds only: the same requests at the same times are served at the same times on any
-//! host.
+//! A short read occupies the device for the interval instead: a device that serves k reads
+//! concurrently starts the next one after 1/k of the latency. Times are whole nanoseconds, so the
+//! results are the same on every host.
 
 use crate::machine::Costs;
 
 use super::price::{bytes_per_s, ns_each, ns_of};
 
-/// Picoseconds in a nanosecond.
 const PS_PER_NS: u128 = 1_000;
 
-/// A device and the pace of the program that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// From the end of the transfer to the program.
+    /// Time from the end of the transfer to the program.
     pub latency_ns: u64,
-    /// Rate of transfers.
     pub bytes_per_s: u64,
-    /// Shortest time between the starts of two reads; 0: only transfers keep them apart.
+    /// Minimum time between the starts of two reads; 0 = only transfers separate them.
     pub interval_ns: u64,
-    /// Mean time between two references of the program.
     pub reference_ps: u64,
 }
 
 impl Timing {
-    /// What `costs` says; `None` where a part of it is not known.
     #[must_use]
     pub fn new(costs: &Costs) -> Option<Self> {
         let ns = |cost: &Option<_>| ns_each(cost.as_ref()?, costs);
@@ -48,13 +41,11 @@ impl Timing {
         })
     }
 
-    /// Time that `references` take.
     #[must_use]
     pub fn of_references(&self, references: u64) -> u64 {
         saturated(u128::from(references) * u128::from(self.reference_ps) / PS_PER_NS)
     }
 
-    /// Time to move `bytes`.
     #[must_use]
     pub fn of_bytes(&self, bytes: u64) -> u64 {
         saturated((u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.bytes_per_s)))
@@ -65,12 +56,9 @@ fn saturated(ns: u128) -> u64 {
     u64::try_from(ns).unwrap_or(u64::MAX)
 }
 
-/// When a read is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Time spent behind earlier reads.
     pub queue_ns: u64,
-    /// When its bytes are there.
     pub done_ns: u64,
 }
 
@@ -90,18 +78,15 @@ pub struct Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     timing: Timing,
-    /// When the next read may start.
     free_ns: u64,
 }
 
 impl Device {
-    /// An idle device.
     #[must_use]
     pub const fn new(timing: Timing) -> Self {
         Self { timing, free_ns: 0 }
     }
 
-    /// Asks for `bytes` at `now_ns`.
     pub fn read(&mut self, now_ns: u64, bytes: u64) -> Read {
         let starts_ns = self.free_ns.max(now_ns);
         let moved_ns = self.timing.of_bytes(bytes);
@@ -112,7 +97,6 @@ impl Device {
         }
     }
 
-    /// Its timing.
     #[must_use]
     pub const fn timing(&self) -> &Timing {
         &self.timing

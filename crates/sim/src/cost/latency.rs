@@ -1,18 +1,15 @@
-//! How long others wait while memory is cleared and copied: the stretches between two reschedule
-//! points, by size and in time.
-//!
-//! Owns the distribution. Does not own the stretches ([`largefolio_mm::ram::Stretches`]) or the
-//! rates ([`crate::machine`]).
+//! How long other tasks wait while memory is cleared and copied: the stretches between two
+//! reschedule points ([`largefolio_mm::ram::Stretches`]), by size and time.
 //!
 //! ```text
 //!   time of a stretch = sum over its units   pages x page size / rate of units of that size
 //! ```
 //!
-//! Under the models `none` and `voluntary` a task that wants the processor waits for the end of the
-//! stretch. Under `lazy` it waits for the next tick at most, under `full` it need not wait: the
-//! stretch is then what the kernel does in one go if nobody asks.
+//! With the preemption models `none` and `voluntary`, a waiting task runs at the end of the
+//! stretch. With `lazy` it waits for the next tick at most. With `full` it does not wait: the
+//! stretch is then the kernel's longest uninterrupted work if no task is waiting.
 //!
-//! - I1: a time is absent where the rate of one of its units is not known; it is never 0.
+//! - I1: a time is absent if the rate of one of its units is unknown; it is never 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,41 +21,28 @@ use super::price::{ns_each, ns_of, quantity};
 use super::terms::{full_name, rate_of, unit_name};
 use crate::machine::{Costs, UnitRate};
 
-/// The quantile shown beside the longest, in hundredths.
 const QUANTILE_PERCENT: u64 = 99;
 
-/// Stretches of clearing and copying without a reschedule point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Latency {
-    /// Preemption model of the kernel.
     pub preemption: &'static str,
-    /// How many stretches there were.
     pub stretches: u64,
-    /// The longest, in bytes.
     pub max_bytes: u64,
-    /// 99 of 100 are not longer, in bytes.
     pub p99_bytes: u64,
-    /// The longest in nanoseconds; absent where a rate is not known.
     pub max_ns: Option<u64>,
-    /// 99 of 100 take no longer; absent where a rate is not known.
     pub p99_ns: Option<u64>,
-    /// By bytes of the stretch, rounded up to a power of two.
+    /// By the stretch's bytes, rounded up to a power of two.
     pub sizes: BTreeMap<u64, SizeLatency>,
-    /// Rates that are needed and not known, by their name in the machine file.
     pub not_known: BTreeSet<String>,
 }
 
-/// The stretches of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SizeLatency {
-    /// How many.
     pub stretches: u64,
-    /// The longest, in bytes.
     pub max_bytes: u64,
 }
 
 impl Latency {
-    /// The distribution of `stretches` of base pages of `page_bytes` on a machine with these costs.
     #[must_use]
     pub fn new(
         stretches: &Stretches,
@@ -97,8 +81,7 @@ impl Latency {
     }
 }
 
-/// The 99th percentile, by nearest rank, and the largest of values that come so many times each;
-/// 0 where there are none.
+/// Returns the 99th percentile (nearest rank) and the maximum of values with their counts.
 fn quantiles(mut values: Vec<(u64, u64)>) -> [u64; 2] {
     values.sort_unstable();
     let nr: u64 = values.iter().map(|&(_, nr)| nr).sum();
@@ -111,7 +94,6 @@ fn quantiles(mut values: Vec<(u64, u64)>) -> [u64; 2] {
     [at_rank.map_or(0, |&(value, _)| value), values.last().map_or(0, |&(value, _)| value)]
 }
 
-/// The rates of a machine, and which were missing.
 struct Prices<'a> {
     costs: &'a Costs,
     page_bytes: u64,
@@ -175,7 +157,7 @@ mod tests {
         assert_eq!((paged.stretches, paged.max_bytes, paged.max_ns), (514, 4096, Some(1_000)));
         let whole = latency(ClearOrder::Converging, Preemption::Full, rates());
         assert_eq!((whole.max_bytes, whole.max_ns), (2 << 20, Some(512_000)));
-        // 509 pages in one go at the rate of 2M, the three near ones at that of 4K.
+        // 509 pages in one go at the 2M rate, the three near ones at the 4K rate.
         let extents = latency(ClearOrder::Posted, Preemption::Lazy, rates());
         assert_eq!((extents.max_bytes, extents.max_ns), (2 << 20, Some(254_500 + 3_000)));
         let units = latency(ClearOrder::Posted, Preemption::None, rates());

@@ -1,11 +1,10 @@
-//! A cost in nanoseconds.
+//! Converts costs to nanoseconds.
 
 use crate::machine::{Costs, Quantity, Unit, UnitRate};
 
-/// Bytes that one GB/s moves in a second.
 const GB: f64 = 1e9;
 
-/// Nanoseconds of one event, of one byte for a rate, or of one nanosecond for a share; `None` where cycles have no clock.
+/// Returns the nanoseconds per event, byte (rate) or nanosecond (share); `None` without a clock.
 #[must_use]
 pub fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
     Some(match cost.unit {
@@ -18,18 +17,16 @@ pub fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
     })
 }
 
-/// `events` times `ns_each`, in whole nanoseconds.
 pub(super) fn ns_of(events: u64, ns_each: f64) -> u64 {
     whole_ns(float(events) * ns_each)
 }
 
-/// The nearest whole nanosecond.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
 pub(super) fn whole_ns(ns: f64) -> u64 {
     ns.round() as u64
 }
 
-/// A rate in whole bytes per second, at least 1.
+/// Returns a rate in whole bytes per second, at least 1.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
 pub(super) fn bytes_per_s(rate: &Quantity) -> u64 {
     ((rate.value * GB).round() as u64).max(1)
@@ -40,7 +37,6 @@ pub(super) const fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// A rate as a cost of one byte.
 pub(super) fn quantity(rate: &UnitRate) -> Quantity {
     Quantity {
         value: rate.gb_per_s,
@@ -51,7 +47,7 @@ pub(super) fn quantity(rate: &UnitRate) -> Quantity {
     }
 }
 
-/// The rate of the largest units of the kind that a cost's name begins with, such as `clear of 4K`.
+/// Returns the rate of the largest unit for a cost's name, such as `clear of 4K`.
 pub(super) fn rate_named<'a>(costs: &'a Costs, name: &str) -> Option<&'a UnitRate> {
     let rates = costs.rates().into_iter().find(|(kind, _)| name.starts_with(kind))?.1;
     rates.last()

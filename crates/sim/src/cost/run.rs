@@ -1,4 +1,4 @@
-//! How long the program runs: what a saving is a share of.
+//! The program's run time, the base for percentages.
 //!
 //! ```text
 //!   measured   the trace holds runs of the plain program on this very CPU, or is a live recording
@@ -15,36 +15,28 @@ use super::terms::{constant, full_name};
 use super::{Estimate, Interval};
 use crate::machine::{Costs, Quantity, Unit};
 
-/// Cycles per instruction where a machine file has no `cpi`: programs that fit their caches do with
-/// less than one, those that wait for memory need several.
+/// Used without a `cpi`. Programs that fit their caches need less than one, others several.
 const CPI: Interval = Interval { low: 0.4, mid: 1.0, high: 2.5 };
-/// Clock in GHz where a machine file has none.
 const CLOCK_GHZ: Interval = Interval { low: 2.0, mid: 3.0, high: 4.5 };
 
-/// Wall-clock time that is so many times the CPU time, or more, says how busy the machine was, or how
-/// long a program waited.
+/// At this ratio of wall-clock to CPU time, the machine was busy or the program waited.
 const WALL_OF_CPU: f64 = 2.0;
 
-/// Where a base time comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BaseSource {
-    /// Runs of the plain program, recorded with the trace.
     Measured,
-    /// The CPU time of such runs, which is half of their time or less: a waiting program, or a busy
-    /// machine, says nothing of what memory management is a share of.
+    /// The CPU time of such runs, if it is at most half of their wall-clock time. The wall-clock
+    /// time of a waiting program or a busy machine is not a useful base.
     Cpu,
-    /// Whoever asked gave it.
     Given,
-    /// Instructions and cycles per instruction.
     #[default]
     Estimated,
-    /// Nobody measured it, and the trace does not say how many instructions ran.
+    /// Not measured, and the trace does not say how many instructions ran.
     NotKnown,
 }
 
 impl BaseSource {
-    /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -57,23 +49,18 @@ impl BaseSource {
     }
 }
 
-/// The time of one run of the program, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BaseTime {
-    /// Where it comes from.
     pub source: BaseSource,
-    /// Runs behind a measured one.
     pub runs: u64,
-    /// From start to end. If estimated, without memory management; if CPU time, without waits.
+    /// From start to end. An estimate excludes memory management; CPU time excludes waits.
     pub ns: Interval,
-    /// Of a measured one the time that was neither the program's nor the kernel's: it waited, or the
-    /// host of a virtual machine was at work.
+    /// For a measured time, the part in which the program waited or a virtual machine's host ran.
     pub off_cpu_ns: Option<f64>,
 }
 
 impl BaseTime {
-    /// Of the times of `runs`: wall-clock time, or CPU time where that is half of it or less; nothing
-    /// without any.
+    /// Returns the wall-clock time, or the CPU time if that is at most half of it.
     #[must_use]
     pub fn measured(runs: &[PlainRun]) -> Option<Self> {
         #[expect(clippy::cast_precision_loss, reason = "a time is read to three digits")]
@@ -94,26 +81,23 @@ impl BaseTime {
         Some(Self { source, runs: runs.len() as u64, ns, off_cpu_ns })
     }
 
-    /// Wall-clock time of the runs, of whichever part of it this is.
+    /// Returns the runs' wall-clock time, even if this is CPU time.
     #[must_use]
     pub fn wall_ns(&self) -> f64 {
         let off_cpu = self.off_cpu_ns.filter(|_| self.source == BaseSource::Cpu);
         self.ns.mid + off_cpu.unwrap_or(0.0)
     }
 
-    /// Of a trace without a count of instructions.
     #[must_use]
     pub const fn not_known() -> Self {
         Self { source: BaseSource::NotKnown, runs: 0, ns: Interval::exact(0.0), off_cpu_ns: None }
     }
 
-    /// Of a time that somebody names.
     #[must_use]
     pub const fn given(ns: f64) -> Self {
         Self { source: BaseSource::Given, runs: 0, ns: Interval::exact(ns), off_cpu_ns: None }
     }
 
-    /// Of `instructions` on a machine with these `costs`.
     #[must_use]
     pub fn estimated(instructions: u64, costs: &Costs) -> Self {
         let [cpi, clock] = pace(costs).map(|(_, cost)| cost.interval());
@@ -125,7 +109,7 @@ impl BaseTime {
 }
 
 impl Estimate {
-    /// This estimate as one of a run; a run that is estimated itself brings its constants.
+    /// Sets the run time. An estimated run time also adds its constants.
     #[must_use]
     pub fn of_run(mut self, run: BaseTime, costs: &Costs) -> Self {
         self.run = run;
@@ -137,7 +121,7 @@ impl Estimate {
     }
 }
 
-/// Cycles per instruction and clock: the machine's, or what is usual.
+/// Returns cycles per instruction and clock: the machine's, or typical values.
 fn pace(costs: &Costs) -> [(&'static str, Quantity); 2] {
     let or = |cost: &Option<Quantity>, usual: Interval, unit| {
         cost.clone().unwrap_or_else(|| Quantity {

@@ -12,7 +12,6 @@ use super::{
     BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, Walks,
 };
 
-/// How many events there were, and what they are called.
 #[derive(Clone, Copy)]
 struct Counted<'a> {
     events: u64,
@@ -23,7 +22,6 @@ const fn nr(events: u64, of: &str) -> Counted<'_> {
     Counted { events, of }
 }
 
-/// The sum while it is made.
 pub(super) struct Sum<'a> {
     pub(super) costs: &'a Costs,
     pub(super) terms: BTreeMap<Cause, Vec<Term>>,
@@ -38,7 +36,6 @@ impl<'a> Sum<'a> {
         Self { costs, terms: BTreeMap::new(), not_known, constants, stand_ins }
     }
 
-    /// Adds the terms of one cause.
     pub(super) fn add(&mut self, cause: Cause, events: &Events, walks: Walks) {
         let costs = self.costs;
         self.terms.entry(cause).or_default();
@@ -81,8 +78,8 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Map counts of pages and folios, and owner words, where the machine file has them apart: in
-    /// any other the costs of entries and batches include them (docs/behaviour F.4.6).
+    /// Adds map counts of pages and folios, and owner words, if the machine file lists them.
+    /// Otherwise the costs of entries and batches include them (docs/behaviour F.4.6).
     fn mapcounts(&mut self, cause: Cause, updates: &MapcountUpdates) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
@@ -95,7 +92,7 @@ impl<'a> Sum<'a> {
         one("owner_word", &costs.owner_word, nr(updates.owner_words, "owner words"));
     }
 
-    /// Fork: PTEs, their batches, PMD entries; each as a PTE where nothing finer is known.
+    /// Adds fork's PTEs, batches and PMD entries; the latter as PTEs if they have no own cost.
     fn fork(&mut self, events: &Events) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
@@ -122,8 +119,8 @@ impl<'a> Sum<'a> {
         one("fork_pmd", &costs.fork_pmd, nr(events.pmds_forked, "PMD entries"));
     }
 
-    /// Unmapping: batches, PTEs, PMD entries; all but PTEs as batches where nothing finer is known.
-    /// Freeing stands apart where the machine file has it.
+    /// Adds batches, PTEs and PMD entries. PMD entries count as batches if they have no cost of
+    /// their own. Freeing is separate if the machine file lists it.
     fn unmap(&mut self, events: &Events) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
@@ -151,7 +148,6 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Reads: what the program waits for itself, and what the device's queue adds.
     fn read(&mut self, events: &Events) {
         let (costs, read) = (self.costs, &events.read);
         let latency = costs.storage_latency.as_ref();
@@ -173,8 +169,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Swap space: in memory, each page is compressed and decompressed; on a disk, the program waits
-    /// for reads, and nobody for writing.
+    /// Adds swap: compression in memory, or waits for reads from a disk. Writes do not wait.
     fn swap(&mut self, swap: &SwapEvents) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
@@ -190,7 +185,6 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// The constants the queue was simulated with, or those it could not be.
     fn name_timing(&mut self) {
         let costs = self.costs;
         let needed = [
@@ -205,7 +199,6 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// One term; none where nothing was counted.
     fn single(&mut self, cause: Cause, name: &str, cost: Option<&Quantity>, counted: Counted<'_>) {
         let Counted { events, of } = counted;
         if events == 0 {
@@ -222,9 +215,8 @@ impl<'a> Sum<'a> {
         self.terms.entry(cause).or_default().push(term);
     }
 
-    /// A term for each rate: that of the largest size not above the unit. What lies outside the
-    /// sizes of the machine file is not known: a rate says nothing of longer pieces, nor of
-    /// shorter ones.
+    /// Adds a term per rate. A unit uses the rate of the largest size up to its own. Units outside
+    /// the machine file's sizes have no rate, because rates of other sizes do not apply to them.
     fn by_unit(
         &mut self,
         cause: Cause,
@@ -232,7 +224,7 @@ impl<'a> Sum<'a> {
         rates: &[UnitRate],
         bytes: &BTreeMap<u64, u64>,
     ) {
-        // By the size of the rate, or by that of the unit if there is none.
+        // By the rate's size, or the unit's size if no rate applies.
         let mut by_size: BTreeMap<(u64, bool), u64> = BTreeMap::new();
         for (&unit, &bytes) in bytes {
             let rate = rate_of(rates, unit);
@@ -246,7 +238,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Nanoseconds of one event; notes the constants it took, or what is missing.
+    /// Returns the nanoseconds of one event. Records the constants used, or the missing ones.
     pub(super) fn price(&mut self, name: &str, cost: Option<&Quantity>) -> Option<f64> {
         let Some(cost) = cost else {
             self.not_known.insert(full_name(name));
@@ -260,7 +252,7 @@ impl<'a> Sum<'a> {
         ns
     }
 
-    /// The time of `events` as it is on another machine, within wide bounds; notes that it was taken.
+    /// Returns the time of `events` on another machine, within wide bounds, and records its use.
     pub(super) fn stand_in(&mut self, name: &str, events: u64) -> Option<Interval> {
         let (cost, ns_each) = bounds::stand_in(name)?;
         self.stand_ins.insert(full_name(name), constant(&cost));
@@ -305,14 +297,14 @@ fn time_of(terms: Vec<Term>) -> CauseTime {
     CauseTime { ns, difference_ns: None, terms }
 }
 
-/// The rate of the largest size not above the unit; none outside the sizes that have one.
+/// Returns the rate of the largest size up to the unit; `None` outside the sizes with a rate.
 pub(super) fn rate_of(rates: &[UnitRate], unit_bytes: u64) -> Option<&UnitRate> {
     let largest = rates.last()?.size.0;
     let rate = rates.iter().rfind(|rate| rate.size.0 <= unit_bytes);
     rate.filter(|_| unit_bytes <= largest)
 }
 
-/// Name of the rate for units of `size_bytes`, or of all where the machine file has none.
+/// Returns the rate's name with the unit's size, unless the machine file has no rates.
 pub(super) fn unit_name(name: &str, rates: &[UnitRate], size_bytes: u64) -> String {
     match rates {
         [] => name.to_owned(),
@@ -331,7 +323,7 @@ pub(super) fn constant(cost: &Quantity) -> Constant {
     Constant { value, unit, source, assumed, low, high }
 }
 
-/// Five digits: costs and their bounds are no more exact.
+/// Rounds to five digits. Costs and their bounds are not more precise.
 #[must_use]
 pub fn digits(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)

@@ -13,7 +13,7 @@ fn rate(size: u64, gb_per_s: f64) -> UnitRate {
     UnitRate { size: UnitBytes(size), gb_per_s, source, assumed: true, range: None }
 }
 
-/// Every cost, each with a number that is seen again in the sum.
+/// Costs with distinct values, so the sum shows each of them.
 fn costs() -> Costs {
     Costs {
         clock: Some(quantity(2.0, Unit::GHz)),
@@ -111,7 +111,7 @@ fn swap_space_costs_by_the_page_in_memory_and_by_the_read_on_a_disk() {
         ..costs()
     };
     assert_eq!(of(swap(false), &priced).0, Some(8 * 2_000 + 5 * 3_000));
-    // Two latencies, and 32 KiB at 1 GB/s: nobody waits for what is written.
+    // Two latencies, and 32 KiB at 1 GB/s. The program does not wait for writes.
     assert_eq!(of(swap(true), &priced).0, Some(2 * 80_000 + 8 * 4096));
     let (ns, _, not_known) = of(swap(false), &costs());
     assert_eq!(ns, None);
@@ -148,7 +148,7 @@ fn walks_that_end_at_a_pmd_entry_have_a_cost_of_their_own_where_the_file_gives_o
     };
     let (alike, free) = (walk_ns(None), walk_ns(Some(quantity(4.0, Unit::Ns))));
     assert_eq!(walk_ns(Some(quantity(20.0, Unit::Ns))), alike);
-    // Chained: 2 of 5 walks end at a PMD entry and save 16 ns each; the others by their shares.
+    // Chained: 2 of 5 walks end at a PMD entry and save 16 ns each; others by their shares.
     assert!(alike - free >= 2 * 16, "{alike} {free}");
 }
 
@@ -169,7 +169,6 @@ fn each_cause_is_the_product_worked_out_by_hand() {
         ("copy", 3_000),
         ("read", 4 * 80_000 + 1_000_000 + 11 + 22),
         ("swap", 0),
-        // 7 cycles at 2 GHz, rounded once.
         ("tlb", 3_504),
         (
             "walk",
@@ -195,7 +194,7 @@ fn a_rate_says_nothing_of_pieces_outside_the_sizes_it_is_given_for() {
     assert_eq!(estimate.causes[&Cause::Copy].ns, None);
     assert_eq!(estimate.total_ns, None);
     assert_eq!(estimate.not_known, ["costs.copy of 64K".to_owned()].into());
-    // What is known of it stays in the lower bound.
+    // The known part stays in the lower bound.
     let terms = &estimate.causes[&Cause::Copy].terms;
     assert_eq!(terms.iter().map(|term| term.ns).collect::<Vec<_>>(), [Some(3_000), None]);
     events.copied = BTreeMap::from([(2 << 10, 6_000)]);
@@ -216,7 +215,6 @@ fn a_virtual_machine_pays_for_nested_walks() {
     assert_eq!(walks(&estimate) - walks(&native), host_ns);
 }
 
-/// Removes one cost.
 type Forget = fn(&mut Costs);
 
 #[test]
@@ -310,7 +308,7 @@ fn a_queue_delays_what_comes_behind_and_idles_in_between() {
     };
     assert_eq!(serve(&mut device, 10, 100), (0, 160));
     assert_eq!(serve(&mut device, 10, 200), (100, 360));
-    // The transfers end at 310; the latency of the second does not occupy the device.
+    // The transfers end at 310; the second read's latency does not occupy the device.
     assert_eq!(serve(&mut device, 310, 1), (0, 361));
     assert_eq!(serve(&mut device, 1_000, 1), (0, 1_051));
     assert_eq!(timing.of_references(4), 2);
@@ -327,7 +325,6 @@ fn short_reads_start_an_interval_apart_and_long_ones_a_transfer() {
     let read = device.read(1_000, 100);
     assert_eq!((read.queue_ns, read.done_ns), (0, 81_100));
     assert_eq!(device.read(1_000, 1).queue_ns, 100);
-    // It is among the constants that an estimate names.
     let estimate = Estimate::new(&events(), &costs, Walks::Native);
     assert!(estimate.constants.contains_key("costs.storage_interval"));
 }
@@ -337,7 +334,6 @@ fn the_machines_with_every_cost_know_every_cause() {
     for name in ["altra", "cascadelake", "zen4", "xeon-4210r", "phone", "phone-little"] {
         let costs = Machine::named(name).unwrap().costs;
         assert!(Timing::new(&costs).is_some(), "{name}");
-        // Sizes that every machine file has a rate for.
         let events = Events { cleared: BTreeMap::from([(4 << 10, 4_000)]), ..events() };
         let estimate = Estimate::new(&events, &costs, Walks::Native);
         assert!(estimate.total_ns.is_some(), "{name}: {:?}", estimate.not_known);

@@ -1,5 +1,5 @@
-//! The terms of walks: a line has the cost of where it was found, and the share of a walk that the
-//! program waits for depends on what runs beside it.
+//! The terms of walks. A line costs as much as the place where it was found. The share of a walk
+//! that the program waits for depends on other walks at the same time.
 //!
 //! ```text
 //!   walks of a kind   (walks x walk, walk_pmd + lines x walk_l2, walk_llc, walk_memory) x share of the kind
@@ -11,11 +11,9 @@ use super::{Cause, Events, Interval, Term, Walks, bounds};
 use crate::machine::Quantity;
 use crate::tlb::{KindCounters, Lines};
 
-/// The share of walks for instructions, which are never chained.
 const FETCH: &str = "walk_fetch";
 
 impl Sum<'_> {
-    /// A term for each kind of walk.
     pub(super) fn walks(&mut self, events: &Events, walks: Walks) {
         let (costs, counted) = (self.costs, &events.walks);
         let shares = [
@@ -44,7 +42,7 @@ impl Sum<'_> {
         }
     }
 
-    /// The time of walks one after the other.
+    /// Returns the time of walks that do not overlap.
     fn latency(&mut self, kind: &KindCounters, walks: Walks) -> Part {
         let mut lines = kind.lines;
         if walks == Walks::Nested {
@@ -52,7 +50,7 @@ impl Sum<'_> {
         }
         let Lines { l2, llc, memory } = lines;
         let costs = self.costs;
-        // With the others where nothing finer is known.
+        // PMD walks count with the others if they have no cost of their own.
         let nr_apart = if costs.walk_pmd.is_some() { kind.pmd_walks } else { 0 };
         let parts = [
             ("walk", &costs.walk, kind.walks - nr_apart),
@@ -72,7 +70,6 @@ impl Sum<'_> {
         }
     }
 
-    /// `nr` times one cost.
     fn part(&mut self, name: &str, cost: Option<&Quantity>, nr: u64) -> Part {
         if nr == 0 {
             return Part { ns: Some(0.0), bounds: Some(Interval::default()) };
@@ -86,7 +83,7 @@ impl Sum<'_> {
     }
 }
 
-/// A time that is summed up: known, and within bounds.
+/// A time with bounds, built up from parts.
 #[derive(Clone, Copy)]
 struct Part {
     ns: Option<f64>,
@@ -94,7 +91,7 @@ struct Part {
 }
 
 impl Part {
-    /// This share, or all of it, if `is_open`.
+    /// Returns the share. If `is_open`, the upper bound is the whole time.
     fn or_whole(self, is_open: bool) -> Self {
         let whole = |share: Interval| Interval { high: share.high.max(1.0), ..share };
         Self { bounds: if is_open { self.bounds.map(whole) } else { self.bounds }, ..self }

@@ -1,136 +1,121 @@
-//! What is compared, and where kernel and model differ in it.
+//! The compared aspects, and the differences between kernel and model.
 
 use std::fmt::{Debug, Display, Formatter, Result as FmtResult};
 
 use serde::Serialize;
 
-/// Items of a list that a difference shows; the rest is counted.
+/// List items that a difference prints; the rest are only counted.
 const NR_SHOWN: usize = 12;
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aspect {
-    /// Files: folios that entered the page cache after a step: index and order, in order.
+    /// Files: folios that entered the page cache in a step (index and order), in order.
     Insertions,
-    /// Files: what left the page cache because the program said so: folios after an advice, pages
-    /// after the file was made shorter.
+    /// Files: folios that an advice removed, or pages cut off by truncation.
     Removals,
-    /// Files, in a group with a limit: folios that reclaim took out of the page cache: how many had
-    /// entered it before in the same step, index and order, in order.
+    /// Files, in a cgroup with a limit: folios that reclaim removed from the page cache, in order.
+    /// Each has its index, its order and the number of folios inserted earlier in the same step.
     Evictions,
-    /// Files, in a group with a limit: what the kernel counted in the group over all steps: pages
-    /// scanned and reclaimed, refaults with what came of them, pages on each list at the end.
+    /// Files, in a cgroup with a limit: the kernel's counters over all steps. They count pages
+    /// scanned and reclaimed, refaults and their results, and pages on each list at the end.
     Group,
-    /// Files: space reserved for the file before a write, on a filesystem that cuts writes by it.
+    /// Files: space reserved for the file before a write, on a filesystem whose writes depend on
+    /// it.
     Reserved,
-    /// Files: windows and base-order reads: start, size, marker, kept order.
+    /// Files: readahead windows and base-order reads: start, size, marker, stored order.
     Windows,
-    /// Files: calls of the two readahead entries: index, request and the whole state with the miss
-    /// counter. An async call is a marker that was reached.
+    /// Files: calls of the two readahead entry points: index, request, and the whole state with the
+    /// miss counter. An async call means that a marker was reached.
     Entries,
-    /// Files: readahead state and miss counter at cold faults (self-built kernels print them).
+    /// Files: readahead state and miss counter at cold faults (only self-built kernels print them).
     ColdStates,
     /// Files: cached pages found by the fault handler: marker and state (self-built kernels).
     HandlerHits,
-    /// Files: passes of the fault handler; those not listed were served by fault-around or mapped.
+    /// Files: passes of the fault handler. For any other touch, fault-around served the page or it
+    /// was mapped.
     Handler,
-    /// Files: runs of fault-around that found something to map: the pages examined. A touch with
-    /// neither such a run nor a pass of the handler found its page mapped.
+    /// Files: runs of fault-around that found pages to map, as page ranges. A touch with neither
+    /// such a run nor a handler pass found its page mapped.
     Around,
-    /// Files: touches of a recorded program: each faulted in the kernel, so none may find its page
-    /// mapped.
+    /// Files: touches of a recorded program. Each one faulted in the kernel, so the model must not
+    /// have the page mapped.
     Faults,
     /// Files: pages present at a marked point.
     Points,
     /// Files: pages present at the end.
     Mapped,
-    /// Files: large folios behind the pages present at the end.
+    /// Files: large folios that hold the pages present at the end.
     Folios,
-    /// Files: KiB under PMD entries.
+    /// Files: memory mapped by PMD entries, in KiB.
     PmdMapped,
-    /// Files: major faults, over all steps.
     MajorFaults,
     /// Processes: whether the step was allowed.
     Answer,
-    /// Processes: whether a page is mapped, and to what: zero page, folio, page of the file.
+    /// Processes: whether a page is mapped, and to what: zero page, folio or file page.
     Presence,
-    /// Processes: order of the folio, and which page of it.
+    /// Processes: the folio's order and the page's index in it.
     Folio,
-    /// Processes: the exclusive bit.
     Exclusive,
     /// Processes: whether a PMD entry maps the page.
     Pmd,
-    /// Processes: pages that got a new frame.
+    /// Processes: pages that moved to another page frame.
     Frame,
-    /// Processes: what the page holds.
     Content,
-    /// Processes: how much of the program's own file is cached.
+    /// Processes: how many pages of the program's own file are cached.
     Cached,
-    /// Processes: how often a page is mapped (`kpagecount`).
+    /// Processes: each page's mapcount (`kpagecount`).
     Mapcount,
-    /// Processes: what `smaps` and `numa_maps` say of an area, in kB.
+    /// Processes: an area's numbers in `smaps` and `numa_maps`, in kB.
     Smaps,
-    /// Processes: mapped pages of the machine (`meminfo`) since the program began, in kB.
+    /// Processes: change of the machine's mapped pages (`meminfo`) since the program began, in kB.
     Machine,
-    /// Processes: the blocks that khugepaged looked at, in order, and what came of each.
+    /// Processes: the PMD ranges that khugepaged scanned, in order, with their results.
     Scan,
-    /// Processes: pages that went to swap space and came back, and slots in use.
+    /// Processes: pages swapped out and in, and slots in use.
     Swap,
-    /// Processes: which pages are one page.
+    /// Processes: which mapped pages are the same physical page.
     Sharing,
-    /// Processes: free, promised and surplus pages of the pool of huge pages.
+    /// Processes: free, reserved and surplus pages of the hugetlb pool.
     Pool,
-    /// Processes: the model broke its own invariants.
     Invariant,
 }
 
-/// Something in which kernel and model differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// In what.
     pub aspect: Aspect,
-    /// Where.
     #[serde(flatten)]
     pub place: Location,
-    /// What the kernel did or has.
     pub kernel: String,
-    /// What the model did or has.
     pub model: String,
 }
 
-/// Where kernel and model differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Location {
-    /// A step of a recording of files.
     Step {
-        /// From 0; the number of steps = at the end.
+        /// Counts from 0; the number of steps means "at the end".
         step: usize,
-        /// What the program did.
         action: String,
-        /// Readahead state before, if there is one.
+        /// Readahead state before the step, if there was one.
         state_before: Option<String>,
     },
-    /// A page of a process, after the last step that was compared.
+    /// A page of a process, after the last compared step.
     Page {
-        /// Process.
         slot: usize,
-        /// Page of the window.
         page: u64,
-        /// The model's folio behind the page before the step; empty where it is not known.
+        /// The model's folio for this page before the step; empty if unknown.
         #[serde(rename = "before")]
         folio_before: String,
     },
 }
 
 impl Location {
-    /// A page of a process.
     pub(super) fn page(slot: usize, page: u64) -> Self {
         Self::Page { slot, page, folio_before: String::new() }
     }
 
-    /// What the model had there before the step, where that is known.
+    /// Returns the model's folio before the step, or the readahead state, if known.
     #[must_use]
     pub fn before(&self) -> Option<&str> {
         match self {
@@ -167,7 +152,6 @@ impl Display for Difference {
     }
 }
 
-/// A list for people.
 pub(super) fn shown<T: Debug>(items: &[T]) -> String {
     match items.get(..NR_SHOWN) {
         Some(first) if items.len() > NR_SHOWN => {

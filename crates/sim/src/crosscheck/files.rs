@@ -1,7 +1,7 @@
-//! Recordings of files: what touches, reads, writes and advice do to the page cache.
+//! Recordings of files: the effect of touches, reads, writes and advice on the page cache.
 //!
-//! A probe or a real program acts step by step; after each step stands what the kernel told through
-//! tracepoints, and at the end what page maps show.
+//! A probe or a real program acts step by step. The recording lists the tracepoint events of each
+//! step and, at the end, the page maps.
 
 mod aside;
 mod body;

@@ -12,54 +12,37 @@ use largefolio_trace::shown;
 use super::recording::{Recording, RecordingBody};
 use super::text::ParseError;
 
-/// Largest text of one recording: those of the project stay below 1 MiB.
+/// Largest text of one recording; the project's own stay below 1 MiB.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// Largest archive when unpacked.
 const ARCHIVE_BYTES_MAX: u64 = 4 << 30;
-/// Longest header that names or describes another entry: Linux has paths of up to 4 KiB.
+/// Longest header entry that names or describes another entry; Linux paths have up to 4 KiB.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
-/// Why recordings could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// A file or folder could not be read.
     #[error("{}: {source}", shown(path))]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// An archive that does not unpack.
+    Read { path: PathBuf, source: io::Error },
     #[error("{}: truncated or damaged ({source}); copy it again from where it came", shown(path))]
-    Archive {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A recording that is not of the format.
+    Archive { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// A recording too large to be one.
     #[error("{}: over {max} MiB, too large for a recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
-    /// Nothing there.
     #[error("{}: no recordings (*.txt, or *.tar.xz archives of them)", shown(.0))]
     Empty(PathBuf),
 }
 
-/// Folders of recordings of processes, passed over in a folder.
+/// Subfolders with recordings of processes, which a folder scan skips.
 const OTHER_KINDS: [&str; 5] = ["cow", "collapse", "hugetlb", "khugepaged", "swap"];
 
-/// What is done with a text: where it is, the name of the recording, and the text.
+/// Callback for one text: its location, the recording's name, and the text.
 type Each<'a> = dyn FnMut(&str, &str, &str) -> Result<(), LibraryError> + 'a;
 
-/// Calls `each` with every recording of `path`: a text file, an archive, or a folder of those and
-/// of folders of texts; by name.
+/// Calls `each` for every recording at `path`: a text file, an archive, or a folder of texts,
+/// archives and subfolders, sorted by name.
 ///
 /// # Errors
-/// What cannot be read or is not of the format; nothing is skipped silently.
+/// Unreadable files and syntax errors. Nothing is skipped silently.
 pub fn read_all<B: RecordingBody>(
     path: &Path,
     each: &mut dyn FnMut(Recording<B>),
@@ -80,7 +63,6 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
     move |source| LibraryError::Read { path: path.to_owned(), source }
 }
 
-/// Number of recordings.
 fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(failed(path))?;
@@ -119,7 +101,7 @@ fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, L
 fn read_tar(path: &Path, unpacked: impl Read, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let mut archive = tar::Archive::new(unpacked.take(ARCHIVE_BYTES_MAX));
     let (mut nr, mut long_name) = (0, None);
-    // Otherwise the library reads such headers itself, whatever their length.
+    // Raw mode: otherwise the library reads such headers itself, whatever their length.
     for entry in archive.entries().map_err(damaged(path))?.raw(true) {
         let mut entry = entry.map_err(damaged(path))?;
         let kind = entry.header().entry_type();
@@ -143,12 +125,12 @@ fn read_tar(path: &Path, unpacked: impl Read, each: &mut Each<'_>) -> Result<usi
     Ok(nr)
 }
 
-/// Whether an entry describes others: the next, or all that follow.
+/// Returns whether a tar entry describes the next entry, or all that follow.
 fn is_pax(kind: tar::EntryType) -> bool {
     kind.is_pax_local_extensions() || kind.is_pax_global_extensions()
 }
 
-/// The content of an entry that describes the next one.
+/// Reads an entry that describes the next one.
 fn header_text(entry: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     entry.take(HEADER_BYTES_MAX + 1).read_to_end(&mut text)?;
@@ -159,7 +141,7 @@ fn header_text(entry: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The name that such an entry gives the next one.
+/// Returns the name that such an entry sets for the next one.
 fn long_name_of(kind: tar::EntryType, text: &[u8]) -> Option<PathBuf> {
     let name = if kind.is_gnu_longname() {
         text.split(|byte| *byte == 0).next()?.to_vec()
@@ -172,7 +154,6 @@ fn long_name_of(kind: tar::EntryType, text: &[u8]) -> Option<PathBuf> {
     Some(OsString::from_vec(name).into())
 }
 
-/// The whole text of one recording.
 fn text_of(
     name: &str,
     from: impl Read,
@@ -194,7 +175,7 @@ fn is_archive(path: &Path) -> bool {
     path.to_string_lossy().ends_with(".tar.xz")
 }
 
-/// `FOLDER/FILE`.
+/// Shortens a path to `FOLDER/FILE`.
 fn short_name(path: &Path) -> String {
     let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let folder = part(path.parent().and_then(Path::file_name));
@@ -206,7 +187,7 @@ fn short_name(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    /// An archive of entries: kind, name in the header, bytes.
+    /// Builds an archive from entries: kind, name in the header, bytes.
     fn archive(entries: &[(tar::EntryType, &str, &[u8])]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (kind, name, bytes) in entries {
@@ -220,7 +201,6 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    /// Its recordings: place, name, text.
     fn read(tar: &[u8]) -> Result<Vec<[String; 3]>, LibraryError> {
         let mut all = Vec::new();
         let mut each = |place: &str, name: &str, text: &str| {

@@ -1,13 +1,14 @@
-//! Recordings of processes: what a few of them have mapped after each step of a random program.
+//! Recordings of processes: the pages that a few processes have mapped after each step of a random
+//! program.
 //!
 //! ```text
-//!   seed --generate--> ProcessProgram --probe/cow.c--> ProgramRun (what the kernel shows)
+//!   seed --generate--> ProcessProgram --probe/cow.c--> ProgramRun (the kernel's state)
 //!                            |                          |
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! Programs are about fork and copy-on-write, about `MADV_COLLAPSE`, about khugepaged, or about
-//! hugetlb. Runs nothing on a kernel.
+//! Programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, swap or hugetlb. This module
+//! runs nothing on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! A recording of any kind: the header, which every kind has, and the front of the reader.
+//! A recording of any kind: its header, and the parser's common part.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 /// Largest base page (docs/behaviour 0.1).
 pub(super) const PAGE_BYTES_MAX: u64 = 64 << 10;
 
-/// What was done on a kernel, and what the kernel showed.
+/// The steps of a program on a real kernel, and the kernel's state after each.
 #[derive(Clone, Debug)]
 pub struct Recording<B> {
     /// `FOLDER/FILE`, or the path of a single file.
@@ -22,37 +22,34 @@ pub struct Recording<B> {
     pub body: B,
 }
 
-/// The kernel and its machine.
 #[derive(Clone, Debug)]
 pub struct RecordingHeader {
     /// `uname -r`.
     pub release: String,
-    /// Name of the kernel's recordings, where they have one; self-built kernels have rules of that
-    /// name.
+    /// Name of the kernel variant, or empty. A self-built kernel has rules of this name.
     pub variant: String,
-    /// Architecture; `arm64` where the recording does not say.
+    /// Architecture; `arm64` if the recording has none.
     pub arch: Arch,
     /// Base page in bytes, 4 KiB to 64 KiB.
     pub page_bytes: u64,
-    /// Filesystem of the files; empty where none lies on a disk.
+    /// Filesystem of the files; empty if no file is on a disk.
     pub filesystem: String,
 }
 
-/// What a kind of recording has below its header.
+/// The part of a recording below its header.
 pub trait RecordingBody: Default {
-    /// What a reader remembers from one line to the next.
     type Position: Default;
 
-    /// Takes from the header what only this kind has.
+    /// Reads the header fields of this kind.
     ///
     /// # Errors
-    /// A value that is not of the format.
+    /// A malformed value.
     fn begin(&mut self, header: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()>;
 
-    /// Takes one line, of at least one word.
+    /// Reads one line of at least one word.
     ///
     /// # Errors
-    /// A line that is not of the format.
+    /// A malformed line.
     fn line(
         &mut self,
         at: &mut Self::Position,
@@ -65,7 +62,7 @@ impl<B: RecordingBody> Recording<B> {
     /// Reads one recording.
     ///
     /// # Errors
-    /// The first line that is not of the format.
+    /// The first malformed line.
     pub fn parse(name: &str, text: &str) -> Result<Self, ParseError> {
         let (mut header, mut body, mut at) = (None, B::default(), B::Position::default());
         each_line(name, text, &mut |words| {
@@ -88,7 +85,6 @@ impl<B: RecordingBody> Recording<B> {
 }
 
 impl<B> Recording<B> {
-    /// The rules to replay under: those given, or those of the kernel that made the recording.
     pub(super) fn rules<'a>(
         &self,
         given: Option<&'a Kernel>,
@@ -108,7 +104,7 @@ impl RecordingHeader {
         if !page.is_power_of_two() || !(4096..=PAGE_BYTES_MAX).contains(&page) {
             return Err(format!("page={page} is not a base page size"));
         }
-        // Recordings of processes say `release` and `disk`.
+        // Recordings of processes use the keys `release` and `disk`.
         let either = |key: &str, other: &str| {
             pairs.get(key).or_else(|| pairs.get(other)).unwrap_or_default().to_owned()
         };
@@ -121,11 +117,11 @@ impl RecordingHeader {
         })
     }
 
-    /// The rules of the kernel that made the recording: those of a self-built kernel by its
-    /// variant, else [`rules_of_release`].
+    /// Returns the recorded kernel's rules: by variant for a self-built kernel, otherwise by
+    /// [`rules_of_release`].
     ///
     /// # Errors
-    /// When there are none.
+    /// There are no rules for it.
     pub fn kernel(&self) -> Result<Kernel, CheckError> {
         let own = format!("recorded/{}", self.variant);
         if Kernel::names().any(|name| name == own) {
@@ -135,11 +131,10 @@ impl RecordingHeader {
     }
 }
 
-/// The rules of the kernel that calls itself `release` (`uname -r`): those of the newest known
-/// version that is not newer.
+/// Returns the rules for `release` (`uname -r`): the newest known version that is not newer.
 ///
 /// # Errors
-/// When there are none.
+/// There are no rules for it.
 pub fn rules_of_release(release: &str, page_bytes: u64) -> Result<Kernel, CheckError> {
     match Kernel::of_release(release, page_bytes) {
         Some(kernel) => Ok(kernel?),

@@ -4,25 +4,22 @@ use std::collections::BTreeMap;
 
 use largefolio_trace::shown;
 
-/// Characters of a wrong line that an error shows.
+/// Characters of a malformed line that an error prints.
 const NR_SHOWN: usize = 120;
 
-/// A line that is not of the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}: {what}; recordings/README.md describes the format", shown(name))]
 pub struct ParseError {
-    /// Recording.
     pub name: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
     pub what: String,
 }
 
-/// What a line says, or what is wrong with it.
+/// The parsed value, or a description of the error.
 pub type Parsed<T> = Result<T, String>;
 
-/// Reads a text line by line, up to the first that is wrong. Lines without a word are passed over.
+/// Calls `read` for each line until one fails. Skips empty lines.
 pub(super) fn each_line(
     name: &str,
     text: &str,
@@ -40,12 +37,10 @@ pub(super) fn each_line(
     Ok(())
 }
 
-/// The `key=value` words of a line.
 #[derive(Debug)]
 pub struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Pairs<'a> {
-    /// Those of `words`; others are passed over.
     pub(super) fn of(words: &[&'a str]) -> Self {
         Self(words.iter().filter_map(|word| word.split_once('=')).collect())
     }
@@ -54,7 +49,7 @@ impl<'a> Pairs<'a> {
         self.0.get(key).copied()
     }
 
-    /// The value of `key`, or nothing.
+    /// Returns the value of `key`, or an empty string.
     pub(super) fn text(&self, key: &str) -> String {
         self.get(key).unwrap_or_default().to_owned()
     }
@@ -64,7 +59,6 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// What an unknown line is told.
 pub(super) fn unknown<T>(words: &[&str]) -> Parsed<T> {
     let line: String = words.join(" ").chars().take(NR_SHOWN).collect();
     Err(format!("unknown line {line:?}"))
@@ -78,7 +72,6 @@ pub(super) fn number(word: &str) -> Parsed<u64> {
     word.parse().map_err(|_| not_a_number(word))
 }
 
-/// A number that is at most `max`.
 pub(super) fn number_to(max: u64, word: &str) -> Parsed<u64> {
     let value = number(word)?;
     if value <= max { Ok(value) } else { Err(format!("{value} is more than {max}")) }
@@ -89,7 +82,6 @@ pub(super) fn hex(word: &str) -> Parsed<u64> {
     u64::from_str_radix(digits, 16).map_err(|_| not_a_number(word))
 }
 
-/// Words that are shown to people as they are.
 pub(super) fn reason(words: &[&str]) -> Parsed<String> {
     let text = words.join(" ");
     if text.chars().any(char::is_control) {

@@ -2,8 +2,8 @@
 
 use toml::de::{DeTable, DeValue};
 
-/// The line of `place` (`tlb.l1_data[0].ways`) in `text`, counted from 1. Where the file has no
-/// such key, the line of the nearest table around it that it has; 1 if there is none.
+/// Returns the line of `place` (`tlb.l1_data[0].ways`) in `text`, counted from 1. If the file has
+/// no such key, returns the line of the nearest enclosing table, or 1.
 pub(crate) fn line_of(text: &str, place: &str) -> usize {
     let Ok(root) = DeTable::parse(text) else { return 1 };
     let mut offset = 0;
@@ -30,7 +30,6 @@ pub(crate) fn line_of(text: &str, place: &str) -> usize {
     line_at(text, offset)
 }
 
-/// The line of byte `offset`.
 pub(super) fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().get(..offset).unwrap_or_default();
     before.split(|&byte| byte == b'\n').count()

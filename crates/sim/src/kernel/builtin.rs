@@ -1,4 +1,4 @@
-//! The kernel files that are part of the program.
+//! The built-in kernel files.
 
 use crate::datafile::DataFiles;
 
@@ -8,7 +8,6 @@ macro_rules! kernel {
     };
 }
 
-/// The kernel files. One is a page of text.
 pub(super) static KERNELS: DataFiles = DataFiles {
     what: "kernel",
     own: " (name a kernel file by its path, ending in .toml)",
@@ -16,7 +15,7 @@ pub(super) static KERNELS: DataFiles = DataFiles {
     bytes_max: 1 << 20,
 };
 
-/// Name and text of every built-in kernel, oldest first; the recorded ones come last.
+/// The name and text of each kernel, oldest first; the recorded ones come last.
 const BUILT_IN: &[(&str, &str)] = &[
     kernel!("5.14"),
     kernel!("5.15"),

@@ -1,7 +1,7 @@
-//! The rules in which two kernels differ, and kernels between the two.
+//! The differences between two kernels' rules, and kernels between the two.
 //!
-//! Owns what counts as one rule of a kernel file, and which version a changed rule came with. Does
-//! not know a rule: rules are compared as the tables that kernel files would be.
+//! Owns the definition of one rule in a kernel file, and finds the version that introduced a
+//! change. Does not interpret rules: it compares the tables of kernel files.
 //!
 //! Invariants:
 //! - C1: a kernel with all of its changes to another has the other's rules.
@@ -18,52 +18,42 @@ use super::versions::{Origin, Versions};
 use super::{Kernel, KernelError};
 use crate::policy::KernelPolicy;
 
-/// The policy, among rules.
 const POLICY: &str = "policy";
-/// What a rule that one of the kernels does not have is called.
 const ABSENT: &str = "absent";
 
-/// One rule that differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     path: Path,
     from: Option<Value>,
     to: Option<Value>,
-    /// The policy of the second kernel, where that is what differs.
     policy: Option<KernelPolicy>,
-    /// Where the newer of the two values comes from; `None` if no built-in kernel has one of them.
+    /// The version of the newer value; `None` if no built-in kernel has one of the two.
     pub origin: Option<Origin>,
 }
 
-/// Place of a change on the way from one kernel to another.
 type Place = (u8, Reverse<(u32, u32)>, (u32, u32));
 
 impl Change {
-    /// The rule by its name in a kernel file: `fault.exec`.
     #[must_use]
     pub fn rule(&self) -> String {
         self.path.join(".")
     }
 
-    /// Its value in the first kernel.
     #[must_use]
     pub fn from(&self) -> String {
         shown(self.from.as_ref())
     }
 
-    /// Its value in the second kernel.
     #[must_use]
     pub fn to(&self) -> String {
         shown(self.to.as_ref())
     }
 
-    /// Whether it is no rule but the policy.
     fn is_policy(&self) -> bool {
         matches!(self.path.as_slice(), [name] if name == POLICY)
     }
 
-    /// What is undone comes first, the newest before the others; then what is new, the oldest
-    /// first; edits last.
+    /// Undone changes come first, newest to oldest; then new ones, oldest to newest; then edits.
     fn place(&self) -> Place {
         let none = (0, 0);
         let Some(origin) = &self.origin else { return (2, Reverse(none), none) };
@@ -72,7 +62,7 @@ impl Change {
     }
 }
 
-/// A value as an edit gives it: `arch-window`, `block.bytes=65536`.
+/// Formats a value as in an edit: `arch-window`, `block.bytes=65536`.
 fn shown(value: Option<&Value>) -> String {
     match value {
         None => ABSENT.to_owned(),
@@ -89,7 +79,7 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 impl Kernel {
-    /// The rules in which `other` differs, in the order in which they came.
+    /// Returns the rules that differ in `other`, in the order in which Linux changed them.
     ///
     /// ```
     /// use largefolio_sim::kernel::Kernel;
@@ -101,7 +91,7 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// Numbers above those of TOML, 2^63.
+    /// Numbers above TOML's maximum, 2^63.
     pub fn changes_to(&self, other: &Self) -> Result<Vec<Change>, KernelError> {
         let (mut before, mut after) = (self.leaves()?, other.leaves()?);
         let mut paths: Vec<Path> = before.keys().chain(after.keys()).cloned().collect();
@@ -127,7 +117,7 @@ impl Kernel {
         Ok(changes)
     }
 
-    /// This kernel under the name `name` with some of its changes to another.
+    /// Returns this kernel as `name` with some of its changes to another.
     ///
     /// # Errors
     /// Rules that no kernel can have.

@@ -1,4 +1,4 @@
-//! Values that no kernel can have.
+//! Rejects impossible values of rules.
 
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::collapse::SLEEP_MS_MAX;
@@ -7,7 +7,7 @@ use largefolio_mm::rules::{Exec, Rules, StartOrder};
 
 use crate::size::parse_bytes;
 
-/// Values that no kernel can have (`Rules` I1, I2; `AnonRules` I1, I2).
+/// Checks `Rules` I1 and I2, and `AnonRules` I1 and I2.
 pub(super) fn check(rules: &Rules) -> Result<(), String> {
     let around = rules.fault_around_bytes;
     if !around.is_power_of_two() {

@@ -1,8 +1,7 @@
 //! Edits of a kernel: `+exec-block=64K`, `+fault.exec_miss=counted`.
 //!
-//! An edit is a rule by its name in a kernel file ([`super::rule`]), or one of the short names that
-//! stand for rules ([`super::alias`]). Owns where an edit ends and the next begins, and what is said
-//! of one that is wrong.
+//! An edit uses a rule's name in a kernel file ([`super::rule`]) or a short name
+//! ([`super::alias`]). Owns how edits are split, and their error messages.
 
 use std::path::Path;
 
@@ -15,21 +14,17 @@ use super::{Kernel, KernelError};
 use crate::names::nearest;
 use crate::policy::KernelPolicy;
 
-/// What the names of per-size controls of files begin with, as rules and as edits.
 const SIZES: &str = "sizes.";
-/// Where the controls of filesystems stand in a kernel file.
 const SIZES_OF_FILESYSTEMS: &str = "sizes.filesystems.";
 
-/// The edit that is no rule.
 const POLICY: &str = "policy";
 
-/// What the path of a kernel file ends in.
 const FILE: &str = ".toml";
 
-/// Values with a `+`, cut where it stands: it begins no edit.
+/// Values that contain a `+`, split at the `+`. It does not start an edit.
 const WORDS: [(&str, &str); 2] = [(":always", "exec"), ("=defer", "madvise")];
 
-/// The kernel and its edits in `text`, a kernel's name.
+/// Splits a kernel's name into the kernel and its edits.
 ///
 /// ```
 /// use largefolio_sim::kernel::parts;
@@ -57,8 +52,7 @@ pub fn parts(text: &str) -> (&str, Vec<String>) {
     (base, edits)
 }
 
-/// Length of the kernel before the edits: up to the first `+`, or the path of a kernel file that has
-/// one, if there is such a file.
+/// Returns the length before the edits: to the first `+`, or to the end of an existing file's path.
 fn base_len(text: &str) -> usize {
     let plain = text.find('+').unwrap_or(text.len());
     if text[..plain].ends_with(FILE) {
@@ -71,12 +65,11 @@ fn base_len(text: &str) -> usize {
     ends.into_iter().find(|&end| Path::new(&text[..end]).is_file()).unwrap_or(plain)
 }
 
-/// Whether the edit names a policy.
 pub(super) fn is_policy(edit: &str) -> bool {
     edit.split_once('=').is_some_and(|(name, _)| name == POLICY)
 }
 
-/// Whether `later`, an edit behind `earlier`, sets a rule that `earlier` sets too, or a part of it.
+/// Returns whether the edit `later` sets a rule that `earlier` also sets, or a part of it.
 ///
 /// ```
 /// use largefolio_sim::kernel::overrides;
@@ -94,7 +87,6 @@ pub fn overrides(later: &str, earlier: &str) -> bool {
         .any(|one| earlier.iter().any(|other| is_within(one, other) || is_within(other, one)))
 }
 
-/// The rules that an edit sets, by their paths; its name where it is no rule.
 fn paths(edit: &str) -> Vec<String> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
     if let Some(filesystem) = filesystem_of(name) {
@@ -104,7 +96,6 @@ fn paths(edit: &str) -> Vec<String> {
     of_alias.unwrap_or_else(|| vec![name.to_owned()])
 }
 
-/// Applies one `name=value`.
 pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
     if name == POLICY {
@@ -143,13 +134,11 @@ pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> 
     check(&kernel.rules).map_err(bad)
 }
 
-/// The filesystem of a per-size control: `sizes.xfs`, `sizes.filesystems.xfs`.
 fn filesystem_of(name: &str) -> Option<&str> {
     let of_rule = name.strip_prefix(SIZES_OF_FILESYSTEMS);
     of_rule.or_else(|| name.strip_prefix(SIZES).filter(|name| *name != "machine"))
 }
 
-/// Says what is wrong with a control in its own words.
 fn check_sizes(
     kernel: &Kernel,
     edit: &str,
@@ -166,7 +155,6 @@ fn check_sizes(
     Err(KernelError::SizesFilesystem { edit, name, hint })
 }
 
-/// A name that is neither a rule nor an edit.
 fn unknown(kernel: &Kernel, edit: &str, hint: Option<String>) -> KernelError {
     let name = edit.split_once('=').map_or(edit, |(name, _)| name);
     let single = rule::single(&kernel.rules);

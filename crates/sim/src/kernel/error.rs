@@ -1,4 +1,4 @@
-//! What can be wrong with a kernel's name, file or edits.
+//! Errors in a kernel's name, file or edits.
 
 use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::rules::sizes::{SizesError, size_name};
@@ -8,9 +8,7 @@ use largefolio_trace::shown;
 use crate::datafile::DataFileError;
 use crate::policy::PolicyFileError;
 
-/// A kernel that cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum KernelError {
     #[error(transparent)]
     File(#[from] DataFileError),

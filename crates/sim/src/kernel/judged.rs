@@ -1,7 +1,7 @@
-//! Kernels that no recording judges: `[not-judged]` of a kernel file.
+//! Kernels that no recording verifies: the `[not-judged]` table of a kernel file.
 //!
-//! Owns what such a file says of itself. A kernel that is based on one, or edited, inherits it: its
-//! rules are no better known.
+//! An edited kernel and a kernel based on one inherit the table, because their rules are not
+//! verified either.
 
 use largefolio_trace::shown;
 use serde::{Deserialize, Serialize};
@@ -9,22 +9,20 @@ use toml::{Table, Value};
 
 use super::{KernelError, table};
 
-/// Key of the table.
 const KEY: &str = "not-judged";
 
-/// Why the rules of a kernel are not those of a recorded one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotJudged {
-    /// What the rules rest on instead, as part of a sentence.
+    /// The basis of the rules, as part of a sentence.
     pub reason: String,
-    /// Rules by name whose value may be wrong: no document says which version changed them.
+    /// Names of rules that may be wrong: no document says which version changed them.
     #[serde(default)]
     pub unplaced: Vec<String>,
 }
 
 impl NotJudged {
-    /// What is to be said of the kernel `name`, as a sentence without its full stop.
+    /// Returns a sentence about the kernel `name`, without the final period.
     pub(super) fn sentence(&self, name: &str) -> String {
         let mut text =
             format!("no recording judges the rules of {}: {}", shown(name), shown(&self.reason));
@@ -38,12 +36,10 @@ impl NotJudged {
     }
 }
 
-/// Takes the table out of the kernel file `origin`.
 pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<NotJudged>, KernelError> {
     table::take(origin, table, KEY)
 }
 
-/// Writes it into the table of a kernel file.
 pub(super) fn put(said: &NotJudged, table: &mut Table) -> Result<(), toml::ser::Error> {
     table.insert(KEY.to_owned(), Value::try_from(said)?);
     Ok(())
@@ -56,7 +52,6 @@ mod tests {
     use super::*;
     use crate::kernel::{Kernel, version};
 
-    /// Versions with the rules by name that `[since]` places, in the order of the list.
     fn versions() -> Vec<(Kernel, BTreeSet<String>)> {
         let with_placed = |name: &str| {
             let text = super::super::builtin::KERNELS.text(name).unwrap();
@@ -67,8 +62,8 @@ mod tests {
         Kernel::names().filter(|name| version(name).is_some()).map(with_placed).collect()
     }
 
-    /// The rules that differ between the recorded kernels around one that is not are either placed
-    /// by version or said not to be.
+    /// Each rule that differs between the recorded kernels around an unrecorded one is in either
+    /// `[since]` or `unplaced`.
     #[test]
     fn every_rule_between_recorded_kernels_is_placed_or_said_not_to_be() {
         let versions = versions();

@@ -1,18 +1,16 @@
-//! Rules as the leaves of the table that a kernel file is.
+//! Rules as the leaves of a kernel file's table.
 
 use std::collections::BTreeMap;
 
 use largefolio_mm::rules::Rules;
 use toml::{Table, Value};
 
-/// Maps within the tables of a kernel file: each entry is a rule. Any other table in a table is the
-/// value of one rule (`fault.exec = { block = { bytes = 65536 } }`).
+/// Maps in a kernel file: each entry is a rule. Any other nested table is the value of one rule
+/// (`fault.exec = { block = { bytes = 65536 } }`).
 const MAPS: [&str; 2] = ["anon.size_kib", "sizes.filesystems"];
 
-/// Path of a rule in a kernel file.
 pub(super) type Path = Vec<String>;
 
-/// Every rule, by its path.
 pub(super) fn leaves(rules: &Rules) -> Result<BTreeMap<Path, Value>, toml::ser::Error> {
     let mut leaves = BTreeMap::new();
     for (name, value) in Table::try_from(rules)? {
@@ -35,7 +33,6 @@ pub(super) fn leaves(rules: &Rules) -> Result<BTreeMap<Path, Value>, toml::ser::
     Ok(leaves)
 }
 
-/// Gives the rule at `path` a value, or none.
 pub(super) fn put(table: &mut Table, path: &[String], value: Option<&Value>) {
     match (path, value) {
         ([name], Some(value)) => {

@@ -1,4 +1,4 @@
-//! Reading kernel files: a file over the one it is based on.
+//! Reads kernel files and merges each over the one it is based on.
 
 use std::path::Path;
 
@@ -12,16 +12,13 @@ use super::{Kernel, KernelError, judged, packaged, policy, since};
 use crate::datafile::{DataFileError, line_of, parse};
 use crate::names::nearest;
 
-/// Longest chain of `based-on`.
 const DEPTH_MAX: usize = 16;
-/// Base page of a kernel that is asked about without a machine.
+/// Base page size if neither the file nor a machine sets one.
 const DEFAULT_PAGE: &str = "4K";
-/// Key of the base page.
 const PAGE: &str = "page";
-/// Key of the line for people.
 const DESCRIPTION: &str = "description";
 
-/// Where a path that is none may have been cut.
+/// Hint for a path that does not exist, because a `,` or `+` may have cut it.
 const CUT_PATH: &str = "a `,` in a path ends it, and so does a `+`, unless there is a file of the \
                         whole name";
 
@@ -32,12 +29,10 @@ struct File {
     rules: Table,
 }
 
-/// The preset `name`, or the file at that path.
 pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
     from_table(name, resolve(name, table_of(name)?)?)
 }
 
-/// The kernel that `table` describes; `name` names it, in errors too.
 pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelError> {
     let is_page_given = table.contains_key(PAGE);
     table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
@@ -56,7 +51,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     Ok(Kernel { name, description, rules, is_page_given, not_judged, note, policy })
 }
 
-/// What the TOML library says of a table, in the words of a kernel file.
+/// Rewords an error of the TOML library for kernel files.
 fn mistake(origin: &str, error: &toml::de::Error) -> KernelError {
     let text = error.to_string();
     let (message, place) = match text.trim().split_once("\nin `") {
@@ -73,7 +68,6 @@ fn mistake(origin: &str, error: &toml::de::Error) -> KernelError {
     bad(origin, &place, format!("there is no rule '{place}'; {hint}"))
 }
 
-/// The error of a kernel file, with the line of `place` if `origin` is a file.
 fn bad(origin: &str, place: &str, message: String) -> KernelError {
     let path = Path::new(origin);
     let is_file = path.extension().is_some_and(|extension| extension == "toml");
@@ -86,7 +80,6 @@ fn bad(origin: &str, place: &str, message: String) -> KernelError {
     }
 }
 
-/// The table of a kernel file that says all of `kernel`.
 pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     let unwritable = |error: toml::ser::Error| KernelError::BadFile {
         origin: kernel.name.clone(),
@@ -107,7 +100,6 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     Ok(table)
 }
 
-/// The table of the preset `name`, or of the file at that path.
 fn table_of(name: &str) -> Result<Table, KernelError> {
     if let Some(text) = KERNELS.text(name) {
         return Ok(parse(text, name)?);
@@ -124,7 +116,7 @@ fn table_of(name: &str) -> Result<Table, KernelError> {
     Ok(parse(&text, &origin)?)
 }
 
-/// Lays `table` over what it is based on.
+/// Merges `table` over the files that it is based on.
 pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> {
     let mut layers = vec![table];
     while let Some(base) = layers.last_mut().and_then(|layer| layer.remove("based-on")) {
@@ -148,8 +140,7 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
     Ok(merged)
 }
 
-/// Lays `over` on `base`: the tables of rules are merged, values (an exec rule with its size
-/// included) are replaced.
+/// Merges tables of rules. Values, such as an exec rule with its size, are replaced.
 fn merge(base: &mut Table, over: Table) {
     const MERGED: [&str; 8] =
         ["readahead", "fault", "filesystems", "anon", "clear", "collapse", "reclaim", "sizes"];

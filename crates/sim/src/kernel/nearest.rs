@@ -1,18 +1,14 @@
-//! Which known kernel's rules are used for a version without its own file.
+//! Chooses the known kernel for a version without its own file.
 
 use super::{Kernel, version};
 
-/// A known kernel that stands for another version.
 pub(super) struct Nearest {
     pub(super) base: &'static str,
-    /// Whether it is newer than the version it stands for.
     pub(super) is_newer: bool,
-    /// What is to be said of it: nothing where it is that version itself.
     pub(super) note: Option<String>,
 }
 
 impl Nearest {
-    /// The newest known kernel that is not newer than `release`, else the oldest.
     pub(super) fn to_release(release: &str) -> Option<Self> {
         let wanted = version(release)?;
         let known = || Kernel::names().filter_map(|name| Some((version(name)?, name)));
@@ -32,7 +28,7 @@ impl Nearest {
         Some(Self { base, is_newer: found > wanted, note: (found != wanted).then_some(note) })
     }
 
-    /// The newest known kernel, where `name` is the bare number of a version that is newer: `7.4`.
+    /// Returns the newest known kernel if `name` is the bare number of a newer version: `7.4`.
     pub(super) fn to_newer(name: &str) -> Option<Self> {
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         let (major, minor) = name.split_once('.')?;
@@ -48,7 +44,6 @@ impl Nearest {
 mod tests {
     use super::*;
 
-    /// Name and note of the rules for a running kernel.
     fn of(release: &str) -> (String, Option<String>) {
         let kernel = Kernel::of_release(release, 16384).unwrap().unwrap();
         (kernel.name, kernel.note)

@@ -1,8 +1,8 @@
-//! What the packages of a kernel were built with: the `[packaged]` tables of its file.
+//! The build options of a kernel's packages: the `[packaged]` tables of its file.
 //!
-//! Owns the tables, which rest on nothing but the packages' configurations
-//! (`scripts/recordings/configs.py` writes them). They are not rules: a kernel based on another
-//! does not inherit them. Which option decides which rule is held by the tests of this file.
+//! `scripts/recordings/configs.py` writes the tables from the packages' configurations. They are
+//! not rules: a kernel based on another does not inherit them. The tests in this file check the
+//! rules against the options.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,7 @@ use toml::Table;
 use super::KernelError;
 use crate::datafile::parse;
 
-/// Key of the tables.
 const KEY: &str = "packaged";
-/// Options that are told where kernels are listed, with the words for them.
 const TOLD: [(&str, &str); 9] = [
     ("PREEMPT_NONE", "no preemption"),
     ("PREEMPT_VOLUNTARY", "voluntary preemption"),
@@ -27,32 +25,28 @@ const TOLD: [(&str, &str); 9] = [
     ("READ_ONLY_THP_FOR_FS", "THP of read-only files"),
 ];
 
-/// What one package was built with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Package {
-    /// Package name, as the distribution has it.
     pub package: String,
-    /// Package version, as the distribution has it.
     pub version: String,
     built_in: Vec<String>,
     off: Vec<String>,
 }
 
 impl Package {
-    /// Whether the option (`PREEMPT_LAZY`) is built in.
     #[must_use]
     pub fn has(&self, option: &str) -> bool {
         self.built_in.iter().any(|name| name == option)
     }
 
-    /// Whether this version has the option, on or off; of a choice only the chosen is known.
+    /// Returns whether the option exists, on or off. Of a choice, only the selected one is known.
     #[must_use]
     pub fn knows(&self, option: &str) -> bool {
         self.has(option) || self.off.iter().any(|name| name == option)
     }
 
-    /// The options that a reader of a prediction wants to know: `lazy preemption, THP always`.
+    /// Returns the options that matter for a prediction: `lazy preemption, THP always`.
     #[must_use]
     pub fn summary(&self) -> String {
         let told = TOLD.iter().filter(|(option, _)| self.has(option)).map(|(_, words)| *words);
@@ -60,12 +54,10 @@ impl Package {
     }
 }
 
-/// The tables in `text`, the file of the kernel `name`.
 pub(super) fn of(name: &str, text: &str) -> Result<BTreeMap<String, Package>, KernelError> {
     take(name, &mut parse(text, name)?)
 }
 
-/// Takes the tables out of the kernel file `origin`.
 pub(super) fn take(
     origin: &str,
     table: &mut Table,
@@ -90,7 +82,6 @@ mod tests {
     use super::*;
     use crate::kernel::Kernel;
 
-    /// Every package with the rules of its kernel.
     fn packages() -> Vec<(String, Package, Rules)> {
         let mut all = Vec::new();
         for kernel in Kernel::names() {
@@ -107,7 +98,7 @@ mod tests {
         if place.ends_with("amd64") { Arch::X86_64 } else { Arch::Arm64 }
     }
 
-    /// P.3: generations are on from the start where the package says so.
+    /// P.3: generations are on from the start if the package enables them.
     #[test]
     fn lists_are_those_of_the_packages() {
         for (place, package, rules) in packages() {
@@ -116,7 +107,7 @@ mod tests {
         }
     }
 
-    /// D.4.2. The default of `PREEMPT_DYNAMIC` is the model that is built in.
+    /// D.4.2: the default of `PREEMPT_DYNAMIC` is the built-in model.
     #[test]
     fn preemption_is_that_of_the_packages() {
         for (place, package, rules) in packages() {
@@ -130,7 +121,7 @@ mod tests {
                 models.into_iter().filter(|(option, _)| package.has(option)).collect();
             assert_eq!(built.len(), 1, "{place}: {built:?}");
             assert_eq!(rules.clear.preemption, built[0].1, "{place}");
-            // From 7.0 on these architectures cannot be built without preemption at all.
+            // From 7.0 on, these architectures cannot be built without preemption.
             let can_be_off = rules.clear.order == ClearOrder::Converging;
             for option in ["PREEMPT_NONE", "PREEMPT_VOLUNTARY"] {
                 assert_eq!(package.knows(option), can_be_off, "{place}: {option}");
@@ -138,7 +129,7 @@ mod tests {
         }
     }
 
-    /// H.1.3: collapse of files needs the option to 7.1; later kernels have no such option.
+    /// H.1.3: up to 7.1, collapse of files needs the option; later kernels have no such option.
     #[test]
     fn collapse_of_files_is_that_of_the_packages() {
         for (place, package, rules) in packages() {
@@ -177,8 +168,8 @@ mod tests {
         }
     }
 
-    /// Settings are the user's: packages start with `always`, the rules with `madvise`, as the
-    /// recordings were made. Shared memory starts with `never` in both.
+    /// The user chooses settings: packages start with `always`, the rules with `madvise`, as in the
+    /// recordings. Shared memory starts with `never` in both.
     #[test]
     fn settings_of_thp_are_told_and_not_taken_over() {
         for (place, package, rules) in packages() {

@@ -1,5 +1,5 @@
-//! The policy of a kernel: in its text, name and object file, so that another host needs no file;
-//! and kernels beside the same with policies.
+//! A kernel's policy in its file: name and object file, so another host needs no extra file. Also
+//! pairs kernels with policies.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,20 @@ use super::table::take as take_key;
 use super::{Kernel, KernelError};
 use crate::policy::{KernelPolicy, PolicyFileError};
 
-/// Key of the policy.
 const POLICY: &str = "policy";
 
-/// A policy as text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
     name: String,
-    /// The bytes of the object file, in hex.
+    /// The object file's bytes, in hex.
     object: String,
 }
 
-/// Each kernel, and after it the same with each policy.
+/// Returns each kernel, followed by the same kernel with each policy.
 ///
 /// # Errors
-/// Two policies of one name, and names that cannot stand in a table.
+/// Two policies with the same name, or a name that does not fit in a table.
 pub fn beside(
     kernels: Vec<Kernel>,
     policies: &[KernelPolicy],
@@ -48,7 +46,6 @@ pub fn beside(
     Ok(kernels.into_iter().flat_map(with).collect())
 }
 
-/// Takes the policy out of a kernel file.
 pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<KernelPolicy>, KernelError> {
     let Some(written) = take_key::<Written>(origin, table, POLICY)? else { return Ok(None) };
     let bad = || KernelError::BadFile {
@@ -59,7 +56,6 @@ pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<KernelPolic
     Ok(Some(KernelPolicy::from_object(&written.name, &bytes)?))
 }
 
-/// Puts it in.
 pub(super) fn put(policy: &KernelPolicy, table: &mut Table) -> Result<(), KernelError> {
     let name = policy.name().to_owned();
     let Some(object) = policy.0.object() else {

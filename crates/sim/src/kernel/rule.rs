@@ -1,8 +1,8 @@
-//! One rule by its name in a kernel file: `fault.exec_miss`.
+//! Sets one rule by its name in a kernel file: `fault.exec_miss`.
 //!
-//! Rules are written as the table that a kernel file would be, one value is put into it, and the
-//! table is read again: what a path names, and which values it takes, is what `serde` says of
-//! [`Rules`]. Nothing here knows a rule.
+//! Serializes the rules to a kernel file's table, replaces one value, and reads the table back.
+//! `serde`'s view of [`Rules`] decides which paths and values are valid. This module does not know
+//! any rule.
 
 use largefolio_mm::rules::Rules;
 use toml::{Table, Value};
@@ -10,16 +10,13 @@ use toml::{Table, Value};
 use crate::names::{nearest, or_list};
 use crate::size::parse_bytes;
 
-/// Why a rule cannot be set.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// No rule has the path; what its table has, where there is such a table.
+    /// No rule has the path. Lists the names in its table, if that table exists.
     Unknown(Option<String>),
-    /// It does not take the value; what it takes.
     Value(String),
 }
 
-/// The rules with the one at `path` set to `value`.
 pub(super) fn set(rules: &Rules, path: &str, value: &str) -> Result<Rules, Refused> {
     let table = Table::try_from(rules).map_err(|error| Refused::Value(error.to_string()))?;
     let steps: Vec<&str> = path.split('.').collect();
@@ -37,14 +34,13 @@ pub(super) fn set(rules: &Rules, path: &str, value: &str) -> Result<Rules, Refus
     Err(refused(&table, &steps, &refusals))
 }
 
-/// Rules that stand in no table of a kernel file.
 pub(super) fn single(rules: &Rules) -> Vec<String> {
     let table = Table::try_from(rules).unwrap_or_default();
     table.into_iter().filter(|(_, value)| !value.is_table()).map(|(name, _)| name).collect()
 }
 
-/// What `value` may be as TOML: a word is a string without its quotes. Its reading as a string
-/// comes first, because what is then said against it names the words of the rule.
+/// Returns the TOML values that `value` can mean; a word is a string without quotes. The string
+/// comes first, because its error message lists the rule's words.
 fn readings(path: &str, value: &str) -> Vec<Value> {
     let mut readings = vec![Value::String(value.to_owned())];
     if let Ok(mut table) = format!("value = {value}").parse::<Table>() {
@@ -59,11 +55,10 @@ fn readings(path: &str, value: &str) -> Vec<Value> {
     readings
 }
 
-/// Over which table a value is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     Whatever,
-    /// A table without the key is another variant of an enum, which the new one replaces.
+    /// Replaces a table without the key, because it is another variant of an enum.
     OtherVariant,
 }
 
@@ -82,7 +77,6 @@ fn put(at: &mut Value, steps: &[&str], value: &Value, over: Over) {
     }
 }
 
-/// What is said of a path or a value that no reading of the value made a rule of.
 fn refused(table: &Table, steps: &[&str], refusals: &[String]) -> Refused {
     let about = |what: &str| refusals.iter().find(|message| message.starts_with(what));
     if about("unknown field").is_some() {
@@ -107,7 +101,6 @@ fn refused(table: &Table, steps: &[&str], refusals: &[String]) -> Refused {
     })
 }
 
-/// The names in the table that a path of two steps begins with, and those near its end.
 fn known(table: &Table, steps: &[&str]) -> Option<String> {
     let [name, rule, ..] = steps else { return None };
     let Some(Value::Table(below)) = table.get(*name) else {

@@ -1,11 +1,10 @@
-//! A kernel file as a table: keys that are no rules.
+//! Keys of a kernel file's table that are not rules.
 
 use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::KernelError;
 
-/// Takes the value of `key` out of the kernel file `origin`, if it is there.
 pub(super) fn take<T: DeserializeOwned>(
     origin: &str,
     table: &mut Table,

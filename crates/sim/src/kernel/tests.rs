@@ -279,7 +279,6 @@ fn a_size_that_no_private_folio_has_is_refused() {
     for size in ["4M", "1G"] {
         let text = format!("6.18+anon-{size}=always");
         assert!(message(&format!("{text}+page=4K")).contains("from 16K to 2M"), "{size}");
-        // The machine chooses the page.
         let kernel = Kernel::parse(&text).unwrap();
         assert!(kernel.check_page(PageSize::K4).is_err(), "{size}");
     }

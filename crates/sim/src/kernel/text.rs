@@ -1,4 +1,4 @@
-//! A kernel as complete text: what another host needs to replay under the same rules.
+//! A kernel as complete text, for replaying under the same rules on another host.
 
 use toml::Table;
 
@@ -7,8 +7,8 @@ use super::{Kernel, KernelError};
 use crate::datafile::parse;
 
 impl Kernel {
-    /// The kernel file that says everything this kernel does, edits included, and is based on no
-    /// other: the same rules give the same text. The name stands beside it.
+    /// Returns a complete kernel file, edits included, without `based-on`. The same rules always
+    /// give the same text. The name is not part of the text.
     ///
     /// ```
     /// use largefolio_sim::kernel::Kernel;
@@ -19,8 +19,7 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// [`KernelError::BadFile`] when the text does not give the kernel back, so that it is not
-    /// used at all.
+    /// [`KernelError::BadFile`] if reading the text back does not reproduce the kernel.
     pub fn to_toml(&self) -> Result<String, KernelError> {
         let text = self.to_table()?.to_string();
         if Self::from_toml(&self.name, &text)? != *self {
@@ -30,8 +29,8 @@ impl Kernel {
         Ok(text)
     }
 
-    /// The kernel `name` whose file is `text`, as [`Kernel::to_toml`] writes it: nothing else is
-    /// read, no edit applied.
+    /// Creates the kernel `name` from the output of [`Kernel::to_toml`]. Reads no other file and
+    /// applies no edits.
     ///
     /// # Errors
     /// As [`Kernel::parse`] for a bad file.
@@ -62,7 +61,7 @@ mod tests {
             "start-order=64K+fault-around=contpte",
             "clear=one-pass+preemption=on",
         ];
-        // A version may lack what an edit is about; the newest has all of it.
+        // A version may lack the subject of an edit; the newest supports all of them.
         for edit in edits {
             Kernel::parse(&format!("7.3+{edit}")).unwrap();
         }

@@ -1,7 +1,7 @@
-//! The built-in versions, and which of them a rule's value came with.
+//! The built-in versions, and the version that introduced a rule's value.
 //!
-//! The list of built-in kernels says it by itself: the first version of the row of versions that
-//! have the value. Where that lies between two files, a file says it ([`super::since`]).
+//! By default, that is the first of consecutive built-in versions that have the value. If the
+//! change happened between two files, a file's `[since]` table says when ([`super::since`]).
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,11 @@ use super::since::{Sinces, take};
 use super::{Kernel, KernelError, edit, load, version};
 use crate::datafile::parse;
 
-/// Where the newer of two values comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// First version known to have it.
     pub version: String,
-    /// The commit, where a kernel file names it.
+    /// The commit, if a kernel file names it.
     pub commit: Option<String>,
-    /// Whether the change takes it away.
     pub is_undone: bool,
 }
 
@@ -30,7 +27,6 @@ struct Version {
     since: Sinces,
 }
 
-/// The built-in versions, oldest first.
 pub(super) struct Versions(Vec<Version>);
 
 impl Versions {
@@ -46,13 +42,13 @@ impl Versions {
         names.map(of).collect::<Result<_, _>>().map(Self)
     }
 
-    /// How many versions count for the kernel `name`: up to the one it is; all for other files.
+    /// Returns how many versions to consider: up to the kernel `name`, or all for other files.
     pub(super) fn below(&self, name: &str) -> usize {
         let base = edit::parts(name).0;
         self.0.iter().position(|known| known.name == base).map_or(self.0.len(), |nr| nr + 1)
     }
 
-    /// The first of the newest row of versions, among the first `below`, that have the value.
+    /// Returns the first version of the latest run, among the first `below`, with the value.
     pub(super) fn since(
         &self,
         below: usize,
@@ -64,7 +60,6 @@ impl Versions {
         Some(self.0[..last].iter().rposition(|known| !has_it(known)).map_or(0, |nr| nr + 1))
     }
 
-    /// Where the newer of the values of two versions comes from.
     pub(super) fn origin(&self, old: usize, new: usize, path: &[String]) -> Origin {
         let known = &self.0[old.max(new)];
         let said = known.since.get(&path.join("."));

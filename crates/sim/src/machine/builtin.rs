@@ -1,8 +1,7 @@
-//! The machines of `machines/*.toml`, embedded.
+//! The embedded machines, `machines/*.toml`.
 
 use crate::datafile::DataFiles;
 
-/// The machine files.
 pub(super) static MACHINES: DataFiles = DataFiles {
     what: "machine",
     own: " (name a file by its path, *.toml)",
@@ -10,7 +9,6 @@ pub(super) static MACHINES: DataFiles = DataFiles {
     bytes_max: 256 << 10,
 };
 
-/// Name and text of every built-in machine, by name.
 const BUILT_IN: [(&str, &str); 16] = [
     ("altra", include_str!("../../machines/altra.toml")),
     ("ampereone", include_str!("../../machines/ampereone.toml")),
@@ -30,7 +28,6 @@ const BUILT_IN: [(&str, &str); 16] = [
     ("zen5", include_str!("../../machines/zen5.toml")),
 ];
 
-/// Names of the built-in machines, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     MACHINES.names()
 }

@@ -1,5 +1,5 @@
-//! Costs: numbers with a unit and a source. None of them takes part in a decision of the replay;
-//! [`crate::cost`] multiplies them with what was counted.
+//! Costs: numbers with a unit and a source. No decision of the replay depends on them;
+//! [`crate::cost`] multiplies them with counts.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,28 +9,24 @@ use serde::{Deserialize, Serialize};
 use crate::interval::Interval;
 use crate::size::parse_bytes;
 
-/// Unit of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Cycles of the core.
     #[serde(rename = "cycles")]
     Cycles,
-    /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
-    /// Microseconds.
     #[serde(rename = "us")]
     Us,
-    /// Gigahertz: cycles in a nanosecond.
+    /// Gigahertz: cycles per nanosecond.
     #[serde(rename = "GHz")]
     GHz,
     /// Gigabytes (10^9 bytes) per second.
     #[serde(rename = "GB/s")]
     GbPerS,
-    /// Cycles that an instruction takes on average.
+    /// Average cycles per instruction.
     #[serde(rename = "cycles/instruction")]
     Cpi,
-    /// The part of a time that is waited for: 1 is all of it.
+    /// Share of a time that the program waits for; 1 is all of it.
     #[serde(rename = "share")]
     Share,
 }
@@ -50,8 +46,8 @@ impl fmt::Display for Unit {
 }
 
 impl Unit {
-    /// What a cost of any machine lies within, generously: no event takes more than a second, and no
-    /// device is slower than 100 kB/s. Else a sum of costs passes what a number of nanoseconds holds.
+    /// Returns generous limits for any machine: no event takes more than a second, and no device is
+    /// slower than 100 kB/s. They keep a sum of costs within the range of a nanosecond count.
     #[must_use]
     pub const fn limits(self) -> RangeInclusive<f64> {
         match self {
@@ -61,38 +57,35 @@ impl Unit {
             Self::GHz => 0.01..=100.0,
             Self::GbPerS => 0.0001..=100_000.0,
             Self::Cpi => 0.01..=1000.0,
-            // More than 1: a wrong guess of the next address may be walked for first.
-            // What a busy machine measures of one reaches above 10.
+            // Above 1: the CPU may walk for a mispredicted next address first. Measurements on a
+            // busy machine can exceed 10.
             Self::Share => 1e-6..=100.0,
         }
     }
 }
 
-/// One number of a machine file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// The number: above 0, and one that a machine may have ([`Unit`]).
+    /// Above 0, and within the limits of [`Unit`].
     pub value: f64,
-    /// Unit of `value`.
     pub unit: Unit,
     /// The document, or the reason for an assumption.
     pub source: String,
     /// Whether it is assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
-    /// The smallest and the largest that it may be: the spread of a measurement, or the range of its
-    /// sources. [`Quantity::interval`] says what holds without it.
+    /// Smallest and largest plausible value: the spread of a measurement, or the range of its
+    /// sources. [`Quantity::interval`] has the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
 }
 
-/// Factor either way within which an assumed number lies, unless it says a range.
+/// Default range factor of an assumed number.
 pub const ASSUMED_WITHIN: f64 = 2.0;
-/// Factor either way within which a number with a source lies, unless it says a range.
+/// Default range factor of a number with a source.
 pub const SOURCED_WITHIN: f64 = 1.25;
 
-/// The bounds of a number with `range`.
 fn bounds(value: f64, range: Option<[f64; 2]>, is_assumed: bool) -> Interval {
     match range {
         Some([low, high]) => Interval { low, mid: value, high },
@@ -102,15 +95,15 @@ fn bounds(value: f64, range: Option<[f64; 2]>, is_assumed: bool) -> Interval {
 }
 
 impl Quantity {
-    /// The number with its bounds: its range; else a factor of [`ASSUMED_WITHIN`] either way if it
-    /// is assumed, and of [`SOURCED_WITHIN`] if it has a source.
+    /// Returns the number with its bounds: its range, or a factor of [`ASSUMED_WITHIN`] or
+    /// [`SOURCED_WITHIN`] in either direction.
     #[must_use]
     pub fn interval(&self) -> Interval {
         bounds(self.value, self.range, self.assumed)
     }
 }
 
-/// Bytes moved in one go: a power of two of at least 4 KiB, written `2M`.
+/// Bytes moved at a time: a power of two of at least 4 KiB, written `2M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct UnitBytes(pub u64);
@@ -135,55 +128,43 @@ impl From<UnitBytes> for String {
     }
 }
 
-/// A rate for units from one size up to the next.
+/// A rate for sizes from `size` up to the next entry's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnitRate {
-    /// Smallest unit the rate holds for.
     pub size: UnitBytes,
     /// 10^9 bytes per second: finite, above 0.
     pub gb_per_s: f64,
-    /// The document, or the reason for an assumption.
     pub source: String,
-    /// Whether it is assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
-    /// As [`Quantity::range`], in GB/s.
+    /// Like [`Quantity::range`], in GB/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
 }
 
-/// Some CPUs write whole lines without fetching or keeping them once an operation is longer than
-/// their last cache (docs/behaviour J.2.1, K.2.2).
+/// Some CPUs write whole lines without fetching or caching them if an operation is longer than
+/// their last-level cache (docs/behaviour J.2.1, K.2.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elision {
-    /// Smallest operation that does.
+    /// Smallest operation that bypasses the cache.
     pub from: UnitBytes,
-    /// The document, or the reason for an assumption.
     pub source: String,
-    /// Whether it is assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
 }
 
-/// What the unit of a cost must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CostKind {
-    /// Cycles, nanoseconds or microseconds.
     Time,
-    /// GHz.
     Clock,
-    /// GB/s.
     Rate,
-    /// Cycles per instruction.
     Cpi,
-    /// A part of another cost.
     Share,
 }
 
 impl CostKind {
-    /// Units in the order in which a message lists them.
     pub(super) const fn units(self) -> &'static [Unit] {
         match self {
             Self::Time => &[Unit::Cycles, Unit::Ns, Unit::Us],
@@ -195,110 +176,105 @@ impl CostKind {
     }
 }
 
-/// Costs of a machine; `None` is not known, and an estimate that needs it says so.
+/// A machine's costs. `None` is unknown, and an estimate that needs it says so.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Costs {
-    /// Clock of the core while it runs the traced programs: turns cycles into time.
+    /// Core clock while the traced programs run; converts cycles to time.
     pub clock: Option<Quantity>,
-    /// Cycles of an instruction on average, without what the other costs count: how long the program
-    /// runs where nobody measured it.
+    /// Average cycles per instruction, without the time that other costs count. It estimates a
+    /// program's run time if none was measured.
     pub cpi: Option<Quantity>,
-    /// Mean time from one reference of the program to the next: what reads ahead overlap with.
+    /// Mean time between two references of the program, which overlaps with readahead.
     pub reference: Option<Quantity>,
-    /// Extra latency of a level-2 TLB hit over a level-1 hit.
+    /// Additional latency of a level-2 TLB hit over a level-1 hit.
     pub l2_hit: Option<Quantity>,
-    /// A page-table walk, without the lines that it reads.
+    /// A page-table walk, without the cache lines that it reads.
     pub walk: Option<Quantity>,
-    /// The same for a walk that ends at a PMD entry; where it is absent, `walk` is for both.
+    /// A walk that ends at a PMD entry. If absent, `walk` applies.
     pub walk_pmd: Option<Quantity>,
-    /// A line of a page table that a walk finds in the L2 cache.
+    /// A page-table line that a walk finds in the L2 cache.
     pub walk_l2: Option<Quantity>,
-    /// A line that it finds in the last-level cache.
+    /// A page-table line that a walk finds in the last-level cache.
     pub walk_llc: Option<Quantity>,
-    /// A line that it has to read from memory.
+    /// A page-table line that a walk reads from memory.
     pub walk_memory: Option<Quantity>,
-    /// What the program waits of a walk that runs beside others.
+    /// The program's waiting time for a walk that overlaps with others.
     pub walk_beside: Option<Quantity>,
-    /// What it waits of a walk with no other near: the rest is hidden behind other instructions.
+    /// The program's waiting time for a single walk: other instructions hide the rest.
     pub walk_alone: Option<Quantity>,
-    /// What it waits of a walk for instructions: more than all of it if a wrong guess of the next
-    /// address is walked for first.
+    /// The program's waiting time for an instruction fetch's walk. It is longer than the walk if
+    /// the CPU first walks for a mispredicted address.
     pub walk_fetch: Option<Quantity>,
     /// Page fault without clearing, copying or IO: entry, handler, return.
     pub fault: Option<Quantity>,
-    /// Looking for the cached pages around a fault, whatever their number; where it is absent, `fault`
-    /// has it in it.
+    /// Looking up the cached pages around a fault, regardless of their number. If absent, `fault`
+    /// includes it.
     pub fault_around: Option<Quantity>,
-    /// Allocation of a folio, whatever its size; where it is absent, `fault` has it in it.
+    /// Allocation of a folio of any size. If absent, `fault` includes it.
     pub folio_alloc: Option<Quantity>,
-    /// Setting PTEs of one folio in one go, whatever their number; where it is absent, `map_entry` has
-    /// it in it.
+    /// Setting PTEs of one folio together, regardless of their number. If absent, `map_entry`
+    /// includes it.
     pub map_batch: Option<Quantity>,
     /// A PTE or PMD entry set by a fault.
     pub map_entry: Option<Quantity>,
-    /// A PTE copied by fork; a PMD entry as well where `fork_pmd` is absent.
+    /// A PTE copied by fork; also a PMD entry if `fork_pmd` is absent.
     pub fork_entry: Option<Quantity>,
-    /// Copying PTEs of one folio in one go, whatever their number; where it is absent, `fork_entry`
-    /// has it in it.
+    /// Copying PTEs of one folio together, regardless of their number. If absent, `fork_entry`
+    /// includes it.
     pub fork_batch: Option<Quantity>,
-    /// The same for a large folio; where it is absent, `fork_batch` is for both.
+    /// `fork_batch` for a large folio. If absent, `fork_batch` applies.
     pub fork_large: Option<Quantity>,
     /// A PMD entry copied by fork.
     pub fork_pmd: Option<Quantity>,
-    /// Unmapping PTEs of one folio in one go, whatever their number; a PMD entry as well where
+    /// Unmapping PTEs of one folio together, regardless of their number; also a PMD entry if
     /// `unmap_pmd` is absent.
     pub unmap_batch: Option<Quantity>,
-    /// The same for a large folio; where it is absent, `unmap_batch` is for both.
+    /// `unmap_batch` for a large folio. If absent, `unmap_batch` applies.
     pub unmap_large: Option<Quantity>,
     /// Each PTE of such a batch.
     pub unmap_pte: Option<Quantity>,
-    /// Unmapping a folio that a PMD entry maps.
+    /// Unmapping a folio mapped by a PMD entry.
     pub unmap_pmd: Option<Quantity>,
-    /// Freeing a folio with its last entry, whatever its size. Where it is absent, the costs of
-    /// unmapping have it in them; where it is given, they do not.
+    /// Freeing a folio of any size with its last entry. If absent, the unmapping costs include it;
+    /// otherwise they must not.
     pub folio_free: Option<Quantity>,
-    /// Each page of such a folio. The same holds for it.
+    /// Each page of such a folio. If absent, the unmapping costs include it; otherwise they must
+    /// not.
     pub page_free: Option<Quantity>,
-    /// One atomic update of a map count: of a page, or of the folio beside its owner word. Where it
-    /// is absent, the costs of entries and batches have it in them; where it is given, they do not.
+    /// One atomic update of a mapcount: a page's, or a folio's in addition to its owner word. If
+    /// absent, the entry and batch costs include it; otherwise they must not.
     pub page_mapcount: Option<Quantity>,
-    /// One call that changes a large folio's owner word: lock, slots, large mapcount, unlock. The same
-    /// holds for it and the costs of batches.
+    /// One change of a large folio's owner word: lock, slots, large mapcount, unlock. If absent,
+    /// the batch costs include it; otherwise they must not.
     pub owner_word: Option<Quantity>,
-    /// A page that comes back from swap space in memory (zram): allocated and decompressed.
+    /// A swap-in from zram: allocation and decompression of a page.
     pub swap_in: Option<Quantity>,
-    /// A page that is compressed and written there.
+    /// A swap-out to zram: compression and write of a page.
     pub swap_out: Option<Quantity>,
-    /// Rates of clearing memory that is not in the cache, by the size that is cleared in one go;
-    /// sizes ascend.
+    /// Rates of clearing uncached memory, by the size cleared at a time; sizes ascend.
     pub clear: Vec<UnitRate>,
-    /// The same for copying.
     pub copy: Vec<UnitRate>,
-    /// From which size on a string operation stops allocating cache lines.
+    /// Smallest string operation that does not allocate cache lines.
     pub elision: Option<Elision>,
-    /// Latency of one read of the storage device.
     pub storage_latency: Option<Quantity>,
-    /// Rate of sequential reads of the storage device.
     pub storage_rate: Option<Quantity>,
-    /// Shortest time between the starts of two reads, when many are outstanding; where it is absent,
-    /// only their transfers keep them apart.
+    /// Shortest time between the starts of two reads with many outstanding. If absent, only their
+    /// transfers separate them.
     pub storage_interval: Option<Quantity>,
 }
 
 impl Costs {
-    /// The rates by their name in the file.
     #[must_use]
     pub fn rates(&self) -> [(&'static str, &[UnitRate]); 2] {
         [("clear", &self.clear), ("copy", &self.copy)]
     }
 
-    /// The known costs by their name in the file.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
         self.quantities().into_iter().filter_map(|(name, _, known)| Some((name, known?)))
     }
 
-    /// These costs, and what they leave out as in `base`.
+    /// Fills in missing costs from `base`.
     pub(super) fn or(mut self, base: Self) -> Self {
         for ((_, own), (_, _, base)) in self.quantities_mut().into_iter().zip(base.quantities()) {
             if own.is_none() {
@@ -315,15 +291,13 @@ impl Costs {
     }
 }
 
-/// The list of the single costs with what their units must be. One that is missing here does not
-/// compile.
+/// Lists the single costs with their kinds of unit. A missing cost does not compile.
 macro_rules! quantities {
     ($($name:ident: $kind:ident,)*) => {
-        /// Single costs of a machine.
         const NR_QUANTITIES: usize = [$(stringify!($name)),*].len();
 
         impl Costs {
-            /// Every single cost: its name in the file, what its unit must be, and itself.
+            /// Returns every single cost: its name in the file, its kind, and its value.
             pub(super) fn quantities(
                 &self,
             ) -> [(&'static str, CostKind, Option<&Quantity>); NR_QUANTITIES] {
@@ -331,7 +305,6 @@ macro_rules! quantities {
                 [$((stringify!($name), CostKind::$kind, $name.as_ref())),*]
             }
 
-            /// The same to be changed.
             pub fn quantities_mut(
                 &mut self,
             ) -> [(&'static str, &mut Option<Quantity>); NR_QUANTITIES] {

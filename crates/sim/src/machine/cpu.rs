@@ -1,35 +1,32 @@
-//! Which machine a CPU is, by the numbers it calls itself.
+//! Finds the machine for a CPU by its ID numbers.
 //!
-//! Machine files list the CPUs they describe (`cpus`). A CPU that none lists has the machine of its
+//! Machine files list the CPUs they describe (`cpus`). An unlisted CPU gets the machine of its
 //! nearest relative: the same vendor and family, and the nearest model.
 
 use super::builtin::MACHINES;
 use super::{Machine, MachineError};
 
-/// Vendor, family and model of an x86-64 CPU; implementer and part of an Arm one.
+/// Vendor, family and model of an x86-64 CPU; implementer and part of an Arm CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuId(Vec<String>);
 
-/// The machine that stands for a CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
-    /// It.
     pub machine: Machine,
-    /// Whether its file lists the CPU.
     pub is_listed: bool,
 }
 
-/// Machines for CPUs without a relative: those of their architecture with the most known costs.
+/// Machines for CPUs without a relative: per architecture, the machine with the most known costs.
 const STRANGERS: [(&str, &str); 2] = [("GenuineIntel", "cascadelake"), ("0x", "altra")];
 
 impl CpuId {
-    /// Of its words: `["AuthenticAMD", "25", "17"]`, `["0x41", "0xd0c"]`.
+    /// Builds an ID from its words: `["AuthenticAMD", "25", "17"]`, `["0x41", "0xd0c"]`.
     #[must_use]
     pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         Self(words.into_iter().map(str::to_owned).collect())
     }
 
-    /// The machine of this CPU, or of its nearest relative.
+    /// Returns the machine of this CPU, or of its nearest relative.
     ///
     /// ```
     /// use largefolio_sim::machine::CpuId;
@@ -39,7 +36,7 @@ impl CpuId {
     /// ```
     ///
     /// # Errors
-    /// A built-in file that is not what it should be.
+    /// A built-in file is invalid.
     pub fn nearest(&self) -> Result<Nearest, MachineError> {
         let near = listed().filter_map(|(file, other)| Some((self.distance(&other)?, file)));
         let found = near.min();
@@ -48,7 +45,7 @@ impl CpuId {
         Ok(Nearest { machine: Machine::named(name)?, is_listed })
     }
 
-    /// How far the models are apart; nothing for CPUs of different families.
+    /// Returns the difference of the models; `None` for different families.
     fn distance(&self, other: &Self) -> Option<u64> {
         let ((model, family), (other, of)) = (self.0.split_last()?, other.0.split_last()?);
         let number = |text: &str| match text.strip_prefix("0x") {
@@ -65,7 +62,7 @@ impl CpuId {
     }
 }
 
-/// Every CPU that a built-in machine lists, with the machine's name.
+/// Returns every CPU listed by a built-in machine, with the machine's name.
 fn listed() -> impl Iterator<Item = (&'static str, CpuId)> {
     MACHINES.names().flat_map(|name| {
         let table: toml::Table =

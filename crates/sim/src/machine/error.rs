@@ -12,9 +12,7 @@ use crate::tlb::ConfigError;
 use super::NR_CPUS_MAX;
 use super::costs::Unit;
 
-/// Why a machine could not be loaded or changed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum MachineError {
     #[error(transparent)]
     File(#[from] DataFileError),
@@ -33,9 +31,7 @@ pub enum MachineError {
     Calibration(Box<MachineError>),
 }
 
-/// What a machine file says that no machine can be.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Contradiction {
     #[error("{0}")]
     Tlb(#[from] ConfigError),
@@ -72,13 +68,11 @@ pub enum Contradiction {
     RateOrder { place: String },
 }
 
-/// A number in few digits.
 fn short(value: f64) -> String {
     if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") }
 }
 
 impl Contradiction {
-    /// Where in the file it shows.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Tlb(error) => error.path(),
@@ -97,7 +91,6 @@ impl Contradiction {
     }
 }
 
-/// Names in a message: `a, b and c`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed(Vec<String>);
 

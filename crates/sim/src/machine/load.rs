@@ -1,4 +1,4 @@
-//! Reading and checking a machine file.
+//! Reads and checks a machine file.
 
 use std::path::Path;
 
@@ -14,23 +14,23 @@ use super::error::{Contradiction, MachineError};
 use super::{Calibrated, CpuCount, Machine, NR_CPUS_MAX};
 use crate::datafile::{DataFileError, line_of, parse};
 
-/// The file as written. What another machine is based on it may leave out.
+/// The file's syntax. A file based on another machine may omit that machine's values.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MachineFile {
     name: String,
     description: String,
-    /// Other names of its core, in small letters: who asks for one is told this machine's.
+    /// Other names of its core, in lower case; errors suggest this machine for them.
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "the names are looked up in the text of every built-in file")]
     also: Vec<String>,
-    /// CPUs that it is, as [`super::CpuId`] spells them.
+    /// Its CPUs, as [`super::CpuId`] spells them.
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "looked up in the text of every built-in file")]
     cpus: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cpu: Option<String>,
-    /// A built-in machine: what is left out here is as there, costs one by one.
+    /// A built-in machine that supplies all missing values, each cost separately.
     #[serde(rename = "based-on")]
     based_on: Option<String>,
     arch: Option<Arch>,
@@ -46,7 +46,7 @@ struct MachineFile {
 }
 
 impl Machine {
-    /// A built-in machine, or a machine file if `spec` ends in `.toml` or contains a `/`.
+    /// Loads a built-in machine, or a machine file if `spec` ends in `.toml` or contains a `/`.
     ///
     /// # Errors
     /// As [`Machine::named`] and [`Machine::from_path`].
@@ -58,7 +58,7 @@ impl Machine {
         Self::named(spec)
     }
 
-    /// A built-in machine.
+    /// Loads a built-in machine.
     ///
     /// # Errors
     /// [`MachineError::File`], with the nearest names and all names.
@@ -66,20 +66,19 @@ impl Machine {
         Self::from_toml(MACHINES.named(name)?, &format!("machines/{name}.toml"))
     }
 
-    /// The machine a file describes.
+    /// Loads a machine file.
     ///
     /// # Errors
-    /// When the file cannot be read, is too large, or is not a machine file.
+    /// The file cannot be read, is too large, or is not a machine file.
     pub fn from_path(path: &Path) -> Result<Self, MachineError> {
         let (text, origin) = MACHINES.read(path)?;
         Self::from_toml(&text, &origin)
     }
 
-    /// The machine a text describes; `origin` names it in errors.
+    /// Parses a machine; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`MachineError::File`] for text that is not a machine file, else
-    /// [`MachineError::Contradiction`] with the first; both with the line.
+    /// [`MachineError::File`] for text that is not a machine file, [`MachineError::Contradiction`] for the first error in one; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, MachineError> {
         let file: MachineFile = parse(text, origin)?;
         file.machine().map_err(|error| {
@@ -90,11 +89,10 @@ impl Machine {
 }
 
 impl Machine {
-    /// The machine file of this machine, with `comment` line by line at its head.
+    /// Formats this machine as a machine file, with `comment` line by line at its head.
     ///
     /// # Errors
-    /// As [`Machine::from_toml`]: what is written has been read back, so that a machine which is
-    /// none is not written at all.
+    /// As [`Machine::from_toml`]: the text is parsed again, so an invalid machine is never written.
     pub fn to_toml(&self, comment: &str) -> Result<String, MachineError> {
         let file = MachineFile {
             name: self.name.clone(),
@@ -119,7 +117,7 @@ impl Machine {
         })?;
         let comment = comment.lines().map(|line| match line.trim_end() {
             "" => "#\n".to_owned(),
-            // A comment holds no control character.
+            // Remove control characters from the comment.
             line => format!("# {}\n", line.replace(char::is_control, " ")),
         });
         let text = format!("{}\n{body}", comment.collect::<String>());
@@ -129,7 +127,6 @@ impl Machine {
 }
 
 impl MachineFile {
-    /// The machine described, with what it is based on filled in and checked.
     fn machine(self) -> Result<Machine, Contradiction> {
         let base = self.based_on.as_deref().map(base).transpose()?;
         let base = base.as_ref();
@@ -161,7 +158,6 @@ impl MachineFile {
     }
 }
 
-/// The built-in machine that a file is based on.
 fn base(name: &str) -> Result<Machine, Contradiction> {
     Machine::named(name).map_err(|error| match error {
         MachineError::File(DataFileError::Unknown { name, hint, .. }) => {
@@ -206,7 +202,7 @@ impl CpuCount {
 }
 
 impl Costs {
-    /// I3 and I4.
+    /// Checks I3 and I4.
     fn check(&self) -> Result<(), Contradiction> {
         for (name, kind, known) in self.quantities() {
             let Some(Quantity { value, unit, source, range, .. }) = known else { continue };

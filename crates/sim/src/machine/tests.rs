@@ -40,7 +40,6 @@ unit = "ns"
 source = "test"
 "#;
 
-/// The message for [`GOOD`] with one thing changed.
 fn message(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     Machine::from_toml(&GOOD.replacen(from, to, 1), "mine.toml").unwrap_err().to_string()
@@ -131,7 +130,7 @@ fn an_unknown_name_is_answered_with_near_ones_and_all() {
         message("Grace", "did you mean grace-4k or grace-64k or grace-hpa?")
     );
     assert_eq!(unknown("graviton5"), message("graviton5", "did you mean graviton4 or graviton3?"));
-    // A core is in several machines, or has another name than the machine.
+    // Several machines have the core, or its name differs from the machine's.
     assert_eq!(
         unknown("Neoverse-V2"),
         message("Neoverse-V2", "did you mean grace-4k or graviton4?")
@@ -225,7 +224,7 @@ fn every_machine_has_rates_of_clearing_and_copying_and_says_where_they_are_from(
         let costs = Machine::named(name).unwrap().costs;
         for (cost, rates) in costs.rates() {
             assert!(!rates.is_empty(), "{name}: {cost}");
-            // Measured where there was a machine to measure on, or a series did.
+            // Measured if a machine was available, or if a series measured it.
             let is_measured = match name {
                 "zen4" | "cascadelake" | "xeon-4210r" => true,
                 "milan" => cost == "clear",
@@ -257,7 +256,8 @@ fn a_machine_based_on_another_differs_in_what_it_says() {
         .filter_map(|(one, other)| (one != other).then_some(one.0))
         .collect();
     assert_eq!(differing, ["clock"]);
-    // Two steps: the little core of a phone whose big core is that of an Altra.
+    // Based on a file that is itself based on another: a phone's little core, and Altra's core as
+    // the big one.
     let little = named("phone-little");
     assert_eq!(little.page_sizes, [PageSize::K4, PageSize::K16]);
     assert_eq!((little.tlb.l1_data[0].entries, little.tlb.walk_cache[0].entries), (16, 64));

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 
 use super::{Machine, MachineError};
 
-/// Name of the machine `folio calibrate` measured.
+/// Name of the machine that `folio calibrate` measured.
 pub const THIS: &str = "this";
 
 impl Machine {
-    /// A built-in machine, a machine file, or [`THIS`].
+    /// Loads a built-in machine, a machine file, or [`THIS`].
     ///
     /// # Errors
     /// As [`Machine::load`]; [`MachineError::NoPlace`] or [`MachineError::NotCalibrated`], and
-    /// [`MachineError::Calibration`] for the file of this machine.
+    /// [`MachineError::Calibration`] for this machine's file.
     pub fn of_user(spec: &str) -> Result<Self, MachineError> {
         if spec != THIS {
             return Self::load(spec);
@@ -26,11 +26,11 @@ impl Machine {
     }
 }
 
-/// Where `folio calibrate` writes and [`Machine::of_user`] looks: below `$XDG_CONFIG_HOME`, else
-/// `~/.config`.
+/// Returns the file that `folio calibrate` writes and [`Machine::of_user`] reads: below
+/// `$XDG_CONFIG_HOME`, otherwise `~/.config`.
 ///
 /// # Errors
-/// [`MachineError::NoPlace`] when neither variable is an absolute path.
+/// [`MachineError::NoPlace`] if neither variable is an absolute path.
 pub fn this_path() -> Result<PathBuf, MachineError> {
     let set = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));

@@ -1,6 +1,4 @@
-//! The policies of `policies/`, embedded.
-//!
-//! Owns their names. What each does stands in its source.
+//! The embedded policies of `policies/`. Their C sources describe them.
 
 use crate::names::nearest;
 
@@ -10,7 +8,6 @@ macro_rules! policy {
     };
 }
 
-/// Name, what it does, and the object file.
 static BUILT_IN: &[(&str, &str, &[u8])] = &[
     policy!("around-64k", "the kernel's own windows of files, in whole folios of 64K"),
     policy!("exec-order", "text is read in folios of 64K, as kernels from 6.17 on do on arm64"),
@@ -22,17 +19,14 @@ static BUILT_IN: &[(&str, &str, &[u8])] = &[
     policy!("pressure", "large folios while memory is free, small ones when it is short"),
 ];
 
-/// Names and what each does.
 pub(super) fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     BUILT_IN.iter().map(|&(name, what, _)| (name, what))
 }
 
-/// The object file of a name.
 pub(super) fn object(name: &str) -> Option<&'static [u8]> {
     BUILT_IN.iter().find(|(known, _, _)| *known == name).map(|&(_, _, object)| object)
 }
 
-/// Which name could be meant.
 pub(super) fn hint(name: &str) -> String {
     nearest(name, all().map(|(name, _)| name))
 }

@@ -1,4 +1,4 @@
-//! Why a policy is refused.
+//! Reasons for refusing a policy.
 
 use std::io;
 
@@ -6,9 +6,7 @@ use largefolio_trace::shown;
 
 use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 
-/// Why a policy is refused.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum PolicyFileError {
     #[error("cannot read the policy {}: {error}", shown(path))]
     Read { path: String, error: io::Error },
@@ -37,9 +35,7 @@ pub enum PolicyFileError {
     NotAnObject(String),
 }
 
-/// What is wrong with an object file.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Refusal {
     #[error("the file has more than {OBJECT_BYTES_MAX} bytes")]
     TooLarge,

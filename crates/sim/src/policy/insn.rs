@@ -1,15 +1,11 @@
-//! One instruction of BPF: its parts, and the names of its codes (RFC 9669).
+//! A BPF instruction: its fields and opcodes (RFC 9669).
 
-/// Bytes of an instruction.
 pub(super) const INSN_BYTES: usize = 8;
-/// Registers: r0 is the answer, r1 to r5 are arguments, r10 is the end of the stack.
+/// Registers: r0 is the result, r1 to r5 are arguments, r10 is the end of the stack.
 pub(super) const NR_REGISTERS: usize = 11;
-/// The end of the stack.
 pub(super) const R10: u8 = 10;
-/// Bytes of the stack.
 pub(super) const STACK_BYTES: usize = 512;
 
-/// Class of a code: its lowest three bits.
 pub(super) mod class {
     pub(in super::super) const LD: u8 = 0;
     pub(in super::super) const LDX: u8 = 1;
@@ -21,7 +17,6 @@ pub(super) mod class {
     pub(in super::super) const ALU64: u8 = 7;
 }
 
-/// Operations of arithmetic: the highest four bits.
 pub(super) mod alu {
     pub(in super::super) const ADD: u8 = 0x00;
     pub(in super::super) const SUB: u8 = 0x10;
@@ -39,7 +34,6 @@ pub(super) mod alu {
     pub(in super::super) const END: u8 = 0xd0;
 }
 
-/// Operations of jumps: the highest four bits.
 pub(super) mod jump {
     pub(in super::super) const JA: u8 = 0x00;
     pub(in super::super) const JEQ: u8 = 0x10;
@@ -57,35 +51,30 @@ pub(super) mod jump {
     pub(in super::super) const JSLE: u8 = 0xd0;
 }
 
-/// Loads a number of 64 bits: two instructions long.
+/// Loads a 64-bit number; two instructions long.
 pub(super) const LDDW: u8 = 0x18;
-/// What stands in its second half.
+/// Opcode of its second half.
 pub(super) const FILLER: u8 = 0;
-/// How memory is accessed: the highest three bits.
 pub(super) const MODE_MEM: u8 = 0x60;
-/// Arithmetic and jumps whose second operand is a register.
+/// Arithmetic and jumps with a register as second operand.
 pub(super) const IS_REGISTER: u8 = 0x08;
 
-/// What the number of an [`LDDW`] is: its source register.
+/// Kinds of an [`LDDW`]'s number, in its source register field.
 pub(super) mod wide {
-    /// A number.
     pub(in super::super) const NUMBER: u8 = 0;
-    /// A map, by number.
     pub(in super::super) const MAP: u8 = 1;
-    /// An address in a section of data: section in the upper half, offset in the lower.
+    /// An address in a data section: section in the upper half, offset in the lower.
     pub(in super::super) const DATA: u8 = 2;
 }
 
-/// Helpers by the number that is called.
 pub(super) mod helper {
     pub(in super::super) const MAP_LOOKUP: i64 = 1;
     pub(in super::super) const MAP_UPDATE: i64 = 2;
     pub(in super::super) const MAP_DELETE: i64 = 3;
-    /// Ours: sets the window that is read.
+    /// Specific to folio: sets the window to read.
     pub(in super::super) const WINDOW: i64 = 4096;
 }
 
-/// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Insn {
     pub(super) code: u8,
@@ -97,7 +86,6 @@ pub(super) struct Insn {
 }
 
 impl Insn {
-    /// The instruction in `bytes`.
     pub(super) fn decode(bytes: [u8; INSN_BYTES]) -> Self {
         let [code, registers, off_low, off_high, imm @ ..] = bytes;
         Self {
@@ -121,12 +109,11 @@ impl Insn {
         self.code & IS_REGISTER != 0
     }
 
-    /// Whether a load or store is a plain one: not atomic, no sign is extended.
+    /// Returns whether a load or store is plain: neither atomic nor sign-extending.
     pub(super) const fn is_plain_access(self) -> bool {
         self.code & 0xe0 == MODE_MEM
     }
 
-    /// Bytes that a load or store accesses.
     pub(super) const fn access_bytes(self) -> usize {
         match self.code & 0x18 {
             0x00 => 4,
@@ -136,7 +123,7 @@ impl Insn {
         }
     }
 
-    /// Where a jump of the instruction at `at` goes; `None` where that is before the first.
+    /// Returns the target of a jump at `at`; `None` if it is before the first instruction.
     pub(super) fn target(self, at: usize) -> Option<usize> {
         (at + 1).checked_add_signed(self.off.into())
     }

@@ -1,19 +1,18 @@
 //! Runs a verified program.
 //!
 //! ```text
-//!   address:  | region | offset |      1 context   2 stack   3.. sections of data   then maps
+//!   address:  | region | offset |      1 context   2 stack   3.. data sections   then maps
 //! ```
 //!
-//! Addresses are made of a region and an offset, never of this process's memory: the same program
-//! sees the same numbers in every run. Every access is checked again here, though the verifier has
-//! proven it.
+//! An address is a region and an offset, not a pointer into this process. So a program sees the
+//! same numbers in every run. The interpreter repeats every access check of the verifier.
 //!
-//! Owns the registers, the stack and the meaning of each instruction. What a program may be is
-//! [`super::verify`]'s.
+//! Owns the registers, the stack and the meaning of each instruction. [`super::verify`] decides
+//! which programs may run.
 //!
 //! Invariants:
-//! - I1: no instruction runs twice, so a run has at most as many as the program is long.
-//! - I2: what a run costs is counted in instructions, from what ran alone.
+//! - I1: no instruction runs twice, so a run executes at most the program's length.
+//! - I2: the cost of a run is a number of instructions that depends only on the executed ones.
 
 use largefolio_mm::policy::Window;
 
@@ -23,21 +22,18 @@ use super::insn::{
 use super::maps::Map;
 use super::object::{Parsed, Section};
 
-/// Regions of memory, in the upper half of an address.
+/// Memory regions, in the upper half of an address.
 const CONTEXT: u64 = 1;
 const STACK: u64 = 2;
 const DATA_FIRST: u64 = 3;
-/// A map itself, as it is handed to helpers.
 const MAP_FIRST: u64 = 1 << 24;
-/// What a helper of maps costs, in instructions of 4 to 6 ns: it takes 0.1 us where the map is small, and
-/// up to 0.7 us where it is large.
+/// Cost of a map helper, in instructions of 4 to 6 ns: 0.1 us for a small map, up to 0.7 us for a
+/// large one.
 const INSNS_OF_HELPER: u64 = 64;
-/// Bytes of keys and values that cost as much as an instruction more.
+/// Bytes of keys and values that cost one more instruction.
 const BYTES_OF_INSN: usize = 8;
-/// Bits of an offset.
 const REGION_SHIFT: u32 = 32;
 
-/// What a policy keeps: its data and its maps.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) data: Vec<Section>,
@@ -45,43 +41,36 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Empty maps, and variables as they begin.
     pub(super) fn new(parsed: &Parsed) -> Self {
         let data = parsed.data.iter().map(Section::fresh).collect();
         Self { data, maps: parsed.maps.iter().map(Map::new).collect() }
     }
 }
 
-/// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ran {
-    /// The number returned.
     pub(super) value: u64,
-    /// The window that was set.
     pub(super) window: Option<Window>,
-    /// Instructions that ran, with what its helpers cost.
+    /// Executed instructions, including the helpers' cost.
     pub(super) nr_insns: u64,
 }
 
-/// Something that the verifier should not have let through.
+/// An error that the verifier should have caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trap {
     pub(super) at: usize,
     pub(super) what: &'static str,
 }
 
-/// A program in the middle of a run.
 struct Run<'a> {
     state: &'a mut State,
     context: &'a [u8],
     stack: [u8; STACK_BYTES],
     registers: [u64; NR_REGISTERS],
     window: Option<Window>,
-    /// What the helpers cost, in instructions.
     nr_helped: u64,
 }
 
-/// Runs `code` once; `context` is what it reads through its first argument.
 pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ran, Trap> {
     let mut registers = [0; NR_REGISTERS];
     registers[1] = CONTEXT << REGION_SHIFT;
@@ -130,7 +119,6 @@ pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ra
     Err(Trap { at, what: "no exit" })
 }
 
-/// What an [`LDDW`] loads.
 const fn wide_value(insn: Insn) -> u64 {
     let number = insn.imm as u64;
     match insn.src {
@@ -145,7 +133,6 @@ impl Run<'_> {
         self.registers[register as usize].wrapping_add_signed(off.into())
     }
 
-    /// The bytes at an address.
     fn bytes(&self, addr: u64, nr: usize) -> Option<&[u8]> {
         let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
         let all = match region {
@@ -162,7 +149,6 @@ impl Run<'_> {
         all.get(offset..)?.get(..nr)
     }
 
-    /// The same where it may be written.
     fn bytes_mut(&mut self, addr: u64, nr: usize) -> Option<&mut [u8]> {
         let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
         let all = if region == STACK {
@@ -246,11 +232,11 @@ impl Run<'_> {
     }
 }
 
-/// A comparison of 64 bits, or of the lower 32.
+/// Evaluates a comparison of 64 bits, or of the lower 32.
 #[inline]
 pub(super) const fn holds(op: u8, mut a: u64, mut b: u64, is_half: bool) -> bool {
     if is_half {
-        // Sign-extended, so that both kinds of comparisons are those of 32 bits.
+        // Sign-extend both, so that signed and unsigned comparisons work on 32 bits.
         (a, b) = (a as i32 as u64, b as i32 as u64);
     }
     match op {
@@ -270,7 +256,7 @@ pub(super) const fn holds(op: u8, mut a: u64, mut b: u64, is_half: bool) -> bool
     }
 }
 
-/// An operation on 64 bits; by 0 is divided to 0, and the rest of that is the number.
+/// Computes on 64 bits. `x / 0` is 0, and `x % 0` is x.
 pub(super) fn computed(op: u8, a: u64, b: u64) -> u64 {
     match op {
         alu::ADD => a.wrapping_add(b),
@@ -289,7 +275,6 @@ pub(super) fn computed(op: u8, a: u64, b: u64) -> u64 {
     }
 }
 
-/// The same on 32 bits.
 pub(super) fn computed32(op: u8, a: u32, b: u32) -> u32 {
     match op {
         alu::DIV => a.checked_div(b).unwrap_or(0),
@@ -301,7 +286,7 @@ pub(super) fn computed32(op: u8, a: u32, b: u32) -> u32 {
     }
 }
 
-/// The lowest `imm` bits in the byte order that is asked for, or swapped whatever it is.
+/// Converts the lowest `imm` bits to the requested byte order, or always swaps them.
 fn swapped(insn: Insn, a: u64, is_swap: bool) -> u64 {
     let is_big = is_swap || insn.is_register();
     match (insn.imm, is_big) {
@@ -314,5 +299,5 @@ fn swapped(insn: Insn, a: u64, is_swap: bool) -> u64 {
     }
 }
 
-/// The second half of an [`LDDW`] is never run.
+/// The second half of an [`LDDW`] is never executed.
 const _: () = assert!(FILLER == class::LD && LDDW & 7 == class::LD);

@@ -1,17 +1,16 @@
-//! Maps of a policy: what it keeps from one question to the next.
+//! A policy's maps: its state between calls.
 //!
-//! An entry keeps its place while it exists, so that a pointer to it stays what it is. Where an entry
-//! stands follows from the order of insertions and deletions alone.
+//! An entry keeps its slot while it exists, so pointers to it stay valid. Slots depend only on the
+//! order of insertions and deletions.
 //!
-//! Owns keys, values and places. Does not know addresses.
+//! Owns keys, values and slots. Does not know addresses.
 
 use std::collections::HashMap;
 
-/// What an entry of a hash map takes beside key and value: its place, twice where the table has just
-/// grown, and the allocation of its key.
+/// Overhead of a hash-map entry beyond key and value: its slot, counted twice because the table may
+/// just have grown, and its key's allocation.
 const HASHED_BYTES: usize = 112;
 
-/// What a map is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MapSpec {
     pub(super) name: String,
@@ -22,7 +21,6 @@ pub(super) struct MapSpec {
 }
 
 impl MapSpec {
-    /// Memory that its entries can take.
     pub(super) fn bytes_max(&self) -> usize {
         let of_entry = match self.kind {
             MapKind::Array => self.value_bytes,
@@ -34,36 +32,29 @@ impl MapSpec {
     }
 }
 
-/// How a map finds an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapKind {
-    /// By a number of 32 bits; every entry exists from the start, all zeroes.
+    /// By a 32-bit index; every entry exists from the start, zeroed.
     Array,
-    /// By its key.
     Hash,
 }
 
-/// A map with its entries.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     spec: MapSpec,
-    /// All places, one after the other.
     values: Vec<u8>,
     places: HashMap<Box<[u8]>, usize>,
-    /// Places that are free again, the last one first.
+    /// Freed slots, most recent last.
     free: Vec<usize>,
-    /// Places that were ever used.
     nr_used: usize,
 }
 
-/// What `bpf_map_update_elem` may do.
 mod flags {
     pub(super) const ANY: u64 = 0;
     pub(super) const NOEXIST: u64 = 1;
     pub(super) const EXIST: u64 = 2;
 }
 
-/// Errors of helpers, as a kernel numbers them.
 pub(super) mod errno {
     pub(in super::super) const ENOENT: i64 = -2;
     pub(in super::super) const E2BIG: i64 = -7;
@@ -82,7 +73,6 @@ impl Map {
         &self.spec
     }
 
-    /// The bytes of all entries.
     pub(super) fn values(&self) -> &[u8] {
         &self.values
     }
@@ -91,7 +81,6 @@ impl Map {
         &mut self.values
     }
 
-    /// Offset of the entry of `key`.
     pub(super) fn lookup(&self, key: &[u8]) -> Option<usize> {
         let place = match self.spec.kind {
             MapKind::Array => {
@@ -103,17 +92,17 @@ impl Map {
         Some(place * self.spec.value_bytes)
     }
 
-    /// Sets the entry of `key` where it is; 0, or a number of [`errno`].
+    /// Sets the entry of `key` in place. Returns 0, or a number of [`errno`].
     ///
-    /// Differs: a pointer to the entry of a hash map sees the new value. A kernel puts a new entry
-    /// beside the old one, which old pointers keep.
+    /// Differs: a pointer to a hash-map entry sees the new value. A kernel allocates a new entry,
+    /// and old pointers keep the old one.
     pub(super) fn update(&mut self, key: &[u8], value: &[u8], flag: u64) -> i64 {
         if !matches!(flag, flags::ANY | flags::NOEXIST | flags::EXIST) {
             return errno::EINVAL;
         }
         let found = self.lookup(key);
         let offset = match (found, flag) {
-            // An array has no room behind its end, whatever is asked for.
+            // An array cannot grow, whatever the flags.
             (None, _) if self.spec.kind == MapKind::Array => return errno::E2BIG,
             (Some(_), flags::NOEXIST) => return errno::EEXIST,
             (Some(offset), _) => offset,
@@ -127,7 +116,7 @@ impl Map {
         0
     }
 
-    /// A place for a new key of a hash map; `None` where that is full.
+    /// Allocates a slot for a new key of a hash map; `None` if it is full.
     fn add(&mut self, key: &[u8]) -> Option<usize> {
         let place = match self.free.pop() {
             Some(place) => place,
@@ -141,7 +130,7 @@ impl Map {
         Some(place * self.spec.value_bytes)
     }
 
-    /// Removes the entry of `key`; 0, or a number of [`errno`].
+    /// Removes the entry of `key`. Returns 0, or a number of [`errno`].
     pub(super) fn delete(&mut self, key: &[u8]) -> i64 {
         match (self.spec.kind, self.places.remove(key)) {
             (MapKind::Array, _) => errno::EINVAL,
@@ -185,7 +174,7 @@ mod tests {
         let mut map = map(MapKind::Array);
         assert_eq!(map.lookup(&1_u32.to_le_bytes()), Some(8));
         assert_eq!(map.lookup(&2_u32.to_le_bytes()), None);
-        // Unknown flags come first, then the range, then whether it exists.
+        // The order of checks: unknown flags, range, existence.
         let [last, beyond] = [1_u32, 2].map(u32::to_le_bytes);
         let told =
             |map: &mut Map, key: &[u8]| [0, 1, 2, 3].map(|flag| map.update(key, &[3; 8], flag));

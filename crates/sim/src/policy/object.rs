@@ -1,16 +1,16 @@
-//! An object file of BPF, as clang writes it.
+//! A BPF object file, as clang writes it.
 //!
 //! ```text
-//!   folio/POINT   a program for each point          folio_maps     what FOLIO_MAP defines
-//!   .rel..        where it names maps and data      .rodata .data .bss   variables
+//!   folio/POINT   a program for each point          folio_maps     defined by FOLIO_MAP
+//!   .rel..        references to maps and data       .rodata .data .bss   variables
 //! ```
 //!
-//! Owns what is read of the file, how large it may be, and how names become numbers. Whether a
-//! program may run is [`super::verify`]'s.
+//! Owns the parser, its size limits, and the relocation of names to numbers. [`super::verify`]
+//! decides whether a program may run.
 //!
 //! Invariants:
-//! - I1: what is not understood is refused with its name; sections that no program names are left
-//!   unread.
+//! - I1: anything not understood is refused by name; sections without a reference from a program
+//!   stay unread.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,42 +27,34 @@ use super::insn::{FILLER, INSN_BYTES, Insn, LDDW, class, jump, wide};
 use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 use super::maps::{MapKind, MapSpec};
 
-/// Bytes of all keys and values, and of all variables.
 const STATE_BYTES_MAX: usize = 64 << 20;
-/// Sections that a file may have.
 const NR_SECTIONS_MAX: usize = 1024;
-/// Section of programs, before the name of the point.
+/// Prefix of program sections, before the name of the point.
 const PROGRAMS: &str = "folio/";
-/// Section of maps as libbpf has them defined.
 const BTF_MAPS: &str = ".maps";
-/// Bytes of a definition of a map: four numbers of 32 bits.
 const MAP_BYTES: usize = 16;
-/// Longest key and value.
 const ENTRY_BYTES_MAX: usize = 4096;
-/// Longest name of a map.
 const NAME_BYTES_MAX: usize = 255;
 
 type File<'a> = ElfFile64<'a, LittleEndian>;
 type Part<'a, 'b> = ElfSection64<'a, 'b, LittleEndian>;
 
-/// Variables of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) bytes: Vec<u8>,
     pub(super) is_writable: bool,
-    /// They begin as zeroes, and the file does not hold them.
+    /// Starts zeroed; the file has no bytes for it.
     pub(super) is_zeroed: bool,
 }
 
 impl Section {
-    /// The variables as they begin. Those that are zeroes take memory where they are written.
+    /// Returns the initial variables. Zeroed ones take memory once they are written.
     pub(super) fn fresh(&self) -> Self {
         let bytes = if self.is_zeroed { vec![0; self.bytes.len()] } else { self.bytes.clone() };
         Self { bytes, ..*self }
     }
 }
 
-/// What is read of an object file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parsed {
     pub(super) programs: BTreeMap<Point, Vec<Insn>>,
@@ -71,7 +63,7 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    /// Bytes that maps and variables of a cell may take.
+    /// Returns the largest memory use of a cell's maps and variables.
     pub(super) fn state_bytes(&self) -> usize {
         let maps = self.maps.iter().map(MapSpec::bytes_max);
         let variables = self.data.iter().map(|section| section.bytes.len());
@@ -79,7 +71,6 @@ impl Parsed {
     }
 }
 
-/// Reads an object file.
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
     if bytes.len() > OBJECT_BYTES_MAX {
         return Err(Refusal::TooLarge);
@@ -116,18 +107,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
     Ok(reader.parsed)
 }
 
-/// Maps by the section and the offset of their definition.
 type MapNumbers = BTreeMap<(usize, u64), usize>;
 
 struct Reader<'a, 'b> {
     file: &'b File<'a>,
     parsed: Parsed,
-    /// Sections of variables that programs name, by number.
     data: BTreeMap<usize, usize>,
 }
 
 impl<'a> Reader<'a, '_> {
-    /// The maps that are defined.
     fn maps(&mut self) -> Result<MapNumbers, Refusal> {
         let mut numbers = MapNumbers::new();
         let Some(section) = self.file.section_by_name(MAPS) else { return Ok(numbers) };
@@ -163,7 +151,6 @@ impl<'a> Reader<'a, '_> {
         Ok(numbers)
     }
 
-    /// The program of a section, every name replaced.
     fn program(
         &mut self,
         section: &Part<'a, '_>,
@@ -207,7 +194,6 @@ impl<'a> Reader<'a, '_> {
         Ok(code)
     }
 
-    /// The instruction with the number of what it names.
     fn relocated(
         &mut self,
         insn: Insn,
@@ -250,7 +236,8 @@ impl<'a> Reader<'a, '_> {
         Ok(Insn { src: wide::DATA, imm, ..insn })
     }
 
-    /// Name of the function that a call names by its section and its place there, one instruction less.
+    /// Returns the function that a call refers to. The call has its section and its index minus
+    /// one.
     fn function_at(&self, section: SymbolIndex, less_one: i64) -> Option<String> {
         let section = self.file.symbol_by_index(section).ok()?;
         if section.kind() != SymbolKind::Section {
@@ -264,7 +251,6 @@ impl<'a> Reader<'a, '_> {
         Some(format!("'{}'", largefolio_trace::shown(&cut(&name))))
     }
 
-    /// Name of a symbol, or of its section, for errors.
     fn name_of(&self, symbol: SymbolIndex) -> String {
         let Ok(symbol) = self.file.symbol_by_index(symbol) else { return "nothing".to_owned() };
         let name = symbol.name().unwrap_or_default();
@@ -276,7 +262,7 @@ impl<'a> Reader<'a, '_> {
         largefolio_trace::shown(&cut(name)).to_string()
     }
 
-    /// Number of a section of variables; else what is wrong with what stands there.
+    /// Returns the number of a variable section, or the rest of an error message.
     fn data(&mut self, index: SectionIndex) -> Result<usize, String> {
         if let Some(&number) = self.data.get(&index.0) {
             return Ok(number);
@@ -308,7 +294,6 @@ impl<'a> Reader<'a, '_> {
             return Err(format!(" is in a section of {size} bytes, which are too many"));
         }
         let data = section.data().map_err(|error| format!(": {error}"))?;
-        // Variables that begin as zeroes take no bytes of the file.
         let is_zeroed = data.is_empty();
         let bytes = if is_zeroed { vec![0; size] } else { data.to_vec() };
         let number = self.parsed.data.len();
@@ -318,7 +303,6 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// As much of a name as an error has room for.
 fn cut(name: &str) -> String {
     const NR_SHOWN: usize = 80;
     match name.char_indices().nth(NR_SHOWN) {
@@ -333,7 +317,6 @@ fn contents<'a>(section: &Part<'a, '_>, name: &str) -> Result<&'a [u8], Refusal>
         .map_err(|error| Refusal::Section { section: name.to_owned(), what: error.to_string() })
 }
 
-/// Joins the halves of numbers of 64 bits.
 fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
     let mut at = 0;
     while at < code.len() {
@@ -358,7 +341,6 @@ fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A definition: kind, key, value, entries.
 fn map_spec(name: &str, words: &[u8]) -> Result<MapSpec, &'static str> {
     let (words, _) = words.as_chunks::<4>();
     let number = |nr: usize| {

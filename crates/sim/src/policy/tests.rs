@@ -1,5 +1,5 @@
-//! What may run, what it means, and files of anybody's making. What the examples do to a replay is
-//! judged in `tests/sim/policies.rs`.
+//! Accepted and refused programs, their results, and hostile files. `tests/sim/policies.rs` tests
+//! the examples' effect on a replay.
 
 mod hostile;
 mod meaning;
@@ -12,7 +12,6 @@ use super::maps::{MapKind, MapSpec};
 use super::object::{Parsed, Section};
 use super::*;
 
-/// The second operand is a register.
 const X: u8 = insn::IS_REGISTER;
 
 const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i64) -> Insn {
@@ -45,7 +44,6 @@ const fn call(nr: i64) -> Insn {
 
 const EXIT: Insn = insn(class::JMP | jump::EXIT, 0, 0, 0, 0);
 
-/// Loads the address of a variable, or a map.
 const fn wide(dst: u8, src: u8, imm: i64) -> [Insn; 2] {
     [insn(insn::LDDW, dst, src, 0, imm), insn(insn::FILLER, 0, 0, 0, 0)]
 }
@@ -67,7 +65,6 @@ fn parsed(point: Point, code: Vec<Insn>) -> Parsed {
     }
 }
 
-/// What is wrong with `code` at `point`.
 fn fault_at(point: Point, code: &[Insn]) -> Option<String> {
     let parsed = parsed(point, code.to_vec());
     verify::check(code, &parsed, point).err().map(|fault| format!("{}: {}", fault.at, fault.what))
@@ -77,7 +74,6 @@ fn running(parsed: Parsed) -> Running {
     Running::new(Arc::new(parsed))
 }
 
-/// What the header says and what a policy gets are the same.
 #[test]
 fn the_header_names_the_context_and_the_numbers() {
     let header = include_str!("../../policies/folio_policy.h");
@@ -90,7 +86,6 @@ fn the_header_names_the_context_and_the_numbers() {
     expected.extend(numbers);
     expected.push(format!("__u64 free[{}]", largefolio_mm::policy::NR_FREE));
     assert_eq!(fields, expected);
-    // `comm` is two of the words.
     let nr_words = fields.len() - 2 + 2 + largefolio_mm::policy::NR_FREE;
     assert_eq!(Context::default().bytes().len(), 8 * nr_words);
     let number = |name: &str| {

@@ -1,20 +1,19 @@
-//! Which programs may run: each instruction is looked at once, with what is known of every register
-//! and every byte of the stack there.
+//! Decides which programs may run. Checks each instruction once, with the known state of every
+//! register and every stack byte.
 //!
 //! ```text
 //!   at 0: r1 = context, r10 = stack       state at N --insn--> state at N + 1, at the jump's target
-//!                                         where paths meet: what holds on all of them
+//!                                         at a join: the facts true on all paths
 //! ```
 //!
-//! There are no loops. So instructions can be looked at in an order in which all that leads to one
-//! comes before it (`order`), once each, and a run has at most as many as the program is long.
+//! There are no loops. So `order` can sort the instructions so that every predecessor comes first,
+//! and each is checked once. A run executes at most the program's length.
 //!
-//! Owns what is refused and why. Values and what is known of them are `value`'s, the stack is
-//! `frame`'s.
+//! Owns refusals and their reasons. `value` tracks values, `frame` tracks the stack.
 //!
 //! Invariants:
-//! - I1: a program that passes reads nothing that it did not write and was not given, writes only its
-//!   own memory, and returns a number that depends on no address.
+//! - I1: an accepted program reads only memory that it wrote or was given, writes only its own
+//!   memory, and returns a number that depends on no address.
 
 mod frame;
 mod number;
@@ -30,22 +29,18 @@ use frame::Frame;
 use number::{Number, Range, Width, mirrored};
 use value::{MIXED, Value};
 
-/// Bytes of the context.
 const CONTEXT_BYTES: usize = 8 * NR_CONTEXT_WORDS;
-/// Arguments that a helper can have.
 const NR_ARGUMENTS: u8 = 5;
-/// Bytes of keys and values that the helpers of one run may handle: 0.3 ms at most (measured), with
-/// as many helpers as a program has room for. How many runs there may be is the budget's of a cell.
+/// Bytes of keys and values that the helpers of one run may handle: at most 0.3 ms (measured) with
+/// as many helper calls as fit in a program. A cell's budget limits the number of runs.
 const HANDLED_BYTES_MAX: usize = 16 << 10;
 
-/// Why a program is refused, and at which instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) at: usize,
     pub(super) what: String,
 }
 
-/// What is known before an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     registers: [Value; NR_REGISTERS],
@@ -60,7 +55,7 @@ impl Known {
         Self { registers, frame: Frame::default() }
     }
 
-    /// What holds on both paths.
+    /// Keeps the facts that are true on both paths.
     fn meet(&mut self, other: &Self, fresh: &mut usize) {
         for (one, other) in self.registers.iter_mut().zip(&other.registers) {
             *one = one.meet(*other, fresh);
@@ -68,7 +63,7 @@ impl Known {
         self.frame.meet(&other.frame, fresh);
     }
 
-    /// Every copy of the pointer that lookup `id` gave is what the test found.
+    /// Sets every copy of the pointer from lookup `id` to the test's result.
     fn settle(&mut self, id: usize, found: Value) {
         let settle = |value: &mut Value| {
             if matches!(*value, Value::MaybeEntry { id: other, .. } if other == id) {
@@ -82,7 +77,6 @@ impl Known {
 
 type Checked<T> = Result<T, String>;
 
-/// Checks a program of `parsed` for `point`.
 pub(super) fn check(code: &[Insn], parsed: &Parsed, point: Point) -> Result<(), Fault> {
     let fresh = code.len();
     let mut verifier =
@@ -100,11 +94,9 @@ struct Verifier<'a> {
     code: &'a [Insn],
     parsed: &'a Parsed,
     point: Point,
-    /// What is known before each instruction that a path leads to.
     known: Vec<Option<Known>>,
-    /// The last number that stands for a lookup: those of instructions come first.
+    /// The last lookup id; the first ids are instruction numbers.
     fresh: usize,
-    /// Keys and values of the helpers that are called.
     handled_bytes: usize,
 }
 
@@ -138,7 +130,6 @@ impl Verifier<'_> {
         self.lead(at + 1, known)
     }
 
-    /// A path goes on at `to`.
     fn lead(&mut self, to: usize, known: Known) -> Checked<()> {
         let inside = self.code.get(to).is_some_and(|insn| insn.code != FILLER);
         if !inside {
@@ -190,7 +181,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Whether `nr` bytes at a pointer can be accessed.
+    /// Checks an access of `nr` bytes at a pointer.
     fn place(&self, pointer: Value, off: i16, nr: usize, writes: bool) -> Checked<Place> {
         let off = i64::from(off);
         match pointer {
@@ -269,7 +260,6 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// A helper handles so many bytes.
     fn handle(&mut self, nr: usize) -> Checked<()> {
         self.handled_bytes += nr;
         if self.handled_bytes > HANDLED_BYTES_MAX {
@@ -279,7 +269,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Whether an argument points to `nr` bytes that can be read.
+    /// Checks that an argument points to `nr` readable bytes.
     fn memory(&self, known: &Known, argument: u8, nr: usize) -> Checked<()> {
         let pointer = known.registers[argument as usize];
         match self.place(pointer, 0, nr, false).map_err(|what| format!("r{argument}: {what}"))? {
@@ -326,8 +316,8 @@ impl Verifier<'_> {
                 taken.settle(id, if is_equal { none } else { entry });
                 passed.settle(id, if is_equal { entry } else { none });
             }
-            // A pointer into its thing is not 0; what follows for it is not used. One that went beyond
-            // may have come round, so that the answer tells where the thing is.
+            // A pointer inside its object is not 0, so the comparison reveals nothing. Beyond the
+            // object it may have wrapped around, and the result would reveal its address.
             (
                 Value::Context { .. } | Value::Entry { .. } | Value::Data { .. },
                 Value::Number(zero),
@@ -345,8 +335,8 @@ impl Verifier<'_> {
     }
 }
 
-/// Whether a part is set that the instruction has no use for: it means something that is not known
-/// here, such as a call of an address.
+/// Returns whether an unused field is set. It would have an unsupported meaning, such as a call
+/// through a register.
 const fn has_unknown_parts(insn: Insn) -> bool {
     let Insn { code, dst, src, off, imm } = insn;
     let two = if insn.is_register() { imm == 0 } else { src == 0 };
@@ -366,7 +356,6 @@ const fn has_unknown_parts(insn: Insn) -> bool {
     !is_plain
 }
 
-/// What a number of 64 bits is.
 fn wide_value(insn: Insn) -> Checked<Value> {
     let number = insn.imm as u64;
     match insn.src {
@@ -380,14 +369,12 @@ fn wide_value(insn: Insn) -> Checked<Value> {
     }
 }
 
-/// Where an access goes.
 enum Place {
-    /// To the stack, so many bytes from its lowest.
+    /// Offset in the stack, from its lowest byte.
     Frame(usize),
     Elsewhere,
 }
 
-/// `pointer == 0` or `pointer != 0`.
 fn is_test(insn: Insn, zero: Number) -> bool {
     let is_equality = matches!(insn.op(), jump::JEQ | jump::JNE);
     is_equality && insn.class() == class::JMP && zero == Number::exact(0)
@@ -433,7 +420,6 @@ fn number_in(known: &Known, register: u8) -> Checked<()> {
     Err(format!("r{register} is no number"))
 }
 
-/// Arithmetic on a register.
 fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
     check_written(insn.dst)?;
     let is_wide = insn.class() == class::ALU64;

@@ -1,14 +1,11 @@
-//! Annotations: folio sizes that a loader would ask for when it maps certain files.
+//! Annotations: folio sizes that a loader requests when it maps certain files.
 //!
-//! `libLLVM*=2M`: every mapping of a file whose name fits the pattern prefers folios of 2 MiB
-//! (docs/behaviour K.1.4; `pattern`).
+//! `libLLVM*=2M`: every mapping of a matching file prefers folios of 2 MiB (docs/behaviour K.1.4).
+//! `cc1=collapse:64K`: the loader faults in every executable mapping of a matching file, then
+//! collapses it to folios of 64 KiB ([`largefolio_mm::memory::Memory::madvise_collapse_to`]).
 //!
-//! `cc1=collapse:64K`: the loader collapses every executable mapping of such a file to folios of
-//! 64 KiB as it maps it: all of it is faulted in first, then copied
-//! ([`largefolio_mm::memory::Memory::madvise_collapse_to`]).
-//!
-//! Owns the text form. Does not own what a preferred size does
-//! ([`largefolio_mm::memory::Memory::prefer_folios`]).
+//! Owns the text form. The effect of a preferred size belongs to
+//! [`largefolio_mm::memory::Memory::prefer_folios`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,39 +16,30 @@ use crate::size::parse_bytes;
 use largefolio_mm::rules::sizes::{SizeControl, size_name};
 use largefolio_mm::units::PageSize;
 
-/// A folio size for the mappings of some files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Which files.
     pattern: Pattern,
-    /// Size of the folios.
     bytes: u64,
-    /// When it asks for them.
     wish: Wish,
 }
 
-/// When a loader asks for folios of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// Before the file is read: faults read such folios.
+    /// Before it reads the file: faults then read such folios.
     Prefer,
-    /// Once it is mapped: what is read by then is collapsed.
+    /// After it maps the file: the pages read so far are collapsed.
     Collapse,
 }
 
-/// What stands before the size of a [`Wish::Collapse`].
 const COLLAPSE: &str = "collapse:";
 
-/// Why an annotation is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
-    /// Not `PATTERN=SIZE`.
     #[error(
         "'{0}' is not FILE=SIZE; expected a pattern and a size, such as 'libc.so*=64K' or \
          'libc.so*=collapse:64K'"
     )]
     Form(String),
-    /// Not a size of a folio.
     #[error("'{0}' is not a folio size; expected a power of two, such as 64K")]
     Size(String),
 }
@@ -81,18 +69,16 @@ impl fmt::Display for Annotation {
 }
 
 impl Annotation {
-    /// Requested size of the folios.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// When they are asked for.
     pub(super) const fn wish(&self) -> Wish {
         self.wish
     }
 
-    /// Whether the file at `path` is meant.
+    /// Returns whether the pattern matches the file at `path`.
     ///
     /// ```
     /// use largefolio_sim::replay::Annotation;
@@ -106,10 +92,10 @@ impl Annotation {
         self.pattern.fits(path)
     }
 
-    /// Whether `kernel` has such folios with base pages of `page`.
+    /// Checks that `kernel` has folios of this size with base pages of `page`.
     ///
     /// # Errors
-    /// If it does not; names the smallest and largest.
+    /// Names the smallest and the largest size if it does not.
     pub fn check(&self, kernel: &Kernel, page: PageSize) -> Result<(), KernelError> {
         let size = size_name(self.bytes);
         let max = kernel.max_order(page);

@@ -1,7 +1,7 @@
-//! Folios that were asked for, and those of them that memory had: by size, over time.
+//! Counts requested and allocated folios by size, over time.
 //!
-//! Owns the counts of a cell and of the ageing before it. Does not own what is counted
-//! ([`largefolio_mm::counters`]).
+//! Owns the counts of a cell and of the ageing before it. The counters belong to
+//! [`largefolio_mm::counters`].
 
 use std::collections::BTreeMap;
 use std::iter;
@@ -10,26 +10,22 @@ use largefolio_mm::buddy::RoundOfAgeing;
 use largefolio_mm::counters::{Counters, NR_ORDERS};
 use serde::Serialize;
 
-/// Parts of equal rows into which a trace is cut.
+/// A trace is cut into this many parts with equal row counts.
 const NR_PARTS: u64 = 10;
 
-/// Folios of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Asked {
-    /// Folios that page caches asked for, base pages included.
+    /// Base pages included.
     pub file_asked: u64,
-    /// Those of them that were free.
     pub file_got: u64,
-    /// Folios that faults on private memory asked for; base pages are not counted.
+    /// Requests by faults, without base pages.
     pub anon_asked: u64,
-    /// Those of them that were free.
     pub anon_got: u64,
 }
 
-/// Folios by size in bytes; sizes that nobody asked for are left out.
+/// Requests and allocations by folio size in bytes. Unrequested sizes are left out.
 pub type AskedSizes = BTreeMap<u64, Asked>;
 
-/// What was asked for from one state of the counters to another.
 pub(super) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
     let of = |order: usize| {
         let denied = now.nr_file_denied[order] - base.nr_file_denied[order];
@@ -44,7 +40,6 @@ pub(super) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> Asked
     sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
 }
 
-/// What ageing asked for, by round.
 pub(super) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
     let sizes = |round: &RoundOfAgeing| {
         let of = |order: usize| Asked {
@@ -58,29 +53,23 @@ pub(super) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, A
     (1..).zip(rounds).map(|(nr, round)| (nr, sizes(round))).collect()
 }
 
-/// Where the counters stood at the ends of the parts of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Tenths {
-    /// Rows of the time before, which belong to no part.
+    /// Rows from before the recording; they belong to no part.
     nr_before: u64,
-    /// Rows of the whole trace.
     nr_rows: u64,
-    /// Counters at the end of each part that is over.
     ends: Vec<Counters>,
 }
 
 impl Tenths {
-    /// None of a trace of `nr_rows`, of which `nr_before` do not count, is over.
     pub(super) fn of(nr_before: u64, nr_rows: u64) -> Self {
         Self { nr_before, nr_rows, ends: Vec::new() }
     }
 
-    /// The same trace from its first row.
     pub(super) fn again(&self) -> Self {
         Self::of(self.nr_before, self.nr_rows)
     }
 
-    /// First row behind the present part.
     pub(super) fn next_end(&self) -> u64 {
         let nr = self.ends.len() as u64 + 1;
         if nr > NR_PARTS {
@@ -90,12 +79,11 @@ impl Tenths {
         self.nr_before + (nr_counted * nr).div_ceil(NR_PARTS)
     }
 
-    /// The present part is over.
     pub(super) fn end(&mut self, counters: &Counters) {
         self.ends.push(*counters);
     }
 
-    /// What each part asked for since `base`, by the percentage of the trace at which it ends.
+    /// Returns the requests since `base`, by the percentage of the trace at which each part ends.
     pub(super) fn asked(&self, base: &Counters, page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
         let starts = iter::once(base).chain(&self.ends);
         let parts = (1..).zip(starts.zip(&self.ends));

@@ -1,15 +1,15 @@
-//! How many cells are replayed at once.
+//! Decides how many cells run together.
 //!
-//! All cells of a replay hold their state at the same time; what asks for any number of them is split
-//! into batches. A cell alone may need more: it cannot be split.
+//! All cells of one replay hold their state at the same time, so callers split large sets of cells
+//! into batches. A single cell can exceed the limit because it cannot be split.
 
-/// Most state that the cells of a batch may have together.
+/// Limit on the state of all cells in a batch together.
 const STATE_BYTES_MAX: u64 = 1 << 30;
-/// Memory of a cell for each byte of its state: nine bytes a base page of 4 KiB.
+/// Bytes of a cell's memory per byte of its state: nine bytes for a base page of 4 KiB.
 const MEMORY_BYTES_PER_STATE_BYTE: u64 = 4096 / 9;
 
-/// `cells` in their order, in batches of at most `nr_max` cells and a gigabyte of state; a cell with
-/// more has one of its own. `memory_bytes` is the physical memory of a cell.
+/// Splits `cells` in order into batches of at most `nr_max` cells and 1 GiB of state. A cell that
+/// needs more state gets its own batch. `memory_bytes` returns a cell's physical memory.
 ///
 /// ```
 /// use largefolio_sim::replay::batches;

@@ -1,17 +1,16 @@
-//! How much a replay may do and hold.
+//! Limits the work and the state of a replay.
 //!
-//! A trace is bounded in size, but a row of it may ask for anything: a read of 2 GiB, a fork of
-//! everything, a collapse of half an address space. So the memory manager counts its steps
-//! ([`largefolio_mm::core::work`]), a cell adds its own, and both end when a trace takes more than any
-//! program does. References that find their page cost nothing here: a long trace is not a costly
-//! one. Nothing is timed: the same trace ends at the same row everywhere.
+//! One row of a trace can request almost anything: a read of 2 GiB, a fork of a huge process, a
+//! collapse of half an address space. The memory manager therefore counts its steps
+//! ([`largefolio_mm::core::work`]), a cell adds its own, and a replay that exceeds the limit fails.
+//! References that find their page are free. Steps are counted, not timed: the same trace fails at
+//! the same row on every host.
 //!
 //! ```text
 //!   steps  <=  factor * (2^26 + 64 * rows so far)         state  <=  factor * 1 GiB
 //! ```
 //!
-//! Owns the limits and what is said of a trace that exceeds them. When they are checked is
-//! `metering`'s.
+//! Owns the limits and the error. `metering` decides when they are checked.
 
 use largefolio_mm::buddy::Ageing;
 use largefolio_mm::rules::sizes::size_name;
@@ -19,27 +18,26 @@ use largefolio_mm::units::PageSize;
 use largefolio_trace::{Op, shown};
 use serde::{Deserialize, Serialize};
 
-/// Steps of any trace: seconds. Those that come with folio need less than 2^15.
+/// Steps allowed for any trace: a few seconds of work. The bundled traces need fewer than 2^15.
 const STEPS: u64 = 1 << 26;
-/// Steps of each row on top: a program of 10^9 rows may take faults in proportion.
+/// Additional steps per row: a program of 10^9 rows may take faults in proportion.
 const STEPS_PER_ROW: u64 = 64;
-/// Bytes of state: 16 GiB of memory in folios of 4 KiB take 800 MiB.
+/// State limit in bytes: 16 GiB of memory in folios of 4 KiB need 800 MiB.
 const STATE_BYTES: u64 = 1 << 30;
-/// Most a user may ask for at a time: more than any machine has.
+/// Largest factor: with it, a budget exceeds any machine.
 pub const FACTOR_MAX: u64 = 1 << 20;
 
-/// Bytes of the TLB of a CPU that is used, with the hints of six address spaces.
+/// State of a used CPU's TLB in bytes, with the hints of six address spaces.
 pub(super) const CPU_BYTES: u64 = 320 << 10;
-/// Bytes of the buffers of all sizes beside it, where pictures are drawn.
+/// State of the LRU stacks per CPU in bytes. Only pictures need them.
 pub(super) const STACKS_BYTES: u64 = 1 << 20;
-/// Bytes of a thread, also of one that ended: which process it is of, and where it runs.
+/// State of a thread in bytes: its process and its CPU. An ended thread keeps it.
 pub(super) const THREAD_BYTES: u64 = 24;
-/// Bytes of an entry of a map: a segment, a descriptor, 64 pieces of a file.
+/// State of a map entry in bytes: a segment, a descriptor, or 64 pieces of a file.
 pub(super) const ENTRY_BYTES: u64 = 96;
-/// Steps of an event beside what it does in the memory manager.
 pub(super) const STEPS_OF_EVENT: u64 = 4;
 
-/// Limits of a replay.
+/// The limits of a replay.
 ///
 /// ```
 /// use largefolio_sim::replay::Budget;
@@ -50,13 +48,11 @@ pub(super) const STEPS_OF_EVENT: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// Steps, whatever the trace.
+    /// For any trace, plus `steps_per_row` for each replayed row.
     pub steps: u64,
-    /// Steps more for each row replayed.
     pub steps_per_row: u64,
-    /// Bytes that the model may hold.
+    /// Limit on the model's state.
     pub state_bytes: u64,
-    /// What the default was multiplied by, to say what to ask for.
     pub factor: u64,
 }
 
@@ -67,7 +63,6 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// The default limits `factor` times.
     #[must_use]
     pub const fn times(factor: u64) -> Self {
         Self {
@@ -82,29 +77,21 @@ impl Budget {
         self.steps.saturating_add(self.steps_per_row.saturating_mul(nr_rows))
     }
 
-    /// The factor to try next.
     const fn next(&self) -> u64 {
         self.factor.saturating_mul(4)
     }
 }
 
-/// What there was too much of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// More work than allowed.
     Steps {
-        /// Steps so far.
         taken: u64,
-        /// Steps the trace may take so far.
+        /// Steps allowed for the rows so far.
         allowed: u64,
-        /// Of those taken, steps of the policy.
         of_policy: u64,
     },
-    /// Bytes that the model may hold.
     State {
-        /// Bytes of state, now.
         held: u64,
-        /// Bytes of state it may hold.
         allowed: u64,
     },
 }
@@ -127,25 +114,20 @@ impl std::fmt::Display for Excess {
     }
 }
 
-/// Where a budget was exceeded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{}: {excess}; {} allow more with `--max-work {}` (Python: `max_work={}`)",
     place(*.row, *.op), cause(.policy.as_deref()), .budget.next(), .budget.next()
 )]
 pub struct OverBudget {
-    /// Row of the trace, as `folio trace cat` counts them; `None` = the layout at the start.
     pub row: Option<u64>,
-    /// What the row does.
     pub op: Option<Op>,
-    /// Of what there was too much.
     pub excess: Excess,
-    /// The policy that answered, by its name.
     pub policy: Option<String>,
     pub(super) budget: Budget,
 }
 
-/// What may have caused it, up to what can be done.
+/// Names the likely cause. The message's remedy follows it.
 fn cause(policy: Option<&str>) -> String {
     match policy {
         Some(policy) => format!(
@@ -164,7 +146,7 @@ fn place(row: Option<u64>, op: Option<Op>) -> String {
     }
 }
 
-/// Ageing that would exceed a budget: it is known before it begins.
+/// Ageing would exceed the budget. This is known before ageing begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "ageing {} of memory for {rounds} rounds takes up to {}; give less memory or fewer rounds, or \
@@ -172,18 +154,13 @@ fn place(row: Option<u64>, op: Option<Op>) -> String {
     size_name(*.ram_bytes), too_much(.excess)
 )]
 pub struct AgeingOverBudget {
-    /// Physical memory.
     pub ram_bytes: u64,
-    /// Rounds of ageing.
     pub rounds: u32,
-    /// What it would take too much of.
     pub excess: Excess,
-    /// Multiple of the default budget that is enough.
     pub factor: u64,
 }
 
 impl AgeingOverBudget {
-    /// Whether `budget` is enough for the ageing of `ram_bytes` in pages of `page`.
     pub(super) fn check(
         ageing: &Ageing,
         ram_bytes: u64,
@@ -214,11 +191,8 @@ fn too_much(excess: &Excess) -> String {
     }
 }
 
-/// What is kept of it during a replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Meter {
-    /// Rows of earlier batches, of all passes.
     pub(super) nr_rows: u64,
-    /// Bytes of the maps of all processes.
     pub(super) process_bytes: u64,
 }

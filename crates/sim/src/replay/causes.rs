@@ -1,12 +1,10 @@
-//! What caused the folios of private memory.
+//! Tracks the cause of each private folio, identified by its first frame, for pictures.
 //!
-//! Kept only where [`super::CellSpec::detail_runs_max`] asks for pictures. A folio is known by its
-//! first frame; what is noted of a frame counts until another folio is noted there. Owns no
-//! decision: `watch` compares the counters around a fault, and reads the page table after a
+//! Owns no decision: `watch` compares the counters around a fault and reads the page table after a
 //! collapse.
 //!
-//! `Differs`: a fault that a call makes on behalf of a program (populate) and a folio that moved to
-//! other frames are not seen; such folios are [`Origin::Remade`].
+//! `Differs`: faults that a call takes for the program (populate) and a folio's move to other
+//! frames are not observed. Those folios become [`Origin::Remade`].
 
 use std::collections::BTreeMap;
 
@@ -16,22 +14,20 @@ use largefolio_mm::units::{Order, Pfn};
 
 use super::detail::Origin;
 
-/// Largest order of a folio that could have been split into others.
+/// Largest order of a folio that can be split.
 const ORDER_MAX: u8 = 13;
 
-/// What is known of a folio.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     order: Order,
     origin: Origin,
-    /// Who was there first; another process has it from a fork.
+    /// The first user; another process has the folio from a fork.
     first: User,
 }
 
-/// An address space: its number, and how many had that number before.
+/// An address space: its number, and how many spaces used that number before.
 type User = (MmId, u64);
 
-/// Causes by first frame.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Causes {
     known: BTreeMap<u64, Known>,
@@ -39,7 +35,6 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// Notes a new folio, in place of what was known of its frames.
     pub(super) fn note(&mut self, pfn: Pfn, order: Order, origin: Origin, mm: MmId) {
         let first = order.round_down(pfn.0);
         let stale: Vec<u64> =
@@ -50,7 +45,6 @@ impl Causes {
         self.known.insert(first, Known { order, origin, first: self.user(mm) });
     }
 
-    /// The next address space with this number is another one.
     pub(super) fn end(&mut self, mm: MmId) {
         *self.nr_before.entry(mm).or_default() += 1;
     }
@@ -59,7 +53,7 @@ impl Causes {
         (mm, self.nr_before.get(&mm).copied().unwrap_or(0))
     }
 
-    /// The cause of the folio of `order` around `pfn` as `mm` has it.
+    /// Returns the cause of the folio of `order` around `pfn`, as `mm` sees it.
     pub(super) fn of(&self, pfn: Pfn, order: Order, mm: MmId) -> Origin {
         let at = |order: Order| {
             let known = self.known.get(&order.round_down(pfn.0));
@@ -76,7 +70,6 @@ impl Causes {
     }
 }
 
-/// Counters before a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "all are counts, named as the counters are")]
 pub(super) struct FaultMark {
@@ -98,7 +91,6 @@ impl FaultMark {
         }
     }
 
-    /// Who caused the folio of private memory that a fault since then got, if it got one.
     pub(super) fn origin(&self, now: &Self) -> Option<Origin> {
         if now.nr_cow > self.nr_cow {
             Some(Origin::Copy)

@@ -1,12 +1,10 @@
-//! One cell: a trace under one kernel on one machine, in the middle of its replay.
+//! One cell in the middle of its replay: a trace under one kernel on one machine.
 //!
-//! Owns the parts of a cell and how it begins. What happens to it stands beside it: `run` (the hot
-//! loop), `lives`, `layout`, `memory_calls`, `file_calls`, `charges` (whose faults and memory), `watch`
-//! (pictures and waits), `metering`, `finish`.
+//! Owns a cell's parts and its start. Other files own its events ([`crate::replay`]).
 //!
 //! Invariants:
-//! - I1: a translation in a TLB agrees with the page table: every change the memory manager makes
-//!   is flushed before the next lookup.
+//! - I1: a translation in a TLB agrees with the page table. Every change by the memory manager is
+//!   flushed before the next lookup.
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use std::collections::BTreeMap;
@@ -41,10 +39,9 @@ use super::statistics::Largest;
 use super::touched::Touched;
 use crate::cost::{BaseTime, Mark, Timing};
 
-/// Opens that are worth looking through for some to forget.
+/// Number of opens below which a sweep for dead ones is not worth it.
 pub(super) const NR_OPENS_MIN: usize = 1 << 12;
 
-/// One cell in the middle of a replay.
 pub struct Cell {
     pub(super) spec: CellSpec,
     pub(super) memory: Memory,
@@ -52,62 +49,47 @@ pub struct Cell {
     pub(super) hardware: Hardware,
     pub(super) places: Places,
     pub(super) clock: Clock,
-    /// What the last change of translations was.
     pub(super) flushes: Vec<Flush>,
     pub(super) pass: Pass,
     pub(super) counted: Counted,
-    /// What pictures need, where they were asked for.
     pub(super) pictures: Option<Box<Keeper>>,
     pub(super) meter: Meter,
-    /// Thousandths of the free memory in blocks smaller than each folio size, at the start.
+    /// Share of free memory in blocks smaller than each folio size at the start, in thousandths.
     pub(super) unusable: BTreeMap<u64, u64>,
-    /// What the trace says of programs.
     pub(super) meta: Arc<Meta>,
-    /// Pages that were taken before anything ran.
     pub(super) nr_pages_at_start: u64,
-    /// Opens at which it is time to forget some.
+    /// Number of opens at which the next sweep runs.
     pub(super) nr_opens_max: usize,
-    /// Control groups with limits.
     pub(super) cgroups: Cgroups,
-    /// How long the program ran on this very machine.
     pub(super) measured: Option<BaseTime>,
-    /// Whether the trace has links between loads.
+    /// Whether the trace links loads to the loads that supplied their addresses.
     pub(super) has_links: bool,
 }
 
-/// Which run of the program it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// An earlier one, which fills the page cache.
     Warming,
-    /// The one that is reported.
     Reported,
 }
 
-/// What one pass counts beside the memory manager and the TLBs.
+/// Counts of one pass that are not in the memory manager or the TLBs.
 pub(super) struct Counted {
-    /// Rows that were replayed in earlier batches.
     pub(super) nr_rows: u64,
-    /// Whether the rows of the time before a recording are over.
+    /// Whether the recording has begun, after any rows from before it.
     pub(super) has_begun: bool,
     pub(super) touched: Touched,
     pub(super) sizes: FolioSizes,
     pub(super) largest: Largest,
     pub(super) strays: Strays,
-    /// Mappings of huge pages for which the kernel has no pool.
     pub(super) nr_maps_without_pool: u64,
     pub(super) reads: Reads,
     pub(super) programs: Programs,
-    /// Counters of the memory manager when the pass, or the recording in it, began.
     pub(super) base: Mark,
-    /// The same at the end: what follows counts for nothing.
     pub(super) end: Mark,
-    /// Its counters as the trace went on.
     pub(super) tenths: Tenths,
 }
 
 impl Counted {
-    /// Nothing so far.
     pub(super) fn new(spec: &CellSpec) -> Self {
         Self {
             nr_rows: 0,
@@ -127,13 +109,12 @@ impl Counted {
 }
 
 impl Cell {
-    /// A machine with the recorded program loaded; `images` are those of the trace where the cell
-    /// has some linked for other pages. `hears` is asked now and then while memory ages, and may end
-    /// it.
+    /// Creates a machine with the recorded program loaded. `images` are the trace's images if the
+    /// cell relinks any. Ageing calls `hears` from time to time, which can stop it.
     ///
     /// # Errors
-    /// When kernel and machine do not fit together, the layout cannot be placed, ageing would exceed
-    /// the budget, or `hears` ended it.
+    /// Kernel and machine do not fit together, the layout cannot be placed, ageing would exceed the
+    /// budget, or `hears` stopped it.
     pub fn new(
         spec: &CellSpec,
         meta: &Arc<Meta>,
@@ -210,13 +191,12 @@ impl Cell {
         })
     }
 
-    /// The combination this cell replays.
     #[must_use]
     pub fn spec(&self) -> &CellSpec {
         &self.spec
     }
 
-    /// Whether the run that fills the page cache is still to come.
+    /// Returns whether the run that fills the page cache is not over yet.
     #[must_use]
     pub(super) fn is_warming(&self) -> bool {
         self.pass == Pass::Warming
@@ -242,7 +222,6 @@ impl Cell {
         }
     }
 
-    /// Thousandths of the free memory that lie in blocks smaller than each folio size.
     fn unusable_sizes(&self) -> BTreeMap<u64, u64> {
         let buddy = &self.memory.core().buddy;
         let max = self.page().pmd_order().min(buddy.max_order());
@@ -260,10 +239,10 @@ impl Cell {
     }
 }
 
-/// What [`Meta::arch`] says of programs that toolchains link for pages of 64K.
+/// [`Meta::arch`] of programs that toolchains link for 64K pages.
 const ARM64: &str = "aarch64";
 
-/// Pages that toolchains link for (`max-page-size`) where the kernel has smaller ones too.
+/// Returns the page size that toolchains link for (`max-page-size`), even on smaller pages.
 fn link_page(arch: Arch) -> PageSize {
     match arch {
         Arch::Arm64 => PageSize::K64,

@@ -1,11 +1,8 @@
-//! Control groups with a limit: `64M` for everything, `cc1=64M` for one program
-//! (docs/behaviour P.1).
+//! Cgroups with a limit: `64M` for all programs, `cc1=64M` for one (docs/behaviour P.1).
 //!
-//! A process is in the group of the program that it executed last, else in that of its parent, else
-//! in the one for everything. What it brought into memory before stays charged where it was.
-//!
-//! Owns the text form, who is in which group, and what is told of a group. Does not own what a
-//! limit does (`mm/src/reclaim/charge.rs`).
+//! A process is in the cgroup of the program that it last executed. Without one it stays in its
+//! parent's cgroup, or in the one for all programs. Memory stays charged to the cgroup that first
+//! brought it in. Owns the text form, the assignment of processes, and the results.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +16,10 @@ use serde::Serialize;
 use super::pattern::Pattern;
 use crate::size;
 
-/// Groups of one cell.
+/// Maximum number of cgroups in a cell.
 pub const NR_CGROUPS_MAX: usize = 1 << 10;
 
-/// A limit, and the programs that it is for.
+/// A limit and the programs that it applies to.
 ///
 /// ```
 /// use largefolio_sim::replay::Cgroup;
@@ -33,13 +30,11 @@ pub const NR_CGROUPS_MAX: usize = 1 << 10;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
-    /// Programs that are in it; none = all that are in no other.
+    /// The programs it applies to; `None` = every program without its own cgroup.
     pattern: Option<Pattern>,
-    /// `memory.max`.
     bytes: u64,
 }
 
-/// Why there is no such group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not LIMIT or PROGRAM=LIMIT; expected bytes, such as 64M, or a program with its limit, \
@@ -76,58 +71,45 @@ impl fmt::Display for Cgroup {
 }
 
 impl Cgroup {
-    /// A limit for every program, of at least a byte.
     #[must_use]
     pub const fn for_all(bytes: u64) -> Self {
         Self { pattern: None, bytes }
     }
 
-    /// Whether it is for every program that is in no other group.
     pub(super) const fn is_for_all(&self) -> bool {
         self.pattern.is_none()
     }
 
-    /// Whether it is for the program at `path`.
     pub(super) fn fits(&self, path: &str) -> bool {
         self.pattern.as_ref().is_some_and(|pattern| pattern.fits(path))
     }
 
-    /// Whether it is for the same programs as `other`, as far as the texts say.
     pub(super) fn is_for_same(&self, other: &Self) -> bool {
         self.pattern == other.pattern
     }
 
-    /// The limit.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-/// What became of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CgroupOutcome {
-    /// The group as it was asked for.
+    /// The limit's text form.
     pub name: String,
-    /// `memory.max`.
     pub limit_bytes: u64,
-    /// Memory charged at the end.
     pub usage_bytes: u64,
-    /// Most memory charged at one time.
     pub peak_bytes: u64,
-    /// Memory that reclaim freed in the group.
     pub evicted_bytes: u64,
-    /// Memory that came back after it was evicted.
     pub refaulted_bytes: u64,
     /// Charges that had to reclaim first.
     pub nr_limit_hits: u64,
 }
 
-/// The groups of a cell.
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     ids: Vec<GroupId>,
-    /// What happened before the run that is reported.
     base: Vec<GroupBase>,
 }
 
@@ -138,7 +120,6 @@ struct GroupBase {
 }
 
 impl Cgroups {
-    /// Makes the groups that were asked for.
     pub(super) fn new(asked: &[Cgroup], memory: &mut Memory) -> Self {
         let shift = memory.rules().page.shift();
         let mut add = |group: &Cgroup| memory.add_group(GroupLimits::max(group.bytes >> shift));
@@ -147,7 +128,6 @@ impl Cgroups {
         Self { ids, base }
     }
 
-    /// The run that is reported begins: what the groups counted so far is not part of it.
     pub(super) fn mark(&mut self, memory: &Memory) {
         for (id, base) in self.ids.iter().zip(&mut self.base) {
             let view = memory.group(*id);
@@ -155,19 +135,17 @@ impl Cgroups {
         }
     }
 
-    /// That of the first process: of its program, or the one for everything.
     pub(super) fn at_start(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
         let for_all = || Some(self.ids[asked.iter().rposition(Cgroup::is_for_all)?]);
         self.of(asked, path).or_else(for_all)
     }
 
-    /// The group of a program, of which the path is known or not.
+    /// Returns the cgroup for a program. Its path can be unknown.
     pub(super) fn of(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
         let path = path?;
         Some(self.ids[asked.iter().rposition(|group| group.fits(path))?])
     }
 
-    /// What became of the groups.
     pub(super) fn outcomes(&self, asked: &[Cgroup], memory: &Memory) -> Vec<CgroupOutcome> {
         let shift = memory.rules().page.shift();
         let groups = asked.iter().zip(&self.ids).zip(&self.base);

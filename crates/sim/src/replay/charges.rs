@@ -1,6 +1,6 @@
-//! Who did it: faults and memory in use, charged to the program that caused them.
+//! Charges faults and memory in use to the program that caused them.
 //!
-//! Owns when a cell looks. What the numbers mean stands in [`super::programs`].
+//! Owns when a cell takes these counts. [`super::programs`] defines them.
 
 use super::cell::Cell;
 use super::program::ProcessNr;
@@ -8,7 +8,6 @@ use super::programs::{ManyProcesses, MemoryParts, ProgramNr, ProgramOutcome};
 use crate::cost::{Estimate, Events};
 use crate::tlb;
 
-/// Faults so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FaultsSoFar {
     all: u64,
@@ -16,14 +15,12 @@ pub(super) struct FaultsSoFar {
 }
 
 impl Cell {
-    /// Before something that may fault.
     #[inline]
     pub(super) fn faults_so_far(&self) -> FaultsSoFar {
         let counters = self.memory.counters();
         FaultsSoFar { all: counters.pgfault, major: counters.pgmajfault }
     }
 
-    /// After it: the faults are those of a program; and memory may have come to be in use.
     pub(super) fn charge_faults(&mut self, program: ProgramNr, before: FaultsSoFar) {
         let now = self.faults_so_far();
         let tally = &mut self.counted.programs.tallies[program];
@@ -32,12 +29,10 @@ impl Cell {
         self.note_memory();
     }
 
-    /// The program of a process.
     pub(super) fn program_of(&self, process: ProcessNr) -> ProgramNr {
         self.program.processes[process].program
     }
 
-    /// Bytes in use.
     pub(super) fn used_bytes(&self) -> u64 {
         let nr_pages = self.memory.core().buddy.nr_allocated_pages();
         nr_pages.saturating_sub(self.nr_pages_at_start) << self.page().shift()
@@ -61,13 +56,12 @@ impl Cell {
         }
     }
 
-    /// The end of the trace, before the last processes end.
     pub(super) fn note_end_of_memory(&mut self) {
         let references = self.hardware.nr_references;
         self.counted.programs.memory.end = MemoryParts::of(&self.memory, references);
     }
 
-    /// Results by program; `None` where one process ran one program.
+    /// Returns the results by program; `None` if the trace has one process that ran one program.
     pub(super) fn many_processes(&self) -> Option<ManyProcesses> {
         let counted = &self.counted.programs;
         if self.program.nr_started <= 1 && counted.nr_executed == 0 {

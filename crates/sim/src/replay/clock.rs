@@ -1,49 +1,42 @@
-//! The virtual clock of a cell: what khugepaged and kcompactd wake by.
+//! A cell's virtual clock, which wakes khugepaged and kcompactd.
 //!
-//! A trace has no times, and a model none of its own. So references are the clock: each takes
-//! [`NS_PER_REFERENCE`] unless a cell says otherwise. System calls, faults and I/O take no time, and
-//! neither do those two, which run on processors of their own.
-//!
-//! A trace is shorter than the run it represents. What khugepaged does in hours it must do in
-//! seconds there: shorten its sleep (`khugepaged-scan-sleep`), or make references longer.
+//! A trace has no times, so references are the clock: each takes [`NS_PER_REFERENCE`] unless the
+//! cell sets another value. System calls, faults, I/O and the two daemons take no time. A trace is
+//! shorter than the run it represents, so khugepaged must do hours of work in seconds. Shorten its
+//! sleep (`khugepaged-scan-sleep`) or make references longer.
 
-/// Nanoseconds of a reference: J.4 counts 1.046 to 1.064 thousand million instruction fetches per
-/// second on one core.
+/// J.4 counts 1.046 to 1.064 billion instruction fetches per second on one core.
 pub const NS_PER_REFERENCE: u64 = 1;
 
-/// Six hundred years.
+/// About 600 years.
 const NEVER: u64 = u64::MAX;
 
-/// Who wakes by the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleeper {
     Khugepaged,
-    /// It looks at fragmentation (docs/behaviour I.11).
+    /// Checks fragmentation (docs/behaviour I.11).
     Kcompactd,
 }
 
-/// References as time.
+/// Measures time in references.
 ///
-/// Each sleeper wakes at most once for a row of a trace: while a run of references lasts nothing
-/// changes that it could look at again, and no row can make a replay endless.
+/// Each daemon wakes at most once per row, so no row can make a replay endless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     now_ns: u64,
-    /// When each wakes; [`NEVER`] where references take no time, and at the end of time.
+    /// Wake time of each daemon; [`NEVER`] if references take no time or the time would overflow.
     wake_ns: [u64; 2],
-    /// The earlier of the two.
     next_ns: u64,
     ns_per_reference: u64,
 }
 
 impl Clock {
-    /// Time 0, at which khugepaged starts.
     pub(super) const fn new(ns_per_reference: u64) -> Self {
         let wake_ns = if ns_per_reference == 0 { NEVER } else { 0 };
         Self { now_ns: 0, wake_ns: [wake_ns, NEVER], next_ns: wake_ns, ns_per_reference }
     }
 
-    /// Lets `count` references pass; whether somebody wakes by then.
+    /// Lets `count` references pass. Returns whether a daemon is due.
     #[inline]
     pub(super) const fn advance(&mut self, count: u64) -> bool {
         let passed = count.saturating_mul(self.ns_per_reference);
@@ -51,7 +44,7 @@ impl Clock {
         self.now_ns >= self.next_ns && self.next_ns != NEVER
     }
 
-    /// References that may pass so that all still sleep: fewer than this many.
+    /// Returns the exclusive limit on the references that may pass before a daemon wakes.
     #[inline]
     pub(super) const fn limit(&self) -> u64 {
         if self.next_ns == NEVER {
@@ -59,19 +52,18 @@ impl Clock {
         }
         let left_ns = self.next_ns.saturating_sub(self.now_ns);
         match self.ns_per_reference {
-            // It never wakes then. The usual case is spared a division.
+            // At 0 no daemon ever wakes. At 1, the usual case, no division is needed.
             0 | 1 => left_ns,
             ns => left_ns.div_ceil(ns),
         }
     }
 
-    /// Whether `who` wakes now.
     pub(super) const fn is_due(&self, who: Sleeper) -> bool {
         let wake_ns = self.wake_ns[who as usize];
         wake_ns != NEVER && self.now_ns >= wake_ns
     }
 
-    /// `who` sleeps from now on; without a clock for ever.
+    /// Sets the daemon's next wake time. It never wakes if references take no time.
     pub(super) fn sleep(&mut self, who: Sleeper, sleep_ns: u64) {
         if self.ns_per_reference > 0 {
             self.wake_ns[who as usize] = self.now_ns.saturating_add(sleep_ns);

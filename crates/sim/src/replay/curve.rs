@@ -1,43 +1,37 @@
-//! TLB misses over the number of entries, of a cell: see [`crate::tlb::curve`].
+//! TLB misses over the number of entries, for one cell: see [`crate::tlb::curve`].
 //!
-//! Kept only where [`super::CellSpec::detail_runs_max`] asks for pictures. Owns when the stacks of a
-//! CPU are asked and filled; decides nothing about the TLB.
+//! Kept only if [`super::CellSpec::detail_runs_max`] enables pictures. Decides when a CPU's stacks
+//! are read and filled. The TLB does not depend on it.
 
 use largefolio_mm::units::{PageSize, Vpn};
 
 use crate::tlb::curve::{Curve, Distances, LruStack, NR_ENTRIES_MAX, OwnSizes};
 use crate::tlb::{Side, TlbConfig};
 
-/// The stacks of a CPU; pages have the tags of its TLB.
+/// A CPU's stacks. Their pages carry the TLB's tags.
 pub(super) struct Stacks([LruStack; 2]);
 
 impl Stacks {
-    /// Empty ones.
     pub(super) fn new(page: PageSize) -> Self {
         Self([LruStack::new(page, NR_ENTRIES_MAX), LruStack::new(page, NR_ENTRIES_MAX)])
     }
 
-    /// That of a side.
     #[inline]
     pub(super) const fn of(&self, side: Side) -> &LruStack {
         &self.0[side as usize]
     }
 
-    /// That of a side.
     pub(super) const fn of_mut(&mut self, side: Side) -> &mut LruStack {
         &mut self.0[side as usize]
     }
 
-    /// Changed translations leave both.
     pub(super) fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         self.0.iter_mut().for_each(|stack| stack.invalidate(first, nr_pages));
     }
 }
 
-/// What the stacks of all CPUs found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
-    /// By side.
     pub(super) distances: [Distances; 2],
     /// By side; bit `k`: a walk found an entry of order `k`.
     pub(super) orders: [u32; 2],

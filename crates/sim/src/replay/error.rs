@@ -1,4 +1,4 @@
-//! Why a cell cannot continue.
+//! The error of a cell.
 
 use largefolio_mm::buddy::BuddyError;
 use largefolio_mm::fault::FaultError;
@@ -13,9 +13,7 @@ use largefolio_trace::{Op, ThreadId};
 use super::budget::{AgeingOverBudget, OverBudget};
 use crate::machine::MachineError;
 
-/// Why a cell cannot continue.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum CellError {
     #[error(transparent)]
     Machine(#[from] MachineError),
@@ -52,7 +50,7 @@ pub enum CellError {
 }
 
 impl CellError {
-    /// How the cell gets another memory, where its machine has too little or this host.
+    /// Describes how to change the cell's memory if the machine or this host has too little.
     pub(super) const fn way_out(&self) -> &'static str {
         let is_short = match self {
             Self::Memory(MemoryError::Buddy(error)) => matches!(error, BuddyError::NoRoom { .. }),
@@ -75,7 +73,6 @@ impl CellError {
         }
     }
 
-    /// The same error, at a row of the trace if it is one of the budget.
     pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
         match self {
             Self::OverBudget(mut over) => {

@@ -1,12 +1,10 @@
-//! Events on files: open, close, reading and writing calls, and what runs a file.
+//! Replays file events: open, close, read and write calls, and execution of a file.
 //!
-//! Owns which recorded opens write, and for how long (docs/behaviour H.1.4, H.2.1): an open says so
-//! by its `O_*`, a write call or a shared mapping with stores by being one. An open ends when its
-//! descriptors are closed in every process that has them (an event, another open of the same
-//! number, an execve if it has `O_CLOEXEC`, the end of the process) and nothing is mapped through it. Duplicated descriptors are not
-//! recorded: a writer that lives on in one is forgotten when the first is closed.
-//!
-//! The program of the trace is running, so writers of it are refused.
+//! Owns which recorded opens count as writers, and for how long (docs/behaviour H.1.4, H.2.1). An
+//! open is a writer if its `O_*` flags say so, or if a write call or a writable shared mapping uses
+//! it. It ends when every process has closed its descriptors and no mapping uses it. Duplicated
+//! descriptors are not recorded: a writer that survives in a duplicate is forgotten when the first
+//! descriptor closes. The traced program is running, so opening it for writing fails.
 
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::units::ByteRange;
@@ -19,8 +17,8 @@ use super::error::CellError;
 use super::program::{Opened, ProcessNr};
 
 impl Cell {
-    /// An open that the recorded kernel granted. Where the modelled one refuses it, because a
-    /// process runs the file, it is an open for read.
+    /// Replays an open that the recorded kernel granted. If the modelled kernel refuses it because
+    /// a process runs the file, it becomes an open for reading.
     pub(super) fn open(&mut self, process: ProcessNr, event: &Event) {
         let Some(file) = event.file else { return };
         let mapping = self.program.files[file].mapping;
@@ -34,7 +32,6 @@ impl Cell {
         self.note_open(process, event.pos, Opened { file, open, closes_on_exec });
     }
 
-    /// Gives an open its descriptor; what had that is closed.
     pub(super) fn note_open(&mut self, process: ProcessNr, descriptor: u64, opened: Opened) {
         if let Some(closed) = self.program.processes[process].opened(descriptor, opened) {
             self.memory.close(closed);
@@ -47,15 +44,13 @@ impl Cell {
         }
     }
 
-    /// The end of a process closes what it has open.
     pub(super) fn close_all(&mut self, process: ProcessNr) {
         for open in self.program.processes[process].close_all() {
             self.memory.close(open);
         }
     }
 
-    /// Forgets opens that nobody can name again, once there are twice as many as were left the last
-    /// time.
+    /// Drops opens that no later event can refer to, once their number has doubled.
     pub(super) fn sweep_opens(&mut self) {
         if self.memory.nr_opens() < self.nr_opens_max {
             return;
@@ -67,13 +62,12 @@ impl Cell {
         self.nr_opens_max = NR_OPENS_MIN.max(2 * self.memory.nr_opens());
     }
 
-    /// Makes a file the program of a process. One that somebody writes is not protected.
+    /// Makes a file the program of a process. A file that is open for writing gets no protection.
     pub(super) fn run(&mut self, process: ProcessNr, file: FileId) {
-        // A refusal is counted; the recorded kernel ran the program.
+        // The refusal is counted. The recorded kernel ran the program.
         _ = self.memory.run(self.program.space(process).mm, self.program.files[file].mapping);
     }
 
-    /// Calls on files.
     pub(super) fn file_event(
         &mut self,
         process: ProcessNr,
@@ -104,7 +98,7 @@ impl Cell {
             Op::Pwrite => {
                 self.write_through(open);
                 self.memory.pwrite(open, event.pos, event.len)?;
-                // The model's word: a write of nothing leaves a file as long as it was.
+                // Takes the size from the model, in which an empty write does not extend a file.
                 self.program.files[file].size_bytes =
                     self.memory.core().mapping(mapping).size_bytes;
             }
@@ -122,11 +116,11 @@ impl Cell {
         }
         Ok(())
     }
-    /// A write call implies that its descriptor was opened for writing. One that is closed here (a
-    /// duplicate of it was used) could never be closed again and stays what it is.
+    /// Makes a descriptor a writer after a write call. Skipped if the descriptor is closed here:
+    /// the program wrote through a duplicate, and no later event would end the writer.
     fn write_through(&mut self, open: OpenId) {
         if self.memory.open_file(open).nr_descriptors > 0 {
-            // A refusal is counted; the recorded kernel wrote.
+            // The refusal is counted. The recorded kernel wrote.
             _ = self.memory.write_through(open);
         }
     }

@@ -1,4 +1,4 @@
-//! The end of a cell: its counts become an [`Outcome`].
+//! Turns a finished cell's counts into an [`Outcome`].
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,6 @@ use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
 use crate::tlb;
 
 impl Cell {
-    /// Ends what still runs and reports.
     #[must_use]
     pub fn finish(mut self) -> Outcome {
         self.note_end_of_memory();
@@ -80,7 +79,6 @@ impl Cell {
         }
     }
 
-    /// What came of the answers of the policy, if the kernel has one.
     fn policy(&self) -> Option<PolicyOutcome> {
         let policy = self.spec.kernel.policy.as_ref()?;
         let (now, base) = (&self.counted.end.counters.policy, &self.counted.base.counters.policy);
@@ -100,12 +98,11 @@ impl Cell {
         })
     }
 
-    /// What the TLBs counted: nothing where the trace has faults only, which are never hits.
+    /// Returns the TLB counters: zero for a trace of faults only, because a fault never hits.
     fn tlb(&self) -> tlb::Counters {
         if self.meta.faults_only { tlb::Counters::default() } else { self.hardware.counters() }
     }
 
-    /// Time of the events, and of the program that they belong to.
     fn estimate(&self, events: &Events) -> Estimate {
         let costs = &self.spec.machine.costs;
         let instructions = self.hardware.counters().instruction.references;
@@ -155,7 +152,6 @@ impl Cell {
         counts.filter(|(_, nr)| *nr > 0).collect()
     }
 
-    /// Sizes to which anything happened.
     fn anon_sizes(&self) -> BTreeMap<u64, AnonSize> {
         let (now, base) = (&self.counted.end.counters, &self.counted.base.counters);
         let page = self.memory.rules().page;
@@ -180,7 +176,6 @@ impl Cell {
         Latency::new(&stretches, preemption, page_bytes, &self.spec.machine.costs)
     }
 
-    /// What costs time, for the estimate.
     fn events(&self) -> Events {
         let now = &self.counted.end;
         let rules = self.memory.rules();
@@ -261,7 +256,7 @@ impl Cell {
     }
 }
 
-/// A ratio for people: counts stay exact beside it.
+/// A ratio for display; the exact counts are kept as well.
 #[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
 fn ratio(a: u64, b: u64) -> f64 {
     a as f64 / b as f64

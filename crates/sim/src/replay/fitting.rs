@@ -1,4 +1,4 @@
-//! Cells of which some may not become a row: too small for the program, or without time.
+//! Replays cells that may fail to finish, for lack of memory or time.
 //!
 //! ```text
 //!   cells --passes of all, or of as many as there are processors--> outcomes
@@ -16,17 +16,15 @@ use super::passes::{RowsDone, nr_passes};
 use super::spec::CellSpec;
 use super::{Failed, Outcomes, Progress, ReplayError, run};
 
-/// Which cells share a pass over the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// All: the trace is decoded once, and no cell is complete before the others.
+    /// All cells: the trace is decoded once, and all cells finish together.
     All,
-    /// As many as there are processors: some are complete whenever `progress` ends it.
+    /// As many cells as processors: some are complete whenever `progress` stops the replay.
     Few,
 }
 
 impl Sharing {
-    /// Rows that a replay of `specs` decodes.
     #[must_use]
     pub fn nr_rows(self, trace: &OpenTrace, specs: &[CellSpec]) -> u64 {
         let nr_groups = specs.len().div_ceil(self.nr_at_once(specs)) as u64;
@@ -41,25 +39,21 @@ impl Sharing {
     }
 }
 
-/// What became of cells, each by its place among the specs.
 #[derive(Debug, Default)]
 pub struct Fitting {
-    /// Cells that reached the end.
     pub outcomes: Vec<(usize, Outcome)>,
-    /// Cells in which memory, or a control group's limit, was too small.
+    /// Cells whose memory, or a cgroup's limit, was too small.
     pub unfit: Vec<usize>,
-    /// Cells that were not complete when `progress` ended it.
+    /// Cells that were not complete when `progress` stopped the replay.
     pub not_replayed: Vec<usize>,
 }
 
 impl Fitting {
-    /// Whether `progress` ended it before all cells were complete.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         !self.not_replayed.is_empty()
     }
 
-    /// Takes the cells of a pass; the first of them is the `first` of all.
     fn add(&mut self, first: usize, cells: Outcomes) -> Result<(), ReplayError> {
         for (nr, cell) in (first..).zip(cells) {
             match cell {
@@ -72,13 +66,13 @@ impl Fitting {
     }
 }
 
-/// As [`replay_until`](super::replay_until), but a cell that is too small for the program is an
-/// answer, not an error. If few share a pass, a cell for which there was no time is an answer too.
-/// `progress` hears the rows of all passes, and those that `done` has heard before.
+/// Like [`replay_until`](super::replay_until), but a cell that is too small for the program is a
+/// result, not an error. With [`Sharing::Few`], a cell that ran out of time is a result too.
+/// `progress` receives the rows of all passes, plus the rows that `done` already counts.
 ///
 /// # Errors
-/// As [`replay_until`](super::replay_until), except for too little memory;
-/// [`ReplayError::Stopped`] only if all cells share a pass.
+/// As [`replay_until`](super::replay_until), except for too little memory. [`ReplayError::Stopped`]
+/// occurs only with [`Sharing::All`].
 pub fn replay_fitting(
     trace: &OpenTrace,
     specs: &[CellSpec],

@@ -1,4 +1,4 @@
-//! How fragmented memory is at the start, as people write it: `500`, `64K:80%`.
+//! Parses the initial fragmentation of memory: `500`, `64K:80%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,10 @@ use largefolio_mm::units::{Order, PageSize};
 
 use crate::size::parse_bytes;
 
-/// The whole, in thousandths.
 pub(super) const PERMILLE_MAX: u32 = 1000;
-/// Largest order of a target that names no size: a PMD folio of 4 KiB pages.
+/// Largest order if no size is set: a PMD folio of 4 KiB pages.
 const PMD_ORDER_MAX: Order = Order::new(9);
 
-/// A share of the free memory that lies in blocks smaller than a size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragmented {
     /// The size in bytes; 0 = a PMD folio.
@@ -23,7 +21,6 @@ pub struct Fragmented {
     pub permille: u32,
 }
 
-/// Why a text is no [`Fragmented`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a fragmentation; expected SIZE:SHARE, such as 64K:80%, or thousandths \
@@ -51,7 +48,6 @@ fn thousandths(text: &str) -> Option<u32> {
     text.parse().ok().filter(|&permille| permille <= PERMILLE_MAX)
 }
 
-/// `80`, `12.5`: at most one digit behind the point.
 fn percent(text: &str) -> Option<u32> {
     let (whole, tenth) = text.split_once('.').unwrap_or((text, "0"));
     let is_digit = tenth.len() == 1 && tenth.as_bytes()[0].is_ascii_digit();
@@ -73,7 +69,6 @@ impl fmt::Display for Fragmented {
 }
 
 impl Fragmented {
-    /// Order of the target with base pages of `page`.
     fn order(self, page: PageSize) -> Order {
         if self.bytes == 0 {
             return page.pmd_order().min(PMD_ORDER_MAX);
@@ -81,15 +76,13 @@ impl Fragmented {
         page.order_of_bytes(self.bytes)
     }
 
-    /// Whether memory of `page` can be fragmented that way: the size is one of a free block, and
-    /// larger than a base page.
+    /// Returns whether the size is larger than a base page and possible for a free block.
     #[must_use]
     pub fn fits(self, page: PageSize) -> bool {
         let max_bytes = page.bytes() << page.max_page_order().get();
         self.bytes == 0 || (self.bytes > page.bytes() && self.bytes <= max_bytes)
     }
 
-    /// The state of memory; `None` where it is not fragmented.
     #[must_use]
     pub fn state(self, page: PageSize, seed: u64) -> Option<Fragmentation> {
         (self.permille > 0).then(|| Fragmentation::at(self.order(page), self.permille, seed))

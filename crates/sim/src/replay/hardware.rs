@@ -7,13 +7,12 @@
 //!                              the entries of as many address spaces as the machine has tags for
 //! ```
 //!
-//! A recording does not say where the recorded threads ran, and another machine would not run them
-//! there. The rule keeps threads apart for as long as there are CPUs. A TLB outlives threads: the next
-//! one on that CPU finds the entries of its address space.
+//! A recording does not say which CPUs the threads ran on. This rule keeps threads apart while
+//! there are enough CPUs. A TLB outlives its threads: the next thread on that CPU finds the entries
+//! of its address space.
 //!
-//! Owns which threads run, and what a switch does to a TLB. A [`Slot`] names one of them until the
-//! next thread ends, so that whoever holds a slot has a thread: there is nothing to check. Does not
-//! own which process a thread belongs to ([`super::program`]).
+//! Owns the running threads and the effect of a switch on a TLB. A [`Slot`] stays valid until any
+//! thread ends, so a lookup by slot needs no check.
 
 use std::ops::{Index, IndexMut};
 
@@ -26,50 +25,37 @@ use super::programs::ProgramNr;
 use super::space::SpaceNr;
 use crate::tlb::{self, Tlb};
 
-/// A thread that runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HardwareThread {
     pub(super) thread: ThreadId,
     pub(super) process: ProcessNr,
-    /// What it runs.
     pub(super) program: ProgramNr,
     pub(super) space: SpaceNr,
-    /// Number of `space` in TLBs.
     pub(super) space_id: u64,
-    /// Its CPU.
     pub(super) cpu: usize,
 }
 
-/// A CPU on which a thread has run.
 pub(super) struct Cpu {
     pub(super) tlb: Tlb,
-    /// Buffers of all sizes beside the TLB, where a curve was asked for.
     pub(super) stacks: Option<Box<Stacks>>,
-    /// Threads that live here.
     nr_threads: usize,
-    /// The thread of the last row.
     thread: Option<ThreadId>,
-    /// What it ran.
     program: ProgramNr,
-    /// Counts that programs have been charged with.
     charged: tlb::Counters,
 }
 
 impl Cpu {
-    /// One that nothing ran on.
     pub(super) fn new(tlb: Tlb, stacks: Option<Box<Stacks>>) -> Self {
         let charged = tlb::Counters::default();
         Self { tlb, stacks, nr_threads: 0, thread: None, program: 0, charged }
     }
 
-    /// Takes what left the TLB out of the buffers beside it.
     fn follow(&mut self, flushed: Option<VpnRange>) {
         if let (Some(stacks), Some(VpnRange { start, end })) = (&mut self.stacks, flushed) {
             stacks.invalidate(start, end.0 - start.0);
         }
     }
 
-    /// What was counted since this was last asked.
     fn take_counted(&mut self) -> tlb::Counters {
         let now = *self.tlb.counters();
         now - std::mem::replace(&mut self.charged, now)
@@ -85,31 +71,23 @@ impl Cpu {
     }
 }
 
-/// Place of a thread in [`Hardware`]; any end of a thread may change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
 impl Slot {
-    /// That of a thread that does not run.
     const NONE: Self = Self(u32::MAX);
 }
 
-/// CPUs and the threads that run on them.
 pub(super) struct Hardware {
-    /// By thread; [`Slot::NONE`] or a place in `running`.
     slots: Vec<Slot>,
     running: Vec<HardwareThread>,
-    /// CPUs that were used so far.
     cpus: Vec<Cpu>,
     nr_cpus_max: usize,
-    /// Counts by program.
     by_program: Vec<tlb::Counters>,
-    /// References that TLBs looked up so far.
     pub(super) nr_references: u64,
 }
 
 impl Hardware {
-    /// Nothing runs on `nr_cpus_max` CPUs.
     pub(super) fn new(nr_cpus_max: u32) -> Self {
         Self {
             slots: Vec::new(),
@@ -121,13 +99,11 @@ impl Hardware {
         }
     }
 
-    /// The place of a thread that runs.
     #[inline]
     pub(super) fn slot_of(&self, thread: ThreadId) -> Option<Slot> {
         self.slots.get(thread as usize).copied().filter(|slot| *slot != Slot::NONE)
     }
 
-    /// Gives a thread that does not run yet its CPU; `new` makes one that nobody used.
     pub(super) fn start(&mut self, started: HardwareThread, new: impl FnOnce() -> Cpu) -> Slot {
         let nr = started.thread as usize;
         if nr >= self.slots.len() {
@@ -141,7 +117,7 @@ impl Hardware {
         slot
     }
 
-    /// The CPU with the fewest threads; of several, the first. One that was never used has none.
+    /// Returns the CPU with the fewest threads, the first of several. An unused CPU has no threads.
     fn cpu_for_next(&mut self, new: impl FnOnce() -> Cpu) -> usize {
         let by_threads = self.cpus.iter().enumerate().min_by_key(|(_, cpu)| cpu.nr_threads);
         match by_threads {
@@ -169,7 +145,6 @@ impl Hardware {
         }
     }
 
-    /// The CPU of a thread, which runs there from now on.
     #[inline]
     pub(super) fn run(&mut self, slot: Slot) -> &mut Cpu {
         let HardwareThread { thread, cpu, .. } = self[slot];
@@ -190,7 +165,6 @@ impl Hardware {
         self.cpus[cpu].switch_to(thread, space_id);
     }
 
-    /// What a CPU counted is its program's.
     fn charge(&mut self, cpu: usize) {
         let cpu = &mut self.cpus[cpu];
         let (program, counted) = (cpu.program, cpu.take_counted());
@@ -200,35 +174,29 @@ impl Hardware {
         self.by_program[program] += counted;
     }
 
-    /// Charges programs with what is left.
     pub(super) fn charge_all(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.charge(cpu));
     }
 
-    /// Nothing was charged so far.
     pub(super) fn forget_charges(&mut self) {
         self.by_program.clear();
     }
 
-    /// Counts by program.
     pub(super) fn by_program(&self) -> &[tlb::Counters] {
         &self.by_program
     }
 
-    /// The CPU of a thread.
     #[inline]
     pub(super) fn cpu(&self, slot: Slot) -> &Cpu {
         &self.cpus[self[slot].cpu]
     }
 
-    /// The CPU of a thread.
     #[inline]
     pub(super) fn cpu_mut(&mut self, slot: Slot) -> &mut Cpu {
         let cpu = self[slot].cpu;
         &mut self.cpus[cpu]
     }
 
-    /// Takes changed translations of an address space out of every TLB.
     pub(super) fn invalidate(&mut self, space_id: u64, first: Vpn, nr_pages: u64) {
         for cpu in &mut self.cpus {
             let flushed = cpu.tlb.invalidate_of(space_id, first, nr_pages);
@@ -236,7 +204,6 @@ impl Hardware {
         }
     }
 
-    /// An address space has ended: its entries leave every TLB, and its tags are free.
     pub(super) fn end_space(&mut self, space_id: u64) {
         for cpu in &mut self.cpus {
             let flushed = cpu.tlb.end_space(space_id);
@@ -244,12 +211,10 @@ impl Hardware {
         }
     }
 
-    /// CPUs that were used.
     pub(super) const fn nr_cpus(&self) -> usize {
         self.cpus.len()
     }
 
-    /// Counts of all CPUs.
     pub(super) fn counters(&self) -> tlb::Counters {
         let mut sum = tlb::Counters::default();
         for cpu in &self.cpus {

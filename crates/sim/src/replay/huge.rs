@@ -1,7 +1,7 @@
-//! mmap with `MAP_HUGETLB`: from a pool of the kernel's, if it has one (docs/behaviour O).
+//! mmap with `MAP_HUGETLB`: from a kernel pool, if one exists (docs/behaviour O).
 //!
-//! The model chooses the place, which is aligned to the size of the pages. A mapping that the pool
-//! refuses is replayed as ordinary memory, and counted: the recorded program had it.
+//! The model chooses the address, aligned to the huge page size. If the pool refuses a mapping, it
+//! is replayed as ordinary memory and counted, because the recorded program had the memory.
 
 use largefolio_mm::hugetlb::{HugeMap, HugeMapError};
 use largefolio_mm::vma::Sharing;
@@ -17,7 +17,7 @@ use super::place::{LEN_MAX, Segment};
 use super::program::ProcessNr;
 
 impl Cell {
-    /// Maps huge pages; `false` = not such a mapping, or no pool that has them.
+    /// Maps huge pages. Returns `false` if none are requested or no pool can supply them.
     pub(super) fn mmap_huge(
         &mut self,
         process: ProcessNr,
@@ -48,12 +48,11 @@ impl Cell {
                 self.counted.nr_maps_without_pool += 1;
                 Ok(false)
             }
-            // Counted by the memory manager.
             Err(HugeMapError::PoolTooSmall { .. }) => Ok(false),
         }
     }
 
-    /// What became of huge pages; `None` where there were none to be had or wanted.
+    /// Returns the counts of huge pages; `None` without a pool if the trace wants none.
     pub(super) fn hugetlb(&self) -> Option<Hugetlb> {
         let (now, base) = (&self.counted.end.counters.hugetlb, &self.counted.base.counters.hugetlb);
         let maps_without_pool = self.counted.nr_maps_without_pool;

@@ -1,8 +1,7 @@
-//! The programs and libraries of a trace, and where a linker would have put their segments.
+//! The programs and libraries of a trace, and where a linker would put their segments.
 //!
-//! A trace holds mappings, not ELF headers: which pages of which file lie where, with which
-//! protection. That is enough to lay the segments out again as `-z max-page-size=SIZE` does, to the
-//! page:
+//! A trace holds mappings, not ELF headers. That is enough to reproduce the layout of `-z
+//! max-page-size=SIZE` to the page:
 //!
 //! ```text
 //!   recorded, linked for 4K          laid out again for 2M
@@ -11,21 +10,19 @@
 //!                                    0          2M              4M        6M + data's offset
 //! ```
 //!
-//! Text that has its pages of the file to itself was linked with `-z separate-code`: it begins at a
-//! multiple of SIZE in the file too, and so does what follows it. Where pages of the file are
-//! shared, the file stays as it is and addresses alone move apart, congruent to it. Written data
-//! follows in the file without a gap in either case.
+//! If text shares no page of the file with its neighbours, the image was linked with `-z
+//! separate-code`: text and the segments after it then start at multiples of SIZE in the file too.
+//! Otherwise the file stays unchanged, and only the addresses move apart, congruent to their file
+//! positions. Written data always follows in the file without a gap.
 //!
-//! Not in a trace, so not followed: what of its first and last page a segment uses; which alignment
-//! the file asked for; parts of the file that nothing maps, which stay behind the last segment.
-//!
-//! Owns images as they were recorded and as they are laid out. Does not own where the kernel puts
-//! them (`layout`).
+//! The model ignores three things that a trace does not show: how much of its first and last page a
+//! segment uses, the alignment in the ELF header, and unmapped parts of the file, which stay after
+//! the last segment.
 //!
 //! Invariants:
-//! - M1: the segments of an image ascend in addresses, and do not descend in file positions.
-//! - M2: laid out, each begins at an address congruent to its file position mod SIZE, and on a page
-//!   of SIZE bytes of its own.
+//! - M1: an image's segments ascend in addresses and do not descend in file positions.
+//! - M2: in a new layout, each segment's address is congruent to its file position mod SIZE, and no
+//!   two segments share a page of SIZE bytes.
 
 use std::collections::BTreeMap;
 
@@ -39,10 +36,9 @@ use largefolio_trace::{
 
 use super::place::{LEN_MAX, RECORDED_MASK};
 
-/// Segments of an image: linkers make four or five.
+/// Maximum number of segments in an image. Linkers create four or five.
 const NR_SEGMENTS_MAX: usize = 64;
 
-/// A segment as it was recorded, in whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Recorded {
     addr: u64,
@@ -57,58 +53,43 @@ impl Recorded {
     }
 }
 
-/// A program or library as it was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     segments: Vec<Recorded>,
-    /// Recorded bytes from the first segment to the end of what the loader asked for.
+    /// Recorded bytes from the first segment to the end of the loader's reservation.
     span: u64,
-    /// Length of the mapping that it began with.
     first_len: u64,
 }
 
-/// Every image of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
     by_file: BTreeMap<FileId, Image>,
-    /// The file that was mapped last.
+    /// The most recently mapped file.
     last: Option<FileId>,
 }
 
-/// An image laid out again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkedImage {
-    /// Pages it is linked for.
     pub(super) link_bytes: u64,
-    /// Segments in ascending order.
     segments: Vec<Laid>,
-    /// Bytes of memory from its base to its end.
     pub(super) span: u64,
-    /// Length of the file.
     pub(super) size_bytes: u64,
-    /// Recorded length of the mapping that it begins with.
     pub(super) first_len: u64,
     /// Recorded bytes of the whole image.
     pub(super) recorded_span: u64,
 }
 
-/// A segment of an image laid out again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Laid {
-    /// Recorded distance from the first segment.
     at: u64,
-    /// Recorded position in the file.
     pub(super) recorded: u64,
-    /// Bytes.
     pub(super) len: u64,
-    /// Position in the file.
     pub(super) pos: u64,
-    /// Address, from the image's base, which is a multiple of the pages it is linked for.
+    /// New address, relative to the image's base (a multiple of `link_bytes`).
     pub(super) addr: u64,
 }
 
 impl Image {
-    /// An image whose first mapping `event` makes.
     fn begun(event: &Event) -> Self {
         let len = page_end(event.len.min(LEN_MAX));
         let prot = prot_of(event.flags);
@@ -116,7 +97,6 @@ impl Image {
         Self { segments: vec![first], span: len, first_len: event.len }
     }
 
-    /// Adds a segment above the others; whether it is one of this image.
     fn grow(&mut self, segment: Recorded) -> bool {
         let (base, nr_segments) = (self.segments[0].addr, self.segments.len());
         let Some(last) = self.segments.last_mut() else { return false };
@@ -129,13 +109,13 @@ impl Image {
             return false;
         }
         last.len = last.len.min(distance);
-        // Sums of distances: the address after a segment may be 2^64.
+        // Avoids `segment.addr + segment.len`, which can be 2^64.
         self.span = self.span.max(segment.addr - base + segment.len);
         self.segments.push(segment);
         true
     }
 
-    /// Takes pages from `addr` on out of the first segment: the gap that a loader leaves.
+    /// Ends the first segment at `addr`, the start of the gap that a loader leaves.
     fn cut(&mut self, addr: u64) {
         if let [first] = self.segments.as_mut_slice()
             && addr > first.addr
@@ -149,7 +129,6 @@ impl Image {
         self.segments.iter().any(|segment| segment.prot & PROT_EXEC != 0)
     }
 
-    /// Whether text has its pages of the file to itself.
     fn is_separate(&self) -> bool {
         self.segments.windows(2).all(|pair| {
             let is_code = (pair[0].prot | pair[1].prot) & PROT_EXEC != 0;
@@ -157,7 +136,7 @@ impl Image {
         })
     }
 
-    /// The image in a file of `size_bytes`, linked for pages of `link` bytes (M2).
+    /// Lays the image out for pages of `link` bytes (M2). The file has `size_bytes`.
     pub(super) fn linked(&self, link: u64, size_bytes: u64) -> LinkedImage {
         let is_separate = self.is_separate();
         let mut laid: Vec<Laid> = Vec::new();
@@ -169,12 +148,12 @@ impl Image {
                     let pos = if !is_separate {
                         recorded
                     } else if prot & PROT_WRITE != 0 {
-                        // A page that both have stays with both.
+                        // Keeps a page that both segments share.
                         below.pos + below.len - before.pos_end().saturating_sub(recorded)
                     } else {
                         (below.pos + below.len).next_multiple_of(link)
                     };
-                    // A page that the linker left unused stays so.
+                    // Keeps a page that the linker left unused.
                     let gap = segment.addr - before.addr - before.len;
                     let gap = if gap <= link { gap } else { 0 };
                     (pos, (below.addr + below.len + gap).next_multiple_of(link) + pos % link)
@@ -198,18 +177,15 @@ impl Image {
 }
 
 impl LinkedImage {
-    /// The first segment.
     pub(super) fn first(&self) -> Laid {
         self.segments[0]
     }
 
-    /// The segment that was recorded `at` bytes from the first one.
     pub(super) fn segment_at(&self, at: u64) -> Option<Laid> {
         self.segments.iter().find(|segment| segment.at == at).copied()
     }
 
-    /// Where a recorded position of the file is now: with the segment that it lies in or behind. If
-    /// that is past the largest position, it is behind every file.
+    /// Returns the new position of a recorded file position, which moves with its segment.
     pub(super) fn moved(&self, pos: u64) -> u64 {
         let segment = self.segments.iter().rev().find(|segment| segment.recorded <= pos);
         segment.map_or(pos, |segment| segment.pos.saturating_add(pos - segment.recorded))
@@ -217,8 +193,8 @@ impl LinkedImage {
 }
 
 impl Images {
-    /// Those of `trace`: the program, and each file that a loader mapped to run it. Not
-    /// the loader itself, which a kernel puts on any page, whatever it is linked for.
+    /// Collects the images of `trace`: the program, and each file that a loader mapped to run it.
+    /// The loader itself is left out, because the kernel maps it at any page boundary.
     ///
     /// # Errors
     /// A trace that cannot be read.
@@ -235,7 +211,6 @@ impl Images {
         Ok(images)
     }
 
-    /// The programs of a trace, each as the first layout has it that it is in.
     fn of_layouts(meta: &Meta) -> Self {
         let mut images = Self::default();
         for layout in layouts(meta) {
@@ -262,7 +237,6 @@ impl Images {
         }
     }
 
-    /// Follows a call of a loader.
     fn follow(&mut self, event: &Event) {
         if event.op != Op::Mmap {
             let takes_away = event.op == Op::Munmap || event.flags == 0;
@@ -291,14 +265,12 @@ impl Images {
         }
     }
 
-    /// The image of a file.
     pub(super) fn get(&self, file: FileId) -> Option<&Image> {
         self.by_file.get(&file)
     }
 }
 
-/// Paths of the files that may be images: by their build id, as the program, or generated. Not the
-/// loader.
+/// Returns the paths of files with a build id, programs, and generated files, but no loaders.
 pub(super) fn candidates(meta: &Meta) -> impl Iterator<Item = &str> {
     let mut kinds: BTreeMap<usize, LayoutKind> = BTreeMap::new();
     for entry in layouts(meta).flatten() {
@@ -314,7 +286,6 @@ pub(super) fn candidates(meta: &Meta) -> impl Iterator<Item = &str> {
     meta.files.iter().enumerate().filter(is_image).map(|(_, file)| file.path.as_str())
 }
 
-/// What processes begin with: the first one, and each after an execve.
 fn layouts(meta: &Meta) -> impl Iterator<Item = &[LayoutEntry]> {
     let of_images = meta.images.iter().map(|image| image.layout.as_slice());
     std::iter::once(meta.layout.as_slice()).chain(of_images)

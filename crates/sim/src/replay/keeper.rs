@@ -1,4 +1,4 @@
-//! What pictures need, while a cell runs: see [`super::detail`], whose invariants it keeps.
+//! Collects the data for pictures while a cell runs. [`super::detail`] defines the invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,10 @@ use super::space::AddressSpace;
 use super::timeline::{NR_BUCKETS, Recorder};
 use crate::tlb::curve::Curve;
 
-/// Private memory while its segments are put together.
 struct Placed {
     area: Area,
     first: Vpn,
-    /// Placed address after the last segment.
     end: u64,
-    /// Page after the last one that was examined.
     next: Vpn,
 }
 
@@ -38,19 +35,17 @@ impl Placed {
         Self { area, first, end: segment.placed, next: first }
     }
 
-    /// Whether `segment` begins where this ends, recorded and placed.
     fn goes_on(&self, segment: &Segment) -> bool {
         self.end == segment.placed && self.area.start + self.area.len_bytes == segment.start
     }
 
-    /// Adds a segment, and what of it is present and private.
     fn add(&mut self, memory: &Memory, mm: MmId, segment: &Segment, keeper: &Keeper) {
         let page = memory.rules().page;
         let len = segment.end - segment.start;
         self.area.len_bytes += len;
         self.end = segment.placed + len;
         let end = Vpn(page.pages_in(self.end));
-        // A page that two segments share is the first one's.
+        // If two segments share a page, it belongs to the first.
         let nr_pages = end.0.saturating_sub(self.next.0);
         for leaf in memory.space(mm).table.leaves(self.next, nr_pages) {
             let vpn = leaf.first_vpn.max(self.next);
@@ -68,7 +63,6 @@ impl Placed {
     }
 }
 
-/// Counters of the memory manager that buckets are made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     faults: u64,
@@ -81,32 +75,25 @@ impl Seen {
     }
 }
 
-/// What is kept while a cell runs.
 #[derive(Debug)]
 pub(super) struct Keeper {
     runs_max: usize,
     paths: Vec<String>,
-    /// References that count.
     nr_references: u64,
-    /// References of the time before; all, until they are over.
+    /// References before the recording; `u64::MAX` until it begins.
     nr_before: u64,
-    /// Whether the trace begins with rows of the time before.
     has_before: bool,
-    /// The cause of folios that nobody was heard to insert.
+    /// The cause of folios without an observed insertion.
     unheard: Origin,
     inserted: BTreeMap<(MappingId, PageIndex), (Order, Origin)>,
-    /// The causes of private memory.
     pub(super) causes: Causes,
     areas: Vec<Area>,
-    /// Runs of all areas.
     nr_runs: usize,
     nr_left_out: u64,
     buckets: Vec<Bucket>,
-    /// Processes and memory over time.
     timeline: Recorder,
-    /// What stands in the buckets.
     seen: Seen,
-    /// How far down the stacks references found their entries.
+    /// Depths at which references found their entries in the stacks.
     pub(super) measured: Measured,
 }
 
@@ -131,7 +118,7 @@ impl Keeper {
         }
     }
 
-    /// Starts again after the run that filled the page cache, which left `seen` in the counters.
+    /// Restarts after the run that filled the page cache. `seen` holds its counters.
     pub(super) fn restart(&mut self, seen: Seen) {
         self.inserted.clear();
         self.causes = Causes::default();
@@ -144,13 +131,13 @@ impl Keeper {
         self.timeline.restart();
     }
 
-    /// The time before the recording is over, after `references`; it left `seen` in the counters.
+    /// Starts the recording after `references`. `seen` holds the counters of the earlier rows.
     pub(super) fn begin(&mut self, seen: Seen, references: u64) {
         (self.seen, self.nr_before) = (seen, references);
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
     }
 
-    /// Hears what one fault or call did; `cause` brought in what the marker did not.
+    /// Records one fault or call. Insertions that the marker did not start are due to `cause`.
     pub(super) fn hear(&mut self, observed: &[Observed], cause: Origin) {
         let mut now = cause;
         for event in observed {
@@ -165,7 +152,7 @@ impl Keeper {
         }
     }
 
-    /// Counters after `references`: what is new goes into their bucket.
+    /// Adds the new counts since the last call to the bucket of `references`.
     pub(super) fn count(&mut self, now: Seen, references: u64, page_bytes: u64) {
         let whole = u128::from(self.nr_references.max(1));
         let nr = u128::from(references.saturating_sub(self.nr_before)) * NR_BUCKETS as u128 / whole;
@@ -176,22 +163,19 @@ impl Keeper {
         self.seen = now;
     }
 
-    /// `nr` more processes of a program live, or fewer.
+    /// Records that `nr` more processes of a program live; `nr` can be negative.
     pub(super) fn change_lives(&mut self, program: ProgramNr, nr: i64, references: u64) {
         self.timeline.change(program, nr, references.saturating_sub(self.nr_before));
     }
 
-    /// So many bytes are in use now.
     pub(super) fn note_memory(&mut self, used_bytes: u64, references: u64) {
         self.timeline.note_memory(used_bytes, references.saturating_sub(self.nr_before));
     }
 
-    /// Whether the counters say what stands in the buckets.
     pub(super) fn has_seen(&self, now: Seen) -> bool {
         self.seen == now
     }
 
-    /// Keeps the private memory of an address space that is about to end.
     pub(super) fn add_space(&mut self, memory: &Memory, space: &AddressSpace) {
         let mut open: Option<Placed> = None;
         for segment in space.segments.private() {
@@ -212,8 +196,7 @@ impl Keeper {
         self.causes.end(space.mm);
     }
 
-    /// Keeps an area that holds folios. At twice the number of runs it is time to choose: so each
-    /// area is examined a few times, however many there are.
+    /// Keeps an area with folios. Waits for twice the maximum number of runs before it drops areas.
     fn keep(&mut self, area: Option<Area>) {
         let Some(area) = area.filter(|area| !area.runs.is_empty()) else { return };
         self.nr_runs += area.runs.len();
@@ -223,7 +206,7 @@ impl Keeper {
         }
     }
 
-    /// Leaves the smallest areas out until the others fit (I2); those that alone do not fit first.
+    /// Drops areas until the rest fit (I2): first oversized ones, then the smallest.
     fn choose(&mut self) {
         let is_oversized = |area: &Area| area.runs.len() > self.runs_max;
         let mut ranked: Vec<usize> = (0..self.areas.len()).collect();
@@ -244,7 +227,6 @@ impl Keeper {
         });
     }
 
-    /// Keeps the page cache of every file.
     fn add_files(&mut self, memory: &Memory, files: &[MappingId]) {
         for (nr, &file) in files.iter().enumerate() {
             let path = self.paths.get(nr).cloned().unwrap_or_default();
@@ -277,7 +259,7 @@ impl Keeper {
     ) -> Detail {
         self.add_files(memory, files);
         self.choose();
-        // Stable: files stay in the order of the trace.
+        // The stable sort keeps files in trace order.
         self.areas.sort_by_key(|area| (area.kind != AreaKind::File, area.process, area.start));
         Detail {
             causes: Origin::ALL.map(Origin::name).to_vec(),
@@ -290,7 +272,6 @@ impl Keeper {
     }
 }
 
-/// What the memory at a recorded address is.
 fn kind_of(space: &AddressSpace, start: u64) -> AreaKind {
     if space.stacks.iter().any(|stack| stack.contains(&start)) {
         AreaKind::Stack

@@ -1,4 +1,4 @@
-//! Mapping placed segments: the layout that a program begins with, and single mappings.
+//! Maps placed segments: a program's initial layout, and single mappings.
 
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
@@ -13,15 +13,14 @@ use super::place::{self, LEN_MAX, RECORDED_MASK, Segment};
 use super::program::{NO_DESCRIPTOR, Opened, ProcessNr};
 use super::space::Heap;
 
-/// Where the kernel loads a position-independent program, minus the random part.
+/// Where the kernel loads a position-independent program, without the random offset.
 pub(super) const PIE_BASE: u64 = 0x5555_5555_0000;
-/// An emulator loads position-independent programs above this recorded address, fixed ones below.
+/// Emulators load position-independent programs above this recorded address, fixed ones below.
 pub(super) const FIXED_BELOW: u64 = 1 << 32;
-/// Address after the stack, minus the random part.
+/// Address after the stack, without the random offset.
 const STACK_END: u64 = 0x7fff_ffff_0000;
 
 impl Cell {
-    /// Maps what a program begins with into the empty address space of a process.
     pub(super) fn load(
         &mut self,
         process: ProcessNr,
@@ -60,7 +59,6 @@ impl Cell {
         Ok(())
     }
 
-    /// The place of a part of a layout; none past the end of the 64-bit space.
     fn place_entry(
         &mut self,
         process: ProcessNr,
@@ -91,15 +89,14 @@ impl Cell {
         Ok(Some(Segment { start, end: start.saturating_add(len), placed, file }))
     }
 
-    /// The heap starts behind the program, where brk was recorded or else at the first brk event.
+    /// Places the heap after the program. Its recorded start is `brk`, or the program's end.
     fn place_heap(&mut self, process: ProcessNr, brk: u64, last: Segment) {
         let Some(placed) = last.placed_end(self.mask()) else { return };
         let start = if brk == 0 { last.end } else { brk & !RECORDED_MASK };
         self.program.space_mut(process).heap = Heap { start, placed };
     }
 
-    /// Maps the pages of a placed segment and remembers it. One that does not fit the address space
-    /// is refused: nothing is mapped.
+    /// Maps a placed segment and remembers it; ignores one that does not fit the address space.
     pub(super) fn map_segment(
         &mut self,
         process: ProcessNr,
@@ -111,8 +108,8 @@ impl Cell {
         let first = segment.placed & !mask;
         self.program.is_replaced |= self.program.moves();
         let Some(end) = segment.placed_end(mask) else { return Ok(()) };
-        // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
-        // that grows) has that page already.
+        // Anonymous memory can start inside a mapped page (bss, a growing heap), which is already
+        // mapped.
         let mm = self.program.space(process).mm;
         let is_shared_page = segment.file.is_none()
             && first < segment.placed
@@ -148,8 +145,7 @@ impl Cell {
         Ok(())
     }
 
-    /// The loader faults a new mapping in and collapses it to folios of `bytes`; it goes on whether
-    /// that worked or not, and the refusals are counted.
+    /// Faults in and collapses a new mapping. The loader continues even if this fails.
     fn collapse_mapped(
         &mut self,
         mm: MmId,
@@ -157,7 +153,7 @@ impl Cell {
         bytes: u64,
     ) -> Result<(), CellError> {
         match self.memory.madvise(mm, addr, len_bytes, Madvice::PopulateRead) {
-            // A segment may reach past the end of its file.
+            // A segment can reach past the end of its file.
             Ok(()) | Err(MapError::NotMapped(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -176,7 +172,7 @@ impl Cell {
         open
     }
 
-    /// A free range for `len` bytes, page aligned, congruent where the kernel aligns.
+    /// Returns a free range for `len` bytes: page aligned, and congruent if the kernel aligns it.
     pub(super) fn free_place(
         &mut self,
         process: ProcessNr,
@@ -191,7 +187,7 @@ impl Cell {
             }
             None => Backing::Anon,
         };
-        // A reservation shows where the kernel would put the mapping; the mapping takes its place.
+        // Maps a reservation to find the kernel's choice; the mapping then replaces it.
         let len_bytes = len.saturating_add(pos & self.mask()).max(1);
         let map = Map {
             addr: None,
@@ -207,9 +203,9 @@ impl Cell {
         Ok(addr.0)
     }
 
-    /// A free range for an image of `len` recorded bytes, with room for its segments to move apart:
-    /// the place of its first segment, which maps `pos` of the file. The loader aligns an image to
-    /// the pages it is linked for.
+    /// Returns the address of an image's first segment, which maps `pos` of the file. The free
+    /// range covers `len` recorded bytes plus room for the segments to move apart. The loader
+    /// aligns an image to the page size that it is linked for.
     pub(super) fn free_image(
         &mut self,
         process: ProcessNr,
@@ -223,8 +219,8 @@ impl Cell {
         Ok(((free + mask) & !mask) + (pos & mask))
     }
 
-    /// A free range for the memory that a loader reserves for an image, which it then aligns itself: a
-    /// place as far from a multiple of the alignment as the recorded one, `addr`.
+    /// Returns a free range for a loader's reservation, which the loader then aligns itself. The
+    /// address has the same distance from a multiple of the alignment as the recorded `addr`.
     pub(super) fn free_reservation(
         &mut self,
         process: ProcessNr,
@@ -237,7 +233,6 @@ impl Cell {
         Ok(free + (addr.wrapping_sub(free) & mask & !RECORDED_MASK))
     }
 
-    /// A free range for an image.
     pub(super) fn free_room(
         &mut self,
         process: ProcessNr,
@@ -245,8 +240,7 @@ impl Cell {
         room: Room,
     ) -> Result<u64, CellError> {
         let Room { pos, len, span } = room;
-        // Room for segments to move apart must not make a smaller image look like one that holds
-        // a whole PMD range.
+        // The extra room must not make a small image look as if it contained a whole PMD range.
         let page = self.page();
         let pmd = page.pmd_order();
         let spans = spans_pmd(pos >> page.shift(), page.pages_in(len), pmd);
@@ -256,36 +250,28 @@ impl Cell {
     }
 }
 
-/// A part of a layout.
 #[derive(Clone, Copy)]
 struct Part<'a> {
     layout: &'a [LayoutEntry],
     entry: &'a LayoutEntry,
-    /// The one below it in the same image.
     before: Option<Segment>,
 }
 
-/// What an image needs to lie in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// Position in the file of its first segment.
     pub(super) pos: u64,
-    /// Bytes of the image.
     pub(super) len: u64,
-    /// Bytes to keep for it.
     pub(super) span: u64,
 }
 
-/// Recorded bytes from the first segment of `entry`'s image to the end of the last.
 fn image_len(layout: &[LayoutEntry], entry: &LayoutEntry) -> u64 {
     let last = layout.iter().rev().find(|e| e.kind == entry.kind);
     last.map_or(entry.len, |last| last.addr.saturating_add(last.len).saturating_sub(entry.addr))
 }
 
-/// `PROT_*` of a recorded mapping.
 pub(super) fn prot_bits(prot: u32) -> Prot {
     Prot {
-        // On the modelled machines a page that may be written or run may be read.
+        // On the modelled machines, writable and executable pages are also readable.
         can_read: prot & (PROT_READ | PROT_WRITE | PROT_EXEC) != 0,
         can_write: prot & PROT_WRITE != 0,
         can_exec: prot & PROT_EXEC != 0,

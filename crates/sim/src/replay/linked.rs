@@ -1,9 +1,7 @@
-//! Programs and libraries as if they were linked for other pages: `2M`, `libc.so*=64K`.
+//! Programs and libraries as if linked for other page sizes: `2M`, `libc.so*=64K`.
 //!
-//! What `-z max-page-size=SIZE` of a linker changes is where segments lie. Which segments a trace
-//! has, and where they go, stands in `images`.
-//!
-//! Owns the text form and its checks.
+//! A linker's `-z max-page-size=SIZE` changes where segments go; see `images`. Owns the text form
+//! and its checks.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,19 +12,17 @@ use largefolio_mm::units::PageSize;
 use super::pattern::Pattern;
 use crate::size::parse_bytes;
 
-/// Largest page to link for: the text of no kernel has larger folios.
+/// Largest page size to link for. No kernel has larger folios for text.
 pub const LINKED_BYTES_MAX: u64 = 2 << 20;
 
-/// Pages that some images are linked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linked {
-    /// Which images; none = all.
+    /// The images; `None` = all.
     pattern: Option<Pattern>,
-    /// The pages (`-z max-page-size`), a power of two.
     bytes: u64,
 }
 
-/// Choices of [`Linked`] for the same images: a cell each.
+/// Alternative page sizes for the same images. Each makes a cell.
 ///
 /// ```
 /// use largefolio_sim::replay::LinkedChoices;
@@ -41,9 +37,7 @@ pub struct LinkedChoices {
     bytes: Vec<u64>,
 }
 
-/// Why nothing can be linked like this.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum LinkedError {
     #[error("'{0}' is not SIZE or FILE=SIZE; expected a page size, such as 2M or 'libc.so*=2M'")]
     Form(String),
@@ -88,7 +82,6 @@ impl FromStr for LinkedChoices {
     }
 }
 
-/// One size of `text`.
 fn size_of(size: &str, text: &str) -> Result<u64, LinkedError> {
     let Some(bytes) = parse_bytes(size) else {
         let is_digit = size.starts_with(|first: char| first.is_ascii_digit());
@@ -105,13 +98,10 @@ fn size_of(size: &str, text: &str) -> Result<u64, LinkedError> {
 }
 
 impl LinkedChoices {
-    /// One after the other.
     pub fn each(&self) -> impl Iterator<Item = Linked> + '_ {
         self.bytes.iter().map(|&bytes| Linked { pattern: self.pattern.clone(), bytes })
     }
 
-    /// All choices of `asked` with one another, those of the first outermost; one that changes
-    /// nothing where nothing is asked for.
     pub(super) fn combined(asked: &[Self]) -> Vec<Vec<Linked>> {
         let mut combined = vec![Vec::new()];
         for choices in asked {
@@ -124,18 +114,15 @@ impl LinkedChoices {
         combined
     }
 
-    /// How many choices [`LinkedChoices::combined`] gives at most.
     pub(super) fn nr_combined(asked: &[Self]) -> usize {
         asked.iter().fold(1, |nr: usize, choices| nr.saturating_mul(choices.bytes.len()))
     }
 
-    /// Whether the image at `path` is meant.
     #[must_use]
     pub fn fits(&self, path: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.fits(path))
     }
 
-    /// Which images were named, where not all of them are meant.
     #[must_use]
     pub fn named(&self) -> Option<String> {
         self.pattern.as_ref().map(Pattern::to_string)
@@ -174,19 +161,17 @@ impl fmt::Display for LinkedChoices {
 }
 
 impl Linked {
-    /// The pages in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether the image at `path` is meant.
     #[must_use]
     pub fn fits(&self, path: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.fits(path))
     }
 
-    /// Whether `machine`, which has base pages of `page`, starts such a program.
+    /// Checks that `machine`, with base pages of `page`, can run a program linked this way.
     ///
     /// # Errors
     /// [`LinkedError::BelowPage`].

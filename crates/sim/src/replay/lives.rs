@@ -1,13 +1,13 @@
-//! Processes and threads begin and end: fork, vfork, execve, exit.
+//! The start and end of processes and threads: fork, vfork, execve, exit.
 //!
 //! ```text
 //!   fork     another process, its memory a copy          vfork   another process, the same memory
 //!   execve   the same process, another memory            exit    memory goes with its last process
 //! ```
 //!
-//! What an address space maps is counted when it goes: at the exit or the execve of the last process
-//! that uses it, or at the end of the trace. Owns these moments; a row of a thread whose process
-//! ended, or went on without it, is a stray.
+//! An address space's mappings are counted when it ends: at the exit or execve of its last process,
+//! or at the end of the trace. Owns these events. A row is a stray if its thread's process has
+//! ended or continued without the thread.
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
@@ -21,13 +21,10 @@ use super::programs::ProgramNr;
 use super::sizes::FolioSizes;
 use super::space::{AddressSpace, SpaceNr};
 
-/// The thread that begins: no fork announces it.
 const FIRST_THREAD: ThreadId = 0;
-/// Steps of a mapping that an execve makes.
 const STEPS_OF_MAPPING: usize = 8;
 
 impl Cell {
-    /// Starts the first process.
     pub(super) fn start(&mut self, meta: &Meta) -> Result<(), CellError> {
         let nr = self.program.nr_started;
         let path = meta.program_of(&meta.layout);
@@ -45,24 +42,22 @@ impl Cell {
         self.check_budget(process)
     }
 
-    /// An address space with nothing in it.
     fn new_space(&mut self, owner: usize, program: ProgramNr) -> SpaceNr {
         let (mm, id) = (self.memory.new_space(), self.places.next());
         self.program.add_space(AddressSpace::new(mm, id, owner, program))
     }
 
-    /// What a policy knows a program by: the name of its file.
+    /// Sets the name under which a policy knows the program: its file's name.
     ///
-    /// Differs: a kernel takes the name that execve was given, also where that is a link. A trace
-    /// records which file was mapped.
+    /// Differs: a kernel takes the name given to execve, even for a link. A trace records the
+    /// mapped file.
     fn name_space(&mut self, space: SpaceNr, path: Option<&str>) {
         if let Some(path) = path {
             self.memory.set_comm(self.program.spaces[space].mm, name_of(path));
         }
     }
 
-    /// The process of a thread, if it still has one: the first thread runs the first process, every
-    /// other thread is announced by the fork that made it.
+    /// Returns the process of a thread, or `None` if the thread or its process has ended.
     pub(super) fn process_of(&self, thread: ThreadId) -> Result<Option<ProcessNr>, CellError> {
         match self.program.threads.of(thread) {
             Membership::Of(process) => Ok(Some(process)),
@@ -71,7 +66,6 @@ impl Cell {
         }
     }
 
-    /// A thread or a process that `event` announces.
     pub(super) fn fork(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let Ok(thread) = u32::try_from(event.aux) else { return Ok(()) };
         if thread as usize >= NR_THREADS_MAX {
@@ -82,7 +76,7 @@ impl Cell {
         } else {
             self.fork_process(process, event.flags & BORROWS_MEMORY != 0)?
         };
-        // Ids are used once; in a damaged trace the thread that had it is gone.
+        // Ids are used once. In a damaged trace, an earlier thread with this id has ended.
         self.hardware.end(thread);
         self.program.start_thread(thread, of_thread);
         Ok(())
@@ -117,15 +111,15 @@ impl Cell {
         Ok(child)
     }
 
-    /// A process begins another program: its other threads end, and so does its memory, unless it was
-    /// borrowed. The thread that goes on looks for a CPU again, as `sched_exec` does.
+    /// Starts another program in a process. Its other threads end, and so does its memory unless it
+    /// was borrowed. The remaining thread is placed on a CPU again, as `sched_exec` does.
     pub(super) fn execve(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let meta = std::sync::Arc::clone(&self.meta);
         let Some(image) = meta.image_of(event.aux) else { return Ok(()) };
         self.end_threads(process);
         let group = self.memory.space(self.program.space(process).mm).group;
         self.release_space(process);
-        // Each entry is looked at, whether it is closed or not.
+        // Each entry is checked, even if it stays open.
         self.count_steps(self.program.processes[process].nr_entries());
         for open in self.program.processes[process].close_on_exec() {
             self.memory.close(open);
@@ -134,7 +128,7 @@ impl Cell {
         let program = self.counted.programs.number_of(path);
         let space = self.new_space(self.program.processes[process].nr, program);
         self.name_space(space, path);
-        // A program that has no group stays in the one that it was started in.
+        // A program without its own cgroup stays in its parent's.
         let group = self.cgroups.of(&self.spec.cgroups, path).unwrap_or(group);
         self.memory.join_group(self.program.spaces[space].mm, group);
         let executing = &mut self.program.processes[process];
@@ -149,7 +143,6 @@ impl Cell {
         self.load(process, &image.layout, image.brk)
     }
 
-    /// Ends a process: its threads, its memory unless another uses it, and what it has open.
     pub(super) fn end_process(&mut self, process: ProcessNr) {
         self.end_threads(process);
         self.release_space(process);
@@ -161,14 +154,12 @@ impl Cell {
         }
     }
 
-    /// Tells pictures that `nr` more processes of a program live, or fewer.
     fn change_lives(&mut self, program: ProgramNr, nr: i64) {
         if let Some(keeper) = &mut self.pictures {
             keeper.change_lives(program, nr, self.hardware.nr_references);
         }
     }
 
-    /// Ends what still runs, in the order in which it began.
     pub(super) fn end_processes(&mut self) {
         let mut living: Vec<(usize, ProcessNr)> =
             self.program.processes.iter().map(|(slot, process)| (process.nr, slot)).collect();
@@ -179,7 +170,6 @@ impl Cell {
         self.drain_flushes();
     }
 
-    /// Ends the threads of a process.
     fn end_threads(&mut self, process: ProcessNr) {
         let threads = std::mem::take(&mut self.program.processes[process].threads);
         self.count_steps(threads.len());
@@ -190,7 +180,7 @@ impl Cell {
         }
     }
 
-    /// An address space is about to go: it counts if this moment is the largest.
+    /// Keeps the current statistics if more is mapped than ever before.
     fn observe_statistics(&mut self) {
         let living = self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm));
         if self.counted.largest.observe(&self.memory, living) {
@@ -198,7 +188,7 @@ impl Cell {
         }
     }
 
-    /// A process uses its address space no more. The last one: counts what it maps, then unmaps it.
+    /// Detaches a process from its address space; the last one counts and unmaps the space.
     fn release_space(&mut self, process: ProcessNr) {
         let nr = self.program.processes[process].space;
         let space = &mut self.program.spaces[nr];

@@ -1,4 +1,4 @@
-//! Events that change memory: the recorded system calls. Those on files stand in `file_calls`.
+//! Replays system calls that change memory. Calls on files are in `file_calls`.
 
 use std::ops::Range;
 
@@ -19,11 +19,9 @@ use super::layout::prot_bits;
 use super::place::{self, LEN_MAX, RECORDED_MASK, Segment};
 use super::program::ProcessNr;
 
-/// Number of `MADV_COLLAPSE`.
 const MADV_COLLAPSE: u64 = 25;
 
 impl Cell {
-    /// Follows one event that is not a reference.
     pub(super) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         match event.op {
             Op::Mmap => {
@@ -91,8 +89,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Touches the pages of a mapping that asked for it: by a store where a load would map pages that
-    /// the next store has to replace. What cannot be touched stays absent, and nobody is told.
+    /// Populates a mapping: by stores if loads would map pages that the next store must replace.
+    /// Pages that cannot be populated stay absent, without an error.
     fn populate(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
         if flags & (MAP_POPULATE | MAP_LOCKED) == 0 || prot == 0 {
@@ -103,8 +101,9 @@ impl Cell {
         self.advise(process, event, advice)
     }
 
-    /// Place of a fixed mapping: over an existing one where its address lies, moved up inside an
-    /// image as its segments move apart; elsewhere its own address, if that is free here.
+    /// Returns the place of a fixed mapping. Over an existing mapping, it is that mapping's place,
+    /// moved up inside an image as the image's segments move apart. Otherwise it is the recorded
+    /// address, if that is free here.
     fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
         let (addr, segments) = (event.addr, &self.program.space(process).segments);
         let Some(over) = segments.find(addr) else {
@@ -119,7 +118,7 @@ impl Cell {
         let is_image = over.file.is_some_and(|(file, _)| self.program.files[file].is_elf);
         let link = if is_image { self.program.link } else { self.page() };
         let is_image_kept = is_image && !self.program.moves();
-        // What ends where a reservation begins is no part of it.
+        // A mapping that ends where a reservation begins does not belong to it.
         let is_anon_kept = over.file.is_none() && (pos.is_none() || over.start == addr);
         let keeps_shape = link == PageSize::K4 || is_image_kept || is_anon_kept;
         match segments.before(addr) {
@@ -130,8 +129,7 @@ impl Cell {
         }
     }
 
-    /// Unmaps what a fixed mapping replaces besides the segment it begins in. One that reaches past
-    /// that segment replaces it too: what follows there is not what was recorded to follow.
+    /// Unmaps the range of a fixed mapping, unless the segment it starts in contains it.
     fn clear_beyond(&mut self, process: ProcessNr, range: Range<u64>) -> Result<(), CellError> {
         let Range { start, end } = range;
         let page_end = |end: u64| end.saturating_add(RECORDED_MASK) & !RECORDED_MASK;
@@ -142,9 +140,7 @@ impl Cell {
         }
     }
 
-    /// A segment of an image moved up from where the range it is part of was mapped: what is left
-    /// of the range moves with it, and the gap below belongs to nobody, as after the loader has
-    /// taken it away.
+    /// Moves the rest of a range up after a segment that moved. Makes the gap below inaccessible.
     fn move_rest(
         &mut self,
         process: ProcessNr,
@@ -173,7 +169,6 @@ impl Cell {
         Ok(())
     }
 
-    /// The segments of a range, cut to it.
     pub(super) fn parts(&self, process: ProcessNr, start: u64, end: u64) -> Vec<Segment> {
         let parts = self.program.space(process).segments.overlapping(start, end);
         self.count_steps(parts.len());
@@ -198,8 +193,7 @@ impl Cell {
         Ok(())
     }
 
-    /// The whole pages of a placed part: with larger base pages a call on part of a page does
-    /// nothing to it. With 4 KiB pages that is the part itself.
+    /// Returns the whole pages of a part. A call has no effect on its partial pages.
     fn inner(&self, part: &Segment) -> Option<(Vaddr, u64)> {
         let mask = self.mask();
         let first = (part.placed + mask) & !mask;
@@ -216,8 +210,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Whole pages of a part get `prot`; a page of which the call covers only some, with larger
-    /// base pages, keeps what the rest of it needs besides.
+    /// Sets the protection of a part. A page that the call covers only in part keeps its old rights
+    /// too.
     fn protect_part(
         &mut self,
         process: ProcessNr,
@@ -280,8 +274,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Moves the pages of a part to `len` bytes at a new place. Where larger base pages do not let
-    /// them move, the place is left as it was reserved and its pages are touched anew.
+    /// Moves a part's pages to a range of `len` bytes at `to`. If larger base pages prevent the
+    /// move, the new range starts empty and the program touches its pages again.
     fn move_part(
         &mut self,
         process: ProcessNr,
@@ -307,8 +301,8 @@ impl Cell {
         Ok(())
     }
 
-    /// `MADV_COLLAPSE`, to folios of as many bytes as the event's position says (0: the PMD size): a
-    /// program goes on whether it worked or not; the refusals are counted.
+    /// Handles `MADV_COLLAPSE`. The event's position is the folio size in bytes; 0 = the PMD size.
+    /// The program continues even if this fails; refusals are counted.
     fn collapse(&mut self, process: ProcessNr, event: &Event) {
         let mm = self.program.space(process).mm;
         let end = event.addr.saturating_add(event.len);
@@ -347,7 +341,6 @@ impl Cell {
         self.advise(process, event, advice)
     }
 
-    /// Gives advice for what an event names.
     fn advise(
         &mut self,
         process: ProcessNr,
@@ -359,8 +352,7 @@ impl Cell {
         for part in self.parts(process, event.addr, end) {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
             match self.memory.madvise(mm, start, len_bytes, advice) {
-                // A populate that met a hole or a guard page ended there, as in the kernel; advice
-                // for another kind of memory was refused.
+                // As in the kernel: a populate stops at a hole or a guard page.
                 Ok(()) | Err(MapError::NotMapped(_) | MapError::NotAnonymous(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -368,7 +360,6 @@ impl Cell {
         Ok(())
     }
 
-    /// Grows or shrinks the heap.
     fn brk(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let (old, new) = (event.addr, event.pos);
         if new < old {

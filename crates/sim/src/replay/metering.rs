@@ -1,6 +1,6 @@
-//! Counts what a cell does and holds against its [`Budget`](super::Budget).
+//! Counts a cell's work and state against its [`Budget`](super::Budget).
 //!
-//! The budget is checked after every event and every fault, never after a reference that found its
+//! Checks the budget after every event and every fault, but never after a reference that found its
 //! page.
 
 use super::budget::{
@@ -11,30 +11,26 @@ use super::error::CellError;
 use super::program::ProcessNr;
 
 impl Cell {
-    /// Before the rows of a batch: they may take more steps.
     pub(super) fn allow(&mut self, nr_rows: usize) {
         self.meter.nr_rows += nr_rows as u64;
         let limit = self.spec.budget.steps_after(self.meter.nr_rows);
         self.memory.work_mut().set_limit(limit);
     }
 
-    /// Counts work of the cell's own.
     pub(super) fn count_steps(&self, nr: usize) {
         self.memory.work().add(nr as u64);
     }
 
-    /// Counts an event.
     pub(super) fn count_event(&self) {
         self.memory.work().add(STEPS_OF_EVENT);
     }
 
-    /// After an event or a fault of a process: whether it is too much by now.
     pub(super) fn check_budget(&mut self, process: ProcessNr) -> Result<(), CellError> {
         self.measure_process(process);
         self.check_limits()
     }
 
-    /// Whether it is too much by now, with processes as they were last measured.
+    /// Checks the budget without measuring the processes again.
     pub(super) fn check_limits(&self) -> Result<(), CellError> {
         let budget = &self.spec.budget;
         let held = self.state_bytes();
@@ -53,7 +49,6 @@ impl Cell {
         Err(CellError::OverBudget(Box::new(over)))
     }
 
-    /// Looks at the size of a process again, if it lives.
     pub(super) fn measure_process(&mut self, process: ProcessNr) {
         let Some(process) = self.program.processes.get_mut(process) else { return };
         let space = &mut self.program.spaces[process.space];

@@ -1,14 +1,14 @@
-//! Passes over a trace, as whoever waits for them counts.
+//! Counts the passes over a trace for progress reports.
 
 use super::spec::{CacheState, CellSpec};
 
-/// How often the trace is decoded for `specs`: twice where a cell starts with a warm page cache.
+/// Returns how often the trace is decoded: twice if a cell starts with a warm page cache.
 #[must_use]
 pub fn nr_passes(specs: &[CellSpec]) -> u64 {
     if specs.iter().any(|spec| spec.cache == CacheState::Warm) { 2 } else { 1 }
 }
 
-/// Rows of all passes so far. Each pass counts its rows from the beginning.
+/// Rows of all passes so far. Each pass reports its rows from zero.
 ///
 /// ```
 /// use largefolio_sim::replay::RowsDone;
@@ -22,7 +22,7 @@ pub struct RowsDone {
 }
 
 impl RowsDone {
-    /// The present pass has read `nr_read` rows; all passes together, that many.
+    /// Notes that the current pass has read `nr_read` rows. Returns the rows of all passes.
     pub fn hear(&mut self, nr_read: u64) -> u64 {
         if nr_read < self.last {
             self.begin();
@@ -31,7 +31,7 @@ impl RowsDone {
         self.before + nr_read
     }
 
-    /// A pass begins, also where the one before was so short that its rows do not tell.
+    /// Starts a pass. Needed if the row count alone does not show it, after a very short pass.
     pub fn begin(&mut self) {
         self.before += self.last;
         self.last = 0;

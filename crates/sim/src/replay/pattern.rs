@@ -1,23 +1,19 @@
-//! Which files of a trace an option means.
+//! Matches an option's pattern against the files of a trace.
 //!
-//! A pattern with a `/` is matched with the whole path, one without it with the last part; `*`
-//! stands for any characters, `?` for one.
-//!
-//! Owns the pattern. Does not own what happens to the files.
+//! A pattern with a `/` matches the whole path, one without matches the last component. `*` matches
+//! any characters, `?` one character.
 
 use std::fmt;
 
-/// A name or path in which `*` and `?` stand for others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern(String);
 
 impl Pattern {
-    /// The pattern `text`; none without a character.
+    /// Returns `None` for an empty pattern.
     pub(super) fn new(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(text.to_owned()))
     }
 
-    /// Whether the file at `path` is meant.
     pub(super) fn fits(&self, path: &str) -> bool {
         let subject = if self.0.contains('/') { path } else { name_of(path) };
         fits(self.0.as_bytes(), subject.as_bytes())
@@ -30,13 +26,11 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// The last part of a path.
 pub(super) fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Greedy matching with one point of return: the last `*`. Its cost is bounded by the product of
-/// the lengths.
+/// Matches greedily and backtracks only to the last `*`, in at most `pattern * name` steps.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

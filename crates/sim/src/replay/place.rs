@@ -1,9 +1,8 @@
-//! Recorded addresses become addresses of the modelled kernel.
+//! Translates recorded addresses to addresses of the modelled kernel.
 //!
-//! A recording has the layout of the recorder (an emulator packs mappings closely) and of the
-//! recording machine's base page. The modelled kernel places mappings its own way, congruent to
-//! huge pages where it does so, and a machine with larger base pages, or any arm64 machine, runs a
-//! program *linked for* larger pages: its segments lie further apart. So every recorded range is a [`Segment`] with a shift:
+//! The modelled kernel places mappings by its own rules. A machine with larger base pages, and any
+//! arm64 machine, runs programs *linked for* larger pages, whose segments are further apart. So
+//! every recorded range is a [`Segment`] with an offset:
 //!
 //! ```text
 //!   recorded   | headers | text     | data | bss |           4 KiB pages
@@ -12,12 +11,12 @@
 //!              0x10000      0x21000          0x35000           address = file offset mod 64 KiB
 //! ```
 //!
-//! Owns segments and the rule for segments of one image. Does not talk to the memory manager.
+//! Owns segments and the rule for segments of one image. Does not call the memory manager.
 //!
 //! Invariants:
 //! - I1: segments do not overlap in recorded addresses.
-//! - I2: within an image, placed addresses ascend with recorded ones, and address and file
-//!   position are congruent mod the pages it is linked for.
+//! - I2: within an image, placed addresses ascend with recorded ones. Address and file position are
+//!   congruent modulo the page size that the image is linked for.
 
 use std::collections::BTreeMap;
 
@@ -25,40 +24,32 @@ use largefolio_mm::units::PageSize;
 use largefolio_trace::FileId;
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 
-/// log2 of the bytes of a recorded page.
 pub(super) const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
-/// Bytes of the longest mapping followed: half of a 47-bit address space.
+/// Longest mapping that is replayed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
-/// Places are per recorded page: segments start on its boundaries, at congruent places.
 pub(super) const RECORDED_MASK: u64 = REFERENCE_PAGE_BYTES - 1;
 
-/// A recorded range and where it lies in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// First recorded address.
     pub(super) start: u64,
-    /// Recorded address after the last.
     pub(super) end: u64,
-    /// Placed address of `start`.
     pub(super) placed: u64,
-    /// File behind it and the file position of `start`.
+    /// The mapped file and the file position of `start`.
     pub(super) file: Option<(FileId, u64)>,
 }
 
 impl Segment {
-    /// Placed address of a recorded one.
     pub(super) fn place(&self, addr: u64) -> u64 {
         self.placed + (addr - self.start)
     }
 
-    /// Placed address after the last, rounded up to pages of `mask + 1` bytes; `None` = past the
-    /// end of the 64-bit space, where nothing can be mapped.
+    /// Returns the placed end in pages of `mask + 1` bytes; `None` past the end of the 64-bit
+    /// space.
     pub(super) fn placed_end(&self, mask: u64) -> Option<u64> {
         let end = self.placed.checked_add(self.end - self.start)?;
         Some(end.checked_add(mask)? & !mask)
     }
 
-    /// The part from `start` to `end`.
     pub(super) fn part(&self, start: u64, end: u64) -> Self {
         let skipped = start - self.start;
         let file = self.file.map(|(file, pos)| (file, pos + skipped));
@@ -66,35 +57,29 @@ impl Segment {
     }
 }
 
-/// All segments of one process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segments {
     by_start: BTreeMap<u64, Segment>,
 }
 
 impl Segments {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.by_start.len()
     }
 
-    /// The segment of a recorded address.
     pub(super) fn find(&self, addr: u64) -> Option<&Segment> {
         let (_, segment) = self.by_start.range(..=addr).next_back()?;
         (addr < segment.end).then_some(segment)
     }
 
-    /// The segment that ends at or before `addr`, the nearest one.
     pub(super) fn before(&self, addr: u64) -> Option<&Segment> {
         self.by_start.range(..addr).next_back().map(|(_, segment)| segment)
     }
 
-    /// Segments of private memory, in recorded order.
     pub(super) fn private(&self) -> impl Iterator<Item = &Segment> {
         self.by_start.values().filter(|segment| segment.file.is_none())
     }
 
-    /// Segments that overlap `[start, end)`, cut to it.
     pub(super) fn overlapping(&self, start: u64, end: u64) -> Vec<Segment> {
         let from = self.find(start).map_or(start, |segment| segment.start);
         self.by_start
@@ -104,13 +89,11 @@ impl Segments {
             .collect()
     }
 
-    /// Adds a segment; what lay there before is cut away.
     pub(super) fn insert(&mut self, segment: Segment) {
         self.remove(segment.start, segment.end);
         self.by_start.insert(segment.start, segment);
     }
 
-    /// Cuts `[start, end)` out.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
         for cut in self.overlapping(start, end) {
             let Some(whole) = self.find(cut.start).copied() else { continue };
@@ -125,10 +108,10 @@ impl Segments {
     }
 }
 
-/// Where a segment of an image goes: after `before` (the segment below it, in the same image) at
-/// the recorded distance, moved up until its pages are its own and its address is congruent to
-/// `pos` mod `page`, the pages the image is linked for (I2). A segment without a file (bss)
-/// continues where the one before ended. `None` = past the end of the 64-bit space.
+/// Returns the place of an image's segment after `before`, the segment below it. It keeps the
+/// recorded distance, then moves up until its pages are its own and its address is congruent to
+/// `pos` mod `page`, the page size that the image is linked for (I2). A segment without a file
+/// (bss) continues at the end of `before`. `None` = past the end of the 64-bit space.
 pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSize) -> Option<u64> {
     let mask = page.bytes() - 1;
     let wanted = before.placed_end(0)?.checked_add(start.saturating_sub(before.end))?;
@@ -138,10 +121,9 @@ pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSi
     wanted.checked_add(pos.wrapping_sub(wanted) & mask)
 }
 
-/// Bytes to reserve for an image of `len` recorded bytes: where it is linked for larger pages than
-/// the recording's, its start is aligned and its segments move apart, by at most one page each.
+/// Returns the bytes to reserve for an image: its segments move apart by up to one page each.
 pub(super) fn reserve(len: u64, page: PageSize) -> u64 {
-    /// A shared library has four or five load segments and a bss; more than eight are unknown.
+    /// A shared library has four or five load segments and a bss; none is known to have over eight.
     const NR_SEGMENTS: u64 = 8;
     len.saturating_add(NR_SEGMENTS * page.bytes())
 }

@@ -1,15 +1,15 @@
-//! Which thread waits for which read: the reads that the memory manager issued, on one device.
+//! Models which thread waits for which read. All reads of the memory manager go to one device.
 //!
-//! The memory manager completes every read at once. Here a read takes its time on a device
-//! ([`crate::cost::Device`]), the program continues at the pace of its references, and waits if it
-//! needs data that has not arrived. None of this influences the memory manager.
+//! The memory manager completes every read immediately. Here a read takes time on a device
+//! ([`crate::cost::Device`]), and the program, which runs at the pace of its references, waits for
+//! missing data. None of this influences the memory manager.
 //!
 //! Rules:
-//! - Folios inserted after one decision of readahead are one read, and complete together.
-//! - The reads that a cold fault or a read call starts are waited for at once; those that the
-//!   marker or an advice starts are not.
-//! - A page of a read that is still under way is waited for when a walk finds it, or a read call
-//!   covers it. All threads of the program share one clock, as on one processor.
+//! - Folios inserted by one readahead decision are one read and complete together.
+//! - The program waits immediately for reads started by a cold fault or a read call, but not for
+//!   reads started by the marker or by advice.
+//! - It waits for a page in flight when a walk finds it or a read call covers it. All threads share
+//!   one clock, as on one processor.
 
 use std::collections::VecDeque;
 
@@ -19,23 +19,19 @@ use largefolio_mm::units::MappingId;
 
 use crate::cost::{Device, ReadEvents, Timing};
 
-/// Reads under way that are remembered; a queue this long is as good as endless.
+/// Maximum number of remembered reads in flight. A queue this long is practically endless.
 const NR_UNDER_WAY_MAX: usize = 1 << 12;
 
-/// Whether the program waits for a read from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     AtOnce,
     WhenNeeded,
 }
 
-/// Pages of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pages {
     pub(super) file: MappingId,
-    /// First page.
     pub(super) first: u64,
-    /// The page after the last.
     pub(super) end: u64,
 }
 
@@ -45,7 +41,6 @@ impl Pages {
     }
 }
 
-/// One read: the pages it reaches over, and how many of them it brings in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadRequest {
     pages: Pages,
@@ -54,7 +49,6 @@ pub(super) struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Adds pages of the same file.
     fn add(&mut self, pages: Pages) {
         self.pages.first = self.pages.first.min(pages.first);
         self.pages.end = self.pages.end.max(pages.end);
@@ -62,19 +56,16 @@ impl ReadRequest {
     }
 }
 
-/// A read ahead that is not complete.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     pages: Pages,
     done_ns: u64,
 }
 
-/// The device, the program's clock, and what was counted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
-    /// `None` where the machine file does not know its storage: reads are only counted.
+    /// `None` if the machine file does not describe the storage: reads are only counted.
     device: Option<Device>,
-    /// Time the program waited so far.
     waited_ns: u64,
     under_way: VecDeque<UnderWay>,
     counts: ReadEvents,
@@ -92,7 +83,7 @@ impl Reads {
         self.counts
     }
 
-    /// Asks the device for a request; `references` is the program's clock.
+    /// Submits a request to the device. `references` is the program's clock.
     pub(super) fn submit(&mut self, request: &ReadRequest, bytes: u64, references: u64) {
         let (nr, sum) = match request.wait {
             Wait::AtOnce => (&mut self.counts.sync_requests, &mut self.counts.sync_bytes),
@@ -118,12 +109,11 @@ impl Reads {
         }
     }
 
-    /// Whether no read is under way: nobody can have to wait.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// The program needs pages of a file; `references` is its clock.
+    /// Waits for the given pages. `references` is the program's clock.
     pub(super) fn need(&mut self, pages: Pages, references: u64) {
         let Some(device) = &self.device else { return };
         let now_ns = device.timing().of_references(references).saturating_add(self.waited_ns);
@@ -143,8 +133,7 @@ fn add(sum: &mut Option<u64>, more: u64) {
     }
 }
 
-/// The reads that `observed` holds. The program waits for them as `wait` says, unless the marker
-/// started them.
+/// Collects the reads in `observed`. Reads that the marker started ignore `wait`.
 pub(super) fn requests(observed: &[Observed], memory: &Memory, wait: Wait) -> Vec<ReadRequest> {
     let mut now = wait;
     let mut open: Option<ReadRequest> = None;

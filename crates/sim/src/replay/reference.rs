@@ -1,4 +1,4 @@
-//! A reference as the TLB and the memory manager name it, and what a walk gives the TLB.
+//! Translates a reference for the TLB and the memory manager, and a page-table walk for the TLB.
 
 use largefolio_mm::fault;
 use largefolio_mm::pgtable::{AccessBits, Leaf, PageTable, PteFlags};
@@ -6,7 +6,6 @@ use largefolio_mm::units::{Order, Vpn};
 
 use crate::tlb::{self, Aggregation, Coalescing, Side, Walk};
 
-/// A kind of reference, as TLB and memory manager name it.
 #[derive(Clone, Copy)]
 pub(super) struct Reference {
     pub(super) side: Side,
@@ -23,7 +22,6 @@ impl Reference {
         Self { side: Side::Data, tlb: tlb::Access::Write, mm: fault::Access::Write };
 }
 
-/// What a walk that ends at `leaf` gives a TLB.
 pub(super) fn walk_of(table: &PageTable, leaf: &Leaf, vpn: Vpn, coalescing: Coalescing) -> Walk {
     let bits = match coalescing.aggregation {
         Aggregation::Zen | Aggregation::Zen32K => AccessBits::Equal,

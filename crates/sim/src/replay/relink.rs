@@ -1,10 +1,8 @@
-//! Mapping images that are linked for other pages than the recorded ones.
+//! Maps images that are linked for pages other than the recorded ones.
 //!
-//! A loader asks for the whole image at once, at a multiple of the pages it is linked for (glibc
-//! 2.35), then maps each segment at its place in it. The kernel loads the program itself so. Calls
-//! on recorded addresses find the segments where they are now.
-//!
-//! Owns where images and their segments go. Does not own how an image is laid out (`images`).
+//! A loader first reserves the whole image at a multiple of its page size (glibc 2.35), then maps
+//! each segment inside it. The kernel loads the program itself the same way. Calls on recorded
+//! addresses find the segments at their new places. `images` decides an image's layout.
 
 use largefolio_mm::map::Map;
 use largefolio_mm::units::Vaddr;
@@ -22,7 +20,6 @@ use super::program::ProcessNr;
 use super::space::PlacedImage;
 
 impl Cell {
-    /// Lays images out again that are to be linked for other pages.
     pub(super) fn link(&mut self, meta: &Meta, images: &Images) {
         for (file, info) in (0..).zip(&meta.files) {
             let Some(image) = images.get(file) else { continue };
@@ -33,12 +30,10 @@ impl Cell {
         }
     }
 
-    /// Where a recorded position of a file is now.
     pub(super) fn linked_pos(&self, file: FileId, pos: u64) -> u64 {
         self.program.linked.get(&file).map_or(pos, |image| image.moved(pos))
     }
 
-    /// The place of a segment of the program, if that is linked for other pages.
     pub(super) fn linked_entry(
         &mut self,
         process: ProcessNr,
@@ -51,7 +46,7 @@ impl Cell {
         let (first, base) = match space.image_at(start) {
             Some((first, placed)) if placed.file == file => (first, placed.base),
             _ => {
-                // A program at random addresses goes to a multiple of its largest alignment.
+                // A position-independent program is loaded at a multiple of its largest alignment.
                 let lowest = if start >= FIXED_BELOW { PIE_BASE } else { start };
                 let link = image.link_bytes;
                 (start, (lowest & !(link - 1)).max(link))
@@ -63,7 +58,7 @@ impl Cell {
         Some(Segment { start, end, placed: base + laid.addr, file: Some((file, laid.pos)) })
     }
 
-    /// The place of a mapping that begins an image linked for other pages, or is part of one.
+    /// Returns the place of a mapping that begins a relinked image or belongs to one.
     pub(super) fn linked_mapping(
         &mut self,
         process: ProcessNr,
@@ -98,7 +93,6 @@ impl Cell {
         Ok(Some(Segment { start, end, placed, file: file_pos }))
     }
 
-    /// Memory without a file in an image: as far behind the segment below as it was recorded.
     fn linked_bss(&self, process: ProcessNr, start: u64, len: u64) -> Option<Segment> {
         let segments = &self.program.space(process).segments;
         let placed = if let Some(over) = segments.find(start) {
@@ -109,18 +103,17 @@ impl Cell {
         Some(Segment { start, end: start.saturating_add(len), placed, file: None })
     }
 
-    /// Keeps a free range for an image; its base.
     fn free_linked(&mut self, process: ProcessNr, file: FileId) -> Result<u64, CellError> {
         let image = &self.program.linked[&file];
         let (link, span, first) = (image.link_bytes, image.span, image.first());
         let base = if link <= self.page().bytes() {
             self.free_room(process, Some(file), Room { pos: first.pos, len: span, span })?
         } else {
-            // glibc asks for room to align in, and gives back what is left over.
+            // glibc requests extra room for the alignment and unmaps the rest.
             let ask = if span >= link { span.saturating_add(link) } else { 2 * link };
             self.free_place(process, None, 0, ask)?.next_multiple_of(link)
         };
-        // What the first segment does not take is kept for the others.
+        // Reserves the range after the first segment for the other segments.
         let rest = (base + first.addr + first.len).next_multiple_of(self.page().bytes());
         if rest < base + span {
             let kept = Map::anon(base + span - rest, Prot::default()).at(Vaddr(rest));

@@ -1,7 +1,8 @@
-//! A user's request: kernels x machines x ways to link x memory sizes x seeds under common settings.
+//! A user's request: kernels x machines x ways to link x memory sizes x seeds under common
+//! settings.
 //!
-//! Owns the checks that apply to every caller (the command line, Python) and the order of the
-//! cells: kernels outermost, seeds innermost. Does not own how names and sizes are written.
+//! Owns the checks for every caller (command line and Python) and the order of the cells: kernels
+//! vary slowest, seeds fastest. Does not parse names and sizes.
 
 mod groups;
 
@@ -27,18 +28,15 @@ use crate::machine::{Machine, NR_CPUS_MAX};
 use crate::names::nearest;
 use crate::size::MEMORY_GIB_MAX;
 
-/// Cells of one result: more are a mistake, and each takes memory of its own.
+/// Maximum number of cells in one result. Each needs its own memory.
 pub const NR_CELLS_MAX: usize = 256;
-/// Runs of folios in a page, all cells together: with the paths that draw them 2 MiB.
+/// Maximum runs of folios on a report page, over all cells: 2 MiB with the paths that draw them.
 const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
-/// The filesystem that has no large folios under any kernel.
 pub const NO_LARGE_FOLIOS: &str = "none";
-/// Physical memory unless it is said: 16 GiB.
 pub const MEMORY_BYTES: u64 = 16 << 30;
-/// Rounds of ageing: each may take as many steps as memory has pages.
 pub const AGED_ROUNDS_MAX: u32 = 100;
 
-/// What to replay a trace under.
+/// The settings for replaying a trace.
 ///
 /// ```
 /// use largefolio_sim::kernel::Kernel;
@@ -52,55 +50,41 @@ pub const AGED_ROUNDS_MAX: u32 = 100;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Kernels; the first is the baseline.
     pub kernels: Vec<Kernel>,
-    /// Machines, each at its own base page unless a kernel says one.
     pub machines: Vec<Machine>,
-    /// Seeds of the fragmentation and of ageing.
     pub seeds: Vec<u64>,
-    /// Sizes of physical memory in bytes.
     pub memory_bytes: Vec<u64>,
     /// Swap space in bytes; 0 = private memory is never reclaimed.
     pub swap_bytes: u64,
-    /// Limits of control groups, the last that fits a program first.
+    /// Cgroup limits. If several match a program, the last one applies.
     pub cgroups: Vec<Cgroup>,
-    /// How fragmented memory is at the start.
     pub fragmentation: Fragmented,
-    /// Rounds in which other programs wore memory down before; 0 = none.
+    /// Rounds of ageing by other programs before the start; 0 = none.
     pub aged_rounds: u32,
     /// Filesystem of all files, or [`NO_LARGE_FOLIOS`]; `None` = as recorded.
     pub filesystem: Option<String>,
-    /// Folio sizes that the loader asks for.
     pub annotations: Vec<Annotation>,
-    /// Pages that programs and libraries are linked for: a cell for each combination.
     pub linked: Vec<LinkedChoices>,
-    /// Page cache at the start.
     pub cache: CacheState,
-    /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
+    /// Nanoseconds per reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
-    /// CPUs that threads run on, instead of each machine's.
+    /// CPUs that threads run on; `None` = the machine's number.
     pub nr_cpus: Option<u32>,
-    /// Which walks the time estimate assumes.
     pub walks: Walks,
-    /// Whether outcomes have the detail that pictures need.
     pub detail: Detail,
-    /// How many times the work and the state of the default budget a trace may cause.
+    /// Multiple of the default budget for work and state.
     pub max_work: u64,
 }
 
-/// Whether outcomes have the detail that pictures need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Counts only.
     #[default]
     None,
     /// Runs of folios, as many as can be drawn.
     Drawn,
 }
 
-/// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum RequestError {
     #[error(
         "{} kernels x {} machines x {} memory sizes x {} seeds{} are {nr_cells} cells; one result \
@@ -172,7 +156,6 @@ pub enum RequestError {
 }
 
 impl Request {
-    /// Cold cells with 16 GiB of unfragmented memory.
     #[must_use]
     pub const fn new(kernels: Vec<Kernel>, machines: Vec<Machine>) -> Self {
         Self {
@@ -196,11 +179,10 @@ impl Request {
         }
     }
 
-    /// Whether there are such cells, at most `limit`: all that can be said before a trace is
-    /// examined.
+    /// Checks everything that does not depend on a trace, with at most `limit` cells.
     ///
     /// # Errors
-    /// [`RequestError`], except for what [`Request::check_trace`] finds.
+    /// [`RequestError`], except for the errors of [`Request::check_trace`].
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
@@ -228,13 +210,11 @@ impl Request {
         Ok(())
     }
 
-    /// How many cells these are.
     #[must_use]
     pub fn nr_cells(&self) -> usize {
         self.nrs().into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Kernels, machines, memory sizes, seeds, ways to link.
     fn nrs(&self) -> [usize; 5] {
         [
             self.kernels().len(),
@@ -245,8 +225,8 @@ impl Request {
         ]
     }
 
-    /// Kernels x machines x ways to link x memory sizes x seeds, each once, at most
-    /// [`NR_CELLS_MAX`].
+    /// Returns the cells: kernels x machines x ways to link x memory sizes x seeds, each once, at
+    /// most [`NR_CELLS_MAX`].
     ///
     /// # Errors
     /// As [`Request::check`].
@@ -272,13 +252,12 @@ impl Request {
         Ok(specs)
     }
 
-    /// How programs and libraries are linked, each way once; the first is that of the reference.
     #[must_use]
     pub fn ways_to_link(&self) -> Vec<Vec<Linked>> {
         LinkedChoices::combined(&self.linked)
     }
 
-    /// Whether some trace has an image of each name.
+    /// Checks that for each name some trace has an image.
     ///
     /// # Errors
     /// [`RequestError::IdleLinked`].
@@ -294,10 +273,11 @@ impl Request {
         Ok(())
     }
 
-    /// Whether the annotations and the images to link fit the trace whose footer is `meta`.
+    /// Checks that the annotations, the images to relink and the cgroups match the trace whose
+    /// footer is `meta`.
     ///
     /// # Errors
-    /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`].
+    /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`], or an error of [`Request::check_cgroups_of`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
         self.check_linked(&[meta])?;
         self.check_cgroups_of(&[meta])?;
@@ -309,20 +289,17 @@ impl Request {
         }
     }
 
-    /// Whether there are seeds that would give what the first gives.
     #[must_use]
     pub fn has_idle_seeds(&self) -> bool {
         self.seeds().len() < unique_numbers(&self.seeds).len()
     }
 
-    /// Kernels, each once; the first is the reference.
     #[must_use]
     pub fn kernels(&self) -> Vec<&Kernel> {
         unique(&self.kernels)
     }
 
-    /// Which kernels have the rules of another version than was asked for, or are not judged by
-    /// recordings, a sentence each.
+    /// Returns a note for each kernel with another version's rules or without recordings.
     #[must_use]
     pub fn rules_notes(&self) -> Vec<String> {
         let notes: Vec<String> =
@@ -330,13 +307,11 @@ impl Request {
         unique(&notes).into_iter().cloned().collect()
     }
 
-    /// Machines, each once.
     #[must_use]
     pub fn machines(&self) -> Vec<&Machine> {
         unique(&self.machines)
     }
 
-    /// The first cell; none without a kernel or a machine.
     #[must_use]
     pub fn first(&self) -> Option<CellSpec> {
         let (kernel, machine) = (self.kernels.first()?, self.machines.first()?);
@@ -346,7 +321,6 @@ impl Request {
         Some(CellSpec { seed, ram_bytes, linked, ..spec })
     }
 
-    /// Sizes of physical memory, each once; the first is that of the reference.
     #[must_use]
     pub fn memory(&self) -> Vec<u64> {
         match self.memory_bytes.as_slice() {
@@ -355,7 +329,7 @@ impl Request {
         }
     }
 
-    /// Seeds, each once; the first where all would give the same.
+    /// Returns the distinct seeds, or only the first if all would produce the same results.
     #[must_use]
     pub fn seeds(&self) -> Vec<u64> {
         let mut seeds = unique_numbers(&self.seeds);
@@ -418,7 +392,7 @@ impl Request {
         Ok(())
     }
 
-    /// Results tell kernels apart by their names; the same one twice is two equal columns.
+    /// Checks that kernels with the same name are equal, because results identify kernels by name.
     fn check_kernels(&self) -> Result<(), RequestError> {
         for (nr, kernel) in self.kernels.iter().enumerate() {
             let is_other = |one: &&Kernel| one.name == kernel.name && *one != kernel;
@@ -429,7 +403,6 @@ impl Request {
         Ok(())
     }
 
-    /// Results tell machines apart by their names.
     fn check_machines(&self) -> Result<(), RequestError> {
         let mut names = HashSet::new();
         match self.machines().into_iter().find(|machine| !names.insert(&machine.name)) {
@@ -447,7 +420,7 @@ impl Request {
         Err(RequestError::FragmentedSize { size, machine, page_bytes })
     }
 
-    /// A name no kernel knows would silently have no large folios.
+    /// Rejects unknown filesystems, which would silently have no large folios.
     fn check_filesystem(&self) -> Result<(), RequestError> {
         let Some(name) = &self.filesystem else { return Ok(()) };
         match unknown_filesystem(name) {
@@ -457,21 +430,19 @@ impl Request {
     }
 }
 
-/// The nearest names, if `name` is no filesystem with large folios and not [`NO_LARGE_FOLIOS`].
+/// Returns a hint with the nearest names if `name` is unknown. [`NO_LARGE_FOLIOS`] is a known name.
 pub(crate) fn unknown_filesystem(name: &str) -> Option<String> {
     static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(filesystems);
     let is_known = name == NO_LARGE_FOLIOS || KNOWN.contains(name);
     (!is_known).then(|| nearest(name, KNOWN.iter().map(String::as_str)))
 }
 
-/// Every filesystem that has large folios under some built-in kernel.
 #[must_use]
 pub fn filesystems() -> BTreeSet<String> {
     let kernels = Kernel::names().filter_map(|name| Kernel::parse(name).ok());
     kernels.flat_map(|kernel| kernel.rules.filesystems.into_keys()).collect()
 }
 
-/// Each of `items` once, in the order of the first mention.
 fn unique<T: PartialEq>(items: &[T]) -> Vec<&T> {
     let mut seen: Vec<&T> = Vec::new();
     for item in items {
@@ -482,7 +453,7 @@ fn unique<T: PartialEq>(items: &[T]) -> Vec<&T> {
     seen
 }
 
-/// The same of numbers, of which there may be many.
+/// The same for numbers, in linear time.
 fn unique_numbers(numbers: &[u64]) -> Vec<u64> {
     let mut seen = HashSet::new();
     numbers.iter().copied().filter(|&number| seen.insert(number)).collect()

@@ -1,12 +1,9 @@
-//! The hot loop: the rows of a trace, one after the other.
+//! The hot loop: replays the rows of a trace in order.
 //!
-//! The TLB of a CPU serves rows whose entries it remembers, one after the other ([`Tlb::serve`]).
-//! Any other row of references is placed, looked up in the TLB and, on a miss, in the page table; only
-//! a page that is not mapped reaches the memory manager. So the cost of a trace grows with its rows,
-//! and that of memory management with distinct pages.
-//!
-//! Owns the order of what a row does, and when a run ends. When processes and threads begin and end
-//! is `lives`'s.
+//! A CPU's TLB serves consecutive rows with remembered entries ([`Tlb::serve`]). Any other
+//! reference is placed and looked up in the TLB, and on a miss in the page table. Only an unmapped
+//! page reaches the memory manager. So the trace's cost grows with its rows, and the cost of memory
+//! management with distinct pages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,17 +25,15 @@ use super::reference::{Reference, walk_of};
 use super::space::SpaceNr;
 use crate::tlb::{Rows, Side, Tlb, Walk};
 
-/// Numbers of the reference ops, as the batches of a trace hold them.
 const EXEC: u8 = Op::Exec as u8;
 const READ: u8 = Op::Read as u8;
 const WRITE: u8 = Op::Write as u8;
 
-/// References in a row to one page.
 #[derive(Clone, Copy)]
 struct Run {
     addr: u64,
     count: u64,
-    /// Rows back to the load that gave the address; 0 where none is known to have.
+    /// Distance in rows to the load that supplied the address; 0 = unknown.
     link: u32,
 }
 
@@ -46,13 +41,13 @@ impl Cell {
     /// Replays the rows of a batch.
     ///
     /// # Errors
-    /// When memory is exhausted or a recorded call cannot be followed at all.
+    /// Memory is exhausted, or a recorded call cannot be replayed.
     pub fn replay(&mut self, batch: &Batch) -> Result<(), CellError> {
         self.allow(batch.len());
         let (first, nr_rows) = (self.counted.nr_rows, batch.len());
         let mut row = 0;
         loop {
-            // Counters are noted between two rows: where counting begins, and where a tenth ends.
+            // Stops at the start of the recording and after each tenth, to save the counters.
             let before = self.rows_until_recording();
             let left = before.min(self.counted.tenths.next_end()).saturating_sub(first);
             let end = usize::try_from(left).unwrap_or(usize::MAX);
@@ -103,8 +98,8 @@ impl Cell {
         }
     }
 
-    /// Replays rows of one thread for as long as they need nothing but what the TLB remembers;
-    /// returns their number. Where curves are drawn every row is looked at.
+    /// Serves rows of one thread from the TLB and returns their number: 0 with TLB curves, because
+    /// the stacks must see every row.
     fn serve(&mut self, batch: &Batch, rows: Range<usize>) -> usize {
         let slot = batch.threads().get(rows.start).and_then(|&id| self.hardware.slot_of(id));
         let Some(slot) = slot else { return 0 };
@@ -122,7 +117,6 @@ impl Cell {
         served.nr_rows
     }
 
-    /// One event that is not a reference, and what follows from it.
     fn call(&mut self, event: &Event) -> Result<(), CellError> {
         self.count_event();
         let Some(process) = self.process_of(event.thread)? else { return Ok(()) };
@@ -135,7 +129,6 @@ impl Cell {
         self.check_budget(process)
     }
 
-    /// A run of references to one recorded page.
     #[inline]
     fn reference(
         &mut self,
@@ -174,8 +167,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Lets those whose time has come wake once, and do what they have waited for. Rows whose page
-    /// the TLB knows wake them too, so what that took is held against the budget here.
+    /// Wakes each due daemon once. Rows that the TLB serves reach no other check of the budget.
     #[cold]
     #[inline(never)]
     fn wake_sleepers(&mut self) -> Result<(), CellError> {
@@ -194,7 +186,6 @@ impl Cell {
         self.check_limits()
     }
 
-    /// A TLB miss: walk, fault where nothing is mapped, fill.
     #[cold]
     #[inline(never)]
     fn walk(
@@ -208,7 +199,7 @@ impl Cell {
         let mm = self.program.spaces[space].mm;
         let (faults, before) = (self.faults_so_far(), self.before_touch());
         let touched = self.memory.touch(mm, vpn.vaddr(self.page()), kind.mm);
-        // Memory may have been reclaimed even where the touch failed.
+        // Reclaim can unmap pages even if the touch failed.
         self.drain_flushes();
         self.count_pictures();
         let is_hit = touched.as_ref().is_ok_and(|touched| touched.outcome == fault::Outcome::Hit);
@@ -229,14 +220,12 @@ impl Cell {
         Ok(())
     }
 
-    /// What a walk of a thread finds.
     fn walk_of(&self, slot: Slot, vpn: Vpn, leaf: &Leaf) -> Walk {
         let mm = self.program.spaces[self.hardware[slot].space].mm;
         let coalescing = self.hardware.cpu(slot).tlb.coalescing();
         walk_of(&self.memory.space(mm).table, leaf, vpn, coalescing)
     }
 
-    /// What a walk found goes into the TLB, and into the stacks beside it.
     fn fill(&mut self, slot: Slot, side: Side, walk: &Walk) {
         let cpu = self.hardware.cpu_mut(slot);
         cpu.tlb.fill_walk(side, walk);
@@ -260,7 +249,6 @@ impl Cell {
         Ok(())
     }
 
-    /// The page of the modelled process for a recorded address.
     #[inline]
     fn place(&mut self, space: SpaceNr, addr: u64) -> Option<Vpn> {
         match self.places.find(self.program.spaces[space].epoch, addr) {
@@ -283,12 +271,11 @@ impl Cell {
         Some(vpn)
     }
 
-    /// Segments of a process changed: its places are looked up again.
+    /// Invalidates all places of a process after its segments changed.
     pub(super) fn change_places(&mut self, process: ProcessNr) {
         self.program.space_mut(process).epoch = self.places.next();
     }
 
-    /// Takes changed translations out of the TLBs (I1).
     pub(super) fn drain_flushes(&mut self) {
         self.memory.take_flushes(&mut self.flushes);
         self.count_steps(self.flushes.len() * self.hardware.nr_cpus());
@@ -298,7 +285,7 @@ impl Cell {
         }
     }
 
-    /// Gives a thread its CPU when it first runs; `None` for one whose process has ended.
+    /// Assigns a CPU to a thread that runs for the first time; `None` if its process has ended.
     #[cold]
     fn start_thread(&mut self, thread: ThreadId) -> Result<Option<Slot>, CellError> {
         if thread as usize >= NR_THREADS_MAX {
@@ -322,7 +309,7 @@ impl Cell {
     /// Ends the run that filled the page cache and loads the program again.
     ///
     /// # Errors
-    /// When the layout cannot be placed.
+    /// The layout cannot be placed.
     pub(super) fn end_warming(&mut self) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
@@ -341,7 +328,7 @@ impl Cell {
     }
 }
 
-/// First row of `rows` that is not of the thread of the first one.
+/// Returns the first row of `rows` with a different thread than the first row.
 fn end_of_thread(batch: &Batch, rows: Range<usize>) -> usize {
     if batch.thread().is_some() {
         return rows.end;

@@ -1,11 +1,9 @@
-//! Which folios back the memory of a process: the rows of docs/behaviour J.1, by kind.
+//! Counts which folios back a process's memory: the rows of docs/behaviour J.1, by kind.
 //!
-//! A folio counts in its size's row as *aligned* when a process maps all of it at a virtual address
-//! that is a multiple of its size, as *unaligned* when it maps all of it elsewhere, and page by
-//! page as *partial* when it maps only some of it. Beside these rows, and not added to them, stand
-//! the bytes under contpte blocks and PMD entries.
-//!
-//! A process is counted when it ends; one that lives at the end of the trace is counted then.
+//! A folio counts as *aligned* if a process maps all of it at a virtual address that is a multiple
+//! of its size, as *unaligned* if it maps all of it elsewhere, and page by page as *partial* if it
+//! maps only some pages. The bytes under contpte blocks and PMD entries are reported separately. A
+//! process is counted when it ends, or at the end of the trace.
 
 use std::collections::BTreeMap;
 
@@ -16,51 +14,38 @@ use largefolio_mm::units::{MmId, Order, Pfn, Vpn};
 use largefolio_mm::vma::{Backing, Vma};
 use serde::Serialize;
 
-/// Bytes of one folio size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SizeRow {
     /// Wholly mapped at a multiple of the folio's size.
     pub aligned_bytes: u64,
-    /// Wholly mapped elsewhere.
     pub unaligned_bytes: u64,
 }
 
-/// Mapped bytes of one kind of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SizeTable {
-    /// All mapped bytes: the sum of the rows and of `partial_bytes`.
+    /// All mapped bytes: the sum of the rows and `partial_bytes`.
     pub mapped_bytes: u64,
-    /// By folio size in bytes.
     pub by_size: BTreeMap<u64, SizeRow>,
-    /// Mapped pages of folios that are not wholly mapped.
     pub partial_bytes: u64,
-    /// The same by folio size in bytes.
     pub partial_by_size: BTreeMap<u64, u64>,
-    /// Under folded contpte blocks.
     pub contpte_bytes: u64,
-    /// Under PMD entries.
     pub pmd_bytes: u64,
 }
 
-/// A run of pages of one folio, mapped one after the other.
 struct MappedRun {
     vpn: Vpn,
     pfn: Pfn,
     nr_pages: u64,
 }
 
-/// Which pages of an area are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageKind {
-    /// Pages of the page cache.
     Cached,
-    /// Anonymous pages: of heaps, stacks and other private memory, and private copies of file
-    /// pages. Pages of zeroes hold no memory and count nowhere.
+    /// Anonymous pages, including private copies of file pages, but not the zero page.
     Anon,
 }
 
 impl SizeTable {
-    /// Adds the mapped pages of `vma` that are of `kind`.
     fn add_area(&mut self, memory: &Memory, mm: MmId, vma: &Vma, kind: PageKind) {
         let mut run: Option<MappedRun> = None;
         for leaf in memory.space(mm).table.leaves(vma.start, vma.nr_pages()) {
@@ -115,7 +100,6 @@ impl SizeTable {
         }
     }
 
-    /// Adds the bytes of another table.
     pub fn add(&mut self, other: &Self) {
         self.mapped_bytes += other.mapped_bytes;
         self.partial_bytes += other.partial_bytes;
@@ -131,7 +115,6 @@ impl SizeTable {
         }
     }
 
-    /// Bytes in folios of at least `folio_bytes`, wholly mapped or not.
     #[must_use]
     pub fn in_folios_from(&self, folio_bytes: u64) -> u64 {
         let whole = self.by_size.range(folio_bytes..);
@@ -140,28 +123,23 @@ impl SizeTable {
     }
 }
 
-/// Whether `pfn` at `vpn` goes on where `run` ends, in the same folio.
 fn continues(memory: &Memory, run: &MappedRun, vpn: Vpn, pfn: Pfn) -> bool {
     run.vpn.0 + run.nr_pages == vpn.0
         && run.pfn.0 + run.nr_pages == pfn.0
         && memory.core().folios.of_pfn(run.pfn) == memory.core().folios.of_pfn(pfn)
 }
 
-/// Mapped memory by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FolioSizes {
-    /// Executable mappings of files.
     pub text: SizeTable,
     /// All other file mappings, page-cache pages only.
     pub data: SizeTable,
     /// Shared memory without a file (`MAP_SHARED | MAP_ANONYMOUS`).
     pub shmem: SizeTable,
-    /// Private memory, copies of file pages among it.
     pub anon: SizeTable,
 }
 
 impl FolioSizes {
-    /// Adds every mapping of a process.
     pub(super) fn add_process(&mut self, memory: &Memory, mm: MmId) {
         for vma in memory.space(mm).vmas.iter() {
             self.anon.add_area(memory, mm, vma, PageKind::Anon);
@@ -178,7 +156,6 @@ impl FolioSizes {
         }
     }
 
-    /// Adds the bytes of others.
     pub fn add(&mut self, other: &Self) {
         self.text.add(&other.text);
         self.data.add(&other.data);
@@ -186,7 +163,6 @@ impl FolioSizes {
         self.anon.add(&other.anon);
     }
 
-    /// Text and data together: what the published table counts.
     #[must_use]
     pub fn all(&self) -> SizeTable {
         let mut all = self.text.clone();

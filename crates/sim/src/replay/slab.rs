@@ -1,15 +1,14 @@
-//! A table whose numbers are given again: it has as many places as there were things at one time.
+//! A table that reuses its indices, so it has as many slots as were in use at one time.
 //!
-//! Invariant S1: a number names a thing from [`Slab::insert`] to [`Slab::remove`]; whoever keeps it
-//! longer than that may name another thing.
+//! Invariant S1: an index is valid from [`Slab::insert`] to [`Slab::remove`]. After that it can
+//! refer to another item.
 
 use std::ops::{Index, IndexMut};
 
-/// Things by number.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     places: Vec<Option<T>>,
-    /// Numbers without a thing; the last is used next.
+    /// Free indices; the last is used next.
     free: Vec<usize>,
 }
 
@@ -20,7 +19,6 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Adds a thing; its number.
     pub(super) fn insert(&mut self, thing: T) -> usize {
         if let Some(nr) = self.free.pop() {
             self.places[nr] = Some(thing);
@@ -30,7 +28,6 @@ impl<T> Slab<T> {
         self.places.len() - 1
     }
 
-    /// Takes a thing out, if there is one.
     pub(super) fn remove(&mut self, nr: usize) -> Option<T> {
         let thing = self.places.get_mut(nr)?.take();
         if thing.is_some() {
@@ -39,22 +36,18 @@ impl<T> Slab<T> {
         thing
     }
 
-    /// The thing of a number, if there is one.
     pub(super) fn get(&self, nr: usize) -> Option<&T> {
         self.places.get(nr)?.as_ref()
     }
 
-    /// The thing of a number, if there is one.
     pub(super) fn get_mut(&mut self, nr: usize) -> Option<&mut T> {
         self.places.get_mut(nr)?.as_mut()
     }
 
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// All there are, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.places.iter().enumerate().filter_map(|(nr, place)| Some((nr, place.as_ref()?)))
     }

@@ -1,10 +1,9 @@
-//! What `meminfo` and `smaps` say of the replayed program at the moment when most was mapped
-//! (docs/behaviour F.5).
+//! `meminfo` and `smaps` of the replayed program when most is mapped (docs/behaviour F.5).
 //!
-//! The moment is one at which a process ends, the end of the trace included; of several that are
-//! equal, the first. Beside the numbers of the kernel stand the exact ones: a kernel with
-//! `NO_PAGE_MAPCOUNT` counts a folio whole that is mapped in part, and a page as shared because its
-//! folio is.
+//! Candidates are the moments when an address space ends, including the end of the trace; the first
+//! of equal ones wins. The kernel's numbers come with exact ones, because a kernel with
+//! `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole, and a page as shared if its folio
+//! is shared.
 
 use largefolio_mm::counters::mapped::MappedCounters;
 use largefolio_mm::memory::Memory;
@@ -12,69 +11,46 @@ use largefolio_mm::units::{MmId, PageSize};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use serde::Serialize;
 
-/// Statistics at one moment: as the kernel gives them, and exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
-    /// Mapped pages of the machine, as the kernel counts them.
     pub machine: MachineBytes,
-    /// The same, each mapped page counted once.
     pub machine_exact: MachineBytes,
-    /// Sum over the processes.
     pub total: ProcessBytes,
-    /// Exact.
     pub total_exact: ProcessBytes,
-    /// Each process that lived, by its number in the order in which they began.
+    /// Each live process, in the order in which they started.
     pub processes: Vec<ProcessStatistics>,
 }
 
-/// One process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessStatistics {
-    /// 0 is the first one.
     pub process: usize,
-    /// As its kernel says.
     pub kernel: ProcessBytes,
-    /// As page tables say.
     pub exact: ProcessBytes,
 }
 
 /// `/proc/meminfo`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MachineBytes {
-    /// `AnonPages`.
     pub anon_pages_bytes: u64,
-    /// `Mapped`.
     pub mapped_bytes: u64,
-    /// `AnonHugePages`.
     pub anon_huge_pages_bytes: u64,
-    /// `ShmemPmdMapped`.
     pub shmem_pmd_mapped_bytes: u64,
-    /// `FilePmdMapped`.
     pub file_pmd_mapped_bytes: u64,
 }
 
-/// `smaps_rollup`, in bytes; PSS is rounded down for each process.
+/// `smaps_rollup`, in bytes. PSS is rounded down for each process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessBytes {
-    /// `Rss`.
     pub rss_bytes: u64,
-    /// `Pss`.
     pub pss_bytes: u64,
-    /// `Pss_Anon`.
     pub pss_anon_bytes: u64,
-    /// `Pss_File`.
     pub pss_file_bytes: u64,
-    /// `Pss_Shmem`.
     pub pss_shmem_bytes: u64,
-    /// `Private_Clean` and `Private_Dirty`: USS.
+    /// USS: `Private_Clean` plus `Private_Dirty`.
     pub uss_bytes: u64,
-    /// `Shared_Clean`.
     pub shared_clean_bytes: u64,
-    /// `Shared_Dirty`.
     pub shared_dirty_bytes: u64,
-    /// `Private_Clean`.
     pub private_clean_bytes: u64,
-    /// `Private_Dirty`.
     pub private_dirty_bytes: u64,
 }
 
@@ -123,7 +99,7 @@ impl std::ops::AddAssign for ProcessBytes {
 }
 
 impl Statistics {
-    /// Those of this moment; `living` are the address spaces, each with the process that began it.
+    /// Collects the statistics. `living` holds each address space with its first process.
     fn of(memory: &Memory, mut living: Vec<(usize, MmId)>) -> Self {
         let page_bytes = memory.rules().page.bytes();
         let maps = memory.page_maps();
@@ -143,24 +119,20 @@ impl Statistics {
         statistics
     }
 
-    /// Whether the kernel says something else than the page tables.
     #[must_use]
     pub fn is_inexact(&self) -> bool {
         self.machine != self.machine_exact || self.total != self.total_exact
     }
 }
 
-/// The largest moment so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Largest {
-    /// Mapped bytes of all processes.
     nr_bytes: u64,
     pub(super) statistics: Statistics,
 }
 
 impl Largest {
-    /// Keeps the statistics of this moment if more is mapped than at any before; returns whether it
-    /// did.
+    /// Keeps this moment if more is mapped than ever before. Returns whether it did.
     pub(super) fn observe(
         &mut self,
         memory: &Memory,
@@ -174,13 +146,12 @@ impl Largest {
         is_larger
     }
 
-    /// Pages that were mapped then.
     pub(super) fn nr_pages(&self, page: PageSize) -> usize {
         usize::try_from(self.nr_bytes >> page.shift()).unwrap_or(usize::MAX)
     }
 }
 
-/// Bytes that page tables map, a page of two processes twice.
+/// Returns the bytes that page tables map. A page mapped by two processes counts twice.
 fn mapped_bytes(memory: &Memory) -> u64 {
     let (now, page) = (memory.counters(), memory.rules().page);
     let nr_pmds = now.nr_pmds_set.saturating_sub(now.nr_pmds_cleared);

@@ -1,73 +1,62 @@
 //! Processes and memory over the references of a trace, for pictures.
 //!
-//! Owns the sums: of each program, how many of its processes live, as a mean over each part of the
-//! trace; and the most memory in use in each part.
+//! Owns two sums per part of the trace: each program's mean number of live processes, and the peak
+//! of memory in use.
 
 use serde::Serialize;
 
 use super::programs::ProgramNr;
 
-/// Buckets of a trace: a picture a few hundred dots wide shows each of them.
+/// Buckets of a trace. A picture a few hundred pixels wide can show each of them.
 pub const NR_BUCKETS: usize = 200;
-/// Thousandths of a process.
 const MILLI: u128 = 1000;
 
-/// Parts of a trace of equal references: who lived, and what was in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// Thousandths of a process of each program that lived on average, by part; in the order of the
-    /// outcome's programs.
+    /// Mean number of live processes in thousandths, by program (the outcome's order) and part.
     pub alive_milli: Vec<Vec<u64>>,
-    /// Most bytes in use, by part.
     pub memory_bytes: Vec<u64>,
 }
 
-/// The sums while a cell runs.
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
     nr_references: u64,
     lives: Vec<Lives>,
     memory_bytes: Vec<u64>,
-    /// Bytes in use now, and the part up to which they are noted.
+    /// Bytes in use now, and the first part not yet filled in.
     used: (u64, usize),
 }
 
-/// Processes of one program.
 #[derive(Clone, Debug, Default)]
 struct Lives {
     nr_alive: u64,
-    /// References when that changed last.
     since: u64,
     /// By part: processes times references.
     sums: Vec<u128>,
 }
 
 impl Recorder {
-    /// Nothing lives.
     pub(super) fn new(nr_references: u64) -> Self {
         let memory_bytes = vec![0; NR_BUCKETS];
         Self { nr_references, lives: Vec::new(), memory_bytes, used: (0, 0) }
     }
 
-    /// Nothing lives, and the trace begins again.
     pub(super) fn restart(&mut self) {
         *self = Self::new(self.nr_references);
     }
 
-    /// The part that a reference is in.
     fn part_of(&self, references: u64) -> usize {
         let whole = u128::from(self.nr_references.max(1));
         let nr = u128::from(references) * NR_BUCKETS as u128 / whole;
         usize::try_from(nr).unwrap_or(NR_BUCKETS).min(NR_BUCKETS - 1)
     }
 
-    /// First reference of a part.
     fn start_of(&self, part: usize) -> u64 {
         let start = u128::from(self.nr_references) * part as u128 / NR_BUCKETS as u128;
         u64::try_from(start).unwrap_or(u64::MAX)
     }
 
-    /// `nr` more processes of a program live, or fewer.
+    /// Records that `nr` more processes of a program live; `nr` can be negative.
     pub(super) fn change(&mut self, program: ProgramNr, nr: i64, references: u64) {
         if program >= self.lives.len() {
             self.lives.resize(program + 1, Lives::default());
@@ -77,7 +66,6 @@ impl Recorder {
         lives.nr_alive = lives.nr_alive.saturating_add_signed(nr);
     }
 
-    /// Adds what lived up to now.
     fn settle(&mut self, program: ProgramNr, references: u64) {
         let Lives { nr_alive, since, .. } = self.lives[program];
         self.lives[program].since = references;
@@ -93,7 +81,6 @@ impl Recorder {
         }
     }
 
-    /// So many bytes are in use now.
     pub(super) fn note_memory(&mut self, used_bytes: u64, references: u64) {
         let part = self.part_of(references);
         let (before, noted) = self.used;
@@ -104,7 +91,6 @@ impl Recorder {
         self.used = (used_bytes, part);
     }
 
-    /// The result; the trace had so many references.
     pub(super) fn finish(mut self, references: u64) -> Timeline {
         let used = self.used.0;
         self.note_memory(used, self.nr_references.max(references));

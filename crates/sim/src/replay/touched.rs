@@ -1,7 +1,7 @@
-//! Which 4 KiB pieces of files the program used, whatever the base page is.
+//! Tracks which 4 KiB pieces of files the program used, for any base page size.
 //!
-//! The bytes a kernel *reads* depend on its rules; the bytes a program *uses* do not. Their ratio
-//! is the read amplification.
+//! The bytes that a kernel *reads* depend on its rules; the bytes that a program *uses* do not.
+//! Their ratio is the read amplification.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use largefolio_trace::FileId;
 
 use super::place::RECORDED_SHIFT;
 
-/// One bit per 4 KiB of each file; memory grows with the pieces used, not with the files.
+/// One bit per 4 KiB of each file. Memory grows with the pieces used, not with the files' sizes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Touched {
-    /// 64 pieces by file and number of the first piece / 64.
+    /// 64 pieces, by file and the first piece's number / 64.
     words: BTreeMap<(FileId, u64), u64>,
     nr_pieces: u64,
 }
 
 impl Touched {
-    /// Marks the pieces of bytes `[pos, pos + len)`, cut to the file's `size` in bytes. Returns the
-    /// words visited: the work that took, also where all was marked before.
+    /// Marks the pieces of `[pos, pos + len)`, cut to `size`. Returns the words visited: the work
+    /// done.
     pub(super) fn mark(&mut self, file: FileId, pos: u64, len: u64, size: u64) -> usize {
         let end = pos.saturating_add(len).min(size);
         if pos >= end {
@@ -39,12 +39,10 @@ impl Touched {
         nr_words
     }
 
-    /// Words: what it takes.
     pub(super) fn nr_words(&self) -> usize {
         self.words.len()
     }
 
-    /// Bytes of all pieces used.
     pub(super) fn bytes(&self) -> u64 {
         self.nr_pieces << RECORDED_SHIFT
     }
@@ -54,7 +52,6 @@ impl Touched {
 mod tests {
     use super::*;
 
-    /// Bytes that a word stands for.
     const WORD_BYTES: u64 = 64 << RECORDED_SHIFT;
 
     #[test]

@@ -1,7 +1,7 @@
-//! What looks on while a cell runs: pictures, and who waits for which read.
+//! Observes a running cell for pictures and for waits on reads.
 //!
-//! Owns when they hear of a touch, a call, a collapse. Nothing of it goes back into the memory
-//! manager or a TLB, and without pictures it costs a test.
+//! Owns when these observers see a touch, a call or a collapse. They never influence the memory
+//! manager or a TLB. Without pictures they cost one test.
 
 use largefolio_mm::folio::Owner;
 use largefolio_mm::units::MmId;
@@ -19,12 +19,11 @@ use crate::tlb::curve::Then;
 use crate::tlb::{self, Lookup, Side, Walk};
 
 impl Cell {
-    /// Before a touch: what tells faults apart, where somebody wants to know.
     pub(super) fn before_touch(&self) -> Option<FaultMark> {
         self.pictures.is_some().then(|| FaultMark::of(self.memory.counters()))
     }
 
-    /// After a touch that found a page: who caused its folio, and the reads that are waited for.
+    /// Handles a touch that found a page: records its folio's cause and waits for its reads.
     pub(super) fn watch_touch(
         &mut self,
         mm: MmId,
@@ -46,7 +45,7 @@ impl Cell {
         }
     }
 
-    /// After a call: what it collapsed, the reads it started, and what a read call covers.
+    /// Records a call's collapses and submits its reads. A read call also waits for its pages.
     pub(super) fn watch_call(&mut self, event: &Event) {
         if matches!(event.op, Op::Madvise | Op::Collapse) {
             self.note_collapsed(Origin::Collapse);
@@ -55,12 +54,10 @@ impl Cell {
         self.count_pictures();
     }
 
-    /// After khugepaged ran.
     pub(super) fn watch_khugepaged(&mut self) {
         self.note_collapsed(Origin::Khugepaged);
     }
 
-    /// After a fault or a call: what it added to the counters.
     pub(super) fn count_pictures(&mut self) {
         let Some(keeper) = &self.pictures else { return };
         let now = Seen::of(self.memory.counters());
@@ -73,14 +70,13 @@ impl Cell {
         }
     }
 
-    /// Forgets the run that filled the page cache.
     pub(super) fn restart_pictures(&mut self) {
         if let Some(keeper) = &mut self.pictures {
             keeper.restart(Seen::of(&self.counted.base.counters));
         }
     }
 
-    /// Forgets the times of faults and reads before the recording, but keeps their effects.
+    /// Drops the times of faults and reads before the recording, but keeps their effects.
     pub(super) fn begin_pictures(&mut self) {
         let references = self.hardware.nr_references;
         if let Some(keeper) = &mut self.pictures {
@@ -88,7 +84,6 @@ impl Cell {
         }
     }
 
-    /// The detail at the end.
     pub(super) fn take_detail(&mut self) -> Option<Detail> {
         self.count_pictures();
         let keeper = self.pictures.take()?;
@@ -97,13 +92,11 @@ impl Cell {
         Some(keeper.finish(&self.memory, &self.program.files.mappings(), curve, references))
     }
 
-    /// References of all threads so far.
     fn references(&self) -> u64 {
         self.count_steps(1);
         self.hardware.nr_references
     }
 
-    /// After a touch that faulted: what it got, if that is a new folio of private memory.
     fn note_fault(&mut self, mm: MmId, pfn: Pfn, before: FaultMark) {
         let now = FaultMark::of(self.memory.counters());
         if now == before {
@@ -116,8 +109,7 @@ impl Cell {
         }
     }
 
-    /// After khugepaged or `MADV_COLLAPSE`, whose flushes are the blocks they tried: the folios that
-    /// fill a block now.
+    /// Records the folios that khugepaged or `MADV_COLLAPSE` created in the flushed ranges.
     fn note_collapsed(&mut self, origin: Origin) {
         let Some(keeper) = &mut self.pictures else { return };
         for flush in &self.flushes {
@@ -133,7 +125,6 @@ impl Cell {
         }
     }
 
-    /// The reads that a call started, and what a read call covers.
     fn settle_call(&mut self, event: &Event) {
         let wait = if event.op == Op::Fadvise { Wait::WhenNeeded } else { Wait::AtOnce };
         self.settle(wait, Origin::of_call(event.op));
@@ -148,7 +139,7 @@ impl Cell {
         self.counted.reads.need(pages, references);
     }
 
-    /// Hands the reads since the last call to the device; `cause` started them.
+    /// Submits the reads since the last call to the device. `cause` started them.
     fn settle(&mut self, wait: Wait, cause: Origin) {
         let observed = self.memory.take_observed();
         if observed.is_empty() {
@@ -163,7 +154,6 @@ impl Cell {
         }
     }
 
-    /// What a walk found, for the stack as well.
     pub(super) fn fill_stack(&mut self, slot: Slot, side: Side, walk: &Walk) {
         let cpu = self.hardware.cpu_mut(slot);
         let walk = Walk { vpn: cpu.tlb.tagged(walk.vpn), ..*walk };
@@ -174,8 +164,8 @@ impl Cell {
         }
     }
 
-    /// A reference that the entry on top of its stack does not serve; `found` is what the TLB said.
-    /// Where that walks, the walk fills the stack as well.
+    /// Measures a reference that the top entry of its stack does not serve. `found` is the TLB's
+    /// result; if it needs a walk, that walk fills the stack too.
     #[inline(never)]
     pub(super) fn measure(&mut self, slot: Slot, kind: Reference, vpn: Vpn, found: Lookup) {
         let space = self.hardware[slot].space;

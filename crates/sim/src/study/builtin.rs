@@ -1,12 +1,10 @@
-//! The studies of `studies/*.toml`, embedded.
+//! The embedded studies, `studies/*.toml`.
 
 use crate::datafile::DataFiles;
 
-/// The study files.
 pub(super) static STUDIES: DataFiles =
     DataFiles { what: "study", own: "", built_in: &BUILT_IN, bytes_max: 256 << 10 };
 
-/// Name and text of every built-in study, in the order they are shown.
 const BUILT_IN: [(&str, &str); 12] = [
     ("exec-order", include_str!("../../studies/exec-order.toml")),
     ("exec-order-arm64", include_str!("../../studies/exec-order-arm64.toml")),
@@ -22,7 +20,6 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("history", include_str!("../../studies/history.toml")),
 ];
 
-/// Names of the built-in studies, in the order they are shown.
 pub fn names() -> impl Iterator<Item = &'static str> {
     STUDIES.names()
 }

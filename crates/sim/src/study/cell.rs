@@ -1,5 +1,5 @@
-//! Running the cells of studies: each trace is decoded once for all cells that want it, or once for
-//! each batch of them, if they are so many that their state would fill memory.
+//! Runs the cells of studies. All cells of a trace share one pass over it, or one pass per batch if
+//! their state would fill memory.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,20 +16,18 @@ use super::parts::Input;
 use super::sample::shown;
 use crate::replay::{CellError, CellSpec, NR_CELLS_MAX, ReplayError, batches, replay_each};
 
-/// Hears what is being done, a name and the rows decoded so far of it, and may end it.
+/// Called with a name and the number of rows decoded so far; can stop the run.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
 
-/// What every cell of some studies came to.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
-    /// By study and cell; an error is that of a trace that is not there.
+    /// By study and cell; an error means that the trace is missing.
     cells: BTreeMap<(String, String), Result<Value, String>>,
-    /// Cells that did not get to their end where that is an answer: below limits, in frontiers.
+    /// Cells that ended early as a valid result: below limits, in frontiers.
     ended: BTreeMap<(String, String), Ended>,
 }
 
 impl Values {
-    /// The result of a cell.
     pub(super) fn cell(&self, study: &str, name: &str) -> Result<&Value, &str> {
         let key = (study.to_owned(), name.to_owned());
         match self.cells.get(&key) {
@@ -39,24 +37,20 @@ impl Values {
         }
     }
 
-    /// Why a cell did not get to its end.
     pub(super) fn ended(&self, study: &str, name: &str) -> Option<Ended> {
         self.ended.get(&(study.to_owned(), name.to_owned())).copied()
     }
 }
 
-/// Why a program did not get to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// A page found no memory.
     OutOfMemory,
-    /// It did little but read again what it had lost.
+    /// It did little but read back evicted pages.
     Thrashes,
 }
 
 impl Ended {
-    /// Two words for a table.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -66,36 +60,31 @@ impl Ended {
     }
 }
 
-/// Cells of one trace.
 struct Group<'a> {
     input: &'a Input,
     runs: Vec<Run<'a>>,
 }
 
-/// One cell of a study.
 struct Run<'a> {
     study: &'a Study,
     input: &'a Input,
     name: String,
     spec: CellSpec,
-    /// To end before its program does is an answer; else it is an error.
+    /// Ending early is a result, not an error.
     may_end: bool,
 }
 
-/// Where traces are.
 #[derive(Clone, Copy, Debug)]
 pub struct Folders<'a> {
     /// Recorded traces, `NAME.folio`.
     pub traces: &'a Path,
-    /// A folder for those that are generated.
     pub scratch: &'a Path,
 }
 
-/// Runs every cell of `studies`.
+/// Runs every cell of `studies`. If a trace does not exist, its cells have no result.
 ///
 /// # Errors
-/// A trace that cannot be replayed or generated, or [`StudyError::Stopped`]; a trace that does not
-/// exist leaves its cells without a result.
+/// A trace that cannot be replayed or generated, or [`StudyError::Stopped`].
 pub fn run(
     studies: &[Study],
     folders: Folders<'_>,
@@ -123,7 +112,6 @@ pub fn run(
 }
 
 impl Values {
-    /// Runs groups of cells one after the other.
     fn replay(
         &mut self,
         groups: Vec<Group<'_>>,
@@ -197,7 +185,7 @@ impl Values {
         Ok(())
     }
 
-    /// Cells below limits, which are shares of what the program uses without.
+    /// Returns the cells below limits; a limit is a share of the memory used without one.
     fn limited<'a>(&self, studies: &'a [Study]) -> Vec<Run<'a>> {
         let mut runs = Vec::new();
         for study in studies {
@@ -218,7 +206,7 @@ impl Values {
     }
 }
 
-/// Cells of tables and frontiers, and of curves without a limit.
+/// Returns the cells of tables and frontiers, and of curves without a limit.
 fn whole(studies: &[Study]) -> Vec<Run<'_>> {
     let mut runs = Vec::new();
     for study in studies {
@@ -253,12 +241,11 @@ fn groups(runs: Vec<Run<'_>>) -> Vec<Group<'_>> {
     groups
 }
 
-/// As many as one prediction has, or fewer.
+/// Splits runs into batches of at most one prediction's cells.
 fn batched(runs: Vec<Run<'_>>) -> Vec<Vec<Run<'_>>> {
     batches(runs, NR_CELLS_MAX, |run| run.spec.ram_bytes)
 }
 
-/// What the memory of a cell did to its program.
 const fn ended(error: &ReplayError) -> Option<Ended> {
     match error {
         ReplayError::Cell { source: CellError::OverBudget(_), .. } => Some(Ended::Thrashes),
@@ -267,12 +254,10 @@ const fn ended(error: &ReplayError) -> Option<Ended> {
     }
 }
 
-/// Most memory of the only group of a cell.
 pub(super) fn peak_bytes(value: &Value) -> Option<u64> {
     value.pointer("/cgroups/0/peak_bytes")?.as_u64()
 }
 
-/// Why a trace of page faults gives no numbers.
 fn faults_only(path: &Path) -> String {
     let path = largefolio_trace::shown(path);
     format!("{path} holds page faults only; record it without --live")
@@ -284,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    /// A file of some kilobytes whose cells would hold twelve gigabytes of state at once.
+    /// A file of a few kilobytes whose cells would need 12 GB of state together.
     #[test]
     fn the_cells_of_a_trace_are_replayed_in_batches() {
         let mut text = "name = \"many\"\ntitle = \"Many\"\nsource = \"a test\"\nsetup = \"none\"\n\
@@ -300,7 +285,7 @@ mod tests {
         let names: Vec<_> = group.runs.iter().map(|run| run.name.clone()).collect();
         assert_eq!(names.len(), 400);
         let batches = batched(group.runs);
-        // Nine bytes a page of 4 KiB, and a gigabyte of them: 28 cells of 16 GiB.
+        // Nine bytes per 4 KiB page, in at most 1 GB: 28 cells of 16 GiB.
         assert_eq!(batches.iter().map(Vec::len).max(), Some(28));
         let again: Vec<_> = batches.iter().flatten().map(|run| run.name.clone()).collect();
         assert_eq!(again, names);

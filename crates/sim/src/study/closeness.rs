@@ -1,26 +1,25 @@
-//! How close two changes are; [`super::score`] has the levels.
+//! How close two changes are; [`super::score`] compares levels.
 //!
 //! ```text
 //!   published -65%    ours -61.7%   within 10%        of the published change
 //!                          -40%     within factor 2   half of it to twice it
-//!                          -10%     same direction    no more than that
+//!                          -10%     same direction    only the sign agrees
 //!                          +3%, 0   other direction
 //! ```
 //!
-//! A change below the resolution of the published table counts as no change, and two such changes
-//! are within 10%. Single numbers are compared as numbers; they have no direction and are close or
+//! A change below the published table's resolution counts as no change, and two such changes are
+//! within 10%. Single numbers are compared as numbers: they have no direction, and are close or
 //! *apart*.
 
 use serde::Serialize;
 
 use super::file::Row;
 
-/// Share of the published number within which ours is as good as the same.
+/// Largest relative distance of a close number.
 pub(super) const CLOSE: f64 = 0.1;
-/// A distance that is no more than a rounding error of the two numbers.
+/// Distances up to this are rounding errors.
 pub(super) const ROUNDING: f64 = 1e-9;
 
-/// Two numbers, or the second alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pair {
     /// Without the change under study.
@@ -31,16 +30,15 @@ pub struct Pair {
     pub change: Option<f64>,
 }
 
-/// How close ours is to what it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Closeness {
-    /// Within 10% of it, or within what the published table resolves.
+    /// Within 10%, or within the published table's resolution.
     #[serde(rename = "within_10_percent")]
     Close,
-    /// Half of it to twice it.
+    /// Between half and twice the published number.
     #[serde(rename = "within_factor_2")]
     Factor,
-    /// Both rise or both fall, and that is all.
+    /// Only the direction agrees.
     #[serde(rename = "same_direction")]
     Direction,
     /// Single numbers more than a factor of 2 apart.
@@ -52,7 +50,6 @@ pub enum Closeness {
 }
 
 impl Closeness {
-    /// Words for a table.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -64,13 +61,13 @@ impl Closeness {
         }
     }
 
-    /// Whether ours goes where the published number goes.
     #[must_use]
     pub const fn agrees(self) -> bool {
         matches!(self, Self::Close | Self::Factor | Self::Direction)
     }
 
-    /// That of two pairs of a row; `is_undecided`: rounds of ours went both ways, which is no change.
+    /// Compares two pairs of a row. With `is_undecided`, our rounds moved in both directions, which
+    /// counts as no change.
     pub(super) fn of(row: &Row, published: Pair, ours: Pair, is_undecided: bool) -> Option<Self> {
         let way = |pair| direction(pair, row.same_within);
         match (way(published), if is_undecided { Some(0) } else { way(ours) }) {
@@ -90,7 +87,7 @@ impl Closeness {
         }
     }
 
-    /// The class of two numbers of one sign; `None` where they are further apart.
+    /// Compares two numbers of one sign; `None` if they are further apart than a factor of 2.
     fn of_sizes(published: f64, ours: f64, same_within: f64) -> Option<Self> {
         let apart = (ours - published).abs();
         if apart <= same_within.max(CLOSE * published.abs()) + ROUNDING {
@@ -101,11 +98,11 @@ impl Closeness {
     }
 }
 
-/// -1, 0 or 1: which way a pair goes.
+/// Returns the direction of a pair: -1, 0 or 1.
 fn direction(pair: Pair, same_within: f64) -> Option<i8> {
     let change = match (pair.change, pair.before, pair.after) {
         (Some(change), ..) => change,
-        // From nothing to something: more than any share of it.
+        // A rise from 0 is larger than any percentage.
         (None, Some(before), Some(after)) => (after - before).signum() * f64::MAX,
         _ => return None,
     };

@@ -1,4 +1,4 @@
-//! A number that is told of many cells: what it is of, where it stands in a cell, its unit.
+//! A number reported for many cells: its description, its metric and its unit.
 
 use serde::Deserialize;
 
@@ -7,18 +7,14 @@ use super::metric::Metric;
 use super::sample::Sample;
 use super::unit;
 
-/// A number that is drawn.
 #[derive(Clone, Debug)]
 pub struct Count {
-    /// What it is of.
     pub what: String,
-    /// Where it stands in a cell.
     pub(super) metric: Metric,
-    /// Its unit; empty for a plain count.
+    /// Empty for a plain count.
     pub unit: String,
 }
 
-/// A number as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CountFile {
@@ -29,7 +25,6 @@ pub(super) struct CountFile {
 }
 
 impl CountFile {
-    /// The numbers of `place`, which names them in errors.
     pub(super) fn counts(
         files: Vec<Self>,
         place: &str,

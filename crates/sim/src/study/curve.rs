@@ -1,13 +1,13 @@
-//! A program below limits of memory: what a kernel does at each limit, a line for each kernel.
+//! A program below memory limits: one line per kernel, one point per limit.
 //!
 //! ```text
 //!   without a limit, the first kernel ─► most memory in use = 100%
-//!   limits = ["10%", .. "200%"]       ─► a control group with that much, for each line
-//!   beside = "lru=lists"              ─► the same lines once more, with that edit
-//!   more work than THRASHING         ─► ended: how often it would have gone round tells nothing
+//!   limits = ["10%", .. "200%"]       ─► a cgroup with that limit, for each line
+//!   beside = "lru=lists"              ─► the same lines again, with that edit
+//!   more work than THRASHING         ─► ended: the work beyond that means nothing
 //! ```
 //!
-//! Owns what a study file says of it. Running is `cell`, the comparison `finding`.
+//! Owns the curve in a study file. `cell` runs it, `finding` compares it.
 
 mod finding;
 mod load;
@@ -19,39 +19,30 @@ use crate::replay::{Budget, CellSpec, Cgroup};
 pub use finding::{CountFinding, CurveFinding, LimitFinding, LineFinding, Series};
 pub(super) use load::CurveFile;
 
-/// Parts of the work that a replay may take otherwise, for one below a limit: whatever the trace, and
-/// for each of its rows.
+/// Divisors of the replay's work budget below a limit: for the whole trace, and per row.
 const THRASHING: (u64, u64) = (8, 64);
 
-/// Lines and limits under one title.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What the program is.
     pub title: String,
-    /// Where its trace comes from.
     pub(super) input: Input,
-    /// Limits in percent of the most memory that the first line has in use without one, rising.
+    /// Rising, in percent of the first line's peak memory without a limit.
     pub limits: Vec<u32>,
-    /// The first is what the others are compared with.
+    /// The first line is the reference.
     pub lines: Vec<Line>,
-    /// What the lines that stand beside are.
+    /// Description of the second set of lines.
     pub beside: Option<String>,
-    /// What is counted at each limit.
     pub counts: Vec<Count>,
 }
 
-/// A kernel at every limit.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What sets it apart.
     pub name: String,
-    /// Without a limit.
     pub(super) spec: CellSpec,
-    /// With the edit beside.
+    /// With the `beside` edit.
     pub(super) beside: Option<CellSpec>,
 }
 
-/// Which of a line's two kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Own,
@@ -68,14 +59,13 @@ impl Line {
 }
 
 impl Curve {
-    /// The cell without a limit: its name and what is run.
     pub(super) fn whole(&self, nr: usize) -> (String, CellSpec) {
         let mut spec = self.lines[0].spec.clone();
         spec.cgroups = vec![Cgroup::for_all(spec.ram_bytes)];
         (format!("curves.{nr}"), spec)
     }
 
-    /// The cells below limits, where 100% are `bytes`.
+    /// Returns the cells below limits; 100% is `bytes`.
     pub(super) fn limited(&self, nr: usize, bytes: u64) -> Vec<(String, CellSpec)> {
         let mut cells = Vec::new();
         for (line_nr, line) in self.lines.iter().enumerate() {
@@ -94,7 +84,6 @@ impl Curve {
         cells
     }
 
-    /// Every specification in it.
     pub(super) fn specs_mut(&mut self) -> impl Iterator<Item = &mut CellSpec> {
         self.lines
             .iter_mut()
@@ -102,12 +91,11 @@ impl Curve {
     }
 }
 
-/// A share of `bytes`; never nothing.
+/// Returns a share of `bytes`, at least 1.
 fn limit(bytes: u64, percent: u32) -> u64 {
     (bytes.saturating_mul(percent.into()) / 100).max(1)
 }
 
-/// Name of a cell among those of the study.
 fn cell_name(nr: usize, line_nr: usize, kind: Kind, percent: u32) -> String {
     let kind = if kind == Kind::Own { "own" } else { "beside" };
     format!("curves.{nr}.{line_nr}.{kind}.{percent}")

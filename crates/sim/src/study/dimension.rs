@@ -1,28 +1,25 @@
-//! What a number counts, by its name, and which units that has.
+//! A number's dimension, derived from its name, and the units it allows.
 //!
 //! ```text
 //!   reads.bytes, folios.file.by_size.64K.aligned_bytes, cached_bytes.64K   bytes
 //!   estimate.total_ns, estimate.causes.read.ns, estimate.run.ns.mid        time
-//!   reads.bytes / faults.total                                             bytes for each
+//!   reads.bytes / faults.total                                             bytes per event
 //!   folios.text.contpte_bytes / folios.text.mapped_bytes                   a share
 //!   faults.total                                                           a count
 //! ```
 
-/// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dimension {
     Bytes,
-    /// Nanoseconds.
     Time,
-    /// Two numbers of one kind.
+    /// A quotient of two numbers of one dimension.
     Share,
-    /// Events and the like.
     Count,
-    /// One number for each of another, such as events in a nanosecond.
+    /// A quotient of different dimensions, such as events per nanosecond.
     Rate,
 }
 
-/// What a unit is worth; `kB` has 1,024 bytes, as in /proc, MB and GB are powers of ten, as in GB/s.
+/// Units in bytes. `kB` has 1,024 bytes, as in /proc; MB and GB are powers of ten, as in GB/s.
 pub(super) const BYTES: [(&str, f64); 7] = [
     ("bytes", 1.0),
     ("kB", 1024.0),
@@ -32,13 +29,11 @@ pub(super) const BYTES: [(&str, f64); 7] = [
     ("MB", 1e6),
     ("GB", 1e9),
 ];
-/// The same in nanoseconds.
 pub(super) const TIMES: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-/// How often a unit is in the whole.
+/// Number of units in the whole.
 pub(super) const SHARES: [(&str, f64); 2] = [("%", 100.0), ("permille", 1000.0)];
 
 impl Dimension {
-    /// That of a number by the steps of its name.
     pub(super) fn of(name: &[String]) -> Self {
         let is_key = |step: &str| step.bytes().all(|byte| byte.is_ascii_digit());
         let is_bound = |step: &str| matches!(step, "low" | "mid" | "high");
@@ -46,13 +41,12 @@ impl Dimension {
         match last.map_or("", |last| last.rsplit('_').next().unwrap_or_default()) {
             "bytes" => Self::Bytes,
             "ns" => Self::Time,
-            // The sum of all causes with its bounds: `estimate.total.high`.
+            // The sum of all causes has bounds: `estimate.total.high`.
             "total" if name[0] == "estimate" => Self::Time,
             _ => Self::Count,
         }
     }
 
-    /// That of a number divided by another.
     pub(super) const fn over(self, below: Self) -> Self {
         match (self, below) {
             (Self::Bytes, Self::Bytes) | (Self::Time, Self::Time) | (Self::Count, Self::Count) => {
@@ -63,7 +57,6 @@ impl Dimension {
         }
     }
 
-    /// In words, as in "counts bytes".
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -74,7 +67,6 @@ impl Dimension {
         }
     }
 
-    /// Names of its units and what each is worth.
     pub(super) const fn units(self) -> &'static [(&'static str, f64)] {
         match self {
             Self::Bytes => &BYTES,

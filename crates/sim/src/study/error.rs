@@ -12,9 +12,7 @@ use crate::machine::MachineError;
 use crate::replay::request::NO_LARGE_FOLIOS;
 use crate::replay::{LinkedError, ReplayError};
 
-/// Why a study could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum StudyError {
     #[error(transparent)]
     File(#[from] DataFileError),
@@ -30,9 +28,7 @@ pub enum StudyError {
     Generate { path: PathBuf, error: GenerateError },
 }
 
-/// What a study file says that no study can.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum Mistake {
     #[error("{place}: {error}")]
     Kernel { place: String, error: KernelError },
@@ -72,7 +68,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// Where in the file it shows.
+    /// Returns the place in the file that the error refers to.
     pub(super) fn place(&self) -> &str {
         match self {
             Self::Kernel { place, .. }

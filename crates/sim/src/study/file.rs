@@ -1,4 +1,4 @@
-//! What a study says: cells and benches by name, tables of rows.
+//! The contents of a study: cells and benches by name, tables of rows.
 
 use std::collections::BTreeMap;
 
@@ -12,83 +12,60 @@ use super::model::Model;
 use super::parts::Input;
 use crate::replay::{Budget, CellSpec};
 
-/// A published table beside what this model gives.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// Short name: that of the file without `.toml`.
+    /// Short name: the file name without `.toml`.
     pub name: String,
-    /// One line for a list of studies.
     pub title: String,
-    /// Where the published table stands.
     pub source: String,
-    /// On what it was obtained.
+    /// Machine and software of the published numbers.
     pub setup: String,
-    /// What the table is called that ours is compared with: published, or measured here.
+    /// Word for the reference numbers: published, or measured here.
     pub reference: String,
-    /// What of the published work the inputs of ours hold.
+    /// Parts of the published work that our inputs contain.
     pub rests_on: Option<String>,
-    /// File of the study, in errors.
     pub origin: String,
-    /// What is run, by name.
     pub(super) cells: BTreeMap<String, Source>,
-    /// What is measured on the running kernel, by name.
     pub(super) benches: BTreeMap<String, Bench>,
-    /// Tables in the order of the file.
     pub tables: Vec<Table>,
-    /// Programs below limits, in the order of the file.
     pub curves: Vec<Curve>,
-    /// Kernels over many programs, in the order of the file.
     pub frontiers: Vec<Frontier>,
 }
 
-/// Where the numbers of a cell come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A trace under a kernel, on a machine.
     Replay(Input, Box<CellSpec>),
-    /// The memory manager alone.
     Model(Model),
 }
 
-/// One published table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What it shows, published and ours.
     pub title: String,
-    /// Rows in the order of the file.
     pub rows: Vec<Row>,
 }
 
-/// A row: a pair of published numbers beside a pair of ours.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What the numbers are of.
     pub what: String,
-    /// Published numbers, where there are any.
     pub published: Option<Published>,
-    /// Unit of the published numbers.
     pub unit: String,
-    /// Unit of our numbers, where it is another.
     pub ours_unit: String,
-    /// How two numbers are compared.
     pub change: Change,
-    /// A smaller change counts as none: what the published table resolves.
+    /// Resolution of the published table: a smaller change counts as none.
     pub same_within: f64,
-    /// Where ours come from.
     pub ours: Ours,
-    /// The basis that the file declares; the rest follows from `ours`.
+    /// The basis declared by the file; the rest follows from `ours`.
     pub basis: Vec<Basis>,
-    /// Which of our inputs are the series' own numbers.
+    /// Our inputs that are the series' own numbers.
     pub inputs_of_series: Option<String>,
-    /// Our quantity, if the published one is another.
+    /// Our quantity, if it differs from the published one.
     pub other_quantity: Option<String>,
-    /// Why the distance is what it is.
+    /// Explains the distance.
     pub reason: Option<String>,
-    /// Why ours goes another way.
+    /// Explains why our number moves in another direction.
     pub disagrees: Option<String>,
 }
 
-/// How a change is expressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
@@ -97,24 +74,20 @@ pub enum Change {
     Percent,
     /// `after - before`: of shares, in percentage points.
     Points,
-    /// Percent, where a rate was published and ours is a time: `(before / after - 1) * 100` of
-    /// ours.
+    /// Percent, if a rate was published and ours is a time: `(before / after - 1) * 100` of ours.
     Speed,
 }
 
-/// Published numbers: one or both of a pair, or the change alone.
+/// Published numbers: one or both of a pair, or only the change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Published {
-    /// Without the change under study.
     pub before: Option<f64>,
-    /// With the change under study.
     pub after: Option<f64>,
-    /// The change as printed, where the numbers were not.
+    /// The change as printed, if the numbers were not.
     pub change: Option<f64>,
-    /// Spread of the published numbers, as printed.
     pub spread: Option<String>,
-    /// As printed, where that is not a number ("up to", "about").
+    /// Printed text that is not a number ("up to", "about").
     pub text: Option<String>,
 }
 
@@ -124,47 +97,36 @@ impl Published {
     }
 }
 
-/// Where the numbers of a row come from.
 #[derive(Clone, Debug)]
 pub enum Ours {
-    /// A number of one or two cells.
     Cells {
-        /// Number that is read from both cells.
         metric: Metric,
         /// Cell without the change; absent in a row of one number.
         before: Option<String>,
-        /// Cell with the change.
         after: String,
     },
-    /// Measured on the running kernel, or quoted.
     Bench {
-        /// Bench without the change.
         before: String,
-        /// Bench with the change.
         after: String,
-        /// The last figures, where nothing is measured now.
+        /// Earlier results, used if nothing is measured now.
         quoted: Option<Quoted>,
     },
-    /// Nothing here gives this number.
+    /// This project has no such number; the text says why.
     None(String),
 }
 
-/// Something that can be timed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bench {
-    /// Operation that is timed.
     #[serde(rename = "do")]
     pub work: BenchWork,
-    /// Folio size, or bytes cleared in one go.
+    /// Folio size, or bytes cleared in one piece.
     #[serde(with = "super::parts::bytes")]
     pub size: u64,
-    /// The running kernel, or code of this program.
     #[serde(default)]
     pub subject: Subject,
 }
 
-/// What a bench does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BenchWork {
@@ -178,19 +140,17 @@ pub enum BenchWork {
     Munmap,
     /// A store to every page while a child shares them; ns per 4 KiB.
     StoreChildAlive,
-    /// The same after the child has ended; ns per 4 KiB.
+    /// A store to every page after the child has exited; ns per 4 KiB.
     StoreChildGone,
 }
 
-/// Who does what a bench times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum Subject {
-    /// The running kernel.
     #[default]
     Host,
-    /// The model under the rules of a kernel. Where memory is cleared: `page-at-a-time` and
-    /// `in-one-go` by the kernel's instruction, `chosen` by this project's choice.
+    /// The model under a kernel's rules. For clearing: `page-at-a-time` and `in-one-go` with the
+    /// kernel's instruction, `chosen` with the instruction this project selects.
     Named(String),
 }
 
@@ -200,23 +160,15 @@ impl From<String> for Subject {
     }
 }
 
-/// Medians measured earlier, in the row's unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quoted {
-    /// Median without the change.
     pub before: f64,
-    /// With the change under study.
     pub after: f64,
-    /// The document that has them.
     pub from: String,
-    /// Processor they were measured on.
     pub cpu: String,
-    /// Kernel they were measured under.
     pub kernel: String,
-    /// Rounds the medians are of.
     pub n: u32,
-    /// Day, where the document has it.
     pub date: Option<String>,
     /// Smallest and largest change within a round, in percent.
     pub range: Option<[f64; 2]>,
@@ -229,7 +181,6 @@ impl Quoted {
 }
 
 impl Study {
-    /// Lets every trace cause as much work as `budget` says.
     pub fn set_budget(&mut self, budget: Budget) {
         for source in self.cells.values_mut() {
             if let Source::Replay(_, spec) = source {
@@ -243,7 +194,7 @@ impl Study {
         }
     }
 
-    /// Benches of the rows that have them, with the row: `(table, row, before, after)`.
+    /// Returns the rows' benches: `(table, row), before, after`.
     pub fn benches(&self) -> impl Iterator<Item = ((usize, usize), &Bench, &Bench)> {
         let rows = self.tables.iter().enumerate().flat_map(|(table, tables)| {
             tables.rows.iter().enumerate().map(move |(nr, row)| ((table, nr), row))
@@ -254,7 +205,6 @@ impl Study {
         })
     }
 
-    /// Recorded traces the study replays, sorted.
     #[must_use]
     pub fn traces(&self) -> Vec<&str> {
         let of_cells = self.cells.values().filter_map(|source| match source {

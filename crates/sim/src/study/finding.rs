@@ -1,4 +1,4 @@
-//! The comparison: published and ours, row by row.
+//! Compares published numbers with ours, row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,135 +16,92 @@ use super::score::{self, Score};
 use super::unit::scaled;
 use crate::replay::{CacheState, CellSpec};
 
-/// Rounds that say which way a measurement goes: five that go one way by chance are 1 in 16.
+/// Fewest rounds that determine a direction: five in the same direction by chance are 1 in 16.
 const NR_ROUNDS_MIN: usize = 5;
 
-/// A measurement of a row's benches, by table and row of a study's name.
+/// Measurements of rows' benches, by study name, table and row.
 pub type Measurements = BTreeMap<(String, usize, usize), Measured>;
 
-/// What was measured now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Median without the change.
     pub before: f64,
-    /// Median with the change, in the row's unit.
     pub after: f64,
     /// Median, smallest and largest change within a round, in percent.
     pub change: [f64; 3],
-    /// Rounds the medians are of.
     pub n: usize,
-    /// Processor it was measured on.
     pub cpu: String,
-    /// Kernel it was measured under.
     pub kernel: String,
 }
 
-/// A study's rows, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// Name of the study.
     pub study: String,
-    /// Its title, one line.
     pub title: String,
-    /// Where the published table stands.
     pub source: String,
-    /// On what it was obtained.
     pub setup: String,
-    /// What the table is called that ours is compared with: published, or measured here.
     pub reference: String,
-    /// What of the published work ours rest on.
     pub rests_on: Option<String>,
-    /// In the order of the study file.
     pub tables: Vec<TableFinding>,
-    /// Programs below limits.
     pub curves: Vec<CurveFinding>,
-    /// Kernels over many programs.
     pub frontiers: Vec<FrontierFinding>,
 }
 
-/// A table's rows, compared.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TableFinding {
-    /// Title of the published table.
     pub title: String,
-    /// In the order of the study file.
     pub rows: Vec<RowFinding>,
 }
 
-/// A published row beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowFinding {
-    /// What the numbers are of.
     pub what: String,
-    /// Published numbers; absent where only ours are told.
     pub published: Option<Pair>,
-    /// As printed, if that is not a number.
     pub published_text: Option<String>,
-    /// Spread of the published numbers, as printed.
     pub published_spread: Option<String>,
-    /// Unit of the published numbers.
     pub unit: String,
-    /// Ours; absent where nothing gives them.
     pub ours: Option<Pair>,
-    /// Unit of our numbers.
     pub ours_unit: String,
-    /// How changes are expressed.
     pub measure: Change,
-    /// Our change minus the published one, in percentage points; of rows of one number, the
-    /// difference in the unit.
+    /// Our change minus the published one, in percentage points. For single numbers, the difference
+    /// in their unit.
     pub distance: Option<f64>,
-    /// How close our change comes, or our single number; absent where there is nothing to compare.
+    /// How close our change or single number is; absent if either side is missing.
     pub closeness: Option<Closeness>,
-    /// How close the levels are; absent where none was published, or ours has another unit.
+    /// How close the levels are; absent if none was published, or ours has another unit.
     pub level: Option<Closeness>,
-    /// Whether the row counts, and whether it matches; absent where there is nothing to compare.
+    /// Whether the row counts and matches; absent if there is nothing to compare.
     pub score: Option<Score>,
-    /// How ours were obtained.
     pub how: How,
-    /// What ours rests on.
     pub basis: Vec<Basis>,
-    /// Which of our inputs are the series' own numbers.
     pub inputs_of_series: Option<String>,
-    /// Our quantity, if the published one is another.
     pub other_quantity: Option<String>,
-    /// Why the distance is what it is.
     pub reason: Option<String>,
-    /// Why ours goes another way.
     pub disagrees: Option<String>,
 }
 
-/// How a number was obtained.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum How {
     /// Counted in the model: exact for the trace.
     Counted {
-        /// Trace, kernels and machine.
         of: String,
     },
-    /// Counts times the costs of a machine file.
     Estimated {
-        /// Trace, kernels and machine.
         of: String,
-        /// Costs that the machine file lacks.
         not_known: Option<String>,
-        /// Constants it rests on that no document or measurement gives, by their name in the
-        /// machine file.
+        /// Constants without a document or measurement, by their name in the machine file.
         assumed: Vec<String>,
     },
-    /// Measured on the running kernel for this comparison.
     Measured(Measured),
-    /// Measured earlier, and written into the study.
+    /// Measured earlier; the study has the numbers.
     Quoted(Quoted),
-    /// Nothing gives it.
     None {
-        /// One line for people.
         why: String,
     },
 }
 
 impl How {
-    /// Whether rounds of a measurement went both ways, which is no change.
+    /// Returns whether the rounds moved in both directions, which counts as no change.
     fn is_undecided(&self) -> bool {
         let range = match self {
             Self::Measured(measured) => Some([measured.change[1], measured.change[2]]),
@@ -154,8 +111,8 @@ impl How {
         range.is_some_and(|[min, max]| min < 0.0 && max > 0.0)
     }
 
-    /// Whether it can be a surprise: a measurement of few rounds, or of rounds that went both ways,
-    /// is chance.
+    /// Returns whether it can be a surprise. A measurement with few rounds, or with rounds in both
+    /// directions, can be chance.
     fn has_direction(&self) -> bool {
         match self {
             Self::Measured(measured) => measured.n >= NR_ROUNDS_MIN && !self.is_undecided(),
@@ -163,12 +120,10 @@ impl How {
         }
     }
 
-    /// Whether it rests on assumed constants.
     const fn is_assumed(&self) -> bool {
         matches!(self, Self::Estimated { assumed, .. } if !assumed.is_empty())
     }
 
-    /// One word for a table.
     #[must_use]
     pub fn word(&self) -> String {
         match self {
@@ -182,7 +137,6 @@ impl How {
 }
 
 impl Finding {
-    /// The rows of `study` beside what its cells came to and what was measured.
     #[must_use]
     pub fn new(study: &Study, values: &Values, measured: &Measurements) -> Self {
         let table = |(nr, table): (usize, &super::file::Table)| TableFinding {
@@ -212,8 +166,8 @@ impl Finding {
         }
     }
 
-    /// Rows that go another way than the published ones, or are apart, and do not say so; and rows
-    /// that say so and do not: `(table, row)`.
+    /// Returns the rows that move in another direction than published, or are apart, without
+    /// `disagrees`, and the rows with `disagrees` that agree.
     pub fn surprises(&self) -> impl Iterator<Item = (&TableFinding, &RowFinding)> {
         let rows =
             self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
@@ -246,7 +200,7 @@ impl RowFinding {
             let pair = Pair { before, after, change: published.change };
             Pair { change: pair.change.or(change(row.change, pair)), ..pair }
         });
-        // A word such as "some" is shown, and cannot be compared.
+        // A word such as "some" is printed, but cannot be compared.
         let has_number =
             |pair: &Pair| [pair.before, pair.after, pair.change].iter().any(Option::is_some);
         let both = published.filter(has_number).zip(ours);
@@ -288,8 +242,7 @@ impl RowFinding {
     }
 }
 
-/// The change of a pair; of one that begins with 0, or with next to nothing, there is none in
-/// percent.
+/// Returns the change of a pair; `None` in percent if it starts at or near 0.
 fn change(measure: Change, pair: Pair) -> Option<f64> {
     let (before, after) = (pair.before?, pair.after?);
     let change = match measure {
@@ -326,7 +279,6 @@ fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pai
     }
 }
 
-/// The basis that the file declares, and the one that follows from where ours come from.
 fn basis(row: &Row, study: &Study, how: &How, has_own_input: bool) -> Vec<Basis> {
     let derived = match (&row.ours, how) {
         (_, How::None { .. }) => return Vec::new(),
@@ -346,8 +298,8 @@ fn basis(row: &Row, study: &Study, how: &How, has_own_input: bool) -> Vec<Basis>
     all
 }
 
-/// Constants of the machine file that an estimate of these cells rests on and that come from the
-/// study's own section of the book.
+/// Names the machine constants used by these cells' estimate that come from the study's own section
+/// of the book.
 fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<String> {
     let section = study.source.strip_prefix("docs/behaviour")?.split_whitespace().next()?;
     let section = section.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
@@ -363,14 +315,14 @@ fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<St
     (!names.is_empty()).then(|| format!("{} of the machine file", names.join(", ")))
 }
 
-/// Whether a source names `section` or a part of it, not a section with a number that begins alike.
+/// Returns whether a source cites `section` or a part of it, but not a section whose number only
+/// starts with the same digits.
 fn cites(source: &str, section: &str) -> bool {
     source
         .match_indices(section)
         .any(|(at, found)| !source[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// One number of two cells, or of one.
 struct Cells<'a> {
     metric: &'a Metric,
     before: Option<&'a str>,
@@ -415,7 +367,6 @@ fn of_cells(
     (is_whole.then_some(pair), how)
 }
 
-/// Machine, filesystem and swap space of a cell.
 pub(super) fn described_setup(spec: &CellSpec) -> String {
     let mut parts = vec![spec.machine.name.clone()];
     parts.extend(spec.filesystem.clone());
@@ -429,7 +380,6 @@ pub(super) fn described_setup(spec: &CellSpec) -> String {
     parts.join(", ")
 }
 
-/// What a pair of cells was: trace, kernels, machine.
 fn described(study: &Study, before: Option<&str>, after: &str) -> String {
     let (input, kernel, machine) = described_cell(study, after);
     let kernels = match before.map(|name| described_cell(study, name).1) {
@@ -447,14 +397,13 @@ fn described(study: &Study, before: Option<&str>, after: &str) -> String {
     format!("{input}, {kernels}{machine}{links}")
 }
 
-/// Pages that the images of a cell are linked for, where they are laid out again.
+/// Lists the page sizes that a cell's images are relinked for, if any.
 fn links(study: &Study, name: &str) -> Option<String> {
     let Source::Replay(_, spec) = study.cells.get(name)? else { return None };
     let each: Vec<String> = spec.linked.iter().map(ToString::to_string).collect();
     (!each.is_empty()).then(|| each.join(" "))
 }
 
-/// Input, kernel and machine of a cell.
 fn described_cell(study: &Study, name: &str) -> (String, String, Option<String>) {
     let of = |input: &str, spec: &CellSpec| {
         let warm = if spec.cache == CacheState::Warm { ", page cache warm" } else { "" };

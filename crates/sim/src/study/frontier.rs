@@ -1,12 +1,12 @@
-//! What kernels gain over many programs, and what they pay for it.
+//! The gain and cost of kernels over many programs.
 //!
 //! ```text
 //!   each trace under each line           ─► change of every count against the first line
-//!   mean over the programs               ─► a point for each line: what it pays, what it gains
+//!   mean over the programs               ─► a point per line: its cost, its gain
 //!   no other point is better in both     ─► the line is on the frontier
 //! ```
 //!
-//! Owns what a study file says of it. Running is `cell`, the comparison `finding`.
+//! Owns the frontier in a study file. `cell` runs it, `finding` compares it.
 
 mod finding;
 mod load;
@@ -18,21 +18,17 @@ use crate::replay::CellSpec;
 pub use finding::{ChangeFinding, FrontierCount, FrontierFinding, FrontierLine};
 pub(super) use load::FrontierFile;
 
-/// Lines and programs under one title.
 #[derive(Clone, Debug)]
 pub struct Frontier {
-    /// What is compared.
     pub title: String,
-    /// Every line runs all of them.
     pub(super) programs: Vec<Input>,
-    /// The name of each and what is run; the first is what the others are compared with.
+    /// Each line's name and specification; the first line is the reference.
     pub(super) lines: Vec<(String, CellSpec)>,
-    /// The first is what is to be gained, the others are paid with; less is better.
+    /// The first count is the gain, the others are the costs; less is better.
     pub counts: Vec<Count>,
 }
 
 impl Frontier {
-    /// The cells: name, program and what is run.
     pub(super) fn cells(&self, nr: usize) -> impl Iterator<Item = (String, &Input, &CellSpec)> {
         self.programs.iter().enumerate().flat_map(move |(program_nr, program)| {
             self.lines.iter().enumerate().map(move |(line_nr, (_, spec))| {
@@ -41,13 +37,11 @@ impl Frontier {
         })
     }
 
-    /// Every specification in it.
     pub(super) fn specs_mut(&mut self) -> impl Iterator<Item = &mut CellSpec> {
         self.lines.iter_mut().map(|(_, spec)| spec)
     }
 }
 
-/// Name of a cell among those of the study.
 fn cell_name(nr: usize, line_nr: usize, program_nr: usize) -> String {
     format!("frontiers.{nr}.{line_nr}.{program_nr}")
 }

@@ -1,4 +1,4 @@
-//! Reading and checking a study file.
+//! Reads and checks a study file.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -25,10 +25,9 @@ use crate::replay::request::{AGED_ROUNDS_MAX, unknown_filesystem};
 use crate::replay::{CacheState, CellSpec, Fragmented, Linked};
 use crate::size;
 
-/// Sizes of numbers that are published or quoted: others are mistakes, and unreadable.
+/// Valid published or quoted numbers; others are mistakes, and unreadable.
 const NUMBERS: RangeInclusive<f64> = 1e-15..=1e15;
 
-/// The file as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct StudyFile {
@@ -53,12 +52,10 @@ struct StudyFile {
     frontiers: Vec<FrontierFile>,
 }
 
-/// What most studies compare with.
 fn published() -> String {
     "published".to_owned()
 }
 
-/// A cell: a trace or a workload with kernel and machine, or a model.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CellFile {
@@ -79,7 +76,6 @@ pub(super) struct CellFile {
     pub(super) aged: Option<u32>,
 }
 
-/// A kernel of a curve or a frontier, and what sets it apart.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct LineFile {
@@ -87,7 +83,7 @@ pub(super) struct LineFile {
     pub(super) kernel: String,
 }
 
-/// A table; what it says of `unit` and the like holds for rows that do not.
+/// A table. Its `unit` and similar keys apply to rows without their own.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct TableFile {
@@ -105,7 +101,7 @@ struct TableFile {
     rows: Vec<RowFile>,
 }
 
-/// What a row has itself or from its table.
+/// Keys that a row has itself or inherits from its table.
 struct Common {
     before: Option<String>,
     after: Option<String>,
@@ -116,7 +112,6 @@ struct Common {
 }
 
 impl Common {
-    /// Units of what is published and of ours, which must be one of its number.
     fn units(&self, ours: &Ours, place: &str) -> Result<(String, String), Mistake> {
         let unit = self.unit.clone().unwrap_or_default();
         let ours_unit = self.ours_unit.clone().unwrap_or_else(|| unit.clone());
@@ -163,7 +158,7 @@ struct RowFile {
 }
 
 impl Study {
-    /// A built-in study.
+    /// Loads a built-in study.
     ///
     /// # Errors
     /// [`StudyError::File`], with the nearest names.
@@ -171,20 +166,19 @@ impl Study {
         Self::from_toml(STUDIES.named(name)?, &format!("studies/{name}.toml"))
     }
 
-    /// The study a file describes.
+    /// Loads a study file.
     ///
     /// # Errors
-    /// When the file cannot be read, is too large, or is not a study.
+    /// The file cannot be read, is too large, or is not a study.
     pub fn from_path(path: &Path) -> Result<Self, StudyError> {
         let (text, origin) = STUDIES.read(path)?;
         Self::from_toml(&text, &origin)
     }
 
-    /// The study a text describes; `origin` names it in errors.
+    /// Parses a study; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`StudyError::File`] for text that is not a study file, else [`StudyError::Mistake`] with
-    /// the first; both with the line.
+    /// [`StudyError::File`] for text that is not a study file, [`StudyError::Mistake`] for the first error in one; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, StudyError> {
         let file: StudyFile = parse(text, origin)?;
         let origin = origin.to_owned();
@@ -317,7 +311,6 @@ impl CellFile {
 }
 
 impl CellFile {
-    /// Size and state of memory.
     fn set_memory(&self, spec: &mut CellSpec, place: &str) -> Result<(), Mistake> {
         let wrong = |key: &str, value: &str, expected| {
             let (place, value) = (format!("{place}.{key}"), value.to_owned());
@@ -346,7 +339,7 @@ impl CellFile {
     }
 }
 
-/// The trace or the workload that `place` names: one of them.
+/// Returns the trace or the workload of `place`, which must have exactly one.
 pub(super) fn input_of(
     place: &str,
     trace: Option<&String>,
@@ -400,7 +393,6 @@ fn is_readable(number: f64) -> bool {
 }
 
 impl RowFile {
-    /// The row with what its table says filled in.
     fn row(&self, place: &str, table: &TableFile, known: Known<'_>) -> Result<Row, Mistake> {
         let either = |own: &Option<String>, of_table: &Option<String>| {
             own.as_ref().or(of_table.as_ref()).cloned()
@@ -490,11 +482,9 @@ impl RowFile {
     }
 }
 
-/// What a row may name.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     study: &'a Study,
-    /// Every number that a replay gives.
     sample: &'a Sample,
 }
 

@@ -1,12 +1,12 @@
-//! Which number of a cell: names of the result's JSON, sums and shares of them.
+//! A number of a cell: names from the result's JSON, sums and quotients of them.
 //!
 //! ```text
 //!   metric = sum [ "/" sum ]        sum = name { "+" name }
 //!   name   = reads.bytes | folios.file.by_size.64K.aligned_bytes | estimate.causes.fault.ns | ..
 //! ```
 //!
-//! `folios.file` is text and data together. A folio size that did not occur counts 0; a name that
-//! no result has is refused when the study is read.
+//! `folios.file` is text and data together. A folio size that did not occur counts as 0. Loading a
+//! study fails if no result has the name.
 
 use std::fmt;
 
@@ -16,13 +16,12 @@ use super::dimension::Dimension;
 use crate::names::nearest;
 use crate::size::parse_bytes;
 
-/// Names in a metric at most: more are a mistake.
 const NR_NAMES_MAX: usize = 16;
 
-/// What stands under a folio size that was asked for.
+/// Keys below a requested folio size.
 const ASKED: [&str; 4] = ["file_asked", "file_got", "anon_asked", "anon_got"];
 
-/// Maps of a result, whose keys are data, with what stands under a key.
+/// The result's maps with data as keys, and the names below each key.
 const MAPS: [(&str, &[&str]); 11] = [
     ("by_size", &["aligned_bytes", "unaligned_bytes"]),
     ("cached_bytes", &[]),
@@ -37,10 +36,10 @@ const MAPS: [(&str, &[&str]); 11] = [
     ("unusable_at_start", &[]),
 ];
 
-/// Maps of such maps: by part of a trace, by round.
+/// Maps of such maps: by tenth of a trace, by round.
 const MAPS_OF_ASKED: [&str; 2] = ["asked_tenths", "aged"];
 
-/// A number of a cell, or a share of two.
+/// A number of a cell, or a quotient of two.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
     text: String,
@@ -48,17 +47,16 @@ pub struct Metric {
     of: Option<Vec<Vec<String>>>,
 }
 
-/// What a cell says to a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
-    /// Its value, in the unit the outcome has.
+    /// The value, in the result's unit.
     Known(f64),
-    /// It was not known; names what was missing.
+    /// Unknown; names the missing input.
     NotKnown(String),
 }
 
 impl Metric {
-    /// The metric `text` names; says what is expected otherwise.
+    /// Parses a metric.
     ///
     /// ```
     /// use largefolio_sim::study::Metric;
@@ -69,7 +67,7 @@ impl Metric {
     /// ```
     ///
     /// # Errors
-    /// With the expected form.
+    /// Describes the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let expected = "expected names of a result's JSON, such as \"reads.bytes\" or \
                         \"folios.text.contpte_bytes / folios.text.mapped_bytes\"";
@@ -88,10 +86,10 @@ impl Metric {
         Ok(Self { text: text.to_owned(), sum: first, of })
     }
 
-    /// What it counts.
+    /// Returns the number's dimension.
     ///
     /// # Errors
-    /// Names two numbers that do not add up.
+    /// Names two summands with different dimensions.
     pub(super) fn dimension(&self) -> Result<Dimension, String> {
         let of_sum = |sum: &[Vec<String>]| {
             let mut all = sum.iter().map(|name| Dimension::of(name));
@@ -109,7 +107,7 @@ impl Metric {
         self.of.as_deref().map_or(Ok(first), |of| Ok(first.over(of_sum(of)?)))
     }
 
-    /// Whether it is estimated with the costs of a machine rather than counted.
+    /// Returns whether it is estimated from machine costs rather than counted.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         let names = self.sum.iter().chain(self.of.iter().flatten());
@@ -119,8 +117,8 @@ impl Metric {
         })
     }
 
-    /// Constants of the machine file that an estimate rests on in a cell, by name: all of the
-    /// estimate, or only the costs of the named causes.
+    /// Returns the machine constants that a cell's estimate uses, by name. If the metric names
+    /// causes, only their costs.
     pub(super) fn constants_in<'a>(&self, cell: &'a Value) -> Vec<(&'a str, &'a Value)> {
         let names = || self.sum.iter().chain(self.of.iter().flatten());
         let cause = |name: &Vec<String>| match name.as_slice() {
@@ -139,7 +137,7 @@ impl Metric {
         let is_used = |name: &str| match &causes {
             None => true,
             Some(causes) if causes.iter().flat_map(costs).any(|cost| cost == name) => true,
-            // Used by what a term names: cycles by the clock, the device's queue by the pace.
+            // Indirect inputs: cycles use the clock, reads use the device's reference pace.
             Some(causes) => match name {
                 "costs.clock" => {
                     let unit = |cost: &str| constants.get(cost).map(|one| &one["unit"]);
@@ -156,20 +154,18 @@ impl Metric {
         used.map(|(name, one)| (name.as_str(), one)).collect()
     }
 
-    /// Those of them that are assumed.
     pub(super) fn assumed_in(&self, cell: &Value) -> Vec<String> {
         let used = self.constants_in(cell).into_iter();
         used.filter(|(_, one)| one["assumed"] == true).map(|(name, _)| name.to_owned()).collect()
     }
 
-    /// The first name that a cell such as `sample` does not have, with a hint.
     pub(super) fn unknown_in(&self, sample: &Value) -> Option<String> {
         let names = self.sum.iter().chain(self.of.iter().flatten());
         names.into_iter().find_map(|name| unknown(sample, name))
     }
 
-    /// The number of a cell. A share of nothing is not known, and nothing of nothing is 0: a kernel
-    /// that asks for no folio of a size gets none.
+    /// Returns the metric's value in a cell. A share of 0 is unknown, but 0 of 0 is 0: a kernel
+    /// that requests no folio of a size gets none.
     pub(super) fn of(&self, cell: &Value) -> Number {
         let total = |sum: &[Vec<String>]| {
             let mut total = 0.0;
@@ -198,7 +194,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// Names of a sum; `None` where one is empty.
+/// Parses a sum; `None` if a name is empty.
 fn sum(text: &str) -> Option<Vec<Vec<String>>> {
     text.split('+')
         .map(|name| {
@@ -208,7 +204,7 @@ fn sum(text: &str) -> Option<Vec<Vec<String>>> {
         .collect()
 }
 
-/// A size as the JSON has it, in bytes; anything else as it is.
+/// Converts a size to bytes, as in the JSON; returns any other step unchanged.
 fn key(step: &str) -> String {
     let is_size = step.starts_with(|c: char| c.is_ascii_digit());
     let bytes = is_size.then(|| parse_bytes(step)).flatten();
@@ -251,7 +247,7 @@ fn told<'a>(name: &[String], known: impl Iterator<Item = &'a str>) -> String {
     format!("there is no number '{}'; {hint}", name.join("."))
 }
 
-/// The number; a key that a map has not is 0, `None` stands for null.
+/// Looks up a number. A key missing from a map is 0, and null is `None`.
 fn lookup(cell: &Value, name: &[String]) -> Option<f64> {
     let mut at = cell;
     for step in name {
@@ -263,7 +259,6 @@ fn lookup(cell: &Value, name: &[String]) -> Option<f64> {
     at.as_f64()
 }
 
-/// What an estimate lacked.
 fn not_known(cell: &Value, name: &[String]) -> String {
     let missing = cell.pointer("/estimate/not_known").and_then(Value::as_array);
     let missing: Vec<&str> = missing.into_iter().flatten().filter_map(Value::as_str).collect();

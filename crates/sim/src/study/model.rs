@@ -1,8 +1,8 @@
 //! Cells without a trace: they use the memory manager directly.
 //!
-//! Owns three questions. *clear*: the plan by which a kernel zeroes a folio (series 001). *anon*: an
-//! operation of series 004 on a region, counted and, with a machine, estimated. *history*: a file
-//! comes into the page cache in one way, then a program maps it: what can be mapped large?
+//! Owns three models. *clear*: a kernel's plan for zeroing a folio (series 001). *anon*: an
+//! operation of series 004 on a region, counted and, with a machine, estimated. *history*: how much
+//! of a file can be mapped large, depending on how it came into the page cache.
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::io::Fadvice;
@@ -23,52 +23,40 @@ use crate::cost::{Estimate, Events, Latency, Walks, by_unit};
 use crate::kernel::Kernel;
 use crate::machine::{Costs, Machine};
 
-/// A question to the memory manager.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Model {
-    /// How a folio is zeroed that was touched.
     Clear {
-        /// Kernel whose rules are followed, with its edits.
         kernel: String,
         /// The folio, or a gigantic page.
         #[serde(with = "parts::bytes")]
         size: u64,
-        /// Machine whose rates make the estimate, and whose CPU decides which lines are cached.
+        /// The machine for the estimate; its CPU determines which lines are cached.
         machine: Option<String>,
-        /// How many folios are zeroed.
         #[serde(default = "one")]
         times: u64,
-        /// Page of the folio that was touched; its middle where none is given.
+        /// The page that faulted; default: the middle.
         touched: Option<u64>,
     },
-    /// An operation on a region of anonymous memory.
     Anon {
-        /// Kernel whose rules are followed, with its edits.
         kernel: String,
-        /// Machine whose costs make the estimate.
         machine: String,
-        /// What is done to the folios.
         operation: AnonOperation,
-        /// Folios of the region.
         #[serde(with = "parts::bytes")]
         size: u64,
-        /// Bytes of the region.
+        /// In bytes.
         #[serde(with = "parts::bytes")]
         region: u64,
     },
-    /// A file that came into the page cache in one way.
     History {
-        /// Rules, with the readahead window of the device.
+        /// Kernel rules, with the device's readahead window.
         kernel: String,
-        /// Filesystem of the file.
         filesystem: String,
-        /// Bytes of the file.
+        /// In bytes.
         #[serde(with = "parts::bytes")]
         size: u64,
-        /// How the file came into the page cache.
         way: Way,
-        /// Bytes of each call, where it came by calls.
+        /// Bytes per system call.
         #[serde(default = "whole_file", with = "parts::bytes")]
         call: u64,
     },
@@ -78,97 +66,80 @@ const fn one() -> u64 {
     1
 }
 
-/// More than any file: one call.
+/// Larger than any file, so one call transfers all.
 fn whole_file() -> u64 {
     u64::MAX
 }
 
-/// Calls that a file may come by, those of 1 KiB of the largest file: each takes a step or more,
-/// and no budget ends them.
+/// Maximum number of calls per file, 1 KiB each for the largest file. Each call takes a step or more, and no
+/// budget limits them.
 const NR_CALLS_MAX: u64 = 1 << 20;
 
-/// How a file came into the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// It was written by calls, and is still there.
+    /// Written by system calls, and still cached.
     Written,
-    /// It was written by a call of a page, the headers, and one for the rest, as linkers do.
+    /// Written with one call for the page of headers and one for the rest, as linkers do.
     Linked,
-    /// It was read by calls.
     Read,
-    /// It was read by calls after `POSIX_FADV_SEQUENTIAL`, as cat does.
+    /// Read by system calls after `POSIX_FADV_SEQUENTIAL`, as cat does.
     ReadSequentially,
-    /// Its pages were executed one after the other.
+    /// Executed page by page in order.
     Executed,
-    /// The same after `MADV_HUGEPAGE`.
+    /// Executed in order after `MADV_HUGEPAGE`.
     Advised,
-    /// It was read ahead by `POSIX_FADV_WILLNEED`.
+    /// Read ahead by `POSIX_FADV_WILLNEED`.
     Willneed,
 }
 
-/// What a clearing plan counts.
 #[derive(Debug, Default, Serialize)]
 struct Cleared {
-    /// Pieces zeroed in one go.
     units: u64,
-    /// Points at which others may run.
+    /// Points at which the scheduler may switch.
     reschedule_points: u64,
-    /// Bytes of the largest piece.
     largest_unit_bytes: u64,
-    /// Lines of 64 bytes, of all folios, that come into the cache: none of a piece that is long
-    /// enough for the CPU to leave them out.
+    /// Cache lines (64 bytes) that enter the cache, over all folios. If a piece is long enough, the
+    /// CPU bypasses the cache for it.
     cache_lines: u64,
-    /// What is zeroed between two reschedule points.
     latency: Latency,
     /// Estimated time of all folios by cause, in nanoseconds.
     estimate: Estimate,
 }
 
-/// Bytes of a cache line of every x86-64 CPU.
+/// Cache line size of every x86-64 CPU, in bytes.
 const LINE_BYTES: u64 = 64;
 
-/// What an operation on anonymous memory counts.
 #[derive(Debug, Default, Serialize)]
 struct Anon {
-    /// Faults, as a count.
     faults: u64,
-    /// Base pages copied.
     copied_pages: u64,
-    /// Pages kept by the process that alone still has them.
+    /// Pages kept by their last remaining process.
     reused_pages: u64,
-    /// Entries of page tables set by fork.
     entries_forked: u64,
-    /// PTEs cleared, as a count.
     ptes_cleared: u64,
-    /// Runs of pages of one folio in which they were taken away.
+    /// Runs of PTEs of one folio that were cleared together.
     batches_cleared: u64,
-    /// Atomic updates of map counts of single pages.
     page_mapcounts: u64,
-    /// Changes of owner words: one for a run of pages of one large folio.
+    /// Changes of the owner word: one per run of pages of one large folio.
     owner_words: u64,
-    /// Estimated time by cause, in nanoseconds.
     estimate: Estimate,
 }
 
-/// What a mapped file counts, in bytes.
 #[derive(Debug, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the unit of each")]
 struct History {
-    /// Length of the file.
     file_bytes: u64,
-    /// In the page cache.
     cached_bytes: u64,
-    /// In folios of the PMD size: mappable by PMD entries where the mapping is aligned.
+    /// In PMD-sized folios: PMD entries can map them if the mapping is aligned.
     pmd_folio_bytes: u64,
     /// In folios of 64 KiB and more.
     from_64k_bytes: u64,
-    /// Under PMD entries after an aligned mapping was touched.
+    /// Mapped by PMD entries after every page of an aligned mapping was touched.
     pmd_mapped_bytes: u64,
 }
 
 impl Model {
-    /// Kernel and machine by name.
     pub(super) fn names(&self) -> (&str, Option<&str>) {
         match self {
             Self::Clear { kernel, machine, .. } => (kernel, machine.as_deref()),
@@ -177,7 +148,6 @@ impl Model {
         }
     }
 
-    /// Filesystem of the file, if there is one.
     pub(super) fn filesystem(&self) -> Option<&str> {
         match self {
             Self::History { filesystem, .. } => Some(filesystem),
@@ -185,7 +155,6 @@ impl Model {
         }
     }
 
-    /// Why it would take too long.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self::History { size, call, .. } = self else { return Ok(()) };
         let nr_calls = size.div_ceil((*call).max(1));
@@ -198,7 +167,6 @@ impl Model {
         Ok(())
     }
 
-    /// A cell with every name and no count.
     pub(super) fn sample(&self) -> Value {
         let value = match self {
             Self::Clear { .. } => serde_json::to_value(Cleared::default()),
@@ -208,7 +176,6 @@ impl Model {
         value.unwrap_or_default()
     }
 
-    /// The counts, or what went wrong.
     pub(super) fn run(&self) -> Result<Value, String> {
         let value = match self {
             Self::Clear { kernel, size, machine, times, touched } => {
@@ -307,14 +274,13 @@ fn anon(
     })
 }
 
-/// A file and a program that maps it.
 struct Lived {
     memory: Memory,
     file: largefolio_mm::units::MappingId,
     size: u64,
 }
 
-/// Address of a mapping that every folio can be aligned in.
+/// An address that is aligned for every folio.
 const AT: Vaddr = Vaddr(1 << 38);
 
 impl Lived {
@@ -366,7 +332,8 @@ impl Lived {
         Ok(())
     }
 
-    /// Maps the file aligned, executes every page in order and ends; bytes under PMD entries.
+    /// Maps the file aligned, executes every page in order and exits. Returns the bytes under PMD
+    /// entries.
     fn mapped(&mut self, advice: Option<Madvice>) -> Result<u64, String> {
         let told = |error: &dyn ToString| error.to_string();
         let mm = self.memory.new_space();

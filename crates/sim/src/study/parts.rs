@@ -1,4 +1,4 @@
-//! Values of a study file: bytes as people write them, and workloads to generate.
+//! Values of a study file: sizes such as `64K`, and workloads to generate.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -10,7 +10,7 @@ use largefolio_trace::generate::{
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use serde::Deserialize;
 
-/// `64K` as bytes.
+/// Reads `64K` as bytes.
 pub(super) mod bytes {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer};
@@ -30,21 +30,18 @@ pub(super) mod bytes {
     }
 }
 
-/// Rows that a generated trace may have, sixty times what the largest of the built-in studies has:
-/// 8 million rows of `zipf` took 0.4 seconds of a processor and 21 MB, so many take seven and 350.
+/// Maximum number of rows of a generated trace, 60 times the largest built-in study. 8 million rows
+/// of `zipf` took 0.4 s of CPU time and 21 MB, so the limit costs 7 s and 350 MB.
 pub(super) const NR_ROWS_MAX: u64 = 1 << 27;
 
-/// Where a trace comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// `traces/NAME.folio`.
     Recorded(String),
-    /// Generated first.
     Generated(Generated),
 }
 
 impl Input {
-    /// What it is called.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -54,34 +51,27 @@ impl Input {
     }
 }
 
-/// A trace to generate. What is left out is as in `folio trace gen`.
+/// A trace to generate. Defaults are those of `folio trace gen`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generated {
-    /// A function a page.
+    /// One function per page.
     #[serde(rename_all = "kebab-case")]
     RetStubs {
-        /// Functions, one on each page.
         pages: u64,
-        /// Bytes from function to function.
+        /// Distance between functions in bytes.
         #[serde(with = "bytes")]
         stub_size: u64,
-        /// Order of the sweep.
         order: Sweep,
-        /// Calls after the sweep.
         calls: u64,
-        /// madvise before the sweep.
         advice: Advised,
-        /// Seed of the calls.
         seed: u64,
     },
     /// A program that runs code in a library.
     #[serde(rename_all = "kebab-case")]
     Library {
-        /// Text of the library.
         #[serde(with = "bytes")]
         text_size: u64,
-        /// Text of the program.
         #[serde(with = "bytes")]
         program_size: u64,
         /// `-z max-page-size` of the library.
@@ -89,74 +79,61 @@ pub enum Generated {
         max_page_size: u64,
         /// Runs of fetches, each within one page.
         calls: u64,
-        /// Fetches of the longest run.
         run_max: u64,
-        /// Percentage of the calls that stay in the program.
+        /// Percentage of calls that stay in the program.
         program_percent: u64,
-        /// Seed of the calls.
         seed: u64,
     },
     /// A process that forks to write snapshots of its memory.
     #[serde(rename_all = "kebab-case")]
     Fork {
-        /// Memory of the parent.
+        /// The parent's memory in bytes.
         #[serde(with = "bytes")]
         anon_size: u64,
-        /// Snapshots, a child each.
         snapshots: u64,
         /// Writes during and after a snapshot, in percent of the pages.
         write_percent: u64,
-        /// Seed of the pages written.
         seed: u64,
     },
-    /// A program with data files that it maps, and a heap; some pages hot and most cold.
+    /// A program that maps data files and has a heap; some pages are hot and most cold.
     Zipf(Mix),
-    /// A pre-forking server.
     #[serde(rename_all = "kebab-case")]
     Server {
-        /// Workers at a time.
         workers: u64,
-        /// Text, shared by all.
+        /// Shared text in bytes.
         #[serde(with = "bytes")]
         text_size: u64,
-        /// Heap that workers inherit.
+        /// Inherited heap in bytes.
         #[serde(with = "bytes")]
         heap_size: u64,
-        /// A worker's own memory.
+        /// A worker's private memory in bytes.
         #[serde(with = "bytes")]
         own_size: u64,
-        /// Requests in all.
         requests: u64,
-        /// Requests after which a worker is replaced; 0 for never.
+        /// A worker is replaced after this many requests; 0 = never.
         requests_per_worker: u64,
-        /// Seed of everything random.
         seed: u64,
     },
 }
 
-/// Text, data files and a heap, by Zipf's law.
+/// Text, data files and a heap, referenced by Zipf's law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Mix {
-    /// Text and data files.
     files: u64,
-    /// Size of each.
+    /// Size of each file in bytes.
     #[serde(with = "bytes")]
     file_size: u64,
-    /// The heap.
     #[serde(with = "bytes")]
     anon_size: u64,
-    /// Runs of references.
     runs: u64,
-    /// References of the longest run.
     run_max: u64,
-    /// Percentage of the runs that execute text.
+    /// Percentage of runs that execute text.
     exec_percent: u64,
-    /// Percentage of the others that write.
+    /// Percentage of the other runs that write.
     write_percent: u64,
-    /// Percentage of the others that go to the heap.
+    /// Percentage of the other runs that use the heap.
     anon_percent: u64,
-    /// Seed of everything random.
     seed: u64,
 }
 
@@ -177,28 +154,21 @@ impl Mix {
     }
 }
 
-/// Order of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sweep {
-    /// From the first to the last.
     Sequential,
-    /// Drawn by the seed.
     Random,
 }
 
-/// Advice to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advised {
-    /// No madvise call.
     None,
-    /// `MADV_HUGEPAGE`.
     Hugepage,
 }
 
 impl Generated {
-    /// The workload; `filesystem` is set by the cell.
     fn workload(&self) -> Box<dyn Workload> {
         match *self {
             Self::RetStubs { pages, stub_size, order, calls, advice, seed } => Box::new(RetStubs {
@@ -262,19 +232,18 @@ impl Generated {
         }
     }
 
-    /// Checks the options.
     pub(super) fn check(&self) -> Result<(), GenerateError> {
         self.workload().validate()
     }
 
-    /// Rows that the trace has at most; a few more or less for the calls at its start and end.
+    /// Returns the maximal number of rows, except a few calls at the start and end.
     pub(super) fn nr_rows_max(&self) -> u64 {
         let pages_of = |bytes: u64| bytes / REFERENCE_PAGE_BYTES;
         let nr_rows: u128 = match *self {
             Self::RetStubs { pages, calls, .. } => u128::from(pages) + u128::from(calls),
             Self::Library { calls, .. } => calls.into(),
             Self::Fork { anon_size, snapshots, write_percent, .. } => {
-                // Its pages are filled once; each snapshot reads all and writes a share twice.
+                // All pages are written once; each snapshot reads all and writes a share twice.
                 let nr_pages = u128::from(pages_of(anon_size));
                 let nr_written = nr_pages * u128::from(write_percent) / 100;
                 nr_pages + u128::from(snapshots) * (nr_pages + 2 * nr_written)
@@ -288,7 +257,7 @@ impl Generated {
         u64::try_from(nr_rows).unwrap_or(u64::MAX)
     }
 
-    /// Writes the trace, as long as `hears`, which is told its rows so far, lets it go on.
+    /// Writes the trace while `hears` continues; it gets the number of rows so far.
     pub(super) fn write(
         &self,
         path: &Path,
@@ -302,7 +271,7 @@ impl Generated {
 mod tests {
     use super::*;
 
-    /// Rows at the start and the end of a trace that no count of the options is of.
+    /// Rows at the start and end that no option counts.
     const NR_ROWS_AROUND: u64 = 16;
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a replay tells, by name.
+//! The numbers of a replay, by name.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::replay::{Cell, CellSpec, Images, Outcome};
 
-/// Every name that a replay gives, from one of no program at all.
 pub(super) struct Sample(Value);
 
 impl Sample {
@@ -25,14 +24,13 @@ impl Sample {
         Self(named().unwrap_or_default())
     }
 
-    /// Says which name of `metric` no replay gives.
     pub(super) fn unknown(&self, metric: &Metric) -> Option<String> {
         metric.unknown_in(&self.0)
     }
 }
 
-/// The result as JSON, with text and data together as `folios.file`, and TLBs also where nothing was
-/// counted.
+/// Returns the result as JSON. `folios.file` combines text and data; TLBs appear even without
+/// counts.
 pub(super) fn shown(outcome: &Outcome) -> Value {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
     if let Some(object) = value.as_object_mut() {

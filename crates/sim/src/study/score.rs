@@ -1,42 +1,38 @@
-//! Which rows count, and which of those match.
+//! Which rows count, and which of them match.
 //!
 //! ```text
 //!   an input is the series' own number              own input         not counted
 //!   ours is another quantity than the published     other quantity    not counted
-//!   both stay at nothing                            zero              not counted
-//!   level and change are met                        match             counted
-//!     by an estimate with assumed constants         coincidence       counted, no match
+//!   both stay at zero                               zero              not counted
+//!   level and change agree                          match             counted
+//!     in an estimate with assumed constants         coincidence       counted, no match
 //!   anything else                                   miss              counted
 //! ```
 //!
-//! A number that was put in comes out again, and a model without any rule also meets 0 with 0. So
-//! only *independent* rows count.
+//! An input comes out again unchanged, and a model without any rule also predicts 0 for 0. So only
+//! *independent* rows count.
 
 use serde::Serialize;
 
 use super::closeness::{CLOSE, Closeness, Pair, ROUNDING};
 use super::file::{Change, Row};
 
-/// Whether a row counts, and whether it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Score {
-    /// Level and change are those published.
+    /// Level and change agree with the published ones.
     Match,
-    /// So they are, but the estimate rests on assumed constants.
+    /// Level and change agree, but the estimate uses assumed constants.
     Coincidence,
-    /// Level or change is another.
     Miss,
-    /// Both are nothing, before and after.
+    /// Both are zero, before and after.
     Zero,
-    /// Ours is another quantity than the published one.
     OtherQuantity,
     /// One of our inputs is the series' own number.
     OwnInput,
 }
 
 impl Score {
-    /// Words for a table.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -49,30 +45,26 @@ impl Score {
         }
     }
 
-    /// Whether the row can confirm or refute the model.
+    /// Returns whether the row can confirm or refute the model.
     #[must_use]
     pub const fn is_independent(self) -> bool {
         matches!(self, Self::Match | Self::Coincidence | Self::Miss)
     }
 }
 
-/// What decides a score, but for the row itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     pub(super) published: Pair,
     pub(super) ours: Pair,
-    /// Of the changes, or of two single numbers.
+    /// For the changes, or for two single numbers.
     pub(super) closeness: Option<Closeness>,
-    /// Whether one of our inputs is the series' own number.
     pub(super) has_own_input: bool,
-    /// Whether the estimate rests on assumed constants.
     pub(super) is_assumed: bool,
-    /// Whether rounds of a measurement went both ways: nothing changed.
+    /// Rounds moved in both directions, so nothing changed.
     pub(super) is_undecided: bool,
 }
 
 impl Score {
-    /// The score of a row that has both sides.
     pub(super) fn of(row: &Row, compared: Compared) -> Self {
         if compared.has_own_input {
             Self::OwnInput
@@ -90,8 +82,8 @@ impl Score {
     }
 }
 
-/// How close the levels are: the worse of both ends. `None` where no level was published, or ours
-/// has another unit.
+/// Returns how close the levels are: the worse of both ends. `None` if no level was published, or
+/// ours has another unit.
 pub(super) fn level(row: &Row, published: Pair, ours: Pair) -> Option<Closeness> {
     if row.unit != row.ours_unit {
         return None;
@@ -119,7 +111,6 @@ fn of_level(row: &Row, published: f64, ours: f64) -> Closeness {
     }
 }
 
-/// Whether every published number is met.
 fn is_met(row: &Row, compared: &Compared) -> bool {
     let Compared { published, ours, closeness, .. } = *compared;
     let is_level_met = match level(row, published, ours) {
@@ -127,12 +118,11 @@ fn is_met(row: &Row, compared: &Compared) -> bool {
         // Only the change was published.
         None => published.before.is_none() && published.after.is_none(),
     };
-    // From nothing to something has no percentage: the levels say it.
+    // A rise from zero has no percentage; the levels decide.
     let has_change = published.change.is_some() || ours.change.is_some();
     is_level_met && (!has_change || closeness == Some(Closeness::Close))
 }
 
-/// Whether both sides are nothing and stay so.
 fn is_zero(row: &Row, compared: &Compared) -> bool {
     let Compared { published, ours, is_undecided, .. } = *compared;
     let nothing = if row.change == Change::Points { row.same_within } else { 0.0 };

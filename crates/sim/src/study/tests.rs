@@ -1,4 +1,4 @@
-//! Files that are no studies, and the comparison by hand.
+//! Invalid study files, and comparisons by hand.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -135,7 +135,7 @@ fn work_that_shall_stop_does() {
     assert!(matches!(stopped, Err(StudyError::Stopped)), "{stopped:?}");
 }
 
-/// An interrupt ends the writing of a trace, and what was written goes.
+/// An interrupt stops the writer and removes the partial trace.
 #[test]
 fn a_trace_that_is_being_generated_is_given_up() {
     let long = SMALL.replace("calls = 10", "calls = 100000");
@@ -177,14 +177,13 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
     assert_eq!(close([-50.0, -60.0, -40.0]), Some(Closeness::Other));
     assert_eq!(close([22.0, 10.0, 40.0]), Some(Closeness::Close));
     assert_eq!(close([30.0, 10.0, 40.0]), Some(Closeness::Factor));
-    // Four times the published change has its sign and nothing else of it.
     assert_eq!(close([80.0, 70.0, 90.0]), Some(Closeness::Direction));
-    // Rounds that go both ways are no change, whatever their median.
+    // Rounds with different signs are no change, whatever their median.
     assert_eq!(close([30.0, -10.0, 40.0]), Some(Closeness::Other));
     assert_eq!(measured([30.0, 10.0, 40.0]).distance, Some(10.0));
 }
 
-/// What is replaced by what, the line of the error, and a part of what it says.
+/// Text to replace, its replacement, the error's line, and a part of the message.
 const MUTANTS: [(&str, &str, usize, &str); 33] = [
     ("after = 3 }", "after = 3 }\nbasis = [\"recorded\"]", 49, "expected `proxy` or `other-cpu`"),
     (
@@ -283,7 +282,6 @@ fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The filesystem of a curve and of a frontier.
 #[test]
 fn a_misspelt_filesystem_of_many_cells_is_named_with_its_line() {
     let body = "title = \"t\"\nmachine = \"altra\"\nfilesystem = \"xsf\"\ncounts = [\
@@ -320,7 +318,6 @@ fn a_share_of_nothing_is_not_known() {
     let row = of("faults.total / faults.cow");
     let why = "not known: a share of 0 (faults.total / faults.cow)".to_owned();
     assert_eq!((row.ours, row.how), (None, How::None { why }));
-    // Nothing of nothing is nothing.
     assert_eq!(of("faults.wp_reuse / faults.cow").ours.unwrap().after, Some(0.0));
 }
 
@@ -343,7 +340,8 @@ fn rows_of_a_built_in_study_are_scored_by_what_they_rest_on() {
     let How::Estimated { assumed, .. } = &altra.how else { panic!("{:?}", altra.how) };
     assert!(assumed.contains(&"costs.fault".to_owned()), "{assumed:?}");
     assert_eq!(altra.basis, [Basis::Model, Basis::OtherCpu]);
-    // Counted, all of the pages: the same sign as a time that falls by two thirds.
+    // Our row counts pages, the published one is a time that falls by two thirds: only the sign
+    // agrees.
     let pages = row("pages copied");
     assert_eq!(
         (pages.closeness, pages.score),
@@ -352,7 +350,7 @@ fn rows_of_a_built_in_study_are_scored_by_what_they_rest_on() {
     assert!(finding.rests_on.is_some_and(|text| text.contains("10 GB/s")));
 }
 
-/// The rates of milan.toml are those that series 001 published.
+/// The rates in milan.toml come from series 001.
 #[test]
 fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
     let of_size = |size: &str, machine: &str, source: &str| {
@@ -371,7 +369,7 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
     let on = |machine: &str, source: &str| of_size("2M", machine, source);
     let own = on("milan", "docs/behaviour J.2, the table");
     assert_eq!(own.score, Some(Score::OwnInput));
-    // The stretches of a 2M folio are shorter than 2M, so the rate of that size is not used.
+    // A 2M folio is cleared in pieces below 2M, so the rate for that size is not used.
     assert_eq!(own.inputs_of_series.as_deref(), Some("costs.clear of 4K of the machine file"));
     let both = of_size("32M", "milan", "docs/behaviour J.2, the table");
     assert_eq!(
@@ -379,7 +377,6 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
         Some("costs.clear of 2M, costs.clear of 4K of the machine file")
     );
     assert!(own.basis.contains(&Basis::OwnSeries));
-    // Another section with a number that begins alike.
     let alike = format!("docs/behaviour J.2{}", 1);
     for (machine, source) in [("zen4", "docs/behaviour J.2"), ("milan", &alike)] {
         assert_ne!(on(machine, source).score, Some(Score::OwnInput), "{machine}, {source}");
@@ -403,7 +400,7 @@ fn a_file_says_what_a_row_rests_on() {
     assert_eq!((some.closeness, some.level, some.score), (None, None, None));
     let proxy = row("basis = [\"other-cpu\", \"proxy\"]").basis;
     assert_eq!(proxy, [Basis::Model, Basis::Proxy, Basis::OtherCpu]);
-    // A table's declaration holds for its rows that have a published number.
+    // A table's declaration applies to its rows that have a published number.
     let table = SMALL.replace("title = \"Table\"", "title = \"Table\"\nother-quantity = \"pages\"");
     let rows = &found(&table).tables[0].rows;
     let scores: Vec<_> = rows.iter().map(|row| row.score).collect();
@@ -412,7 +409,7 @@ fn a_file_says_what_a_row_rests_on() {
     assert_eq!(rows[2].other_quantity, None);
 }
 
-/// Rounds that go both ways, or few of them, are chance.
+/// Few rounds, or rounds with different signs, can be chance.
 #[test]
 fn a_measurement_that_is_chance_is_no_surprise() {
     let study = Study::from_toml(SMALL, "small.toml").unwrap();
@@ -452,13 +449,14 @@ fn every_built_in_study_is_one_and_has_the_name_of_its_file() {
     assert!(error.contains("did you mean owners"), "{error}");
 }
 
-/// Every line of every built-in study damaged: refused with a line of the file, or a study.
+/// Damages lines of every built-in study: each is refused with a line of the file, or stays a
+/// study.
 #[test]
 fn a_damaged_study_is_refused_with_a_line() {
     let (mut nr_tried, mut nr_refused) = (0, 0);
     for &(name, text) in builtin::STUDIES.built_in {
         let nr_lines = text.lines().count();
-        // Every seventh line: all of them take minutes.
+        // Every seventh line, because all of them take minutes.
         for at in (0..nr_lines).step_by(7) {
             let damaged: Vec<String> =
                 text.lines()
@@ -480,7 +478,7 @@ fn a_damaged_study_is_refused_with_a_line() {
             assert!((1..=nr_lines + 1).contains(&line), "{name} line {at}: {error}");
         }
     }
-    // A comment, or a sentence that goes on, may lose a character.
+    // Losing a character in a comment or a long sentence is harmless.
     assert!(nr_refused * 2 > nr_tried, "{nr_refused} of {nr_tried} refused");
 }
 

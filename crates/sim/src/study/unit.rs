@@ -1,12 +1,12 @@
-//! The unit of a number: whether it has one, and the number in it.
+//! Checks a number's unit and converts the number.
 //!
-//! Without a unit a number is printed as the JSON has it. A count takes any word that is no unit of
-//! something else.
+//! Without a unit, a number is printed as in the JSON. A count accepts any word that is not a unit
+//! of another dimension.
 
 use super::dimension::{BYTES, Dimension, SHARES, TIMES};
 use super::metric::Metric;
 
-/// Says which units `metric` has, if `unit` is none of them.
+/// Checks that `unit` is valid for `metric`; the error lists the valid ones.
 pub(super) fn check(metric: &Metric, unit: &str) -> Result<(), String> {
     let dimension = metric.dimension()?;
     let is_known = |units: &[(&str, f64)]| units.iter().any(|(name, _)| *name == unit);
@@ -26,7 +26,7 @@ pub(super) fn check(metric: &Metric, unit: &str) -> Result<(), String> {
     Err(format!("'{unit}' is no unit of {metric}, which is {}; {expected}", dimension.words()))
 }
 
-/// A number of `metric` in `unit`, which [`check`] let pass.
+/// Converts a number of `metric` to `unit`, which passed [`check`].
 pub(super) fn scaled(number: f64, metric: &Metric, unit: &str) -> f64 {
     let Ok(dimension) = metric.dimension() else { return number };
     let worth = dimension.units().iter().find(|(name, _)| *name == unit).map(|(_, worth)| *worth);

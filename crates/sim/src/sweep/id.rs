@@ -1,8 +1,8 @@
 //! The identity of a cell.
 //!
-//! BLAKE3 of the digest of the trace, the stamps of kernel and machine (name, and BLAKE3 of the text),
-//! the setting, and the versions of folio and of what it counts,
-//! as one JSON array: JSON says where each part ends, so that no two cells are one text.
+//! It is the BLAKE3 of one JSON array: the trace's digest, the stamps of kernel and machine (name,
+//! and BLAKE3 of the text), the setting, and the versions of folio and of its counts. JSON delimits
+//! the parts, so no two cells have the same text.
 
 use std::fmt;
 
@@ -11,10 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::recipe::{Recipe, Setting, Stamp};
 use crate::replay::RESULTS_VERSION;
 
-/// What the text begins with; raised when its form changes.
+/// Prefix of the text; its number is raised when the format changes.
 const FORM: &str = "largefolio cell 1";
 
-/// Digits of an identity: 256 bits.
 const NR_DIGITS: usize = 64;
 
 /// 64 hexadecimal digits.
@@ -22,34 +21,33 @@ const NR_DIGITS: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct CellId(String);
 
-/// A text that is no identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not the identity of a cell; expected {NR_DIGITS} hexadecimal digits")]
 pub struct NoCellId(String);
 
 impl CellId {
-    /// That of `recipe` for the trace whose file has `digest` ([`largefolio_trace::digest`]).
+    /// Returns the identity of `recipe` for the trace file with `digest`
+    /// ([`largefolio_trace::digest`]).
     #[must_use]
     pub fn new(digest: &str, recipe: &Recipe) -> Self {
         let (kernel, machine) = (recipe.kernel.stamp(), recipe.machine.stamp());
         Self::of_stamps(digest, &kernel, &machine, &recipe.setting)
     }
 
-    /// The same from the stamps of kernel and machine, for who has many cells of a few of each.
+    /// Returns the identity from the stamps of kernel and machine, for callers with many cells of a
+    /// few of each.
     #[must_use]
     pub fn of_stamps(digest: &str, kernel: &Stamp, machine: &Stamp, setting: &Setting) -> Self {
         let cell = Identified { digest, kernel, machine, setting };
         cell.of_version(env!("CARGO_PKG_VERSION"), RESULTS_VERSION)
     }
 
-    /// Its 64 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// What an identity is made of, beside the version.
 struct Identified<'a> {
     digest: &'a str,
     kernel: &'a Stamp,
@@ -58,7 +56,6 @@ struct Identified<'a> {
 }
 
 impl Identified<'_> {
-    /// The identity under a version of folio and one of what a replay counts.
     fn of_version(&self, folio: &str, results: u32) -> CellId {
         let stamps = (self.kernel, self.machine);
         let parts = (FORM, (folio, results), self.digest, stamps, self.setting);

@@ -1,7 +1,7 @@
-//! A cell written down, to be replayed elsewhere.
+//! A serialized cell, for a replay elsewhere.
 //!
-//! Kernel and machine stand in it as texts of their own, not as names: a host that replays needs
-//! none of the user's files, and a later edit of a file changes nothing here.
+//! It contains the kernel and machine as text, not as names. A host that replays it needs none of
+//! the user's files, and later edits of a file do not change it.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,7 @@ use crate::replay::{
     AnnotationError, Budget, CacheState, CellSpec, CgroupError, Fragmented, LinkedError,
 };
 
-/// Why a recipe cannot be written or followed.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum RecipeError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -29,94 +27,82 @@ pub enum RecipeError {
     Cgroup(#[from] CgroupError),
 }
 
-/// A kernel or a machine as a text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
-    /// What a row calls it.
     pub name: String,
-    /// Its file, based on no other.
+    /// Its file, without a base file.
     pub toml: String,
 }
 
-/// What decides the outcome of a cell beside trace, kernel and machine.
+/// The inputs of a cell other than trace, kernel and machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
-    /// Page cache at the start.
     pub cache: CacheState,
-    /// Seed of the initial state of memory.
     pub seed: u64,
-    /// Physical memory in bytes.
     pub memory_bytes: u64,
-    /// Swap space in bytes.
     pub swap_bytes: u64,
-    /// Limits of control groups, as `LIMIT` or `PROGRAM=LIMIT`.
+    /// Limits of cgroups, as `LIMIT` or `PROGRAM=LIMIT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<String>,
-    /// Free memory in blocks that are too small at the start, in thousandths.
+    /// Share of free memory in blocks that are too small at the start, in thousandths.
     pub unusable_permille: u32,
-    /// Bytes of the folios that this holds for; 0 = a PMD folio.
+    /// Folio size in bytes that `unusable_permille` refers to; 0 = a PMD folio.
     #[serde(default, skip_serializing_if = "is_none")]
     pub unusable_bytes: u64,
-    /// Rounds in which other programs wore memory down before.
+    /// Rounds in which other programs fragmented memory before the start.
     #[serde(default, skip_serializing_if = "is_none")]
     pub aged_rounds: u64,
     /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
-    /// Folio sizes that the loader asks for, as `FILE=SIZE`.
+    /// Folio sizes that the loader requests, as `FILE=SIZE`.
     pub annotations: Vec<String>,
-    /// Pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`.
+    /// Page sizes that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub linked: Vec<String>,
-    /// Nanoseconds of a reference on khugepaged's clock.
+    /// Time per reference on khugepaged's clock, in nanoseconds.
     pub reference_ns: u64,
-    /// CPUs that threads run on; absent: the machine's.
+    /// CPUs that run threads; absent: the machine's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nr_cpus: Option<u32>,
-    /// Which walks the time estimate assumes.
+    /// Kind of page-table walks in the time estimate.
     pub walks: Walks,
 }
 
-/// What is not asked for is not written: identities of cells without it stay as they are.
+/// Omit zeros, so that the identities of older cells stay unchanged.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_none(number: &u64) -> bool {
     *number == 0
 }
 
-/// A cell without its trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Kernel, as a file of its own.
     pub kernel: Named,
-    /// Machine, as a file of its own.
     pub machine: Named,
-    /// State of memory, seed, and what else is asked for.
     pub setting: Setting,
-    /// How much the replay may do: it decides whether there is a row, not what is in it.
+    /// Work limit of the replay: it decides whether there is a row, not its contents.
     #[serde(default)]
     pub budget: Budget,
 }
 
-/// A [`Named`] in short: the text is its BLAKE3.
+/// A short [`Named`], with the text's BLAKE3.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stamp {
-    /// What a row calls it.
     pub name: String,
-    /// BLAKE3 of the text, in hex.
     pub text: String,
 }
 
 impl Named {
-    /// What of it decides the identity of a cell.
+    /// Returns the part that determines a cell's identity.
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         let text = blake3::hash(self.toml.as_bytes()).to_hex().to_string();
         Stamp { name: self.name.clone(), text }
     }
 
-    /// A kernel.
+    /// Serializes a kernel.
     ///
     /// # Errors
     /// As [`Kernel::to_toml`].
@@ -124,7 +110,7 @@ impl Named {
         Ok(Self { name: kernel.name.clone(), toml: kernel.to_toml()? })
     }
 
-    /// A machine.
+    /// Serializes a machine.
     ///
     /// # Errors
     /// As [`Machine::to_toml`].
@@ -134,7 +120,6 @@ impl Named {
 }
 
 impl Setting {
-    /// That of a cell.
     #[must_use]
     pub fn of(cell: &CellSpec) -> Self {
         Self {
@@ -157,20 +142,20 @@ impl Setting {
 }
 
 impl Recipe {
-    /// That of a cell.
+    /// Returns a cell's recipe.
     ///
     /// # Errors
-    /// A kernel or machine whose text does not give it back.
+    /// The text of the kernel or machine does not parse to an equal value.
     pub fn of(cell: &CellSpec) -> Result<Self, RecipeError> {
         let kernel = Named::kernel(&cell.kernel)?;
         let (machine, setting) = (Named::machine(&cell.machine)?, Setting::of(cell));
         Ok(Self { kernel, machine, setting, budget: cell.budget })
     }
 
-    /// The cell: no file is read.
+    /// Returns the cell without reading files.
     ///
     /// # Errors
-    /// Text that is not a kernel, machine or annotation.
+    /// An invalid kernel, machine or annotation.
     pub fn cell(&self) -> Result<CellSpec, RecipeError> {
         let kernel = Kernel::from_toml(&self.kernel.name, &self.kernel.toml)?;
         let mut machine = Machine::from_toml(&self.machine.toml, &self.machine.name)?;

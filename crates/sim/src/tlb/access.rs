@@ -1,16 +1,13 @@
-//! A reference as a TLB sees it.
+//! A reference as the TLB sees it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Which half of level 1 a reference uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// Instruction fetch.
     Instruction,
-    /// Load or store.
     Data,
 }
 
@@ -23,10 +20,8 @@ impl fmt::Display for Side {
     }
 }
 
-/// What a reference wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Fetch or load.
     Read,
     /// Store: needs a writable entry.
     Write,

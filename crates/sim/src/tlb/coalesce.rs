@@ -1,4 +1,4 @@
-//! What one entry may cover: contpte blocks and the aggregation some hardware does by itself.
+//! How many pages one TLB entry covers: contpte blocks, and hardware aggregation.
 //!
 //! ```text
 //!  PTEs    │ 8 │ 9 │10 │11 │12 │13 │14 │15 │   PFNs 40..47, same attributes, not folded
@@ -16,33 +16,24 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
 
-/// What a page-table walk found for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// Page that was referenced.
     pub vpn: Vpn,
-    /// Frame that the page table has for it.
     pub pfn: Pfn,
-    /// Whether the leaf allows stores.
     pub is_writable: bool,
-    /// Kind of the leaf.
     pub leaf: LeafKind,
-    /// Order of the leaf: 0 for a PTE, the contpte order for a folded block, the PMD order. The
-    /// leaf is naturally aligned in VA and PA.
+    /// Order of the leaf (PTE, folded contpte block or PMD), naturally aligned in VA and PA.
     pub order: Order,
-    /// Order of the largest group around the page that is naturally aligned in VA and PA, wholly
-    /// mapped to contiguous page frames, and has the same attributes. May be capped at what
-    /// [`Coalescing::run_cap`] asks for; ignored for a PMD leaf.
+    /// Order of the largest group around the page that is naturally aligned in VA and PA, fully
+    /// mapped to contiguous page frames, and has the same attributes. Can be capped at
+    /// [`Coalescing::run_cap`]; ignored for a PMD leaf.
     pub run: Order,
-    /// Rows of the thread from the load that gave the address to this reference; 0 where no load is
-    /// known to.
+    /// Rows from the load of the address to this reference, on the same thread; 0 = unknown.
     pub link: u32,
-    /// Whether a fault has just written the entries.
     pub is_written: bool,
 }
 
 impl Walk {
-    /// A single page, nothing known about its neighbours.
     #[must_use]
     pub const fn page(vpn: Vpn, pfn: Pfn, is_writable: bool) -> Self {
         Self {
@@ -58,18 +49,14 @@ impl Walk {
     }
 }
 
-/// What a walk gives the TLB: the range one entry may cover.
+/// The range that one TLB entry can cover after a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// First page covered; a multiple of `2^order`.
     pub first_vpn: Vpn,
-    /// log2 of the number of base pages covered.
     pub order: Order,
-    /// Page frame of `first_vpn`.
     pub pfn: Pfn,
-    /// Whether stores are allowed.
     pub is_writable: bool,
-    /// Where the walk ended.
     pub leaf: LeafKind,
 }
 
@@ -84,10 +71,8 @@ impl Translation {
     }
 }
 
-/// One way of covering more than a page, by the name a machine file gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoalescingMode {
-    /// A folded contpte block is one entry.
     #[serde(rename = "contpte")]
     Contpte,
     /// Arm hardware page aggregation: up to four pages.
@@ -101,31 +86,25 @@ pub enum CoalescingMode {
     Zen32K,
 }
 
-/// Aggregation by hardware, without help from the page table.
+/// Aggregation by the hardware alone, without a bit in the page table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregation {
-    /// Each entry is one page.
     #[default]
     None,
-    /// Two or four adjacent pages.
     Hpa,
-    /// Four adjacent pages, all or nothing.
     Zen,
-    /// Eight adjacent pages, else four.
     Zen32K,
 }
 
-/// What entries of a machine may cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalescing {
-    /// Whether the contiguous bit of a PTE is honoured.
+    /// Whether the TLB uses the contiguous bit of a PTE.
     pub has_contpte: bool,
-    /// Aggregation of ordinary PTEs.
     pub aggregation: Aggregation,
 }
 
 impl Coalescing {
-    /// Largest order of [`Walk::run`] that makes a difference: a walk need not look further.
+    /// Returns the largest useful order of [`Walk::run`]. A walk need not check further.
     #[must_use]
     pub const fn run_cap(self) -> Order {
         match self.aggregation {
@@ -135,7 +114,7 @@ impl Coalescing {
         }
     }
 
-    /// The range one entry may cover after `walk`.
+    /// Returns the range that one entry can cover after `walk`.
     ///
     /// ```
     /// # use largefolio_mm::units::{Order, Pfn, Vpn};

@@ -1,4 +1,4 @@
-//! The TLB part of a machine file, and what makes it contradictory.
+//! The TLB part of a machine file, and its checks.
 
 use std::fmt;
 
@@ -13,106 +13,80 @@ use super::walk_cache::{MAX_WALK_ENTRIES, WalkCacheConfig};
 use super::walker::WalkerConfig;
 use super::ways::Ways;
 
-/// Most entries of one structure: 20 times the largest TLB in production (Zen 5: 4,096), and a
-/// bound on what a machine file can make the program allocate.
+/// About 20 times the largest TLB in production (Zen 5: 4,096). Bounds a machine file's memory.
 pub const MAX_ENTRIES: u32 = 1 << 16;
 
-/// Most structures of one level; Intel's data side has four.
 pub const MAX_STRUCTURES: usize = 8;
 
-/// One structure of a level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StructureConfig {
-    /// What the manual calls it.
     pub name: String,
-    /// Number of entries: `1..=MAX_ENTRIES`, not only powers of two.
     pub entries: u32,
-    /// Ways of a set; `full` is one set.
     pub ways: Ways,
-    /// Sizes of the entries it may hold.
     pub sizes: EntrySizes,
-    /// The document the numbers come from, or the reason for an assumption.
+    /// The document with these numbers, or the reason for an assumption.
     pub source: String,
-    /// Whether the numbers are assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
 }
 
 impl StructureConfig {
-    /// Ways of a set as a number.
     #[must_use]
     pub const fn nr_ways(&self) -> u32 {
         self.ways.of(self.entries)
     }
 }
 
-/// The coalescing table of a machine file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoalescingConfig {
-    /// Modes in force; an empty list is none.
     pub modes: Vec<CoalescingMode>,
-    /// The document, or the reason for an assumption.
     pub source: String,
-    /// Whether it is assumed.
     #[serde(default)]
     pub assumed: bool,
 }
 
-/// Address spaces whose entries a CPU keeps while others run.
+/// How many address spaces keep their TLB entries on a CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddressSpaces {
-    /// How many: `1..=NR_SPACES_MAX`; 1 = every switch flushes.
+    /// `1..=NR_SPACES_MAX`; 1 = every switch flushes.
     pub nr: u32,
-    /// The document, or the reason for an assumption.
     pub source: String,
-    /// Whether it is assumed.
     #[serde(default)]
     pub assumed: bool,
 }
 
 impl Default for AddressSpaces {
-    /// A machine without PCIDs or ASIDs.
     fn default() -> Self {
         let source = "the machine file does not say: every switch flushes".to_owned();
         Self { nr: 1, source, assumed: true }
     }
 }
 
-/// All structures of the TLB of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlbConfig {
-    /// Level 1, instruction side.
     pub l1_instruction: Vec<StructureConfig>,
-    /// Level 1, data side.
     pub l1_data: Vec<StructureConfig>,
-    /// Level 2 shared by both sides. Empty together with the next two: no level 2.
+    /// Level 2 shared by both sides. No level 2 exists if all three are empty.
     #[serde(default)]
     pub l2: Vec<StructureConfig>,
-    /// Level 2 of the instruction side alone; not together with `l2`.
     #[serde(default)]
     pub l2_instruction: Vec<StructureConfig>,
-    /// Level 2 of the data side alone; not together with `l2`.
     #[serde(default)]
     pub l2_data: Vec<StructureConfig>,
-    /// Page-walk caches of both sides, at most one for a level.
     #[serde(default)]
     pub walk_cache: Vec<WalkCacheConfig>,
-    /// What decides the time of a walk.
     #[serde(default)]
     pub walker: WalkerConfig,
-    /// What one entry may cover.
     pub coalescing: CoalescingConfig,
-    /// Whose entries stay over a switch of address spaces.
     #[serde(default)]
     pub address_spaces: AddressSpaces,
 }
 
 impl TlbConfig {
-    /// The coalescing modes as one value.
     #[must_use]
     pub fn coalescing(&self) -> Coalescing {
         let mut coalescing = Coalescing::default();
@@ -127,10 +101,10 @@ impl TlbConfig {
         coalescing
     }
 
-    /// Refuses what no TLB can be.
+    /// Rejects impossible TLBs.
     ///
     /// # Errors
-    /// The first contradiction, levels in the order of the file.
+    /// The first contradiction. Levels are checked in the file's order.
     pub fn check(&self, pages: &[PageSize]) -> Result<(), ConfigError> {
         for (level, structures) in self.levels() {
             if structures.len() > MAX_STRUCTURES {
@@ -230,7 +204,6 @@ impl TlbConfig {
     }
 }
 
-/// Where a structure stands in the file.
 struct Place<'a> {
     level: &'a str,
     nr: usize,
@@ -259,7 +232,6 @@ fn check_structure(structure: &StructureConfig, place: &Place<'_>) -> Result<(),
     }
 }
 
-/// What all structures have.
 struct Shape<'a> {
     entries: u32,
     entries_max: u32,
@@ -293,9 +265,7 @@ impl Shape<'_> {
     }
 }
 
-/// Why a TLB cannot be as described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum ConfigError {
     #[error("{place}: 0 entries; leave the structure out if the machine has none")]
     NoEntries { place: String },
@@ -341,7 +311,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// The key of a machine file that shows it, such as `tlb.l2[0].ways`.
+    /// Returns the key of the contradictory value in a machine file, such as `tlb.l2[0].ways`.
     #[must_use]
     pub fn path(&self) -> String {
         let key = |place: &str, key: &str| {

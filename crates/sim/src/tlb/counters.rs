@@ -1,4 +1,4 @@
-//! What a TLB counted.
+//! TLB counters.
 
 use std::ops::{AddAssign, Sub};
 
@@ -9,22 +9,18 @@ use super::coalesce::LeafKind;
 use super::walk_cache::Steps;
 use super::walker::WalkCounters;
 
-/// Counters of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SideCounters {
-    /// References: every one is a level-1 hit, a level-1 miss or a permission miss.
+    /// References. Each is a level-1 hit, a level-1 miss or a permission miss.
     pub references: u64,
-    /// References that level 1 missed.
     pub l1_misses: u64,
-    /// Of these, the references that level 2 missed as well, or that had none: page-table walks.
+    /// References that also missed level 2, or had no level 2: page-table walks.
     pub l2_misses: u64,
-    /// References that found a read-only entry, in whichever level, and wanted to write: a
-    /// protection fault and a walk, but not a TLB miss.
+    /// Writes that found a read-only entry: a protection fault and a walk, but not a TLB miss.
     pub permission_misses: u64,
 }
 
 impl SideCounters {
-    /// `l1_misses - l2_misses`.
     #[must_use]
     pub const fn l2_hits(&self) -> u64 {
         self.l1_misses - self.l2_misses
@@ -40,59 +36,46 @@ impl AddAssign for SideCounters {
     }
 }
 
-/// Counters of a TLB; `+=` sums them over CPUs, `-` is what was counted since an earlier moment.
+/// Counters of a TLB. `+=` sums over CPUs; `-` returns the counts since an earlier moment.
 ///
-/// When every miss is followed by one fill, `walks() == l2_misses() + permission_misses()`. A walk that ends in a segmentation fault is a miss without a fill.
+/// If one fill follows every miss, `walks() == l2_misses() + permission_misses()`. A walk that ends
+/// in a segmentation fault is a miss without a fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Fetches.
     pub instruction: SideCounters,
-    /// Loads and stores.
     pub data: SideCounters,
-    /// Walks that ended at a PTE, folded or not: the whole depth of the page table.
     pub walks_pte: u64,
-    /// Of `walks_pte`, those that found a folded contpte block.
     pub walks_contpte: u64,
-    /// Walks that ended at a PMD entry: one level less.
     pub walks_pmd: u64,
-    /// Entries of the top of a page table of four levels that walks read.
     pub walk_refs_pgd: u64,
-    /// Entries above PMD entries that walks read.
     pub walk_refs_pud: u64,
-    /// PMD entries that walks read.
     pub walk_refs_pmd: u64,
-    /// PTEs that walks read.
     pub walk_refs_pte: u64,
-    /// Walks by what they wait for, and where they find the lines they read.
+    /// Walks by their kind of wait, and where their cache lines were found.
     pub walk_kinds: WalkCounters,
 }
 
 impl Counters {
-    /// Whether nothing was counted: of a trace of page faults only nothing is known.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.instruction.references == 0 && self.data.references == 0
     }
 
-    /// All walks that found a leaf.
     #[must_use]
     pub const fn walks(&self) -> u64 {
         self.walks_pte + self.walks_pmd
     }
 
-    /// Walks because of a miss in every level, on both sides.
     #[must_use]
     pub const fn l2_misses(&self) -> u64 {
         self.instruction.l2_misses + self.data.l2_misses
     }
 
-    /// Walks because of a read-only entry, on both sides.
     #[must_use]
     pub const fn permission_misses(&self) -> u64 {
         self.instruction.permission_misses + self.data.permission_misses
     }
 
-    /// Counters of one side.
     #[must_use]
     pub const fn side(&self, side: Side) -> &SideCounters {
         match side {
@@ -109,13 +92,11 @@ impl Counters {
         }
     }
 
-    /// Entries of the page table that walks read, at all levels.
     #[must_use]
     pub const fn walk_references(&self) -> u64 {
         self.walk_refs_pgd + self.walk_refs_pud + self.walk_refs_pmd + self.walk_refs_pte
     }
 
-    /// Level-2 hits, on both sides.
     #[must_use]
     pub const fn l2_hits(&self) -> u64 {
         self.instruction.l2_hits() + self.data.l2_hits()

@@ -1,13 +1,12 @@
-//! Misses over the number of entries, for every number at once.
+//! Misses over the number of entries, for every number in one pass.
 //!
-//! The buffer is fully associative and replaces the least recently used entry. Its entries are those
-//! that walks of the machine give: base pages, what the machine coalesces, contpte blocks, PMD
-//! entries, one entry each. Sides and threads have buffers of their own; entries go where the TLB
-//! of the machine must let them go.
+//! The modelled buffer is fully associative with LRU replacement. It holds the entries of the
+//! machine's walks: base pages, coalesced pages, contpte blocks and PMD entries. Each side and
+//! thread has its own buffer. The TLB's flushes apply to it too.
 //!
-//! A larger LRU buffer holds what a smaller one holds, so that one stack, the last used entry on
-//! top, stands for buffers of all sizes: a reference found at depth `d` hits in buffers of `d` and
-//! more entries and misses in the others (stack distances after Mattson and others, 1970).
+//! A larger LRU buffer holds everything that a smaller one holds. So one stack, with the last used
+//! entry on top, represents buffers of all sizes: a reference found at depth `d` hits in buffers
+//! with at least `d` entries and misses in the others (stack distances, Mattson et al., 1970).
 //!
 //! ```text
 //!   depth   1   2   3   4   5   6          a reference to d:   hits from 5 entries on
@@ -17,19 +16,14 @@
 //!                   └ invalidated: buffers of 3 and more entries have a free one
 //! ```
 //!
-//! An invalidated entry leaves its place free: a buffer that held it has room for one more, and
-//! evicts nothing at its next miss. Without these free places, what smaller buffers had evicted
-//! would come back into them.
+//! An invalidated entry leaves its place free: a buffer that held it evicts nothing at its next
+//! miss. Without free places, entries that smaller buffers had evicted would return to them. A
+//! write that finds a read-only entry removes it and is not a miss, as in [`super::Tlb`].
 //!
-//! `Differs`: what an entry covers must not depend on the number of entries, or no single stack
-//! could tell. It is what the machine's last walk of it found, or the page table at the first
-//! reference that the largest buffer misses. Where neighbours came to be mapped since, a small
-//! buffer would find more to coalesce when it walks again.
-//!
-//! A write that finds a read-only entry is no miss in the buffers that hold it, as in
-//! [`super::Tlb`]; the entry goes.
-//!
-//! Reading order: `slots` (places on the stack by time), `stack`, then [`Distances`] here.
+//! `Differs`: the range of an entry must not depend on the number of entries, or one stack could
+//! not represent all sizes. The range comes from the machine's last walk of the entry, or from the
+//! page table at the first reference that misses the largest buffer. If neighbours are mapped
+//! later, a small buffer would coalesce more at its next walk.
 
 mod slots;
 mod stack;
@@ -48,18 +42,15 @@ use super::resident::Orders;
 
 pub use stack::{Found, LruStack, Then, Violation};
 
-/// The largest buffer: more than twice the largest level 2 of the machines (Zen 4: 3,072 entries).
+/// Size of the largest buffer: more than twice the largest level 2 (Zen 4: 3,072 entries).
 pub const NR_ENTRIES_MAX: usize = 1 << 13;
 
-/// Sizes an octave, so that a curve has a few points more than a picture can show apart.
+/// Sizes per octave: slightly more points than a picture can show.
 const PER_OCTAVE: usize = 16;
 
-/// References by the depth at which the stack had their entry.
 #[derive(Clone, Debug)]
 pub struct Distances {
-    /// `by_depth[d]`, `1 <= d <= NR_ENTRIES_MAX`.
     by_depth: Vec<u64>,
-    /// References that miss in buffers of any size.
     nr_beyond: u64,
 }
 
@@ -70,7 +61,6 @@ impl Default for Distances {
 }
 
 impl Distances {
-    /// Counts a reference.
     pub fn count(&mut self, found: Found) {
         match found {
             Found::Entry { depth } | Found::ReadOnly { depth } => {
@@ -81,7 +71,7 @@ impl Distances {
         }
     }
 
-    /// Misses of buffers of `sizes`, which ascend, within [`NR_ENTRIES_MAX`].
+    /// Returns the misses of buffers of `sizes`, which ascend up to [`NR_ENTRIES_MAX`].
     ///
     /// ```
     /// use largefolio_sim::tlb::curve::{Distances, Found};
@@ -107,12 +97,10 @@ impl Distances {
     }
 }
 
-/// Misses of one number of entries. As JSON: `[entries, misses]`.
+/// Misses of a buffer. As JSON: `[entries, misses]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Entries of the buffer.
     pub entries: usize,
-    /// References that it missed.
     pub misses: u64,
 }
 
@@ -122,23 +110,17 @@ impl Serialize for Point {
     }
 }
 
-/// Entries of a machine's own levels, in the structures that hold what the cell's walks found;
-/// `None`: no such level.
+/// Entries of the machine's own structures that hold orders of the cell's walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OwnSizes {
-    /// Level 1, instruction side.
     pub l1_instruction: Option<usize>,
-    /// Level 1, data side.
     pub l1_data: Option<usize>,
-    /// Level 2 as the instruction side sees it, which may share it.
     pub l2_instruction: Option<usize>,
-    /// Level 2 as the data side sees it.
     pub l2_data: Option<usize>,
 }
 
 impl OwnSizes {
-    /// The sizes of a machine with `page` as the base page; bit `k` of `orders`: walks found
-    /// entries of order `k`.
+    /// Computes the sizes. Bit `k` of `orders`: walks found entries of order `k`.
     #[must_use]
     pub fn new(config: &TlbConfig, page: PageSize, orders: u32) -> Self {
         let of = |level: &[StructureConfig]| entries_for(level, page, orders);
@@ -151,7 +133,6 @@ impl OwnSizes {
         }
     }
 
-    /// Level 1 and level 2 of a side.
     #[must_use]
     pub const fn of(&self, side: Side) -> [Option<usize>; 2] {
         match side {
@@ -161,7 +142,7 @@ impl OwnSizes {
     }
 }
 
-/// Entries of the structures where entries of `orders` go: the first that holds the largest part.
+/// Sums the structures that hold `orders`: for each order, the first with its largest part.
 fn entries_for(level: &[StructureConfig], page: PageSize, orders: u32) -> Option<usize> {
     let within = |config: &StructureConfig, order: u8| {
         let held = config.sizes.orders(page) & (u32::MAX >> (31 - order));
@@ -177,19 +158,15 @@ fn entries_for(level: &[StructureConfig], page: PageSize, orders: u32) -> Option
     (sum > 0).then_some(sum)
 }
 
-/// The curves of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Curve {
-    /// Instruction side: entries ascend, misses never do.
+    /// Instruction side, in ascending order of entries; misses never increase.
     pub instruction: Vec<Point>,
-    /// Data side.
     pub data: Vec<Point>,
-    /// What the machine itself has.
     pub own: OwnSizes,
 }
 
 impl Curve {
-    /// The curves from the distances of both sides; the machine's own sizes are among their points.
     #[must_use]
     pub fn new(distances: &[Distances; 2], own: OwnSizes) -> Self {
         let points = |side: Side| {
@@ -202,7 +179,6 @@ impl Curve {
         Self { instruction: points(Side::Instruction), data: points(Side::Data), own }
     }
 
-    /// The points of a side.
     #[must_use]
     pub fn of(&self, side: Side) -> &[Point] {
         match side {
@@ -212,7 +188,6 @@ impl Curve {
     }
 }
 
-/// Every number up to [`PER_OCTAVE`], then as many in each octave.
 fn grid() -> impl Iterator<Item = usize> {
     let step = |entries: usize| ((1 << entries.ilog2()) / PER_OCTAVE).max(1);
     std::iter::successors(Some(1), move |&entries| Some(entries + step(entries)))

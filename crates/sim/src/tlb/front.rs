@@ -1,15 +1,14 @@
-//! Rows of a trace whose entries are known: the first thing a replay tries.
+//! Serves rows of a trace with remembered TLB entries: the first thing a replay tries.
 //!
-//! In general the address of a row becomes a page of the modelled program, and the TLB searches for
-//! that. Nearly every row repeats one of moments ago, so a table says by *recorded* page which slot
-//! of level 1 had its entry ([`super::hints`]). If the slot still holds it, the row is done. Owns the
-//! loop over such rows, the hottest of a replay. Does not own recorded addresses: the caller says
-//! where their pages lie ([`Tlb::remember`]) and when that changes (`epoch`).
+//! Nearly every row repeats a recent one. A table maps a *recorded* page to the slot of level 1
+//! that held its entry ([`super::hints`]). If the slot still holds the entry, the row needs no
+//! translation and no search. The caller reports where recorded pages are ([`Tlb::remember`]) and
+//! when that changes (`epoch`).
 //!
 //! Invariants:
-//! - F1: a row is served only if the slot still holds the entry it was remembered by, which by I1
-//!   is the one a search would find: it counts and ages as [`Tlb::lookup_run`] would.
-//! - F2: a hint of another epoch is never used.
+//! - F1: a row is served only if the slot still holds the remembered entry, which by I1 is the
+//!   entry that a search would find. It counts and ages exactly as in [`Tlb::lookup_run`].
+//! - F2: a hint from another epoch is never used.
 
 use largefolio_mm::units::Vpn;
 use largefolio_trace::Op;
@@ -20,34 +19,28 @@ use super::hierarchy::Tlb;
 use super::hints::{Hint, hint_of};
 use super::level::Level;
 
-/// log2 of the bytes of a recorded page.
 const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
 const EXEC: u8 = Op::Exec as u8;
 const READ: u8 = Op::Read as u8;
 
-/// Rows of one thread, in order; all columns have the same length.
+/// Rows of one thread, in order. All columns have the same length.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
-    /// Numbers of ops; a row that is no reference is not served.
+    /// Op numbers. Rows that are not references are not served.
     pub ops: &'a [u8],
-    /// Recorded addresses.
     pub addrs: &'a [u64],
-    /// References of each row.
     pub lens: &'a [u64],
 }
 
-/// What [`Tlb::serve`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Rows from the first on.
     pub nr_rows: usize,
-    /// References in them.
     pub nr_references: u64,
 }
 
 impl Tlb {
-    /// Looks up rows for as long as remembered entries of level 1 serve them, and they have fewer
-    /// than `limit` references together. The places of recorded pages are those of `epoch`.
+    /// Looks up rows while remembered entries of level 1 serve them. Stops before the total number
+    /// of references reaches `limit`. `epoch` is the epoch of the recorded pages' places.
     #[expect(clippy::needless_bitwise_bool, reason = "one branch instead of three")]
     pub fn serve(&mut self, rows: Rows<'_>, limit: u64, epoch: u64) -> Served {
         if self.front.epoch != epoch {
@@ -81,8 +74,7 @@ impl Tlb {
         served
     }
 
-    /// Notes the entry that a lookup of `vpn`, the page of the recorded `addr`, has just used or
-    /// filled, if there is one.
+    /// Remembers the entry that a lookup of `vpn` (recorded at `addr`) has just used or filled.
     #[inline]
     pub fn remember(&mut self, side: Side, addr: u64, vpn: Vpn) {
         if let Some((key, slot)) = self.last_seen(side, vpn) {

@@ -13,39 +13,32 @@ use super::spaces::Spaces;
 use super::walk_cache::{Steps, WalkCaches};
 use super::walker::{Moment, Walker};
 
-/// Hints of one side, a power of two: 256 x 24 bytes. A hint is per page, so that entries of many
-/// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
-/// lookup with 128 hints and 3.7 ns with 512, which would take a quarter of a 48 KiB data cache.
+/// Hints of one side, a power of two: 256 x 24 bytes. Each hint covers one page, so large entries
+/// need more hints than level 1 has entries. With 640 random pages in 40 entries, a lookup takes
+/// 6.1 ns with 128 hints and 3.7 ns with 512, which would fill a quarter of a 48 KiB data cache.
 const NR_HINTS: usize = 256;
 
-/// Address spaces whose hints in front are kept while others run: 32 KiB each.
 const NR_FRONTS_ASIDE: usize = 5;
 
-/// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a miss must be walked and filled"]
 pub enum Lookup {
-    /// A level-1 entry.
     L1,
-    /// A level-2 entry; level 1 now has it as well.
+    /// Level 1 now has the entry too.
     L2,
-    /// No entry: walk, then [`Tlb::fill_walk`].
     Miss,
-    /// A read-only entry, wanted for a write; every entry of the page is gone. Fault or walk, then
-    /// [`Tlb::fill_walk`].
+    /// A write found a read-only entry and removed it. Fault or walk, then call [`Tlb::fill_walk`].
     Permission,
 }
 
 impl Lookup {
-    /// Whether the page table must be walked.
     #[must_use]
     pub const fn needs_walk(self) -> bool {
         matches!(self, Self::Miss | Self::Permission)
     }
 }
 
-/// Where an entry that covered `vpn` was last seen. It is believed only after `keys[slot] == key`;
-/// by I1 that entry then is the one a search would find.
+/// The slot that last held an entry for `vpn`. Valid only if `keys[slot] == key` (I1).
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     vpn: Vpn,
@@ -57,27 +50,21 @@ impl Hint {
     const NONE: Self = Self { vpn: Vpn(u64::MAX), key: Key::EMPTY, slot: usize::MAX };
 }
 
-/// The TLB of one CPU, and whose entries it keeps.
+/// The TLB of one CPU.
 ///
-/// Every reference is looked up; after [`Lookup::Miss`] and [`Lookup::Permission`] the caller walks
-/// the page table (and serves a fault if need be) and fills. Any change of the page table that a
-/// kernel would follow by a TLB flush must be followed by [`Tlb::invalidate_of`]. Pages are those of
-/// the address space that [`Tlb::switch_to`] named last; while none was, there is only one.
+/// After [`Lookup::Miss`] and [`Lookup::Permission`] the caller walks the page table, serves a
+/// fault if needed, and fills. If the kernel flushes the TLB after a page-table change, the caller
+/// must call [`Tlb::invalidate_of`]. Pages belong to the address space of the last
+/// [`Tlb::switch_to`]; without a switch, only one address space exists.
 #[derive(Clone, Debug)]
 pub struct Tlb {
-    /// By side.
     pub(super) l1: [Level; 2],
-    /// Second levels: none, one that both sides share, or one for a side.
     l2: Vec<Level>,
-    /// By side: which of `l2` it uses.
     l2_of: [Option<usize>; 2],
-    /// By side; slots of `l1`.
     hints: [Box<[Hint; NR_HINTS]>; 2],
     pub(super) front: Front,
-    /// Fronts of address spaces that ran before, the last one last.
     fronts_aside: Vec<(u64, Front)>,
     spaces: Spaces,
-    /// The address space that runs.
     space: Option<u64>,
     coalescing: Coalescing,
     walk_caches: WalkCaches,
@@ -89,10 +76,10 @@ pub struct Tlb {
 }
 
 impl Tlb {
-    /// An empty TLB for base pages of `page`.
+    /// Creates an empty TLB for base pages of `page`.
     ///
     /// # Panics
-    /// When `config.check(&[page])` fails; a loaded [`crate::machine::Machine`] has been checked.
+    /// If `config.check(&[page])` fails. A loaded [`crate::machine::Machine`] has been checked.
     #[must_use]
     pub fn new(config: &TlbConfig, page: PageSize) -> Self {
         if let Err(error) = config.check(&[page]) {
@@ -125,13 +112,11 @@ impl Tlb {
         }
     }
 
-    /// Looks up one reference.
     #[inline]
     pub fn lookup(&mut self, side: Side, vpn: Vpn, access: Access) -> Lookup {
         self.lookup_run(side, vpn, access, 1)
     }
 
-    /// Looks up `count >= 1` references to one page in a row, of which only the first can miss.
     #[inline]
     pub fn lookup_run(&mut self, side: Side, vpn: Vpn, access: Access, count: u64) -> Lookup {
         debug_assert!(count > 0, "a run has at least one reference");
@@ -146,15 +131,15 @@ impl Tlb {
         self.search(side, vpn, access)
     }
 
-    /// Notes `count` references to a page of the recorded program, given by its number of 4 KiB: they
-    /// bring lines into the caches in which walks find those of page tables. A row that
-    /// [`Tlb::serve`] does not serve must be noted.
+    /// Records `count` references to a recorded page, numbered in 4 KiB. They bring lines into the
+    /// caches that page-table walks use. Call this for every row that [`Tlb::serve`] does not
+    /// serve.
     #[inline]
     pub fn bring_in(&mut self, side: Side, page: u64, count: u64) {
         self.walker.bring_in(side, self.spaces.marked(page), count);
     }
 
-    /// The entry that served `vpn` last, and its slot; level 1 may have lost it since.
+    /// Returns the entry that last served `vpn`, and its slot. Level 1 may have lost it since.
     #[inline]
     pub(super) fn last_seen(&self, side: Side, vpn: Vpn) -> Option<(Key, usize)> {
         let vpn = self.spaces.tagged(vpn);
@@ -162,13 +147,12 @@ impl Tlb {
         (hint.vpn == vpn).then_some((hint.key, hint.slot))
     }
 
-    /// Adds what a walk for `vpn` found, as one entry of each level.
+    /// Fills one entry per level with the result of a walk.
     ///
     /// # Panics
-    /// When the walk breaks I4: its leaf is larger than a PMD entry.
+    /// If the walk breaks I4: its leaf is larger than a PMD entry.
     pub fn fill_walk(&mut self, side: Side, walk: &Walk) {
         let walk = &Walk { vpn: self.spaces.tagged(walk.vpn), ..*walk };
-        // Every lookup and every walk takes the clock one further.
         let row = self.clock - self.counters.walks();
         let instructions = self.counters.instruction.references;
         let steps = self.fill(side, walk.vpn, &self.coalescing.entry(walk));
@@ -176,10 +160,10 @@ impl Tlb {
         self.counters.walk_kinds.add(kind, found);
     }
 
-    /// Adds a translation that a walk for `vpn` found, which it must cover; says what the walk read.
+    /// Adds a walk's translation, which must cover `vpn`. Returns the entries that the walk read.
     ///
     /// # Panics
-    /// When the translation is larger than a PMD entry (I4) or does not cover `vpn`.
+    /// If the translation is larger than a PMD entry (I4) or does not cover `vpn`.
     pub(super) fn fill(&mut self, side: Side, vpn: Vpn, translation: &Translation) -> Steps {
         let entry = translation.entry();
         assert!(entry.order <= self.page.pmd_order(), "I4: entry larger than a PMD entry");
@@ -202,8 +186,7 @@ impl Tlb {
         steps
     }
 
-    /// Lets another address space run, which has a number of its own. What it flushed: the pages of
-    /// the one whose tag it got.
+    /// Switches to an address space. Returns the flushed pages if it took another space's tag.
     pub fn switch_to(&mut self, space: u64) -> Option<VpnRange> {
         if self.space == Some(space) {
             return None;
@@ -215,12 +198,11 @@ impl Tlb {
         Some(flushed)
     }
 
-    /// Another thread runs: no walk of the one before is under way any more.
+    /// Switches to another thread, which ends the walks of the previous one.
     pub fn switch_thread(&mut self) {
         self.walker.forget_walks();
     }
 
-    /// Forgets an address space that ended; the pages that it flushed.
     pub fn end_space(&mut self, space: u64) -> Option<VpnRange> {
         self.fronts_aside.retain(|(of, _)| *of != space);
         if self.space == Some(space) {
@@ -231,22 +213,19 @@ impl Tlb {
         Some(flushed)
     }
 
-    /// Removes every entry of an address space that covers one of `nr_pages` pages from `first`;
-    /// the pages as [`Tlb::tagged`] names them, if it had any.
+    /// Removes an address space's entries that cover any of these pages. Returns the tagged pages.
     pub fn invalidate_of(&mut self, space: u64, first: Vpn, nr_pages: u64) -> Option<VpnRange> {
         let range = self.spaces.range(space, first, nr_pages)?;
         self.invalidate(range.start, range.end.0 - range.start.0);
         Some(range)
     }
 
-    /// A page of the address space that runs, as entries of several are told apart.
     #[inline]
     #[must_use]
     pub const fn tagged(&self, vpn: Vpn) -> Vpn {
         self.spaces.tagged(vpn)
     }
 
-    /// Puts the hints aside, for those of another address space.
     fn switch_front(&mut self, space: u64) {
         let Some(before) = self.space else { return };
         let at = self.fronts_aside.iter().position(|(of, _)| *of == space);
@@ -259,8 +238,7 @@ impl Tlb {
         self.fronts_aside.push((before, next));
     }
 
-    /// Removes every entry that covers one of `nr_pages` tagged pages from `first`, in all levels and
-    /// in the page-walk caches.
+    /// Removes every entry that covers any of these tagged pages, in levels and page-walk caches.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         self.walk_caches.invalidate(first, nr_pages);
         self.remove_range(first, nr_pages);
@@ -272,13 +250,12 @@ impl Tlb {
         }
     }
 
-    /// Removes every entry.
     pub fn flush(&mut self) {
         self.walk_caches.flush();
         self.l1.iter_mut().chain(&mut self.l2).for_each(Level::clear);
     }
 
-    /// The entry a lookup of `vpn` would use, level 1 before level 2. Counts and ages nothing.
+    /// Returns the entry that a lookup of `vpn` would use, without counting or ageing.
     #[must_use]
     pub fn peek(&self, side: Side, vpn: Vpn) -> Option<Entry> {
         let vpn = self.tagged(vpn);
@@ -287,13 +264,11 @@ impl Tlb {
             .or_else(|| self.l2_of[side as usize].and_then(|nr| found(&self.l2[nr])))
     }
 
-    /// What one entry may cover; [`Coalescing::run_cap`] tells a walk how far to look.
     #[must_use]
     pub const fn coalescing(&self) -> Coalescing {
         self.coalescing
     }
 
-    /// What was counted so far.
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
@@ -302,12 +277,11 @@ impl Tlb {
     /// Checks the invariants of every level.
     ///
     /// # Errors
-    /// The first broken one.
+    /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         self.l1.iter().chain(&self.l2).try_for_each(Level::validate)
     }
 
-    /// The way of a reference that no hint served.
     fn search(&mut self, side: Side, vpn: Vpn, access: Access) -> Lookup {
         let l1 = &mut self.l1[side as usize];
         if let Some(slot) = l1.find(vpn) {
@@ -337,8 +311,8 @@ impl Tlb {
         Lookup::Miss
     }
 
-    /// A write met a read-only entry: the page's entries go, as after the kernel's flush. That one
-    /// is of the leaf alone, so that the page-walk caches keep theirs.
+    /// Handles a write to a read-only entry: removes the page's entries, as the kernel's flush
+    /// does. That flush covers only the leaf, so the page-walk caches keep their entries.
     #[cold]
     fn refuse(&mut self, side: Side, vpn: Vpn) -> Lookup {
         self.counters.side_mut(side).permission_misses += 1;
@@ -356,7 +330,6 @@ impl Tlb {
     }
 }
 
-/// Where the hint for a page lies.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
 const fn hint_of(vpn: Vpn) -> usize {

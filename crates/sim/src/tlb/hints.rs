@@ -1,37 +1,36 @@
-//! Where the entry of a recorded page was: a table in front of the search.
+//! A table in front of the search: the slot that last held a recorded page's entry.
 //!
-//! Owns the table. Who asks and who fills it is [`super::front`].
+//! Owns the table. [`super::front`] reads and fills it.
 
 use super::entry::Key;
 use super::walker::NR_PAGES;
 
-/// Hints of one side, a power of two: 1,024 x 16 bytes, of which a program uses a line for each page
-/// that it works on. Of 8 million rows of `cc1 -O2`, 8.6% have no hint with 128, 5.0% with 256, 1.5%
-/// with 512 and 0.4% with 1,024; 3.8% of them miss a level 1 of 48 entries.
+/// Hints of one side, a power of two: 1,024 x 16 bytes, of which a program uses one line per active
+/// page. Of 8 million rows of `cc1 -O2`, 8.6% have no hint with 128, 5.0% with 256, 1.5% with 512
+/// and 0.4% with 1,024; 3.8% of the rows miss a level 1 of 48 entries.
 const NR_HINTS: usize = 1 << HINT_BITS;
 const HINT_BITS: u32 = 10;
 const _: () = assert!(NR_HINTS == NR_PAGES);
-/// Bits of a hint that hold a slot; a level has at most 8 x 65,536.
 const SLOT_BITS: u32 = 20;
 
-/// Where the entry of a recorded page was; believed only after `keys[slot] == key`.
+/// The slot that last held a recorded page's entry. Valid only if `keys[slot] == key`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hint {
-    /// `tag << SLOT_BITS | slot`, where the tag is what [`hint_of`] leaves of the page: one
-    /// comparison with the number of slots says whether the page is this one, too.
+    /// `tag << SLOT_BITS | slot`. The tag is the part of the page that [`hint_of`] drops, so the
+    /// bounds check on the slot also compares the page.
     tagged_slot: u64,
     pub(super) key: Key,
 }
 
 impl Hint {
-    /// That of no page: a tag has at most 42 bits.
+    /// An unused hint. A tag has at most 42 bits, so no page matches.
     const NONE: Self = Self { tagged_slot: u64::MAX, key: Key::EMPTY };
 
     pub(super) fn new(page: u64, slot: usize, key: Key) -> Self {
         Self { tagged_slot: Self::tag_of(page) | slot as u64, key }
     }
 
-    /// The slot, if this is the hint of `page`; else a number that no slot has.
+    /// Returns the slot if this is the hint of `page`, else a number that is out of bounds.
     #[inline]
     pub(super) fn slot_of(self, page: u64) -> usize {
         usize::try_from(self.tagged_slot ^ Self::tag_of(page)).unwrap_or(usize::MAX)
@@ -43,7 +42,6 @@ impl Hint {
     }
 }
 
-/// Hints by recorded page, of both sides.
 #[derive(Clone, Debug)]
 pub(super) struct Front {
     pub(super) hints: Box<[Hint; 2 * NR_HINTS]>,
@@ -59,7 +57,6 @@ impl Default for Front {
 }
 
 impl Front {
-    /// Forgets all pages (F2).
     #[cold]
     pub(super) fn begin(&mut self, epoch: u64) {
         self.hints.fill(Hint::NONE);
@@ -67,7 +64,6 @@ impl Front {
     }
 }
 
-/// Where the hint for a recorded page lies.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
 pub(super) const fn hint_of(side: usize, page: u64) -> usize {

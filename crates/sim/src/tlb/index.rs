@@ -1,26 +1,21 @@
-//! Exact hash index from a key to the slot of its entry.
-//!
-//! A lookup costs one probe per resident order, however many ways a structure has; sets matter only
-//! where an entry is placed. Chains through `next`, heads in a table twice as long as the level.
+//! Exact hash index from a key to its entry's slot: one probe per resident order, for any number of
+//! ways. Chains run through `next`; the table of heads has at least twice as many elements as the
+//! level has slots.
 
 use super::entry::Key;
 
-/// End of a chain.
 const NONE: u32 = u32::MAX;
 
-/// Chained hash table over the slots of a level.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     /// First slot of each chain. Its length is a power of two.
     heads: Box<[u32]>,
-    /// Next slot of the chain a slot is in.
     next: Box<[u32]>,
     /// `64 - log2(heads.len())`.
     shift: u32,
 }
 
 impl Index {
-    /// An empty index for `nr_slots` slots.
     pub(super) fn new(nr_slots: usize) -> Self {
         let nr_heads = (nr_slots * 2).next_power_of_two().max(2);
         Self {
@@ -30,7 +25,6 @@ impl Index {
         }
     }
 
-    /// The slot of `key`, whose keys are in `keys`.
     #[inline]
     pub(super) fn find(&self, keys: &[Key], key: Key) -> Option<usize> {
         let mut slot = self.heads[self.head_of(key)];
@@ -43,14 +37,12 @@ impl Index {
         None
     }
 
-    /// Adds `slot`, which holds `key`.
     pub(super) fn insert(&mut self, key: Key, slot: usize) {
         let head = self.head_of(key);
         self.next[slot] = self.heads[head];
         self.heads[head] = link(slot);
     }
 
-    /// Removes `slot`, which holds `key`.
     pub(super) fn remove(&mut self, key: Key, slot: usize) {
         let head = self.head_of(key);
         let after = std::mem::replace(&mut self.next[slot], NONE);
@@ -71,7 +63,6 @@ impl Index {
         unreachable!("I3: a resident entry is in its chain");
     }
 
-    /// Forgets every slot.
     pub(super) fn clear(&mut self) {
         self.heads.fill(NONE);
         self.next.fill(NONE);
@@ -84,7 +75,6 @@ impl Index {
     }
 }
 
-/// A slot as a link of a chain.
 #[expect(clippy::cast_possible_truncation, reason = "a level has at most 8 x 65,536 slots")]
 const fn link(slot: usize) -> u32 {
     slot as u32

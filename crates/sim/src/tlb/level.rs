@@ -1,4 +1,4 @@
-//! One level: its structures, its entries, and how they are found, placed and removed.
+//! One level: its structures, and how entries are found, placed and removed.
 
 use std::ops::Range;
 
@@ -11,30 +11,27 @@ use super::index::Index;
 use super::resident::{Orders, Resident};
 use super::structure::Structure;
 
-/// Where translations of one order go: the structure, and the order of the piece it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
     structure: usize,
     pub(super) order: Order,
 }
 
-/// The structures of one level and side. Slots of all structures lie in one array.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     structures: Vec<Structure>,
-    /// By order of a translation. The first structure that holds the largest order wins.
+    /// By translation order. The first structure that holds the largest order wins.
     homes: [Option<Home>; NR_ORDERS],
-    /// By slot; [`Key::EMPTY`] when free. `uses[slot] == Use::FREE` says the same.
+    /// By slot; [`Key::EMPTY`] if free. `uses[slot] == Use::FREE` means the same.
     keys: Box<[Key]>,
     uses: Box<[Use]>,
-    /// By slot: page frame of the first page; stale when free.
+    /// By slot: the first page's frame; stale if free.
     pfns: Box<[Pfn]>,
     index: Index,
     resident: Resident,
 }
 
 impl Level {
-    /// An empty level of checked structures.
     pub(super) fn new(configs: &[StructureConfig], page: PageSize) -> Self {
         let mut structures: Vec<Structure> = Vec::with_capacity(configs.len());
         for config in configs {
@@ -53,12 +50,12 @@ impl Level {
         }
     }
 
-    /// Where a translation of this order goes; `None` when no structure holds it or a part of it.
+    /// Returns the home for translations of this order; `None` if no structure holds even a part.
     pub(super) fn home(&self, order: Order) -> Option<Home> {
         self.homes[usize::from(order.get())]
     }
 
-    /// The slot of the entry that covers `vpn`; by I1 there is at most one.
+    /// Returns the slot of the entry that covers `vpn`. By I1 there is at most one.
     #[inline]
     pub(super) fn find(&self, vpn: Vpn) -> Option<usize> {
         for order in self.resident.orders() {
@@ -70,25 +67,22 @@ impl Level {
         None
     }
 
-    /// Keys and uses by slot; a caller only uses entries again.
+    /// Returns keys and uses by slot. The caller may only update uses of existing entries.
     #[inline]
     pub(super) fn slots_mut(&mut self) -> (&[Key], &mut [Use]) {
         (&self.keys, &mut self.uses)
     }
 
-    /// Key of a slot.
     #[inline]
     pub(super) fn key(&self, slot: usize) -> Key {
         self.keys[slot]
     }
 
-    /// Whether stores may use the entry of a slot.
     #[inline]
     pub(super) fn is_writable(&self, slot: usize) -> bool {
         self.uses[slot].is_writable()
     }
 
-    /// The entry of a used slot.
     pub(super) fn entry(&self, slot: usize) -> Entry {
         let key = self.key(slot);
         Entry {
@@ -99,15 +93,13 @@ impl Level {
         }
     }
 
-    /// Marks the entry of a slot as the most recently used one.
     #[inline]
     pub(super) fn touch(&mut self, slot: usize, clock: u64) {
         let used = &mut self.uses[slot];
         *used = used.again(clock);
     }
 
-    /// Touches `slot` if it still holds `key` and a write, if one is wanted, is allowed. The whole
-    /// of the fast path.
+    /// Touches `slot` if it still holds `key` and allows the access. This is the whole fast path.
     #[inline]
     pub(super) fn touch_hinted(
         &mut self,
@@ -127,8 +119,7 @@ impl Level {
         true
     }
 
-    /// Adds an entry in its home, in place of what it overlaps and of the least recently used
-    /// entry of its set if that is full; returns its slot.
+    /// Inserts an entry and returns its slot. Removes overlapping entries, or the LRU one if full.
     pub(super) fn insert(&mut self, entry: &Entry, home: Home, clock: u64) -> usize {
         let order = entry.order.get();
         let key = Key::covering(entry.first_vpn.0, order);
@@ -145,7 +136,6 @@ impl Level {
         slot
     }
 
-    /// Removes every entry that covers one of `nr_pages` pages from `first`.
     pub(super) fn remove_range(&mut self, first: Vpn, nr_pages: u64) {
         let Some(last) = nr_pages.checked_sub(1).map(|more| first.0.saturating_add(more)) else {
             return;
@@ -165,7 +155,6 @@ impl Level {
         }
     }
 
-    /// Removes everything.
     pub(super) fn clear(&mut self) {
         if self.resident.nr_entries() == 0 {
             return;
@@ -195,12 +184,10 @@ impl Level {
         self.resident.sub(key);
     }
 
-    /// The first free slot of a set, else its least recently used one.
     fn victim(&self, set: Range<usize>) -> usize {
         set.start + oldest(&self.uses[set])
     }
 
-    /// Checks I1 to I4 and the sums of [`Resident`].
     pub(super) fn validate(&self) -> Result<(), Violation> {
         let mut ranges = Vec::new();
         for (slot, &key) in self.keys.iter().enumerate() {
@@ -230,8 +217,9 @@ impl Level {
     }
 }
 
-/// Position of the first of the smallest. Four minima side by side and then a search, because one
-/// minimum with its position is a chain of 48 dependent steps for a fully associative level 1.
+/// Returns the index of the first minimum. Computes four minima in parallel and then searches,
+/// because a single minimum with its index is a chain of 48 dependent steps for a fully associative
+/// level 1.
 fn oldest(uses: &[Use]) -> usize {
     let (fours, rest) = uses.as_chunks::<4>();
     let mut minima = [Use::NEWEST; 4];
@@ -260,34 +248,18 @@ fn homes(structures: &[Structure]) -> [Option<Home>; NR_ORDERS] {
     homes
 }
 
-/// A broken invariant of a TLB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// Two entries cover one page.
     #[error("I1: two entries cover page {first_vpn}")]
-    I1 {
-        /// First page of the second entry.
-        first_vpn: Vpn,
-    },
-    /// An entry outside its set or in a structure that does not hold its order.
+    I1 { first_vpn: Vpn },
+    /// An entry is outside its set or in a structure that does not hold its order.
     #[error("I2: the entry of slot {slot} is out of place")]
-    I2 {
-        /// Slot of the entry.
-        slot: usize,
-    },
-    /// The index misses an entry.
+    I2 { slot: usize },
     #[error("I3: the index misses slot {slot}")]
-    I3 {
-        /// Slot of the entry.
-        slot: usize,
-    },
-    /// A slot is free by its key and used by its clock, or the other way round.
+    I3 { slot: usize },
+    /// A slot's key and use disagree about whether it is free.
     #[error("slot {slot} is half free")]
-    Free {
-        /// Slot of the entry.
-        slot: usize,
-    },
-    /// Counts by order or region are off.
+    Free { slot: usize },
     #[error("the counts of resident entries are wrong")]
     Sums,
 }

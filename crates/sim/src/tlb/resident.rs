@@ -1,27 +1,24 @@
-//! What a level holds, summed up, so that an invalidation that matches nothing costs a few loads.
+//! Counts the entries of a level, so an invalidation that matches nothing costs only a few loads.
 
 use super::entry::{Key, NR_ORDERS};
 
-/// Counters of regions; 256 x 2 bytes stay in the first-level data cache. Regions that share a
-/// counter only cost a search in vain.
+/// 256 x 2 bytes stay in the L1 data cache. A shared counter costs a useless search.
 const NR_REGIONS: usize = 256;
 
 /// Counts of resident entries by order and by region.
 ///
-/// A region is the range of one PMD entry; by I4 every entry lies in exactly one.
-/// `sum(by_order) == sum(by_region) == nr_entries`; bit `k` of `orders` is `by_order[k] != 0`.
+/// A region is the range of one PMD entry; by I4 every entry is inside exactly one. `sum(by_order)
+/// == sum(by_region) == nr_entries`; bit `k` of `orders` is `by_order[k] != 0`.
 #[derive(Clone, Debug)]
 pub(super) struct Resident {
     nr_entries: u32,
     orders: u32,
     by_order: [u32; NR_ORDERS],
     by_region: Box<[u32; NR_REGIONS]>,
-    /// log2 of the pages of a region: the PMD order.
     region_order: u8,
 }
 
 impl Resident {
-    /// Nothing resident.
     pub(super) fn new(region_order: u8) -> Self {
         Self {
             nr_entries: 0,
@@ -32,18 +29,15 @@ impl Resident {
         }
     }
 
-    /// Resident entries.
     pub(super) const fn nr_entries(&self) -> u32 {
         self.nr_entries
     }
 
-    /// The orders of which an entry is resident, smallest first.
     #[inline]
     pub(super) fn orders(&self) -> Orders {
         Orders(self.orders)
     }
 
-    /// Counts an entry in.
     pub(super) fn add(&mut self, key: Key) {
         let region = self.region_of(key.first_vpn());
         self.nr_entries += 1;
@@ -52,7 +46,6 @@ impl Resident {
         self.orders |= 1 << key.order();
     }
 
-    /// Counts an entry out.
     pub(super) fn sub(&mut self, key: Key) {
         let region = self.region_of(key.first_vpn());
         self.nr_entries -= 1;
@@ -63,7 +56,7 @@ impl Resident {
         }
     }
 
-    /// Whether an entry may cover a page of `first..=last`. Never wrong when it says no.
+    /// Returns whether an entry may cover any page of `first..=last`. `false` is always correct.
     pub(super) fn may_cover(&self, first: u64, last: u64) -> bool {
         if self.nr_entries == 0 {
             return false;
@@ -75,19 +68,16 @@ impl Resident {
         (from..=to).any(|region| self.by_region[counter_of(region)] != 0)
     }
 
-    /// Keys that a resident entry over one of `first..=last` may have.
     pub(super) fn nr_keys(&self, first: u64, last: u64) -> u64 {
         self.orders().fold(0, |nr: u64, order| {
             nr.saturating_add(((last >> order) - (first >> order)).saturating_add(1))
         })
     }
 
-    /// Nothing resident any more.
     pub(super) fn clear(&mut self) {
         *self = Self::new(self.region_order);
     }
 
-    /// Whether `self` counts exactly `keys`.
     pub(super) fn counts(&self, keys: impl Iterator<Item = Key>) -> bool {
         let mut again = Self::new(self.region_order);
         keys.for_each(|key| again.add(key));
@@ -102,13 +92,12 @@ impl Resident {
     }
 }
 
-/// The counter of a region: Fibonacci hashing, as mappings like to start at large powers of two.
+/// Uses Fibonacci hashing, because mappings often start at large powers of two.
 #[expect(clippy::cast_possible_truncation, reason = "eight bits are left")]
 fn counter_of(region: u64) -> usize {
     (region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NR_REGIONS.ilog2())) as usize
 }
 
-/// Iterator over the set bits of a mask of orders, smallest first.
 #[derive(Clone, Debug)]
 pub(super) struct Orders(pub(super) u32);
 

@@ -1,4 +1,4 @@
-//! Sizes of TLB entries as a machine file writes them: `"64K"`, `["4K", "2M"]`, `"any"`.
+//! TLB entry sizes in machine files: `"64K"`, `["4K", "2M"]`, `"any"`.
 
 use std::fmt;
 
@@ -6,21 +6,19 @@ use largefolio_mm::units::{Order, PageSize, parse_bytes};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Smallest size: the smallest base page. Largest: the contiguous PMD block of 64 KiB pages.
+/// From the smallest base page to the contiguous PMD block of 64 KiB pages.
 const SHIFTS: std::ops::RangeInclusive<u32> = 12..=34;
 
-/// Number of bytes one entry covers: a power of two from 4K to 16G.
+/// Number of bytes that one entry covers: a power of two from 4K to 16G.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntrySize {
-    /// log2 of the bytes.
     shift: u32,
 }
 
 impl EntrySize {
-    /// What a PMD entry covers on 4K pages: 2M.
     pub(super) const PMD_4K: Self = Self { shift: 21 };
 
-    /// Parses `4K`, `2M`, `1G`, ..; `None` when it is no such size.
+    /// Parses `4K`, `2M`, `1G`, ..; `None` if it is not a valid size.
     ///
     /// ```
     /// # use largefolio_sim::tlb::EntrySize;
@@ -40,14 +38,12 @@ impl EntrySize {
         SHIFTS.contains(&shift).then_some(Self { shift })
     }
 
-    /// Size in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         1 << self.shift
     }
 
-    /// Order of an entry of this size; `None` when it is smaller than a base page or larger than
-    /// any folio.
+    /// Returns the order; `None` if smaller than a base page or larger than any folio.
     #[must_use]
     pub fn order(self, page: PageSize) -> Option<Order> {
         let order = self.shift.checked_sub(page.shift())?;
@@ -84,13 +80,11 @@ impl<'de> Deserialize<'de> for EntrySize {
     }
 }
 
-/// Bytes of a cache: `1M`, `36M`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CacheSize(pub u64);
 
-/// Largest cache: as large as the largest there is, and a bound on what a machine file can make
-/// the program remember.
+/// As large as any real cache. Bounds the memory that a machine file can use.
 const CACHE_BYTES_MAX: u64 = 1 << 30;
 
 impl TryFrom<String> for CacheSize {
@@ -113,17 +107,15 @@ impl From<CacheSize> for String {
     }
 }
 
-/// The sizes of the entries a structure may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntrySizes {
-    /// Entries of every size that the base page has.
+    /// Every size that exists with the base page.
     Any,
-    /// These sizes, in the order of the file.
     Listed(Vec<EntrySize>),
 }
 
 impl EntrySizes {
-    /// Bit `k`: entries of order `k` may be held when `page` is the base page.
+    /// Returns the possible orders as a mask: bit `k` = order `k`.
     #[must_use]
     pub fn orders(&self, page: PageSize) -> u32 {
         match self {

@@ -1,62 +1,56 @@
-//! Address spaces of a CPU: whose entries it keeps when another process runs.
+//! Decides which address spaces keep their TLB entries across a process switch.
 //!
-//! Entries are told apart by a tag, as by a PCID or an ASID: it stands above the page number, so that
-//! sets, sizes and coalescing are those of the page alone. A CPU has a limited number of tags. An
-//! address space keeps its own until all are given away; then the one that was given away first goes
-//! to whoever needs one, and its entries are flushed. With one tag every switch is a flush.
+//! Each entry has a tag, like a PCID or an ASID, above the page number. A CPU has a limited number
+//! of tags. An address space keeps its tag until all are in use. Then the tag that was assigned
+//! first goes to the next space, and its entries are flushed. With one tag, every switch is a
+//! flush.
 //!
 //! Invariants:
 //! - A1: an address space has at most one tag, and a tag belongs to at most one address space.
-//! - A2: a tag that goes to another address space has no entry left.
+//! - A2: when a tag moves to another address space, no entries with it are left.
 
 use std::collections::BTreeMap;
 
 use largefolio_mm::pgtable::PageTable;
 use largefolio_mm::units::{Vpn, VpnRange};
 
-/// Pages that one tag stands for: those of any address space.
 const SPACE_PAGES: u64 = PageTable::VPN_END.0;
 const TAG_SHIFT: u32 = SPACE_PAGES.trailing_zeros();
 const _: () = assert!(SPACE_PAGES.is_power_of_two());
 
-/// Most tags of a CPU: what a key has room for, and as many processes as a replay has at a time.
+/// Maximum tags of a CPU: the limit of a key, and of the processes alive in a replay.
 pub const NR_SPACES_MAX: u32 = 1 << 14;
 
-/// Who has which tag.
 #[derive(Clone, Debug)]
 pub(super) struct Spaces {
     tags: BTreeMap<u64, usize>,
-    /// By tag; `None` while it is free.
     holders: Vec<Option<u64>>,
     free: Vec<usize>,
     nr_max: usize,
-    /// The tag to take away next, once none is free.
     next: usize,
-    /// The tag of the address space that runs, above its pages.
+    /// The current address space's tag, shifted above its pages.
     base: u64,
 }
 
 impl Spaces {
-    /// Nobody has one of `nr_max` tags; pages without a tag are those of the first.
     pub(super) fn new(nr_max: u32) -> Self {
         let nr_max = nr_max.clamp(1, NR_SPACES_MAX) as usize;
         let (tags, holders, free) = (BTreeMap::new(), Vec::new(), Vec::new());
         Self { tags, holders, free, nr_max, next: 0, base: 0 }
     }
 
-    /// A page of the address space that runs, with its tag.
     #[inline]
     pub(super) const fn tagged(&self, vpn: Vpn) -> Vpn {
         Vpn(vpn.0 | self.base)
     }
 
-    /// A number without a tag, made one of the address space that runs.
+    /// Tags an arbitrary number with the current address space.
     #[inline]
     pub(super) const fn marked(&self, number: u64) -> u64 {
         number ^ self.base
     }
 
-    /// Lets an address space run; the pages that must be flushed first, if it got another's tag.
+    /// Switches to an address space. Returns the pages to flush if it took another space's tag.
     pub(super) fn switch_to(&mut self, space: u64) -> Option<VpnRange> {
         if let Some(&tag) = self.tags.get(&space) {
             self.base = base_of(tag);
@@ -82,7 +76,6 @@ impl Spaces {
         })
     }
 
-    /// Takes the tag of an address space that ended; the pages that must be flushed.
     pub(super) fn end(&mut self, space: u64) -> Option<VpnRange> {
         let tag = self.tags.remove(&space)?;
         self.holders[tag] = None;
@@ -90,7 +83,7 @@ impl Spaces {
         Some(pages_of(tag))
     }
 
-    /// Pages of an address space with its tag; `None` if it has none, and no entry.
+    /// Returns the tagged pages of an address space; `None` without a tag: it has no entries.
     pub(super) fn range(&self, space: u64, first: Vpn, nr_pages: u64) -> Option<VpnRange> {
         let base = base_of(*self.tags.get(&space)?);
         let end = first.0.saturating_add(nr_pages).min(SPACE_PAGES);

@@ -1,4 +1,4 @@
-//! The shape of one structure: where its sets lie and which orders it holds.
+//! The shape of one structure: where its sets are and which orders it holds.
 
 use std::ops::Range;
 
@@ -9,30 +9,24 @@ use super::config::StructureConfig;
 /// One array of a level: `nr_sets x ways` slots of the level from `offset`.
 #[derive(Clone, Debug)]
 pub(super) struct Structure {
-    /// First slot.
     pub(super) offset: usize,
-    /// Number of sets, at least 1, any number.
     pub(super) nr_sets: usize,
-    /// Ways of a set, at least 1.
     pub(super) ways: usize,
-    /// Bit `k`: entries of order `k` may be held.
+    /// Bit `k`: can hold entries of order `k`.
     pub(super) orders: u32,
 }
 
 impl Structure {
-    /// The shape of a checked configuration with `page` as the base page.
     pub(super) fn new(config: &StructureConfig, page: PageSize, offset: usize) -> Self {
         let ways = config.nr_ways() as usize;
         let nr_sets = config.entries as usize / ways;
         Self { offset, nr_sets, ways, orders: config.sizes.orders(page) }
     }
 
-    /// Slots of this structure.
     pub(super) fn slots(&self) -> Range<usize> {
         self.offset..self.offset + self.nr_sets * self.ways
     }
 
-    /// Slots of the set that holds block `block`.
     #[expect(clippy::cast_possible_truncation, reason = "a remainder of a usize")]
     pub(super) fn set_of(&self, block: u64) -> Range<usize> {
         let set = if self.nr_sets == 1 { 0 } else { (block % self.nr_sets as u64) as usize };
@@ -40,12 +34,10 @@ impl Structure {
         first..first + self.ways
     }
 
-    /// Whether entries of `order` may be held.
     pub(super) const fn holds(&self, order: u8) -> bool {
         self.orders >> order & 1 == 1
     }
 
-    /// The largest order not above `order` that may be held.
     #[expect(clippy::cast_possible_truncation, reason = "at most 31")]
     pub(super) const fn largest_within(&self, order: u8) -> Option<u8> {
         let within = self.orders & (u32::MAX >> (31 - order));

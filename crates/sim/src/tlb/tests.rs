@@ -12,7 +12,7 @@ use largefolio_mm::units::{Order, PageSize, Pfn, Vpn};
 
 use super::*;
 
-/// A structure of `entries` entries; `ways == 0` is fully associative.
+/// Creates a structure; `ways == 0` is fully associative.
 pub(super) fn structure(entries: u32, ways: u32, sizes: &[&str]) -> StructureConfig {
     StructureConfig {
         name: format!("{entries}x{ways}"),
@@ -28,7 +28,6 @@ pub(super) fn structure(entries: u32, ways: u32, sizes: &[&str]) -> StructureCon
     }
 }
 
-/// A TLB with the same level 1 on both sides and, perhaps, a shared level 2.
 pub(super) fn config(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> TlbConfig {
     TlbConfig {
         l1_instruction: l1.clone(),
@@ -51,7 +50,7 @@ fn tlb(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> Tlb {
     Tlb::new(&config(l1, l2), PageSize::K4)
 }
 
-/// A walk that finds a leaf of `order` at the frame equal to its page.
+/// Creates a walk that finds a leaf of `order` at the frame equal to its page.
 fn walk(vpn: u64, order: u8, is_writable: bool) -> Walk {
     let leaf = match order {
         0 => LeafKind::Pte,
@@ -62,7 +61,6 @@ fn walk(vpn: u64, order: u8, is_writable: bool) -> Walk {
     Walk { leaf, order, ..Walk::page(Vpn(vpn), Pfn(vpn), is_writable) }
 }
 
-/// Reads `vpn` on the data side; walks to a leaf of `order` when it must.
 fn read(tlb: &mut Tlb, vpn: u64, order: u8) -> Lookup {
     let found = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
     if found.needs_walk() {
@@ -72,7 +70,7 @@ fn read(tlb: &mut Tlb, vpn: u64, order: u8) -> Lookup {
     found
 }
 
-/// What each read of a base page found: `1`, `2` (level) or `-` (miss).
+/// Returns the result of each read of a base page: `1`, `2` (level) or `-` (miss).
 fn reads(tlb: &mut Tlb, vpns: impl IntoIterator<Item = u64>) -> String {
     vpns.into_iter().map(|vpn| letter(read(tlb, vpn, 0))).collect()
 }

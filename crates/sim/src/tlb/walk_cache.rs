@@ -8,14 +8,13 @@
 //!   a walk starts below the deepest cached entry and reads the rest, the leaf included
 //! ```
 //!
-//! Rules (docs/behaviour C says nothing about them; Intel SDM volume 3, 253668, 4.10.3 allows
-//! them):
-//! - A cache holds entries of one level that point to a table; a leaf is never in it.
-//! - A walk asks the caches from the leaf upwards and stops at the first that knows its part of the
-//!   address; it reads every entry below, and puts each that points to a table into the cache of
-//!   its level. Both sides share the caches.
-//! - Least recently used within a set, `set = (vpn >> bits below) mod nr_sets`.
-//! - A flush of pages takes every entry that covers one of them.
+//! Rules (assumptions that Intel SDM volume 3, 253668, 4.10.3 allows; docs/behaviour C has none):
+//! - A cache holds entries of one level that point to a table, never a leaf.
+//! - A walk checks the caches from the leaf upwards and stops at the first hit. It reads every
+//!   entry below, and inserts each that points to a table into its level's cache. Both sides share
+//!   the caches.
+//! - Replacement is LRU within a set, `set = (vpn >> bits below) mod nr_sets`.
+//! - A flush of pages removes every entry that covers one of them.
 
 use largefolio_mm::units::{PageSize, Vpn};
 use serde::{Deserialize, Serialize};
@@ -23,61 +22,48 @@ use serde::{Deserialize, Serialize};
 use super::coalesce::LeafKind;
 use super::ways::Ways;
 
-/// User addresses have 48 bits: Linux gives larger ones only to those who ask for them.
+/// User addresses have 48 bits. Linux uses larger ones only if a program asks for them.
 const ADDRESS_BITS: u32 = 48;
-/// log2 of the bytes of an entry.
 const ENTRY_SHIFT: u32 = 3;
 
-/// Most entries of one cache: sets are searched from end to end.
+/// Maximum entries of one cache, because sets are searched linearly.
 pub const MAX_WALK_ENTRIES: u32 = 1 << 10;
 
-/// A level of the page table, by the kernel's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TableLevel {
-    /// Points to a table of PTEs.
     Pmd,
-    /// Points to a table of PMD entries.
     Pud,
-    /// The top of a page table of four levels.
+    /// The top of a four-level page table.
     Pgd,
 }
 
-/// One cache of a machine file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WalkCacheConfig {
-    /// What the manual calls it.
     pub name: String,
-    /// Whose entries it holds. With three levels (64K pages) the top is the `pud` above PMD
-    /// entries, and a cache for `pgd` is idle.
+    /// With three levels (64K pages) the top is the `pud`, and a `pgd` cache is idle.
     pub level: TableLevel,
-    /// Number of entries: `1..=MAX_WALK_ENTRIES`.
     pub entries: u32,
-    /// Ways of a set; `full` is one set.
     pub ways: Ways,
-    /// The document the numbers come from, or the reason for an assumption.
     pub source: String,
-    /// Whether the numbers are assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
 }
 
 impl WalkCacheConfig {
-    /// Ways of a set as a number.
     #[must_use]
     pub const fn nr_ways(&self) -> u32 {
         self.ways.of(self.entries)
     }
 }
 
-/// Levels of a page table with `page` as the base page, PTEs included: 4, or 3 with 64K pages.
+/// Returns the levels of a page table, PTEs included: 4, or 3 with 64K pages.
 #[must_use]
 pub const fn nr_levels(page: PageSize) -> u32 {
     (ADDRESS_BITS - page.shift()).div_ceil(page.shift() - ENTRY_SHIFT)
 }
 
-/// Entries of one level, in sets; the least recently used of a set first.
 #[derive(Clone, Debug)]
 struct Cache {
     sets: Vec<Vec<u64>>,
@@ -96,7 +82,6 @@ impl Cache {
         &mut self.sets[(prefix % nr_sets) as usize]
     }
 
-    /// Whether `prefix` is cached; it is the most recently used one then.
     fn touch(&mut self, prefix: u64) -> bool {
         let set = self.set_of(prefix);
         let Some(at) = set.iter().position(|&cached| cached == prefix) else { return false };
@@ -104,7 +89,6 @@ impl Cache {
         true
     }
 
-    /// Adds a prefix that is not cached.
     fn insert(&mut self, prefix: u64) {
         let ways = self.ways;
         let set = self.set_of(prefix);
@@ -121,32 +105,22 @@ impl Cache {
     }
 }
 
-/// Page-table entries that walks read, by level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Of the top of a table of four levels.
     pub pgd: u64,
-    /// Of the level above PMD entries.
     pub pud: u64,
-    /// PMD entries that walks read.
     pub pmd: u64,
-    /// PTEs that walks read.
     pub pte: u64,
 }
 
-/// The caches of one hardware thread.
 #[derive(Clone, Debug)]
 pub struct WalkCaches {
-    /// By [`TableLevel`]; `None` where the machine has no such cache.
     caches: [Option<Cache>; 3],
-    /// log2 of the entries of a table.
     table_bits: u32,
-    /// Levels above the PTEs.
     nr_upper: u32,
 }
 
 impl WalkCaches {
-    /// Empty caches for base pages of `page`.
     #[must_use]
     pub fn new(configs: &[WalkCacheConfig], page: PageSize) -> Self {
         let mut caches = [None, None, None];
@@ -156,9 +130,9 @@ impl WalkCaches {
         Self { caches, table_bits: page.shift() - ENTRY_SHIFT, nr_upper: nr_levels(page) - 1 }
     }
 
-    /// What a walk for `vpn` reads that ends at `leaf`.
+    /// Returns the entries that a walk for `vpn` reads if it ends at `leaf`.
     pub fn walk(&mut self, vpn: Vpn, leaf: LeafKind) -> Steps {
-        // Level k above the PTEs: 1 is the PMD, which has no table below when it is the leaf.
+        // Level k above the PTEs: 1 is the PMD, which has no table below if it is the leaf.
         let lowest = if leaf == LeafKind::Pmd { 2 } else { 1 };
         let hit = (lowest..=self.nr_upper).find(|&level| {
             let prefix = self.prefix(vpn, level);
@@ -175,7 +149,6 @@ impl WalkCaches {
         Steps { pte: u64::from(lowest == 1), pmd: reads(1), pud: reads(2), pgd: reads(3) }
     }
 
-    /// Forgets every entry that covers one of `nr_pages` pages from `first`.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         let Some(more) = nr_pages.checked_sub(1) else { return };
         let last = first.0.saturating_add(more);
@@ -187,14 +160,12 @@ impl WalkCaches {
         }
     }
 
-    /// Forgets everything.
     pub fn flush(&mut self) {
         for cache in self.caches.iter_mut().flatten() {
             cache.sets.iter_mut().for_each(Vec::clear);
         }
     }
 
-    /// The part of an address that an entry `level` levels above the PTEs stands for.
     fn prefix(&self, vpn: Vpn, level: u32) -> u64 {
         vpn.0 >> (self.table_bits * level)
     }

@@ -1,4 +1,4 @@
-//! What a walk waits for: lines of page tables in caches, and other walks.
+//! Models the waits of a page-table walk: for cache lines of page tables, and for other walks.
 //!
 //! ```text
 //!   data      ░░░░█░░░█░░░░░░░█░░░░      lines that the program brings in: the volume
@@ -6,20 +6,21 @@
 //!                                        below l2 in the L2 cache, below llc in the last one, else memory
 //! ```
 //!
-//! Rules; docs/design/machines.md has the reasons:
-//! - W1: page tables and data share the caches by age alone. A line that was read when the volume
-//!   was `v` is in a cache of `n` lines until the volume is `v + n`.
-//! - W2: the volume grows by the lines of a page that is not among the last [`NR_PAGES`] recorded ones of its side:
-//!   one for each load or store, one for [`FETCHES_A_LINE`] fetches, at most the lines of the page. It grows as well by each line of a page table that is not in the L2 cache.
-//! - W3: a line that nobody read was written when the thread began; what a fault sets is in the
-//!   cache.
-//! - W4: a walk is *chained* if its address was loaded by a reference that was walked for among the
-//!   last [`NR_RECENT`] walks: it begins when that walk ended. Else it runs *beside* others if the
-//!   first of them is at most `window` instructions ago, and else *alone*. Fetches stop the core,
-//!   and are a kind of their own.
+//! Rules (reasons in docs/design/machines.md):
+//! - W1: page tables and data share the caches by age alone. A line read at volume `v` is in a
+//!   cache of `n` lines until the volume is `v + n`.
+//! - W2: the volume grows for each recorded page that is not among the last [`NR_PAGES`] of its
+//!   side: by one line per load or store, or one per [`FETCHES_A_LINE`] fetches, up to the page's
+//!   lines. It also grows by each page-table line that is not in the L2 cache.
+//! - W3: a line never read before counts as written when the thread started. Entries set by a fault
+//!   are in the cache.
+//! - W4: a walk is *chained* if an earlier reference loaded its address and needed one of the last
+//!   [`NR_RECENT`] walks. It starts when that walk ends. Otherwise it runs *beside* others if the
+//!   first of them started less than `window` instructions ago, and *alone* if not. Fetches stop
+//!   the core and are a separate kind.
 //!
-//! A nested walk also reads the entries of the host: one for the page it ends at, and one for each
-//! table that it reads. They are counted apart, for machines of both kinds.
+//! A nested walk also reads entries of the host: one for the page, and one for each table. They are
+//! counted separately, on virtual and physical machines.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -33,45 +34,36 @@ use super::coalesce::{LeafKind, Walk};
 use super::sizes::{CacheSize, EntrySize};
 use super::walk_cache::Steps;
 
-/// log2 of the bytes of a cache line.
 const LINE_SHIFT: u32 = 6;
-/// Lines of a recorded page.
 const PAGE_LINES: u64 = REFERENCE_PAGE_BYTES >> LINE_SHIFT;
-/// log2 of the entries of a page table that a line holds.
 const LINE_ENTRIES_SHIFT: u32 = LINE_SHIFT - 3;
-/// Instructions of a cache line: they have four bytes or about as many.
+/// Instructions of a cache line, at about four bytes each.
 const FETCHES_A_LINE: u64 = 16;
-/// Recorded pages of a side that count as used lately, a power of two: a page takes the place of the
-/// one before it with the same last bits, as in the table of hints in front of the TLB. So a row that
-/// a hint serves need not be noted here: its page is the last one in its place.
+/// Recently used recorded pages of a side, a power of two. A page replaces the previous one with
+/// the same low bits, as in the TLB's hint table. So a row that a hint serves need not be recorded
+/// here: its page is already in its place.
 pub(super) const NR_PAGES: usize = 1 << 10;
-/// Walks that a link is looked for in; a link reaches 15 rows back.
+/// Recent walks that a link can refer to. A link reaches 15 rows back.
 const NR_RECENT: usize = 16;
-/// Pages whose entries a fault writes at least: it may set those of the pages around.
+/// A fault writes at least this many pages' entries: fault-around may set the neighbours.
 const NR_WRITTEN_MIN: u64 = 16;
-/// Lines that a fault is taken to have written at most.
+/// A fault counts as writing at most this many lines.
 const NR_LINES_WRITTEN_MAX: u64 = 64;
-/// Lines that are remembered at least before old ones are forgotten.
+/// Minimum number of lines before old ones are dropped.
 const NR_LINES_MIN: usize = 1 << 12;
 
-/// The walker of a machine file: what decides the time of a walk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WalkerConfig {
-    /// L2 cache of a core.
     pub l2: CacheSize,
-    /// The last-level cache: as much of it as a core has.
     pub llc: CacheSize,
-    /// Instructions in flight; 0 for a core that executes in order.
+    /// Instructions in flight; 0 = an in-order core.
     pub window: u32,
-    /// Pages in which a host holds the memory of a virtual machine.
+    /// Page size in which a host maps the memory of a virtual machine.
     pub host_page: EntrySize,
-    /// Whether this is a virtual machine.
     #[serde(default)]
     pub is_virtual: bool,
-    /// The documents, or the reason for an assumption.
     pub source: String,
-    /// Whether a number is assumed.
     #[serde(default)]
     pub assumed: bool,
 }
@@ -90,14 +82,11 @@ impl Default for WalkerConfig {
     }
 }
 
-/// Lines of page tables by where walks found them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lines {
-    /// In the L2 cache or nearer.
+    /// In the L2 cache or closer.
     pub l2: u64,
-    /// In the last-level cache.
     pub llc: u64,
-    /// Nowhere nearer than memory.
     pub memory: u64,
 }
 
@@ -109,14 +98,10 @@ impl std::ops::AddAssign for Lines {
     }
 }
 
-/// Walks of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindCounters {
-    /// How many.
     pub walks: u64,
-    /// Of these, walks that ended at a PMD entry.
     pub pmd_walks: u64,
-    /// Lines that they read.
     pub lines: Lines,
     /// Lines of the host's page tables that they read in a virtual machine.
     pub host_lines: Lines,
@@ -131,21 +116,17 @@ impl std::ops::AddAssign for KindCounters {
     }
 }
 
-/// Walks by what they wait for (W4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WalkCounters {
-    /// Of data, after the walk that its address came from.
+    /// Data walks that start after the walk for the load of their address.
     pub chained: KindCounters,
-    /// Of data, beside other walks.
     pub beside: KindCounters,
-    /// Of data, with no other walk near.
+    /// Data walks without another walk nearby.
     pub alone: KindCounters,
-    /// Of instructions.
     pub fetch: KindCounters,
 }
 
 impl WalkCounters {
-    /// Counts a walk.
     pub(super) fn add(&mut self, kind: WalkKind, found: KindCounters) {
         match kind {
             WalkKind::Chained => self.chained += found,
@@ -155,7 +136,6 @@ impl WalkCounters {
         }
     }
 
-    /// Lines of all kinds: of the own tables, and of the host's.
     #[must_use]
     pub fn lines(&self) -> [Lines; 2] {
         let mut sums = [Lines::default(); 2];
@@ -214,7 +194,6 @@ impl std::ops::Sub for WalkCounters {
     }
 }
 
-/// What a walk waits for (W4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WalkKind {
     Chained,
@@ -223,29 +202,21 @@ pub(super) enum WalkKind {
     Fetch,
 }
 
-/// When a walk takes place, by what its thread counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
-    /// Lookups of the thread.
     pub(super) row: u64,
-    /// Instructions of the thread.
     pub(super) instructions: u64,
 }
 
-/// The walker of one hardware thread.
 #[derive(Clone, Debug)]
 pub(super) struct Walker {
     lines: PageTableLines,
-    /// Pages used lately, by side.
     pages: Box<[[u64; NR_PAGES]; 2]>,
-    /// log2 of the entries of a table.
     table_bits: u32,
-    /// log2 of the base pages of a host's page whose entry fills a line, less that of a base page.
     host_line_shift: u32,
     window: u64,
-    /// Instructions before the first of the walks that run beside each other.
+    /// Instructions at the start of the first walk of the current group.
     group_start: Option<u64>,
-    /// Rows of the last walks.
     recent: [u64; NR_RECENT],
     next_recent: usize,
 }
@@ -265,7 +236,6 @@ impl Walker {
         }
     }
 
-    /// Notes references to a page (W2).
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
     pub(super) fn bring_in(&mut self, side: Side, page: u64, nr_references: u64) {
@@ -280,13 +250,12 @@ impl Walker {
         self.lines.volume += nr_lines.min(PAGE_LINES);
     }
 
-    /// Another thread runs: the walks of the one before have ended.
+    /// Drops the walks of the previous thread, which have ended.
     pub(super) fn forget_walks(&mut self) {
         self.group_start = None;
         self.recent = [u64::MAX; NR_RECENT];
     }
 
-    /// A walk: its kind, and the lines it reads.
     pub(super) fn walk(
         &mut self,
         side: Side,
@@ -306,7 +275,7 @@ impl Walker {
         let reads = [(0, steps.pte), (1, steps.pmd), (2, steps.pud), (3, steps.pgd)];
         for (level, _) in reads.into_iter().filter(|&(_, nr)| nr > 0) {
             self.lines.read(self.line_of(level, walk.vpn), &mut found.lines);
-            // The host's entry for the page that this table is.
+            // The host's entry for the page that holds this table.
             self.lines.read(self.host_line_of_table(level, walk.vpn), &mut found.host_lines);
         }
         let frame = walk.pfn.0 >> self.host_line_shift;
@@ -314,7 +283,6 @@ impl Walker {
         (kind, found)
     }
 
-    /// W4 for a walk of data.
     fn kind(&mut self, walk: &Walk, now: Moment) -> WalkKind {
         let from = now.row.checked_sub(u64::from(walk.link)).filter(|_| walk.link > 0);
         let is_chained = from.is_some_and(|row| self.recent.contains(&row));
@@ -332,7 +300,7 @@ impl Walker {
         WalkKind::Alone
     }
 
-    /// Entries that a fault has just written are in the cache (W3).
+    /// Puts entries that a fault has just written into the cache (W3).
     fn write(&mut self, walk: &Walk) {
         let nr_pages = walk.order.nr_pages().max(NR_WRITTEN_MIN);
         let first = walk.vpn.0 & !(nr_pages - 1);
@@ -346,28 +314,25 @@ impl Walker {
         }
     }
 
-    /// The line of the entry of a level, counted from the PTEs.
     fn line_of(&self, level: u32, vpn: Vpn) -> LineId {
         let entry = vpn.0 >> (self.table_bits * level);
         LineId::new(level.into(), entry >> LINE_ENTRIES_SHIFT)
     }
 
-    /// The line of the host's entry for the page that holds the table of a level. Tables are in the
-    /// order of addresses: who made them when is not known.
+    /// Returns the line of the host's entry for the page that holds a table. Tables are assumed to
+    /// be in address order, because their allocation order is unknown.
     fn host_line_of_table(&self, level: u32, vpn: Vpn) -> LineId {
         let table = vpn.0 >> (self.table_bits * (level + 1));
         LineId::new(LineId::HOST_OF_TABLE + u64::from(level), table >> self.host_line_shift)
     }
 }
 
-/// Name of a line of a page table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct LineId(u64);
 
 impl LineId {
-    /// Entries of the host; below are the levels of the own table.
+    /// Host entries. Smaller kinds are the levels of the machine's own table.
     const HOST: u64 = 4;
-    /// Entries of the host for tables of each level.
     const HOST_OF_TABLE: u64 = 5;
 
     const fn new(kind: u64, line: u64) -> Self {
@@ -375,15 +340,13 @@ impl LineId {
     }
 }
 
-/// When each line of a page table was last read.
 #[derive(Clone, Debug)]
 struct PageTableLines {
-    /// Lines that came into the caches so far.
     volume: u64,
     l2_lines: u64,
     llc_lines: u64,
     read_at: HashMap<LineId, u64, BuildHasherDefault<Scatter>>,
-    /// Lines at which those are forgotten that are in no cache any more.
+    /// At this number, lines that are no longer in any cache are dropped.
     nr_lines_max: usize,
 }
 
@@ -398,7 +361,6 @@ impl PageTableLines {
         }
     }
 
-    /// Reads a line, and counts where it was.
     fn read(&mut self, line: LineId, counters: &mut Lines) {
         let age = self.volume - self.touch(line);
         if age < self.l2_lines {
@@ -413,7 +375,7 @@ impl PageTableLines {
         self.volume += 1;
     }
 
-    /// Has a line at hand; the volume when it was before.
+    /// Marks a line as just read and returns the volume at its previous read.
     fn touch(&mut self, line: LineId) -> u64 {
         let before = self.read_at.insert(line, self.volume).unwrap_or(0);
         if self.read_at.len() > self.nr_lines_max {
@@ -425,8 +387,8 @@ impl PageTableLines {
     }
 }
 
-/// Hash of a line: its number, scattered (Fibonacci hashing). Whoever makes a trace so that lines
-/// collide makes it slow, and nothing else; the number of lines is bounded by that of mapped pages.
+/// Hash of a line (Fibonacci hashing). A malicious trace with colliding lines only makes its own
+/// replay slow; mapped pages bound the number of lines.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scatter(u64);
 

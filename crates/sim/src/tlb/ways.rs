@@ -1,21 +1,18 @@
-//! Associativity as machine files say it: a number of ways, or `"full"`.
+//! Associativity in machine files: a number of ways, or `"full"`.
 
 use std::fmt;
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Ways of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// One set of all entries.
     Full,
-    /// This many; it must divide the entries.
+    /// A number that divides the entries.
     Number(u32),
 }
 
 impl Ways {
-    /// As a number, for a structure of `entries`.
     pub(super) const fn of(self, entries: u32) -> u32 {
         match self {
             Self::Full => entries,

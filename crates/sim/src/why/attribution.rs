@@ -1,34 +1,31 @@
-//! How the difference of one result is shared out.
+//! Attributes the difference of one result to the switches.
 //!
 //! Invariants, in integers and for every function of the mixes:
 //! - A1: the steps in order add up to the difference.
-//! - A2: the effects alone, the interactions of pairs and what more do together add up to it.
+//! - A2: the effects alone, the pair interactions and the higher interactions add up to it.
 
 use serde::Serialize;
 
 use super::Mix;
 
-/// What one switch does to a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effect {
-    /// Set in the first kernel: by how much the result grows.
+    /// Increase when it is set in the first kernel.
     pub alone: i128,
-    /// Left out of the second kernel: how much of the result goes.
+    /// Decrease when it is removed from the second kernel.
     pub left_out: i128,
-    /// Set after those before it: by how much the result grows.
+    /// Increase when it is set after all earlier switches.
     pub in_order: i128,
 }
 
-/// What two switches do together beyond the sum of what they do alone.
+/// The joint effect of two switches beyond the sum of their separate effects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interaction {
-    /// Which.
     pub switches: [usize; 2],
-    /// How much.
     pub value: i128,
 }
 
-/// The difference of one result between two kernels, shared out.
+/// The attributed difference of one result between two kernels.
 ///
 /// ```
 /// use largefolio_sim::why::{Mix, attribute};
@@ -42,20 +39,16 @@ pub struct Interaction {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribution {
-    /// The result under the first kernel.
     pub before: i128,
-    /// The result under the second.
     pub after: i128,
-    /// Of each switch.
     pub effects: Vec<Effect>,
-    /// Of each pair that was asked for.
     pub interactions: Vec<Interaction>,
-    /// What all other interactions add up to.
+    /// The sum of all other interactions.
     pub together: i128,
 }
 
-/// Shares out a result of `nr` switches, which `value` gives for each mix; `pairs` are the
-/// interactions that are told apart. `None` if a value is not known.
+/// Attributes a result to `nr` switches. `value` returns the result for a mix; `pairs` are the
+/// interactions to report. `None` if a value is unknown.
 pub fn attribute(
     nr: usize,
     pairs: &[[usize; 2]],

@@ -40,7 +40,7 @@ fn most_rules_are_switches_of_their_own() {
 
 #[test]
 fn rules_that_need_each_other_move_together() {
-    // Sizes of their own need a kernel that has them.
+    // Sizes of their own need a kernel that supports them.
     let found = rules(&compared("6.1", "6.1+anon.sizes=per-size+anon-64K=always", "altra"));
     assert_eq!(found, [["anon.size_kib.64", "anon.sizes"]]);
     let three = "6.1+anon.sizes=per-size+anon-64K=always+anon-32K=always+exec-block=64K";
@@ -58,7 +58,6 @@ fn the_page_is_a_rule_where_the_cells_differ_in_it() {
     assert_eq!(found, [["min_folio_bytes", "page"]]);
 }
 
-/// Any function of the mixes, from a table of values.
 fn of(values: &[i64], mix: &Mix) -> i128 {
     let nr = mix.is_set().iter().rev().fold(0, |nr, &is_set| 2 * nr + usize::from(is_set));
     values[nr].into()
@@ -81,7 +80,6 @@ proptest! {
         prop_assert_eq!(sum(|effect| effect.alone) + pairs + shared.together, difference);
     }
 
-    /// Where nothing works together every view says the same.
     #[test]
     fn switches_that_only_add_up_have_no_interaction(each in prop::collection::vec(-99..99_i128, 4..5)) {
         let value = |mix: &Mix| {

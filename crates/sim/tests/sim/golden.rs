@@ -1,5 +1,5 @@
 //! The rules of docs/behaviour A, B, C and L as worked examples, and random runs of the whole
-//! memory manager with every invariant checked after every step.
+//! memory manager with all invariants checked after every step.
 
 #![expect(clippy::unwrap_used, reason = "a world that cannot be made fails the test")]
 

@@ -1,5 +1,5 @@
-//! The model compared with real kernels, against the worked examples of docs/behaviour, and whole
-//! replays of traces: one binary, so that it is linked once.
+//! Compares the model with real kernels and with the worked examples of docs/behaviour, and replays
+//! whole traces. One binary, so that it is linked only once.
 
 mod golden;
 mod policies;

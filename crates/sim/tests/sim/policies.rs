@@ -1,5 +1,5 @@
-//! Policies over whole programs: those that come with folio, and what a cell with a policy is. What clang
-//! makes of sources is in `sources`, policies in Rust in `natives`, the budget of both in `work`.
+//! Policies over whole programs: the built-in ones, and cells with a policy. `sources` compiles C
+//! sources with clang, `natives` has policies in Rust, `work` tests the budget of both.
 
 #![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
 
@@ -29,17 +29,16 @@ fn replayed(trace: &str, specs: &[CellSpec]) -> Vec<Outcome> {
     replay(&root().join("traces").join(trace), specs, &mut |_| {}).unwrap().1
 }
 
-/// The same without what names the kernel.
 fn counted(outcome: &Outcome) -> Outcome {
     Outcome { kernel: String::new(), policy: None, ..outcome.clone() }
 }
 
-/// The policy that `source` is, or why there is none; `None` without clang, which is told loudly.
+/// Compiles `source` to a policy, or returns the refusal; `None`, with a loud message, if there is
+/// no clang.
 fn compiled(name: &str, source: &str) -> Option<Result<KernelPolicy, String>> {
     compiled_with(&["-O2"], name, source)
 }
 
-/// The same with options of clang.
 fn compiled_with(
     options: &[&str],
     name: &str,
@@ -64,8 +63,8 @@ fn example(name: &str) -> String {
     std::fs::read_to_string(root().join("policies").join(format!("{name}.c"))).unwrap()
 }
 
-/// A kernel without the order of executable memory, with the policy, counts what one with it counts:
-/// every fault, folio, read and TLB miss.
+/// The exec-order policy on a kernel without that rule produces the same faults, folios, reads and
+/// TLB misses as a kernel with it.
 #[test]
 fn the_exec_order_as_a_policy_is_the_exec_order() {
     for (trace, machine) in [("demo.folio", "altra"), ("cc1-arm64.folio", "grace-64k")] {
@@ -110,7 +109,7 @@ fn the_same_policy_gives_the_same_result_and_own_answers_change_nothing() {
     assert_eq!(asked, ["anon_order", "around", "window"]);
 }
 
-/// Forms of C in which clang chooses between addresses of the context, not between what is there.
+/// C code in which clang selects between addresses in the context instead of between values.
 #[test]
 fn the_context_is_read_in_every_form_of_c() {
     for (name, body) in [
@@ -157,7 +156,6 @@ fn the_context_is_read_in_every_form_of_c() {
     }
 }
 
-/// What cannot be is said with its cause.
 #[test]
 fn what_is_refused_of_c_says_what_to_do() {
     let array = "FOLIO_MAP(one, FOLIO_HASH, __u64, __u64, 16);\n";
@@ -193,13 +191,11 @@ fn what_is_refused_of_c_says_what_to_do() {
     assert!(two.contains("a kernel has one policy"), "{two}");
 }
 
-/// Two programs that differ in one byte are two cells.
 #[test]
 fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
     let id = |spec: &CellSpec| CellId::new("00", &Recipe::of(spec).unwrap());
     let object = std::fs::read(root().join("policies/exec-order.o")).unwrap();
     let mut other = object.clone();
-    // A byte behind what is read.
     other.push(0);
     let plain = cell("6.16", "altra");
     let with = |bytes: &[u8]| {
@@ -209,7 +205,7 @@ fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
     let ids = [id(&plain), id(&with(&object)), id(&with(&other))];
     assert!(ids[0] != ids[1] && ids[1] != ids[2]);
     assert_eq!(id(&with(&object)), ids[1]);
-    // Written down and read again it is the same cell, without a file.
+    // A serialized cell is read back equal, without a file.
     let spec = with(&object);
     let text = serde_json::to_string(&Recipe::of(&spec).unwrap()).unwrap();
     let again = serde_json::from_str::<Recipe>(&text).unwrap().cell().unwrap();
@@ -219,7 +215,6 @@ fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
     assert!(serde_json::from_str::<Recipe>(&damaged).unwrap().cell().is_err());
 }
 
-/// What is shipped does what its source says: the same answers to many questions.
 #[test]
 fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
     for (name, _) in KernelPolicy::builtin() {
@@ -237,7 +232,7 @@ fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
     }
 }
 
-/// The number of a process is used again: another program starts from the first fault.
+/// Process numbers are reused: another program counts from its first fault.
 #[test]
 fn per_program_counts_the_faults_of_a_program() {
     let mut policy = KernelPolicy::named("per-program").unwrap().0.start().unwrap();
@@ -255,7 +250,6 @@ fn per_program_counts_the_faults_of_a_program() {
     assert!((0..300).all(|_| ask("python3", 7) == Answer::Value(1 << 2)));
 }
 
-/// Numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -270,7 +264,6 @@ impl Numbers {
     }
 }
 
-/// A question as they may come, by number.
 fn question(number: u64) -> Context {
     let mut numbers = Numbers(number);
     let mut comm = [0; 16];

@@ -1,4 +1,5 @@
-//! What real kernels did, replayed and compared; what is here judges programs of processes.
+//! Replays recordings of real kernels and compares; this file has the helpers for programs of
+//! processes.
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
@@ -20,7 +21,6 @@ use largefolio_sim::crosscheck::processes::{
 use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_sim::kernel::{Kernel, version};
 
-/// The project's recordings of one kind of programs.
 fn recordings(kind: &str) -> Vec<Recording<Programs>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings").join(kind);
     let mut all = Vec::new();
@@ -28,14 +28,13 @@ fn recordings(kind: &str) -> Vec<Recording<Programs>> {
     all
 }
 
-/// What comes of each program under the rules of `kernel`, or of the kernel that was recorded.
 fn rows(recording: &Recording<Programs>, kernel: Option<&Kernel>) -> Vec<ProgramRow> {
     let verdicts = recording.check(kernel).unwrap();
     recording.body.runs.iter().zip(verdicts).map(|(run, one)| ProgramRow::new(run, one)).collect()
 }
 
-/// Every program agrees, except for those that are known to differ: they must still do so. Returns
-/// how many programs there are, and of how many kernels.
+/// Asserts that every program agrees, except for known differences, which must still differ.
+/// Returns the numbers of programs and of kernels.
 fn assert_equal(
     kind: &str,
     is_known: &dyn Fn(&Recording<Programs>, &ProgramRow) -> bool,
@@ -57,12 +56,12 @@ fn assert_equal(
     (nr_programs, kernels.len())
 }
 
-/// A table of `docs/design/fidelity.md` is the output of the test in this file of the folder.
+/// Compares `table` with the table of this test file in `docs/design/tables/fidelity.txt`.
 /// `LARGEFOLIO_UPDATE_DOCS=1` writes it.
 fn document(file: &str, table: &str) {
     let begin = format!("<!-- table: written by crates/sim/tests/sim/recordings/{file} -->\n");
     let end = "\n<!-- end of table -->";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/fidelity.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/tables/fidelity.txt");
     let text = std::fs::read_to_string(&path).unwrap();
     let begin = text.find(&begin).unwrap() + begin.len();
     let end = begin + text[begin..].find(end).unwrap();
@@ -73,9 +72,9 @@ fn document(file: &str, table: &str) {
     assert_eq!(&text[begin..end], table, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
 }
 
-/// The comparison can fail: more than `nr_min` programs of the kernel that was recorded differ
-/// under the rules of the other. A kernel that was built otherwise has rules of its own, and would
-/// differ under any.
+/// Asserts that the comparison can fail: more than `nr_min` programs of the recorded kernel differ
+/// under the other kernel's rules. Skips self-built kernels, which have rules of their own and
+/// would differ under any others.
 fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) {
     let all = recordings(kind);
     for (recorded, rules) in pairs {
@@ -92,7 +91,6 @@ fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) 
     }
 }
 
-/// The text of a program is that program.
 fn assert_read_back(topic: Topic, orders: &[u8]) {
     for (seed, page) in (0..50).flat_map(|seed| [(seed, PageSize::K4), (seed, PageSize::K16)]) {
         let orders = orders.iter().copied().map(Order::new).collect();

@@ -1,4 +1,4 @@
-//! Traces replayed in cells; what is here writes traces: a program of one page, and what it does.
+//! Replays traces in cells; this file has the helpers that write traces of a one-page program.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -24,17 +24,16 @@ use largefolio_trace::event::mmap_flags;
 use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
 use tempfile::TempDir;
 
-/// Where [`two_huge_pages`] are.
+/// Address of [`two_huge_pages`].
 pub(super) const ADDR: u64 = 0x7000_0000_0000;
 pub(super) const HUGE: u64 = 2 << 20;
 
-/// The trace of a program of one page, which is that of the first of `files`, and of `events`. It
-/// goes with the directory.
+/// Writes a trace of a program whose single page is the first of `files`, with `events`. The
+/// directory owns it.
 pub(super) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathBuf) {
     program_of(Meta { files, ..Meta::default() }, events)
 }
 
-/// The same with all that `meta` says besides.
 pub(super) fn program_of(meta: Meta, events: &[Event]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program.folio");
@@ -46,8 +45,8 @@ pub(super) fn program_of(meta: Meta, events: &[Event]) -> (TempDir, PathBuf) {
     (dir, path)
 }
 
-/// One that maps two huge pages of private memory, stores to every page of it, and continues with
-/// `events`.
+/// Writes a trace that maps two huge pages of private memory, stores to every page, and continues
+/// with `events`.
 pub(super) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
     let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
     let mut all = vec![Event { addr: ADDR, len: 2 * HUGE, flags, ..Event::new(0, Op::Mmap) }];
@@ -57,7 +56,6 @@ pub(super) fn two_huge_pages(events: &[Event]) -> (TempDir, PathBuf) {
     program(vec![file], &all)
 }
 
-/// A store to a page of [`two_huge_pages`].
 pub(super) fn store(thread: u32, page: u64) -> Event {
     Event::references(thread, Op::Write, ADDR + page * 4096, 1)
 }

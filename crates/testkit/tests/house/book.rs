@@ -1,5 +1,5 @@
-//! The book of kernel behaviour, `docs/behaviour`: every rule that code, data or a document names is
-//! there, once, and every page says how its rules are known.
+//! Checks the book of kernel behaviour, `docs/behaviour`: it contains every rule that code, data or
+//! a document names, once, and every page states how its rules are known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use super::root;
 
-/// Where references are looked for, files or directories.
 const SOURCES: &[&str] = &[
     "crates",
     "docs",
@@ -26,17 +25,13 @@ const SOURCES: &[&str] = &[
     "SECURITY.md",
     "schemas",
 ];
-/// Kinds of files that are text of ours.
 const TEXTS: &[&str] =
     &["rs", "md", "toml", "py", "pyi", "sh", "c", "h", "css", "js", "snap", "ipynb", "svg", "txt"];
-/// How a reference names the book where it stands alone.
 const BOOK: &str = "docs/behaviour ";
-/// Notes that no reader has; what they said is in the book or in a document.
 const GONE: &[&str] = &["BEHAVIOUR.md", "HOST.md", "DESIGN.md"];
-/// This file names what it forbids.
+/// This file contains the forbidden names.
 const SELF: &str = "crates/testkit/tests/house/book.rs";
 
-/// Text files at or below `path`.
 fn texts(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         let is_text = path.extension().is_some_and(|e| TEXTS.iter().any(|text| e == *text));
@@ -47,7 +42,6 @@ fn texts(path: &Path) -> Vec<PathBuf> {
     visible.flat_map(|entry| texts(&entry.path())).collect()
 }
 
-/// (name, text) of every file that may have references, except for this one.
 fn sources() -> Vec<(String, String)> {
     let root = root();
     let paths = SOURCES.iter().flat_map(|source| texts(&root.join(source)));
@@ -56,19 +50,16 @@ fn sources() -> Vec<(String, String)> {
     paths.map(|path| (name(&path), fs::read_to_string(&path).unwrap())).collect()
 }
 
-/// (name, text) of every page of the book.
 fn pages() -> Vec<(String, String)> {
     let of_book = |(name, _): &(String, String)| name.starts_with("docs/behaviour/");
     sources().into_iter().filter(of_book).collect()
 }
 
-/// Anchors of a page, in its order.
 fn anchors(text: &str) -> Vec<&str> {
     let starts = text.split("<a id=\"").skip(1);
     starts.filter_map(|rest| rest.split_once("\"></a>")).map(|(id, _)| id).collect()
 }
 
-/// The page of each anchor of the book.
 fn rules() -> BTreeMap<String, String> {
     let mut rules = BTreeMap::new();
     for (page, text) in pages() {
@@ -80,8 +71,7 @@ fn rules() -> BTreeMap<String, String> {
     rules
 }
 
-/// Length of the rule number that `text` begins with, such as `B.4.10`; `None` if it begins with
-/// none.
+/// Length of the rule number at the start of `text`, such as `B.4.10`; `None` if it has none.
 fn rule_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     if !matches!(bytes.first(), Some(b'A'..=b'P')) {
@@ -96,13 +86,12 @@ fn rule_len(text: &str) -> Option<usize> {
     (end > 1 && !is_word).then_some(end)
 }
 
-/// The rule numbers in a line: `A.3.2`, not `ABA.3`, `x.A.3` or `A.3b`.
+/// The rule numbers in a line: `A.3.2`, but not `ABA.3`, `x.A.3` or `A.3b`.
 fn references(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut before = ' ';
     for (at, here) in line.char_indices() {
         let is_inside = before.is_alphanumeric() || before == '_' || before == '.';
-        // A range written `D.1 .. D.3` or `L.1..L.5`.
         let is_range = line[..at].ends_with("..");
         before = here;
         if let Some(len) = rule_len(&line[at..])
@@ -114,14 +103,14 @@ fn references(line: &str) -> Vec<&str> {
     found
 }
 
-/// What stands behind each naming of the book: a rule, or a whole section by its letter.
+/// The text after each mention of the book: a rule, or a section letter.
 fn named_after(line: &str) -> Vec<&str> {
     let is_number = |c: char| c.is_ascii_alphanumeric() || c == '.';
     let ends = line.match_indices(BOOK).map(|(at, _)| &line[at + BOOK.len()..]);
     ends.map(|rest| rest.split(|c| !is_number(c)).next().unwrap().trim_end_matches('.')).collect()
 }
 
-/// The convention that the comment of a kernel's value cites, as in `# 0.4: 128 KiB`.
+/// The convention cited in the comment of a kernel's value, such as `# 0.4: 128 KiB`.
 fn convention(line: &str) -> Option<&str> {
     let comment = line.split_once("# ")?.1;
     let word = comment.split([':', ' ', ';']).next()?;
@@ -207,12 +196,10 @@ fn rule_numbers_are_told_from_other_text() {
     assert_eq!(anchors("<a id=\"A.1\"></a>**A.1** <a id=\"x\"></a>"), ["A.1", "x"]);
 }
 
-/// Names between backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// The kernel functions that the head of a file says it answers to.
 fn answered(text: &str) -> Vec<String> {
     let head = text.lines().skip_while(|line| !line.starts_with("//!"));
     let head = head.take_while(|line| line.starts_with("//!"));

@@ -1,4 +1,4 @@
-//! Which crate may use which, how long a file may be, where unsafe code may stand.
+//! Checks crate dependencies, file lengths and the places of unsafe code.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,18 +7,13 @@ use std::process::Command;
 
 use super::{files_below, root};
 
-/// Begins the block of ARCHITECTURE.md that lists which crate uses which.
 const DEPENDENCIES: &str = "```dependencies\n";
-/// What our packages are called before the name of their folder.
 const PREFIX: &str = "largefolio-";
-/// The only crates with unsafe code.
 const UNSAFE_CRATES: &[&str] = &["bulk", "linux", "recorder", "preload"];
-/// Lines of code a file may have.
 const FILE_LINES_MAX: usize = 500;
-/// Lines of tests beside the code, past which they move to a file of their own.
+/// A longer test module moves to its own file.
 const INLINE_TEST_LINES_MAX: usize = 150;
 
-/// Each crate of the workspace and those it uses, outside of tests.
 fn edges() -> BTreeMap<String, BTreeSet<String>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -36,7 +31,6 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
     packages.map(|package| (own(&package["name"]).unwrap(), uses(package))).collect()
 }
 
-/// The lines `crate -> crate crate` of a text's block of dependencies.
 fn drawn(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let (_, rest) = text.split_once(DEPENDENCIES).unwrap();
     let (block, _) = rest.split_once("```").unwrap();
@@ -63,14 +57,12 @@ fn a_module_with_submodules_stands_beside_its_folder() {
     }
 }
 
-/// Every Rust file below `crates/`.
 fn sources() -> Vec<PathBuf> {
     let all = files_below(&root().join("crates"), "rs");
     assert!(all.len() > 500, "only {} files are seen", all.len());
     all
 }
 
-/// Lines of `text` that are neither blank nor a comment.
 fn code_lines(text: &str) -> usize {
     let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
     text.lines().filter(is_code).count()
@@ -102,7 +94,7 @@ fn every_file_says_what_it_owns() {
     }
 }
 
-/// What a passing test prints is held back, so a skip that is printed is silent.
+/// The test runner hides a passing test's output, so a printed skip would be silent.
 #[test]
 fn a_test_that_skips_says_so_where_it_is_seen() {
     for path in sources() {
@@ -129,7 +121,6 @@ fn unsafe_code_stands_only_where_it_may() {
     }
 }
 
-/// How often code says `unsafe`; lint names and comments do not count.
 fn nr_unsafe(text: &str) -> usize {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let in_line = |line: &str| {

@@ -1,4 +1,4 @@
-//! The documentation holds together: every page is in the book, every link and anchor leads somewhere.
+//! Checks the documentation: every page is in the book, and every link and anchor has a target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 
 use super::{files_below, root};
 
-/// Markdown files below a directory.
 fn pages(directory: &Path) -> Vec<PathBuf> {
     files_below(directory, "md")
 }
 
-/// The lines of a page that are prose: no code, inline or in blocks.
 fn prose(text: &str) -> Vec<String> {
     let mut is_fenced = false;
     let mut lines = Vec::new();
@@ -26,7 +24,6 @@ fn prose(text: &str) -> Vec<String> {
     lines
 }
 
-/// Targets of links and images.
 fn links(text: &str) -> Vec<String> {
     let of_line = |line: &String| -> Vec<String> {
         let ends = line.match_indices("](").map(|(at, _)| &line[at + 2..]);
@@ -35,7 +32,6 @@ fn links(text: &str) -> Vec<String> {
     prose(text).iter().flat_map(of_line).collect()
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them, and those it sets itself.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut is_fenced = false;
@@ -56,7 +52,6 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Why the link of a page leads nowhere.
 fn fault(page: &Path, link: &str) -> Option<String> {
     if link.starts_with("https://") || link.starts_with("http://") {
         return None;

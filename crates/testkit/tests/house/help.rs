@@ -1,13 +1,12 @@
-//! Help texts below the options: the source breaks their lines, so each must fit the terminal.
+//! Checks help texts below the options: each line must fit the terminal.
 
 use std::fs;
 
 use super::{files_below, root};
 
-/// Columns of help: `max_term_width` in `cli/src/cli.rs`. A longer line is broken once more.
+/// Width of help: `max_term_width` in `cli/src/cli.rs`. Longer lines would be wrapped again.
 const WIDTH: usize = 100;
 
-/// The texts of `after_help` and `after_long_help` that take several lines.
 fn texts(source: &str) -> Vec<&str> {
     let starts = source.match_indices("_help = \"\\\n").map(|(at, start)| at + start.len());
     let text = |start: usize| {

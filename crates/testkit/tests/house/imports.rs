@@ -1,4 +1,4 @@
-//! No file imports another that imports it, directly or through others.
+//! Checks that no file imports itself, directly or through others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,18 +8,15 @@ use syn::{Item, UseTree};
 
 use super::{files_below, root};
 
-/// The crates that are held to it: all but `testkit`, whose models name nothing of each other.
+/// All crates but `testkit`, whose models do not import each other.
 const CRATES: &[&str] = &[
     "bulk", "cli", "linux", "mm", "preload", "python", "recorder", "report", "results", "sim",
     "trace",
 ];
 
-/// A module by the names that lead to it from the root of its crate.
 type Module = Vec<String>;
-/// What each module imports from others.
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
-/// The module that a file below `src` is.
 fn module_of(inside: &Path) -> Module {
     let inside = inside.with_extension("");
     let names = inside.iter().map(|name| name.to_str().unwrap().to_owned());
@@ -30,7 +27,6 @@ fn module_of(inside: &Path) -> Module {
     names
 }
 
-/// The paths that a tree of `use` names, each after `before`.
 fn paths(tree: &UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
     let with = |name: String| [before, &[name]].concat();
     match tree {
@@ -42,7 +38,6 @@ fn paths(tree: &UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// A path from the root of the crate; `None` where it leads into another.
 fn from_root(path: &[String], module: &[String]) -> Option<Vec<String>> {
     let nr_up = path.iter().take_while(|name| *name == "super").count();
     match path.first()?.as_str() {
@@ -53,9 +48,9 @@ fn from_root(path: &[String], module: &[String]) -> Option<Vec<String>> {
     }
 }
 
-/// What the modules of a crate import from each other; `texts` are its files, but for tests.
+/// Imports between a crate's modules; `texts` are its files, except tests.
 ///
-/// A folder and what stands in it are one thing: neither is said to import the other.
+/// A folder and its contents count as one module: neither imports the other.
 fn imports(texts: &BTreeMap<Module, String>) -> Imports {
     let mut imports = Imports::new();
     for (module, text) in texts {
@@ -77,9 +72,8 @@ fn imports(texts: &BTreeMap<Module, String>) -> Imports {
     imports
 }
 
-/// The imports `from -> to` of modules that import themselves through others.
 fn circles(mut imports: Imports) -> Vec<String> {
-    // Who imports nothing that is left is in no circle; nor then is who imports only such.
+    // A module without remaining imports is not in a cycle: remove it, and repeat.
     loop {
         let left: BTreeSet<_> = imports.keys().cloned().collect();
         imports.retain(|_, others| others.iter().any(|other| left.contains(other)));
@@ -87,7 +81,6 @@ fn circles(mut imports: Imports) -> Vec<String> {
             break;
         }
     }
-    // And who is imported by none that is left.
     loop {
         let imported: BTreeSet<_> = imports.values().flatten().cloned().collect();
         let nr_before = imports.len();
@@ -102,7 +95,6 @@ fn circles(mut imports: Imports) -> Vec<String> {
     shown.map(|(from, to)| format!("{} -> {}", from.join("/"), to.join("/"))).collect()
 }
 
-/// The files of a crate, but for its tests.
 fn texts_of(name: &str) -> BTreeMap<Module, String> {
     let src = root().join("crates").join(name).join("src");
     let is_test = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
@@ -124,8 +116,7 @@ fn no_imports_run_in_a_circle() {
     }
 }
 
-/// The layer of each module at the top of `mm`, counted from the ground, as ARCHITECTURE.md lists
-/// them.
+/// Layer of each top-level module of `mm`, counted from the bottom, as listed in ARCHITECTURE.md.
 fn layers() -> BTreeMap<String, usize> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let (_, rest) = text.split_once("\n## `mm`, from the ground\n").unwrap();

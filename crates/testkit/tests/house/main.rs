@@ -1,4 +1,4 @@
-//! The repository keeps its own rules: dependencies, sizes, unsafe code, links, references, help.
+//! Checks the repository's rules: dependencies, sizes, unsafe code, links, references, help.
 #![expect(clippy::unwrap_used, reason = "a repository that cannot be read fails the test")]
 
 use std::fs;
@@ -10,12 +10,10 @@ mod docs;
 mod help;
 mod imports;
 
-/// The top of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Files below `directory` whose names end so, in order.
 fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {

@@ -1,8 +1,8 @@
-//! An object that a name led to, held so that no other can take its place.
+//! The object that a name refers to, held open so that nothing can replace it.
 //!
-//! In a directory that a user may write to, names can change between two looks. So a name is looked up
-//! once, into a descriptor that opens nothing (`O_PATH`): no FIFO waits, and no device notices. This
-//! object is judged, and then opened through the descriptor's own name below `/proc`.
+//! In a directory that others can write to, a name can change between two lookups. So a name is
+//! looked up once, with an `O_PATH` descriptor that opens nothing: no FIFO blocks, and no device is
+//! touched. The object is checked, then opened through the descriptor's name in `/proc`.
 
 use std::fs::{File, FileType, Metadata};
 use std::io;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 #[error("it is {0}, not a regular file")]
 pub struct NotRegular(pub &'static str);
 
-/// The object that a name led to, of any kind and not opened.
+/// An object of any kind, looked up but not opened.
 ///
 /// ```
 /// use largefolio_trace::disk::Found;
@@ -35,18 +35,18 @@ pub struct Found {
 }
 
 impl Found {
-    /// The object that `path` leads to; links are followed.
+    /// Looks up `path` and follows links.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     pub fn of(path: &Path) -> io::Result<Self> {
         Self::at(CWD, path, OFlags::empty())
     }
 
-    /// The object at `path` itself, be it a link.
+    /// Looks up `path` without following a final link.
     ///
     /// # Errors
-    /// The system's.
+    /// System errors.
     pub fn itself(path: &Path) -> io::Result<Self> {
         Self::at(CWD, path, OFlags::NOFOLLOW)
     }
@@ -58,7 +58,7 @@ impl Found {
         Ok(Self { descriptor, metadata })
     }
 
-    /// Its metadata at the time it was found.
+    /// Returns the metadata from the time of the lookup.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -68,33 +68,33 @@ impl Found {
         self.metadata.file_type()
     }
 
-    /// Opens it to be read if it is a regular file.
+    /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// [`NotRegular`]; the system's.
+    /// [`NotRegular`], or a system error.
     pub fn open_regular(&self) -> io::Result<File> {
         self.refuse_others()?;
         self.open(OFlags::RDONLY)
     }
 
-    /// Opens it, whatever it is: the caller has judged its metadata. Nothing is waited for, neither
-    /// here nor by a read.
+    /// Opens an object of any kind, whose metadata the caller has checked. Neither this call nor
+    /// later reads block.
     ///
     /// # Errors
-    /// The system's; that `/proc` is missing.
+    /// System errors, or a missing `/proc`.
     pub fn open(&self, flags: OFlags) -> io::Result<File> {
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(self.handle(), flags, Mode::empty());
         Ok(opened.map_err(by_handle)?.into())
     }
 
-    /// Whether this process may write to it; it is not opened.
+    /// Checks write permission without opening the object.
     pub(super) fn check_writable(&self) -> io::Result<()> {
         let may = rustix::fs::accessat(CWD, self.handle(), Access::WRITE_OK, AtFlags::EACCESS);
         may.map_err(by_handle)
     }
 
-    /// The name its descriptor has below `/proc`: leads to it as long as this lives.
+    /// Returns the descriptor's name in `/proc`. It is valid as long as `self`.
     #[must_use]
     pub fn handle(&self) -> PathBuf {
         handle(&self.descriptor)
@@ -111,14 +111,12 @@ impl AsFd for Found {
     }
 }
 
-/// The name that an open file has below `/proc`.
 pub(super) fn handle(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// The error of a call that was given a descriptor's name.
 fn by_handle(error: Errno) -> io::Error {
-    // The descriptor's name works even if the file was renamed or removed.
+    // These names work even for removed files, so this error means that `/proc` is missing.
     if !matches!(error, Errno::NOENT | Errno::NOTDIR) {
         return error.into();
     }
@@ -127,7 +125,6 @@ fn by_handle(error: Errno) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// The error that names `kind`.
 pub(super) fn not_regular(kind: FileType) -> io::Error {
     let (error, what) = match kind {
         kind if kind.is_dir() => (io::ErrorKind::IsADirectory, "a directory"),

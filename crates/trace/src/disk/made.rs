@@ -1,20 +1,18 @@
-//! Directories of a result, which go again if there is no result.
+//! New directories for a result, removed if no result appears.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Directories that were made. Those that are still empty are removed when this is dropped, unless
-/// [`MadeDirs::keep`] was called.
+/// New directories. Drop removes the empty ones, unless [`MadeDirs::keep`] was called.
 #[derive(Debug, Default)]
 #[must_use = "they are removed when this is dropped"]
 pub struct MadeDirs {
-    /// The outermost first.
     dirs: Vec<PathBuf>,
 }
 
 impl MadeDirs {
-    /// Makes the directory at `path` and those above it, as far as they are missing.
+    /// Creates the directory at `path` and its missing parents.
     ///
     /// ```
     /// use largefolio_trace::disk::MadeDirs;
@@ -27,7 +25,7 @@ impl MadeDirs {
     /// ```
     ///
     /// # Errors
-    /// The system's; what was made until then is removed.
+    /// System errors. Directories created before the error are removed.
     pub fn make(path: &Path) -> io::Result<Self> {
         let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
         let mut missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
@@ -36,7 +34,7 @@ impl MadeDirs {
         for dir in missing {
             match fs::create_dir(dir) {
                 Ok(()) => made.dirs.push(dir.to_owned()),
-                // Somebody was faster; it is theirs.
+                // Another process created it first and owns it.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
                 Err(error) => return Err(error),
             }
@@ -44,14 +42,14 @@ impl MadeDirs {
         Ok(made)
     }
 
-    /// Where the outermost was made: nobody can remove it without a right on this directory.
+    /// Returns the parent of the outermost new directory. Removal needs write permission there.
     #[must_use]
     pub fn above(&self) -> Option<&Path> {
         let above = self.dirs.first()?.parent()?;
         Some(if above.as_os_str().is_empty() { Path::new(".") } else { above })
     }
 
-    /// There is a result: they stay.
+    /// Keeps the directories, because a result exists.
     pub fn keep(&mut self) {
         self.dirs.clear();
     }
@@ -60,7 +58,7 @@ impl MadeDirs {
 impl Drop for MadeDirs {
     fn drop(&mut self) {
         for dir in self.dirs.iter().rev() {
-            // Whoever has put something there wants it to stay.
+            // Keep a directory that is no longer empty.
             if fs::remove_dir(dir).is_err() {
                 return;
             }

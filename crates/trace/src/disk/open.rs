@@ -9,12 +9,11 @@ use rustix::io::Errno;
 
 use super::found::{Found, NotRegular};
 
-/// How often a lock is looked for; past that, another process removes it again and again.
+/// Maximum attempts to open a lock file that another process keeps removing.
 const LOOKS: usize = 100;
 
-/// Opens a regular file to read it. Anything else is refused, and nothing is waited for: neither
-/// here nor by a read of a file such as `/proc/kmsg`, which then fails with
-/// [`io::ErrorKind::WouldBlock`].
+/// Opens a regular file for reading and refuses anything else. Never blocks, and neither do later
+/// reads of a file such as `/proc/kmsg`, which fail with [`io::ErrorKind::WouldBlock`].
 ///
 /// ```
 /// use largefolio_trace::disk::open_regular;
@@ -23,13 +22,12 @@ const LOOKS: usize = 100;
 /// ```
 ///
 /// # Errors
-/// The system's, or [`NotRegular`].
+/// System errors, or [`NotRegular`].
 pub fn open_regular(path: &Path) -> io::Result<File> {
     Found::of(path)?.open_regular()
 }
 
-/// [`open_regular`] for a look that changes nothing: the access time stays, if the file is ours or
-/// root asks.
+/// Like [`open_regular`], but keeps the access time if this user owns the file or is root.
 ///
 /// # Errors
 /// As [`open_regular`].
@@ -39,7 +37,7 @@ pub fn open_quietly(path: &Path) -> io::Result<File> {
     found.open(OFlags::NOATIME).or_else(|_| found.open(OFlags::RDONLY))
 }
 
-/// [`open_regular`] for a file that is ours alone: a symbolic link is refused.
+/// Like [`open_regular`], but refuses symbolic links. For files that only this user writes.
 ///
 /// # Errors
 /// As [`open_regular`].
@@ -47,20 +45,19 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     Found::itself(path)?.open_regular()
 }
 
-/// What a file is that is not the regular one that was asked for.
+/// Returns the kind of file, if the error is about a file that is not regular.
 #[must_use]
 pub fn other_kind(error: &io::Error) -> Option<&'static str> {
     error.get_ref()?.downcast_ref::<NotRegular>().map(|other| other.0)
 }
 
-/// Whether a file is of another kind, or longer, than the one that was asked for: damage rather than
-/// a failure of the system.
+/// Returns whether the error is about the file (another kind, or too long), not the system.
 #[must_use]
 pub fn is_foreign(error: &io::Error) -> bool {
     other_kind(error).is_some() || error.kind() == io::ErrorKind::FileTooLarge
 }
 
-/// The bytes of a regular file of at most `bytes_max`.
+/// Reads a regular file of at most `bytes_max`.
 ///
 /// # Errors
 /// As [`open_regular`]; [`io::ErrorKind::FileTooLarge`] for a longer one.
@@ -68,23 +65,23 @@ pub fn read_whole(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     read_from(open_regular(path)?, bytes_max)
 }
 
-/// The text of a regular file of at most `bytes_max`.
+/// Reads a regular text file of at most `bytes_max`.
 ///
 /// # Errors
-/// As [`read_whole`]; [`io::ErrorKind::InvalidData`] for what is no UTF-8.
+/// As [`read_whole`]; [`io::ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
     let bytes = read_whole(path, bytes_max)?;
     String::from_utf8(bytes)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text"))
 }
 
-/// The bytes of an open file of at most `bytes_max`.
+/// Reads an open file of at most `bytes_max`.
 ///
 /// # Errors
-/// The system's; [`io::ErrorKind::FileTooLarge`].
+/// System errors; [`io::ErrorKind::FileTooLarge`].
 pub fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // What the system makes as it is read (/proc) has no length, and any file may grow meanwhile.
+    // Files in /proc have no length, and any file can grow in the meantime.
     let mut nr_bytes = file.metadata()?.len();
     if nr_bytes <= bytes_max {
         nr_bytes = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)? as u64;
@@ -96,7 +93,8 @@ pub fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A regular file to be locked, made with `mode` if it is missing; a symbolic link is refused.
+/// Opens a regular file for locking and creates it with `mode` if it is missing. Refuses symbolic
+/// links.
 ///
 /// # Errors
 /// As [`open_regular`].
@@ -112,7 +110,6 @@ pub fn open_lock(path: &Path, mode: u32) -> io::Result<File> {
             }
         }
         match rustix::fs::open(path, new, Mode::from(mode)) {
-            // It was made meanwhile.
             Err(Errno::EXIST) => {}
             created => return Ok(created?.into()),
         }

@@ -1,4 +1,4 @@
-//! The place of a result: its directory, held open, and the file that has its name now.
+//! The place of a result: its directory, held open, and the file that has the name now.
 //!
 //! ```text
 //!   name is free, a link, a regular file     replaced: a new file gets the name
@@ -7,8 +7,8 @@
 //!   anything else                            refused
 //! ```
 //!
-//! Every step is relative to the directory that was opened first, so it stays in that one, whatever
-//! takes the directory's name meanwhile.
+//! Every step is relative to the directory opened first, so the result stays there even if the
+//! directory's name changes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -25,13 +25,11 @@ use rustix::io::Errno;
 
 use super::found::{Found, not_regular};
 
-/// How long a FIFO may be without a reader. One that is started together with the writer takes
-/// milliseconds.
+/// Maximum wait for a FIFO's reader. A reader started together with the writer needs milliseconds.
 const READER_MAX: Duration = Duration::from_secs(10);
-/// Between two looks for a reader.
 const READER_LOOK: Duration = Duration::from_millis(10);
 
-/// Where a result goes. Nothing is opened or changed yet.
+/// The place of a result. Nothing is opened or changed yet.
 #[derive(Debug)]
 pub struct Place {
     pub(super) folder: Folder,
@@ -39,20 +37,20 @@ pub struct Place {
     pub(super) target: Target,
 }
 
-/// The file with the result's name.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// Nothing, a link, or a regular file; the mode of our own file is kept.
-    Replaced { mode: Option<u32> },
-    /// Something that takes bytes and is not replaced.
+    /// Nothing, a link, or a regular file. `mode` is kept from a file of the same user.
+    Replaced {
+        mode: Option<u32>,
+    },
     Stream(Found),
 }
 
 impl Place {
-    /// Looks where a result with the name `path` goes.
+    /// Looks up the place of a result named `path`.
     ///
     /// # Errors
-    /// The system's; a name that cannot be written or replaced.
+    /// System errors, or a name that cannot be written or replaced.
     pub fn of(path: &Path) -> io::Result<Self> {
         let (folder, name) = split(path);
         let folder = Folder::of(folder)?;
@@ -64,7 +62,7 @@ impl Place {
         Ok(Self { folder, name: name.to_owned(), target })
     }
 
-    /// The directory in which the result is made, or the stream that it is written to.
+    /// Returns the directory for a new result, or the stream to write to.
     #[must_use]
     pub fn written(&self) -> &Found {
         match &self.target {
@@ -74,35 +72,30 @@ impl Place {
     }
 }
 
-/// A directory by a descriptor that opens nothing.
 #[derive(Debug)]
 pub(super) struct Folder {
     found: Found,
 }
 
 impl Folder {
-    /// The directory at `path`; an empty one is the working directory.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         Ok(Self { found: Found::at(CWD, path, OFlags::DIRECTORY)? })
     }
 
-    /// Opens it to be listed.
     pub(super) fn open(&self) -> io::Result<File> {
         self.found.open(OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
-    /// Brings its names to the disk. One that cannot be read can still be written to.
+    /// Syncs the directory's names. A directory without read permission can still be written to.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.open().map_or(Ok(()), |folder| folder.sync_all())
     }
 
-    /// The object with this name in it, be it a link.
     pub(super) fn find(&self, name: &OsStr) -> io::Result<Found> {
         Found::at(self, Path::new(name), OFlags::NOFOLLOW)
     }
 
-    /// Whose links it holds.
     fn links(&self) -> Links {
         let place = fs::read_link(self.found.handle()).unwrap_or_default();
         let own = format!("/proc/{}", rustix::process::getpid().as_raw_nonzero());
@@ -117,14 +110,12 @@ impl Folder {
     }
 }
 
-/// Whose links a directory holds.
 enum Links {
-    /// The system's (`/dev/stderr`, `/dev/fd/63`): replacing one would break the system, and only root
-    /// can have made it.
+    /// The system (`/dev/stderr`, `/dev/fd/63`). Replacing such a link would break the system, and
+    /// only root can create one.
     System,
-    /// Below `/proc`, but not this process's own descriptors: they lead where another process wants.
+    /// Other links below `/proc`, whose targets another process controls.
     Others,
-    /// Any other.
     Users,
 }
 
@@ -134,7 +125,7 @@ impl AsFd for Folder {
     }
 }
 
-/// Directory and name. What ends with a slash has the name "".
+/// Splits off the name. A path that ends with a slash has the name "".
 fn split(path: &Path) -> (&Path, &OsStr) {
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.iter().rposition(|&byte| byte == b'/').map_or(0, |slash| slash + 1);
@@ -151,7 +142,7 @@ fn target(folder: &Folder, name: &OsStr) -> io::Result<Target> {
     };
     let kind = found.kind();
     if kind.is_file() {
-        // What may not be written to is not replaced either. Not opened: a running program is busy.
+        // A read-only file is not replaced. Not opened, because a running program would be busy.
         found.check_writable()?;
         return Ok(Target::Replaced { mode: own_mode(found.metadata()) });
     }
@@ -159,7 +150,6 @@ fn target(folder: &Folder, name: &OsStr) -> io::Result<Target> {
         None => found,
         Some(Links::Users) => return Ok(Target::Replaced { mode: None }),
         Some(Links::Others) => return Err(not_regular(kind)),
-        // It leads to a descriptor, whatever that is.
         Some(Links::System) => Found::at(folder, Path::new(name), OFlags::empty())?,
     };
     let kind = found.kind();
@@ -174,12 +164,12 @@ fn own_mode(found: &Metadata) -> Option<u32> {
     (found.uid() == rustix::process::geteuid().as_raw()).then(|| found.mode())
 }
 
-/// Opens what takes bytes and is not replaced. A FIFO's reader is waited for, but not for ever.
+/// Opens a stream for writing. Waits for a FIFO's reader, but only up to `reader_max`.
 pub(super) fn open_stream(found: &Found, reader_max: Duration) -> io::Result<File> {
     let (begin, is_fifo) = (Instant::now(), found.kind().is_fifo());
     let is_unread =
         |error: &io::Error| is_fifo && error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
-    // Appended to where it is a file after all, by a descriptor's name below /proc.
+    // Appends, because a descriptor's name below /proc can refer to a regular file.
     let file = loop {
         match found.open(OFlags::WRONLY | OFlags::APPEND) {
             Err(error) if is_unread(&error) && begin.elapsed() < reader_max => {
@@ -189,13 +179,12 @@ pub(super) fn open_stream(found: &Found, reader_max: Duration) -> io::Result<Fil
             file => break file?,
         }
     };
-    // Only opening must not wait; a reader may be slow.
+    // Only opening must not block. Writes may wait for a slow reader.
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)
 }
 
-/// [`open_stream`] as long as any reader may take.
 pub(super) fn open_patiently(found: &Found) -> io::Result<File> {
     open_stream(found, READER_MAX)
 }

@@ -1,4 +1,4 @@
-//! Writing a result that appears whole or not at all.
+//! Writes a result so that it appears whole or not at all.
 //!
 //! ```text
 //!   create   a file without a name (O_TMPFILE) in the directory of the result
@@ -7,10 +7,10 @@
 //!            if that name is taken: another one (.folio-XXXXXX.tmp), rename over the result
 //! ```
 //!
-//! `linkat` replaces nothing, so a file that replaces one has for a moment a name that is not the
-//! result's. A filesystem without `O_TMPFILE` has it under such a name from the beginning. The
-//! writer holds a lock on it. A killed process leaves it unlocked, and the next writer in that
-//! directory that uses such a name removes it.
+//! `linkat` replaces nothing, so a file that replaces another briefly has a temporary name. On a
+//! filesystem without `O_TMPFILE` it has such a name from the start. The writer holds a lock on it.
+//! If the writer is killed, the file stays without a lock, and the next writer with a temporary
+//! name in that directory removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -26,41 +26,33 @@ use rustix::io::Errno;
 use super::found::{Found, handle, not_regular};
 use super::place::{Folder, Place, Target, open_patiently};
 
-/// What names of files begin and end with that are being written.
 const TEMPORARY: (&str, &str) = (".folio-", ".tmp");
-/// Mode of a new file, minus the umask, as of any file that is created.
+/// Mode of a new file before the umask, as for any new file.
 const MODE: u32 = 0o666;
-/// Bits of an earlier file's mode that the new one gets: not set-id and sticky.
+/// Mode bits kept from an earlier file: not set-id or sticky.
 const MODE_KEPT: u32 = 0o777;
-/// Names that are tried for a file that is being written, of 2^24.
 const NAMES: usize = 100;
-/// Names of standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
-/// A result that is being written: complete under its name after [`Whole::commit`], else nowhere.
+/// A result in progress. It appears complete under its name after [`Whole::commit`], or not at all.
 ///
-/// What cannot be replaced is written to as it is: standard output (`-`, `/dev/stdout`), a FIFO, a
-/// character device such as `/dev/null`.
+/// Some objects are never replaced, but written to directly: standard output (`-`, `/dev/stdout`),
+/// a FIFO, a character device such as `/dev/null`.
 #[derive(Debug)]
 pub struct Whole {
     state: State,
-    /// Mode of the file that is replaced, if it is ours.
     mode: Option<u32>,
 }
 
 #[derive(Debug)]
 enum State {
-    /// A file without a name.
     Nameless { file: File, folder: Folder, name: OsString },
-    /// A file whose name says that it is not finished; removed when this is dropped.
     Named { temporary: Temporary, name: OsString },
-    /// Not a regular file.
     Stream(File),
-    /// It has its name.
     Done(File),
 }
 
-/// A file with a name that is not the result's, which goes with this value.
+/// A file with a temporary name, removed on drop.
 #[derive(Debug)]
 struct Temporary {
     file: File,
@@ -69,11 +61,11 @@ struct Temporary {
 }
 
 impl Whole {
-    /// Begins a result that will appear at `path`.
+    /// Starts a result that will appear at `path`.
     ///
     /// # Errors
-    /// If nothing can be made in its directory, or `path` is a directory, a device of blocks, or a
-    /// file that may not be written to; if no program opens a FIFO to read within ten seconds.
+    /// If its directory does not allow new files; if `path` is a directory, a block device, or a
+    /// file without write permission; if no program opens a FIFO for reading within ten seconds.
     pub fn create(path: &Path) -> io::Result<Self> {
         if is_stdout(path) {
             return Ok(Self { state: State::Stream(stdout()?), mode: None });
@@ -87,7 +79,8 @@ impl Whole {
         }
     }
 
-    /// [`Whole::create`] for what is read again while it is written: only a regular file.
+    /// Like [`Whole::create`], but only for a regular file, which can be read back while it is
+    /// written.
     ///
     /// # Errors
     /// As [`Whole::create`], and for a stream.
@@ -102,7 +95,7 @@ impl Whole {
         }
     }
 
-    /// The file that is written.
+    /// Returns the file to write.
     #[must_use]
     pub fn file(&self) -> &File {
         match &self.state {
@@ -111,15 +104,15 @@ impl Whole {
         }
     }
 
-    /// The mode it will have, whatever the umask says.
+    /// Sets the final mode, regardless of the umask.
     pub fn set_mode(&mut self, mode: u32) {
         self.mode = Some(mode);
     }
 
-    /// Brings it to the disk and gives it its name.
+    /// Syncs the file and gives it its name.
     ///
     /// # Errors
-    /// The system's; nothing has changed then under the result's name.
+    /// System errors. The result's name is then unchanged.
     pub fn commit(&mut self) -> io::Result<()> {
         if let State::Stream(_) | State::Done(_) = self.state {
             return self.file().flush();
@@ -148,7 +141,6 @@ impl Write for Whole {
 }
 
 impl State {
-    /// A file in `folder` that is going to be called `name`.
     fn begin(folder: Folder, name: OsString) -> io::Result<Self> {
         match nameless(&folder) {
             Ok(file) => Ok(Self::Nameless { file, folder, name }),
@@ -166,17 +158,16 @@ impl State {
 fn nameless(folder: &Folder) -> Result<File, Errno> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(folder, ".", flags, Mode::from(MODE))?);
-    // Without /proc it could never get a name.
+    // Without /proc the file could never get a name.
     if rustix::fs::lstat(handle(&file)).is_err() {
         return Err(Errno::OPNOTSUPP);
     }
-    // No other process has it, so this does not wait.
+    // No other process has the file, so this does not block.
     let _ = file.try_lock();
     Ok(file)
 }
 
 impl Temporary {
-    /// Makes an empty one, and locks it.
     fn create(folder: Folder) -> io::Result<Self> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         for name in temporary_names() {
@@ -185,7 +176,7 @@ impl Temporary {
                 file => File::from(file?),
             };
             file.lock()?;
-            // Another writer may have taken it for a stale one before it was locked.
+            // Another writer may have removed it as stale before it was locked.
             if file.metadata()?.nlink() > 0 {
                 return Ok(Self { file, folder, name });
             }
@@ -193,7 +184,6 @@ impl Temporary {
         Err(no_name())
     }
 
-    /// Renames it to the result, in the place of an earlier one.
     fn rename(mut self, name: &OsStr) -> io::Result<()> {
         rustix::fs::renameat(&self.folder, &self.name, &self.folder, name)?;
         self.name.clear();
@@ -204,7 +194,6 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.name.is_empty() {
-            // The next writer removes it otherwise.
             let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
     }
@@ -220,8 +209,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     whole.commit()
 }
 
-/// Whether a result can be written to `path`, as far as this can be known before the work that
-/// leads to it. Changes nothing, and opens no FIFO.
+/// Checks in advance whether a result can be written to `path`. Changes nothing and opens no FIFO.
 ///
 /// # Errors
 /// As [`Whole::create`].
@@ -236,17 +224,17 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether `path` stands for standard output: `-`, `/dev/stdout` and what that is a link to.
+/// Returns whether `path` is a name of standard output: `-`, `/dev/stdout` or its link targets.
 #[must_use]
 pub fn is_stdout(path: &Path) -> bool {
     STDOUT.iter().any(|name| Path::new(name) == path)
 }
 
-/// Removes what killed writers left in `folder`: files of ours with a temporary name that nobody
-/// has locked.
+/// Removes files left in `folder` by killed writers: files of this user with a temporary name and
+/// no lock.
 ///
 /// # Errors
-/// When `folder` cannot be listed.
+/// If `folder` cannot be listed.
 pub fn remove_stale(folder: &Path) -> io::Result<()> {
     remove_stale_in(&Folder::of(folder)?)
 }
@@ -263,8 +251,8 @@ fn remove_stale_in(folder: &Folder) -> io::Result<()> {
         let Ok(file) = found.open_regular() else { continue };
         let is_ours = found.metadata().uid() == user;
         if is_ours && file.try_lock().is_ok() && is_still(folder, &name, &found) {
-            // Another process may have removed it meanwhile. A file cannot be removed by its descriptor;
-            // a stranger's file with such a name in this moment is lost.
+            // Another process may have removed it in the meantime. A file cannot be removed by its
+            // descriptor, so an unrelated file that takes the name right now is lost.
             let _ = rustix::fs::unlinkat(folder, &name, AtFlags::empty());
         }
     }
@@ -281,7 +269,7 @@ fn is_still(folder: &Folder, name: &OsStr, found: &Found) -> bool {
     folder.find(name).is_ok_and(|now| id(&now) == id(found))
 }
 
-/// Random names: another user cannot take all of them.
+/// Returns random names, so another user cannot take all of them.
 fn temporary_names() -> impl Iterator<Item = OsString> {
     let (begin, end) = TEMPORARY;
     let random = |nr| RandomState::new().hash_one(nr) % (1 << 24);
@@ -297,14 +285,13 @@ fn stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// Gives a file without a name that of a result, in the place of an earlier one.
 fn give_name(file: File, folder: Folder, name: &OsStr) -> io::Result<()> {
     match link(&file, &folder, name) {
         Err(Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
         Ok(()) => return folder.sync(),
     }
-    // One that cannot be listed can still be written to.
+    // A directory that cannot be listed can still be written to.
     let _ = remove_stale_in(&folder);
     for other in temporary_names() {
         match link(&file, &folder, &other) {

@@ -1,9 +1,9 @@
-//! Rows in columns: what the reader hands out and the writer collects.
+//! Rows in columns, filled by the reader or by callers.
 //!
 //! Owns the buffers, which a caller reuses from batch to batch. Invariants:
 //! - I1: all columns have the same length.
-//! - I2: in a batch that [`Reader::next_batch`](super::Reader::next_batch) filled, every op number
-//!   is known, every file is [`NO_FILE`] or a row of the file table, and every row passes
+//! - I2: in a batch from [`Reader::next_batch`](super::Reader::next_batch), every op number is
+//!   known, every file is [`NO_FILE`] or a row of the file table, and every row passes
 //!   [`Event::validate`].
 
 use std::ops::Range;
@@ -13,10 +13,10 @@ use crate::event::{Event, FileId, LINK_MAX, Op, ThreadId};
 use crate::meta::Meta;
 use crate::validate::{REFERENCE_PAGE_BYTES, RowFault};
 
-/// What [`Batch::files`] says for a row without a file (-1 in the file).
+/// Value of [`Batch::files`] for a row without a file (-1 in the file).
 pub const NO_FILE: FileId = FileId::MAX;
 
-/// Rows checked together: a call among them costs a check row by row.
+/// Rows checked together. A system call among them costs a check row by row.
 const NR_CHECKED: usize = 256;
 
 /// Rows as a structure of arrays.
@@ -41,74 +41,73 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// Whether there are no rows.
+    /// Returns whether the batch has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ops.len() == 0
     }
 
-    /// Threads, one per row.
+    /// Returns the threads, one per row.
     #[must_use]
     pub fn threads(&self) -> &[ThreadId] {
         self.threads.as_slice()
     }
 
-    /// The thread of all rows, where the file says so in one word; that there is more than one
-    /// cannot be told from `None`.
+    /// Returns the thread of all rows if the file stores it once; else `None`, even for one thread.
     #[must_use]
     pub fn thread(&self) -> Option<ThreadId> {
         self.threads.uniform().filter(|_| !self.is_empty())
     }
 
-    /// Op numbers ([`Op::from_number`]), a row each.
+    /// Returns the op numbers ([`Op::from_number`]), one per row.
     #[must_use]
     pub fn ops(&self) -> &[u8] {
         self.ops.as_slice()
     }
 
-    /// Addresses in bytes, one per row.
+    /// Returns the addresses in bytes, one per row.
     #[must_use]
     pub fn addrs(&self) -> &[u64] {
         self.addrs.as_slice()
     }
 
-    /// Bytes, or number of references, one per row.
+    /// Returns the bytes or numbers of references, one per row.
     #[must_use]
     pub fn lens(&self) -> &[u64] {
         self.lens.as_slice()
     }
 
-    /// Positions in bytes or second addresses, one per row.
+    /// Returns the positions in bytes or second addresses, one per row.
     #[must_use]
     pub fn positions(&self) -> &[u64] {
         self.positions.as_slice()
     }
 
-    /// The ops' further numbers, one per row.
+    /// Returns the ops' additional numbers, one per row.
     #[must_use]
     pub fn auxes(&self) -> &[u64] {
         self.auxes.as_slice()
     }
 
-    /// Flags, one per row; those of a read or write are its link ([`crate::event`]).
+    /// Returns the flags, one per row. A read's or write's flags are its link ([`crate::event`]).
     #[must_use]
     pub fn flags(&self) -> &[u32] {
         self.flags.as_slice()
     }
 
-    /// Rows of the file table or [`NO_FILE`], a row each.
+    /// Returns the rows of the file table or [`NO_FILE`], one per row.
     #[must_use]
     pub fn files(&self) -> &[FileId] {
         self.files.as_slice()
     }
 
-    /// Row `i` as an event.
+    /// Returns row `i` as an event.
     ///
     /// # Panics
     /// If `i` is not below [`Batch::len`].
@@ -127,7 +126,7 @@ impl Batch {
         }
     }
 
-    /// All rows as events, in program order.
+    /// Returns all rows as events, in program order.
     #[must_use]
     pub fn events(&self) -> impl ExactSizeIterator<Item = Event> + '_ {
         (0..self.len()).map(|i| self.event(i))
@@ -145,7 +144,7 @@ impl Batch {
         self.files.push(event.file.unwrap_or(NO_FILE));
     }
 
-    /// Drops all rows, keeps the memory.
+    /// Drops all rows but keeps the memory.
     pub fn clear(&mut self) {
         self.threads.clear();
         self.ops.clear();
@@ -157,10 +156,10 @@ impl Batch {
         self.files.clear();
     }
 
-    /// Checks I2 against the files and links that `meta` says there are.
+    /// Checks I2 against the files and links in `meta`.
     ///
     /// # Errors
-    /// The first row, counted from 0, that breaks a rule, and the rule.
+    /// The first illegal row, counted from 0, and the broken rule.
     pub fn validate(&self, meta: &Meta) -> Result<(), (usize, RowFault)> {
         let link_max = if meta.links { LINK_MAX } else { 0 };
         for start in (0..self.len()).step_by(NR_CHECKED) {
@@ -174,21 +173,20 @@ impl Batch {
         Ok(())
     }
 
-    /// References in its rows; a sum that does not fit is as large as any.
     pub(super) fn nr_references(&self) -> u64 {
         let is_reference = |&op: &u8| op <= Op::Write as u8;
         let runs = self.ops().iter().zip(self.lens()).filter(|(op, _)| is_reference(op));
         runs.fold(0, |sum: u64, (_, len)| sum.saturating_add(*len))
     }
 
-    /// The common case, decided for many rows at once without a branch: legal runs without a file.
+    /// Returns whether all rows are legal runs without a file. Checks many rows without a branch.
     fn are_plain_runs(&self, rows: Range<usize>, link_max: u32) -> bool {
         let ops = &self.ops()[rows.clone()];
         let op_max = ops.iter().fold(0, |max, &op| op.max(max));
         let faults_of_addr =
             self.addrs()[rows.clone()].iter().fold(0, |faults, &addr| faults | addr)
                 & (REFERENCE_PAGE_BYTES - 1);
-        // The top bit of the word is set for a length of zero and for no other.
+        // The subtraction sets the top bit only for a length of zero.
         let faults_of_len = self.lens()[rows.clone()]
             .iter()
             .fold(0, |faults, &len| faults | (len.wrapping_sub(1) & !len));

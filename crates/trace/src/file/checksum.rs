@@ -1,11 +1,11 @@
-//! The checksum in the footer: damage that would still decode is found before the first row.
+//! The checksum in the footer detects damage that would still decode, before the first row is read.
 //!
-//! Owns what is summed and how it is spelled: `LEN DATA META` under [`CHECKSUM_KEY`], where `LEN`
-//! bytes from the start of the file have the CRC-32 `DATA`. Invariants:
-//! - I1: `LEN` is the end of the last row group, so every byte a row comes from is covered.
-//! - I2: `META` covers the metadata's JSON and what the footer says of the row groups (rows,
-//!   places, sizes, codecs), so no damaged footer leads to other bytes or other rows.
-//! - I3: verifying takes one buffer of [`BUFFER_BYTES`], however long the trace.
+//! Owns the covered bytes and the text form: `LEN DATA META` under [`CHECKSUM_KEY`]. `DATA` is the
+//! CRC-32 of the first `LEN` bytes of the file. Invariants:
+//! - I1: `LEN` is the end of the last row group, so it covers every byte that rows come from.
+//! - I2: `META` covers the metadata's JSON and the footer's description of the row groups (rows,
+//!   places, sizes, codecs). A damaged footer therefore cannot lead to other bytes or rows.
+//! - I3: verifying uses one buffer of [`BUFFER_BYTES`] for a trace of any length.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -22,17 +22,13 @@ use super::schema::CHECKSUM_KEY;
 use super::source::Source;
 use crate::disk::Whole;
 
-/// Bytes read at once while verifying: large enough that the system calls do not show.
+/// Buffer size for verifying, large enough that system calls cost little.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What the footer stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checksum {
-    /// Bytes from the start of the file that `data` covers.
     pub(super) len: u64,
-    /// CRC-32 of these bytes.
     pub(super) data: u32,
-    /// CRC-32 of the metadata ([`meta_crc`]).
     pub(super) meta: u32,
 }
 
@@ -54,7 +50,6 @@ impl FromStr for Checksum {
     }
 }
 
-/// A file that sums what is written to it.
 #[derive(Debug)]
 pub(super) struct Sink {
     whole: Whole,
@@ -66,12 +61,10 @@ impl Sink {
         Self { whole, hasher: Hasher::new() }
     }
 
-    /// Gives the file its name.
     pub(super) fn commit(&mut self) -> io::Result<()> {
         self.whole.commit()
     }
 
-    /// CRC-32 of the bytes that have reached the file.
     pub(super) fn crc(&self) -> u32 {
         self.hasher.clone().finalize()
     }
@@ -89,7 +82,7 @@ impl Write for Sink {
     }
 }
 
-/// CRC-32 of the metadata's JSON and of the row groups' layout (I2).
+/// Returns the CRC-32 of the metadata's JSON and the row groups' layout (I2).
 pub(super) fn meta_crc(json: &str, groups: &[RowGroupMetaData]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(json.as_bytes());
@@ -102,7 +95,7 @@ pub(super) fn meta_crc(json: &str, groups: &[RowGroupMetaData]) -> u32 {
     hasher.finalize()
 }
 
-/// Where a column chunk lies and how it is compressed; -1 stands for no dictionary.
+/// Returns the place and compression of a column chunk; -1 = no dictionary.
 fn layout_of(chunk: &ColumnChunkMetaData) -> [i64; 6] {
     [
         chunk.num_values(),
@@ -110,12 +103,11 @@ fn layout_of(chunk: &ColumnChunkMetaData) -> [i64; 6] {
         chunk.data_page_offset(),
         chunk.compressed_size(),
         chunk.uncompressed_size(),
-        // Not the level, which the file does not keep.
+        // Without the level, which the file does not store.
         i64::from(matches!(chunk.compression(), Compression::ZSTD(_))),
     ]
 }
 
-/// Holds the file against the checksum in its footer.
 pub(super) fn verify(source: &Source, footer: &Footer) -> Result<(), TraceError> {
     let bad = |what: &str| Err(TraceError::corrupt(source.path(), what));
     let Some(stored) = footer.value_of(CHECKSUM_KEY) else {
@@ -136,7 +128,6 @@ pub(super) fn verify(source: &Source, footer: &Footer) -> Result<(), TraceError>
     Ok(())
 }
 
-/// CRC-32 of the first `len` bytes of the file (I3).
 fn data_crc(source: &Source, len: u64) -> io::Result<u32> {
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; BUFFER_BYTES];

@@ -1,8 +1,7 @@
-//! The eight columns of one row group, decoded side by side into a batch.
+//! Decodes the eight columns of a row group in parallel into a batch.
 //!
-//! Pages in the encodings that the writer uses (dictionary numbers, and plain values once a
-//! dictionary is full) are decoded here, into the batch; others by the library. Does not own the
-//! checks of values, which follow on the whole batch.
+//! Decodes the writer's encodings itself: dictionary numbers, and plain values once a dictionary is
+//! full. The Parquet library decodes others. The values are checked later, for the whole batch.
 
 use std::sync::Arc;
 
@@ -23,7 +22,6 @@ use super::source::Source;
 use super::unpack::Numbers;
 use super::values::Values;
 
-/// Decoders of a row group.
 pub(super) struct Columns {
     thread: Decoder<u32>,
     op: Decoder<u8>,
@@ -36,7 +34,6 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// Decoders for `group` of `source`.
     pub(super) fn new(
         source: &Arc<Source>,
         group: &RowGroupMetaData,
@@ -53,7 +50,6 @@ impl Columns {
         })
     }
 
-    /// Decodes the next `nr_rows` rows into the empty `batch`.
     pub(super) fn decode(&mut self, nr_rows: usize, batch: &mut Batch) -> Result<(), ParquetError> {
         self.thread.take(nr_rows, &mut batch.threads)?;
         self.op.take(nr_rows, &mut batch.ops)?;
@@ -66,21 +62,18 @@ impl Columns {
     }
 }
 
-/// A value of a batch and how files store it.
 trait Value: Copy + Default + PartialEq + Sized {
-    /// The library's type for it.
     type Stored: DataType;
 
     fn of_stored(stored: &<Self::Stored as DataType>::T) -> Self;
 
-    /// Values in plain encoding, little-endian; `None` where `bytes` are too few for `values`.
+    /// Reads values in plain encoding, little-endian; `None` if `bytes` are too few.
     fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()>;
 
-    /// Bytes of a plain value.
     const NR_BYTES: usize = size_of::<Self>();
 }
 
-/// The number of an op: [`Pages`] has made a byte of its name.
+/// An op number. [`Pages`] has already replaced the name with a byte.
 impl Value for u8 {
     type Stored = Int32Type;
 
@@ -118,7 +111,6 @@ impl Value for u64 {
     }
 }
 
-/// Values of `N` bytes each; `None` where `bytes` are too few.
 fn read_words<T, const N: usize>(
     bytes: &[u8],
     values: &mut [T],
@@ -129,7 +121,6 @@ fn read_words<T, const N: usize>(
     Some(())
 }
 
-/// Values of one column of a row group, in order.
 struct Decoder<T: Value> {
     pages: Pages,
     column: Column,
@@ -137,22 +128,13 @@ struct Decoder<T: Value> {
     dictionary: Vec<T>,
     numbers: Numbers,
     values: Encoded<T>,
-    /// Values left in the current page.
     nr_left: usize,
 }
 
-/// How the current page holds its values.
 enum Encoded<T: Value> {
-    /// In [`Decoder::numbers`].
     Numbers,
-    Plain {
-        bytes: Bytes,
-        at: usize,
-    },
-    Other {
-        reader: Box<ColumnReaderImpl<T::Stored>>,
-        read: Vec<<T::Stored as DataType>::T>,
-    },
+    Plain { bytes: Bytes, at: usize },
+    Other { reader: Box<ColumnReaderImpl<T::Stored>>, read: Vec<<T::Stored as DataType>::T> },
 }
 
 impl<T: Value> Decoder<T> {
@@ -175,7 +157,7 @@ impl<T: Value> Decoder<T> {
         })
     }
 
-    /// Appends the next `nr_rows` values to `target`; fewer is an error.
+    /// Appends the next `nr_rows` values to `target`. Fewer values are an error.
     fn take(&mut self, nr_rows: usize, target: &mut Values<T>) -> Result<(), ParquetError> {
         while target.len() < nr_rows {
             if self.nr_left == 0 {
@@ -217,7 +199,7 @@ impl<T: Value> Decoder<T> {
         }
     }
 
-    /// Goes to the next data page, past the dictionary; `nr_missing` values are wanted.
+    /// Reads the next page: a dictionary or data.
     fn next_page(&mut self, nr_missing: usize) -> Result<(), ParquetError> {
         let Some(page) = self.pages.get_next_page()? else {
             return Err(self.column.bad(&format!("ends {nr_missing} rows early")));
@@ -248,7 +230,6 @@ impl<T: Value> Decoder<T> {
     }
 }
 
-/// A column of one page, for the library's decoders.
 struct OnePage(Option<Page>);
 
 impl PageReader for OnePage {

@@ -1,26 +1,23 @@
-//! Values of a column become numbers of a dictionary: the counterpart of [`super::unpack`].
+//! Assigns dictionary numbers to a column's values: the counterpart of [`super::unpack`].
 //!
-//! Owns which number a value has. A recording waits for this, four times a row, so the common cases
-//! cost a look into a table: a small value, and a large one whose slot nobody else has.
+//! Owns the number of each value. A recording waits for this four times per row, so the common
+//! cases cost one table lookup: a small value, or a large one without a hash collision.
 //!
-//! Invariant D1: numbers are dense, in the order in which their values first came.
+//! Invariant D1: numbers are dense, in the order in which their values first appeared.
 
-/// Values below this have a table of their own: op, flags, thread, file and most counts.
+/// Smaller values have their own table: op, flags, thread, file and most counts.
 const NR_SMALL: usize = 4096;
 const NO_NUMBER: u32 = u32::MAX;
 
-/// Slots at the start; they double when half of them are used.
 const NR_SLOTS_MIN: usize = 1 << 12;
 
-/// Bits that spread over all bits of a product: 2^64 divided by the golden ratio.
+/// Fibonacci hashing multiplier: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The dictionary of one column chunk.
 #[derive(Debug)]
 pub(super) struct Dictionary {
     values: Vec<u64>,
     small: Box<[u32]>,
-    /// Numbers by the hash of their value.
     slots: Vec<u32>,
     nr_slots_used: usize,
 }
@@ -34,7 +31,6 @@ impl Default for Dictionary {
 }
 
 impl Dictionary {
-    /// Forgets all values.
     pub(super) fn clear(&mut self) {
         for &value in &self.values {
             if let Some(number) = self.small.get_mut(index(value)) {
@@ -47,12 +43,10 @@ impl Dictionary {
         self.nr_slots_used = 0;
     }
 
-    /// The values in the order of their numbers.
     pub(super) fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Appends the numbers of `values` to `numbers`.
     #[inline]
     pub(super) fn number(
         &mut self,
@@ -62,7 +56,6 @@ impl Dictionary {
         numbers.extend(values.map(|value| self.number_of(value)));
     }
 
-    /// The number of `value`, which is added if it has none.
     #[inline]
     pub(super) fn number_of(&mut self, value: u64) -> u32 {
         match self.small.get(index(value)) {

@@ -1,4 +1,4 @@
-//! The identity of a trace's bytes, wherever the file is.
+//! Identifies a trace by its contents, wherever the file is.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use super::error::TraceError;
 use crate::disk::open_regular;
 
-/// Bytes between two looks at whether it is to end: some milliseconds of a disk.
+/// Bytes between two checks for a stop: a few milliseconds of disk time.
 const CHUNK_BYTES: u64 = 4 << 20;
 
-/// The digest of the file at `path`: BLAKE3 of its bytes, in 64 hexadecimal digits. The file need
-/// not be a trace.
+/// Returns the BLAKE3 digest of the file at `path` in 64 hexadecimal digits. The file need not be a
+/// trace.
 ///
 /// # Errors
-/// [`TraceError::Io`], [`TraceError::NotATrace`] if it is not a regular file.
+/// [`TraceError::Io`], or [`TraceError::NotATrace`] if it is not a regular file.
 pub fn digest(path: &Path) -> Result<String, TraceError> {
     let Some(digest) = digest_until(path, &mut || false)? else {
         unreachable!("nobody stops it");
@@ -21,7 +21,7 @@ pub fn digest(path: &Path) -> Result<String, TraceError> {
     Ok(digest)
 }
 
-/// [`digest`] that may be stopped: a trace can have any length. Nothing if it was.
+/// Like [`digest`], but can be stopped, which returns `None`. A trace can have any length.
 ///
 /// # Errors
 /// As [`digest`].
@@ -33,7 +33,6 @@ pub fn digest_until(
     digest_of(file, is_stopped).map_err(|error| TraceError::io(path, "read", error))
 }
 
-/// The digest of all that `bytes` gives; nothing if it was stopped.
 pub(super) fn digest_of(
     mut bytes: impl Read,
     is_stopped: &mut dyn FnMut() -> bool,
@@ -60,7 +59,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("empty");
         std::fs::write(&path, []).unwrap();
-        // The value that BLAKE3's authors publish for no input.
         let published = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
         assert_eq!(digest(&path).unwrap(), published);
         std::fs::write(&path, [0]).unwrap();

@@ -1,15 +1,16 @@
-//! Columns of a row group become Parquet pages: the counterpart of [`super::columns`].
+//! Encodes the columns of a row group as Parquet pages: the counterpart of [`super::columns`].
 //!
-//! A chunk is a page with the dictionary, plain, and pages of numbers in it, one for each
-//! [`BATCH_ROWS`](super::schema::BATCH_ROWS) rows; from the first page on that makes the dictionary larger
-//! than [`DICTIONARY_BYTES_MAX`], plain values. Which number a value has was decided when its row came
-//! ([`super::rows`]), so that little is left to do: numbering, packing, compression and file together take
-//! 17 ns of CPU time a row (21 million rows of a recorded build of zlib, one core of a Zen 4 server,
-//! n = 2).
+//! A chunk has a dictionary page in plain encoding, then one page of dictionary numbers per
+//! [`BATCH_ROWS`](super::schema::BATCH_ROWS) rows. If a page would make the dictionary larger than
+//! [`DICTIONARY_BYTES_MAX`], it and all later pages hold plain values. Rows are numbered when they
+//! arrive ([`super::rows`]), which leaves little work here: numbering, packing, compression and
+//! file output together take 17 ns of CPU time per row (21 million rows of a recorded build of
+//! zlib, one core of a Zen 4 server, n = 2).
 //!
-//! Numbers have whole bytes ([`width_of`]). Those of 11 bits that a row of cc1 needs are 1.36 bytes before
-//! and 0.58 after compression; of 16 bits they are 2, of which 0.28 remain, because a loop of the program
-//! gives the same bytes each time. 6.3 million rows of the same recording, level 3, in bytes a row:
+//! Numbers have whole bytes ([`width_of`]). The 11 bits that a row of cc1 needs take 1.36 bytes
+//! before compression and 0.58 after. With 16 bits they take 2 bytes, of which 0.28 remain, because
+//! a loop of the program produces the same bytes each time. 6.3 million rows of the same recording,
+//! level 3, in bytes per row:
 //!
 //! | column | fewest bits | as chosen |
 //! |---|---|---|
@@ -18,22 +19,24 @@
 //! | op | 0.082 | 0.082 |
 //! | flags | 0.128 | 0.128 |
 //!
-//! Level 1 of zstd takes 17.2 ns a row for all of it and 0.783 bytes, level 2 18.6 and 0.766, level 3
-//! 20.5 and 0.766 (21 million rows).
+//! zstd level 1 takes 17.2 ns and 0.783 bytes per row for everything, level 2 18.6 ns and 0.766,
+//! level 3 20.5 ns and 0.766 (21 million rows).
 //!
-//! Why dictionaries: 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references a row) and
-//! 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), numbers in the fewest bits, one core of a
-//! Xeon server, all pages decoded by the library, which `unpack` does in 0.42 times the time:
+//! Why dictionaries: 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references per row)
+//! and 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), with numbers of the fewest bits,
+//! on one core of a Xeon server. The Parquet library decoded all pages; `unpack` takes 0.42 times
+//! as long:
 //!
-//! | encoding | cc1: bytes a row | million rows read/s | mix: bytes a row | million rows read/s |
+//! | encoding | cc1: bytes per row | million rows read/s | mix: bytes per row | million rows read/s |
 //! |---|---|---|---|---|
 //! | dictionaries, zstd 3 | 0.73 | 146 | 2.72 | 121 |
 //! | `addr`, `len` delta binary packed | 1.71 | 97 | 4.15 | 99 |
 //! | `addr`, `len` plain | 1.05 | 69 | 3.20 | 68 |
 //!
-//! A program returns to few pages, so numbers of a dictionary beat differences of addresses that jump
-//! between text, stack and heap. Only a group that touches more than 131,072 pages (512 MiB) overflows the dictionary of 1 MiB and stores the
-//! rest of its addresses plain: 4.4 bytes a row at worst. A larger dictionary was no better there.
+//! A program uses few pages repeatedly, so dictionary numbers are smaller than address differences,
+//! which jump between text, stack and heap. Only a group that touches more than 131,072 pages (512
+//! MiB) overflows the dictionary of 1 MiB and stores its remaining addresses plain: at worst 4.4
+//! bytes per row. A larger dictionary did not help.
 //!
 //! Owns the encoding. Does not own the properties ([`super::schema`]) or the file.
 
@@ -52,35 +55,30 @@ use super::rows::{Numbers, Rows, RowsPage};
 use super::schema::Column;
 use crate::event::Op;
 
-/// Level of zstd; the module has the measurement.
+/// zstd level; the module's documentation has the measurements.
 const ZSTD_LEVEL: i32 = 1;
 
-/// Bytes of a dictionary, which stay in the second-level cache of whoever reads.
+/// Maximum bytes of a dictionary, chosen to fit in a reader's second-level cache.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 
-/// Rows of one number in a row that are stored as a run.
+/// Consecutive rows with the same number from which a run is stored.
 const RUN_MIN: usize = 64;
 
-/// Rows that are packed together.
 const GROUP: usize = 8;
 
-/// Encodes row groups; keeps its memory from one to the next.
 pub(super) struct Encoder {
     columns: Vec<ColumnDescPtr>,
     compressor: Compressor<'static>,
     page: Vec<u8>,
-    /// Numbers of short runs that wait to be packed.
     short: Vec<u32>,
 }
 
-/// A chunk in the making.
 struct Chunk {
     pages: TrackedWrite<Vec<u8>>,
     nr_uncompressed: usize,
 }
 
 impl Encoder {
-    /// An encoder for the columns of a trace.
     pub(super) fn new(columns: Vec<ColumnDescPtr>) -> Result<Self, ParquetError> {
         Ok(Self {
             columns,
@@ -90,7 +88,6 @@ impl Encoder {
         })
     }
 
-    /// Writes `rows` as a row group.
     pub(super) fn encode(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, Sink>,
@@ -105,7 +102,7 @@ impl Encoder {
         column: Column,
         rows: &Rows,
     ) -> Result<(), ParquetError> {
-        // From the first page on that makes the dictionary too large there are plain values.
+        // A page that would make the dictionary too large is plain, as are all pages after it.
         let nr_max = DICTIONARY_BYTES_MAX / column.value_bytes();
         let fits = |page: &RowsPage<'_>| page.nr_values <= nr_max;
         let nr_values = rows.pages(column).take_while(fits).last().map_or(0, |page| page.nr_values);
@@ -168,7 +165,6 @@ impl Chunk {
     }
 }
 
-/// Appends a chunk of `nr_rows` rows, whose data pages begin at `data_offset`.
 fn append(
     group: &mut SerializedRowGroupWriter<'_, Sink>,
     described: ColumnDescPtr,
@@ -196,14 +192,12 @@ fn append(
     group.append_column(&bytes, close)
 }
 
-/// Values as the file has them where there is no dictionary: little-endian, of op its name.
 fn plain(values: impl Iterator<Item = u64>, column: Column, page: &mut Vec<u8>) {
     let nr_bytes = column.value_bytes();
     for value in values {
         if column == Column::Op {
             let op = u8::try_from(value).ok().and_then(Op::from_number);
             let name = op.map_or("", Op::name);
-            // A name has a few letters.
             page.extend_from_slice(&u32::try_from(name.len()).unwrap_or(0).to_le_bytes());
             page.extend_from_slice(name.as_bytes());
         } else {
@@ -212,7 +206,6 @@ fn plain(values: impl Iterator<Item = u64>, column: Column, page: &mut Vec<u8>) 
     }
 }
 
-/// The values of the rows of `page`.
 fn values_of<'a>(page: &RowsPage<'a>, values: &'a [u64]) -> Box<dyn Iterator<Item = u64> + 'a> {
     match page.numbers {
         Numbers::Rows(numbers) => Box::new(numbers.iter().map(|&number| values[number as usize])),
@@ -224,19 +217,19 @@ fn values_of<'a>(page: &RowsPage<'a>, values: &'a [u64]) -> Box<dyn Iterator<Ite
     }
 }
 
-/// Bits of a number of a dictionary of `nr` values: whole bytes up to two, in which zstd finds the rows
-/// of a loop again and which are written without shifts, or an even part of one.
+/// Returns the bits per number for a dictionary of `nr` values: a power of two below a byte, or
+/// whole bytes up to two. zstd finds the rows of a loop again in such numbers, and they need few
+/// shifts.
 fn width_of(nr: usize) -> u32 {
     let width = usize::BITS - nr.saturating_sub(1).leading_zeros();
     match width {
-        // zstd's time goes by bytes: several numbers to one.
+        // zstd's time depends on bytes, so several numbers share one.
         0..=4 => width.next_power_of_two() * u32::from(width > 0),
         5..=16 => width.next_multiple_of(u8::BITS),
         _ => width,
     }
 }
 
-/// Appends the numbers of a page, of `width` bits each ([`super::unpack`]).
 fn pack(numbers: Numbers<'_>, width: u32, short: &mut Vec<u32>, page: &mut Vec<u8>) {
     // A dictionary has fewer than 2^32 values.
     page.push(u8::try_from(width).unwrap_or(u8::MAX));
@@ -248,7 +241,7 @@ fn pack(numbers: Numbers<'_>, width: u32, short: &mut Vec<u32>, page: &mut Vec<u
 
 fn pack_rows(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     match numbers.first() {
-        // Most pages without links have none throughout.
+        // The flags column of a trace without links holds one number.
         Some(&first) if numbers.iter().all(|number| *number == first) => {
             put_run(first, numbers.len(), width, page);
         }
@@ -256,7 +249,6 @@ fn pack_rows(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     }
 }
 
-/// The same of runs: long ones as what they are, others packed in groups.
 fn pack_runs(runs: &[(u32, u32)], width: u32, short: &mut Vec<u32>, page: &mut Vec<u8>) {
     short.clear();
     let is_only = runs.len() == 1;
@@ -266,7 +258,7 @@ fn pack_runs(runs: &[(u32, u32)], width: u32, short: &mut Vec<u32>, page: &mut V
             short.extend(std::iter::repeat_n(number, nr));
             continue;
         }
-        // What follows a group begins after a whole one.
+        // A run can start only after a complete group.
         let nr_filled = short.len().next_multiple_of(GROUP) - short.len();
         short.extend(std::iter::repeat_n(number, nr_filled));
         put_groups(short, width, page);
@@ -282,7 +274,6 @@ fn put_run(number: u32, nr: usize, width: u32, page: &mut Vec<u8>) {
     page.extend_from_slice(&number.to_le_bytes()[..nr_bytes]);
 }
 
-/// Appends packed groups; the last one is filled with zeros.
 fn put_groups(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     if numbers.is_empty() {
         return;
@@ -292,7 +283,7 @@ fn put_groups(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     let start = page.len();
     page.resize(start + nr_groups * width as usize, 0);
     let target = &mut page[start..];
-    // Numbers of a width fit it.
+    // Every number fits into `width` bits.
     match width {
         0 => {}
         8 => target
@@ -310,7 +301,6 @@ fn put_groups(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     }
 }
 
-/// Writes numbers of `width` bits one after the other.
 fn put_bits(numbers: &[u32], width: u32, target: &mut [u8]) {
     let (mut word, mut nr_bits) = (0_u64, 0);
     let mut cells = target.chunks_mut(size_of::<u32>());

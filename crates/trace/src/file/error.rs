@@ -1,4 +1,4 @@
-//! Errors of a trace file: cause and remedy in a sentence or two.
+//! Errors of a trace file. Each message has a cause and a remedy.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,55 +12,55 @@ use crate::shown;
 use crate::shown::brief;
 use crate::validate::{MetaFault, RowFault};
 
-/// Failure to write or read a trace.
+/// An error while writing or reading a trace.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// The operating system refused.
+    /// A system error.
     #[error("cannot {action} {}: {source}. Check {}.", shown(path), to_check(action))]
     Io {
-        /// File concerned.
+        /// The file.
         path: PathBuf,
-        /// What was tried, as a verb.
+        /// The attempted operation, as a verb.
         action: &'static str,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is something else.
+    /// The file is not a trace.
     #[error(
         "{} is not a largefolio trace: it is {found}. Make one with `folio record` or \
         `folio trace gen`.",
         shown(path)
     )]
     NotATrace {
-        /// File concerned.
+        /// The file.
         path: PathBuf,
-        /// What was found instead.
+        /// Description of the file.
         found: String,
     },
-    /// The file was a trace and is cut short or damaged.
+    /// The trace is truncated or damaged.
     #[error(
         "{} is truncated or corrupt: {what}. Copy it again from its source, or record it \
         again.",
         shown(path)
     )]
     Corrupt {
-        /// File concerned.
+        /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// Description of the damage.
         what: String,
     },
-    /// The trace was written by a newer folio.
+    /// A newer folio wrote the trace.
     #[error(
         "{} has schema version {found}, this folio reads up to {known}. Use a newer folio.",
         shown(path)
     )]
     NewerSchema {
-        /// File concerned.
+        /// The file.
         path: PathBuf,
         /// Version in the footer.
         found: u32,
-        /// Newest version this crate reads.
+        /// Newest version that this crate reads.
         known: u32,
     },
     /// A row breaks a rule of [`crate::validate`].
@@ -70,11 +70,11 @@ pub enum TraceError {
         shown(path)
     )]
     BadRow {
-        /// File concerned.
+        /// The file.
         path: PathBuf,
         /// Row number, counted from 0.
         row: u64,
-        /// Rule that is broken.
+        /// The broken rule.
         fault: RowFault,
     },
     /// The footer breaks a rule of [`crate::validate`].
@@ -84,17 +84,17 @@ pub enum TraceError {
         shown(path)
     )]
     BadMeta {
-        /// File concerned.
+        /// The file.
         path: PathBuf,
-        /// Rule that is broken.
+        /// The broken rule.
         fault: MetaFault,
     },
-    /// More than a trace can hold.
+    /// The trace exceeds a limit of the format.
     #[error("{} cannot take more: {what}. Record a shorter part, or fewer processes.", shown(path))]
     TooLarge {
-        /// File concerned.
+        /// The file.
         path: PathBuf,
-        /// Limit that was met.
+        /// The limit.
         what: String,
     },
 }
@@ -104,7 +104,6 @@ impl TraceError {
         Self::Io { path: path.to_path_buf(), action, source }
     }
 
-    /// Why a file was not opened.
     pub(super) fn from_open(path: &Path, source: io::Error) -> Self {
         match other_kind(&source) {
             Some(what) => Self::not_a_trace(path, what),
@@ -120,7 +119,6 @@ impl TraceError {
         Self::NotATrace { path: path.to_path_buf(), found: found.into() }
     }
 
-    /// What the Parquet library reports while reading: the system's error, or bad bytes.
     pub(super) fn from_read(path: &Path, error: ParquetError) -> Self {
         match into_io(error) {
             Ok(source) => Self::io(path, "read", source),
@@ -128,14 +126,12 @@ impl TraceError {
         }
     }
 
-    /// What the Parquet library reports while writing: nearly always the system's error.
     pub(super) fn from_write(path: &Path, error: ParquetError) -> Self {
         let source = into_io(error).unwrap_or_else(io::Error::other);
         Self::io(path, "write", source)
     }
 }
 
-/// What could be wrong with a file that exists, should exist or has no room.
 fn to_check(action: &str) -> &'static str {
     match action {
         "open" | "read" => "the path and its permissions",
@@ -143,7 +139,7 @@ fn to_check(action: &str) -> &'static str {
     }
 }
 
-/// The system's error, if it is one: what has no number of the system comes from a decompressor.
+/// Extracts the system's error. Errors without an errno come from a decompressor.
 fn into_io(error: ParquetError) -> Result<io::Error, ParquetError> {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
@@ -158,10 +154,10 @@ fn into_io(error: ParquetError) -> Result<io::Error, ParquetError> {
     }
 }
 
-/// Runs a part of the Parquet library; its panic becomes an error (I3).
+/// Runs a part of the Parquet library and converts a panic to an error (I3).
 ///
-/// What the closure worked on may be half done after a panic; the reader stops then and never
-/// uses it again.
+/// After a panic, the closure's objects may be in an inconsistent state. The reader then stops and
+/// never uses them again.
 pub(super) fn guarded<T>(
     work: impl FnOnce() -> Result<T, ParquetError>,
 ) -> Result<T, ParquetError> {

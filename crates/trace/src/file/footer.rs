@@ -1,12 +1,11 @@
-//! The footer: found, compared with the limits, decoded, checked.
+//! Finds the footer, compares it with the limits, decodes it and checks it.
 //!
-//! Owns everything that is decided before the first row is read. Invariants:
+//! Owns all checks before the first row is read. Invariants:
 //! - I1: at most [`NR_GROUPS_MAX`] row groups of at most [`GROUP_ROWS_MAX`] rows.
-//! - I2: column chunks lie in the file one after the other, without gaps, so no byte is decoded
-//!   twice. Neither they nor what is between the last one and the footer is larger than the rows
-//!   explain, so the time to read a file is bounded by its declared rows: a sparse file has any
-//!   length for free.
-//! - I3: the rows of the groups are as many as the metadata says.
+//! - I2: column chunks follow each other in the file without gaps, so no byte is decoded twice. The
+//!   number of rows limits their lengths, and the gap before the footer is limited too. So the
+//!   declared rows bound the time to read a file, even if a sparse file is very long.
+//! - I3: the groups have as many rows as the metadata says.
 
 use parquet::basic::Compression;
 use parquet::file::metadata::{
@@ -26,52 +25,46 @@ use crate::meta::{Meta, SCHEMA_VERSION};
 use crate::shown::{brief, printable};
 use crate::validate::{META_BYTES_MAX, NR_FILES_MAX};
 
-/// Most bytes of a column chunk for each row, and besides: pages of eight rows have 20 for each.
+/// Maximum bytes of a column chunk per row. Pages of eight rows take 20 bytes per row.
 const CHUNK_BYTES_PER_ROW_MAX: u64 = 64;
 const CHUNK_MORE_BYTES_MAX: u64 = 4096;
 
-/// Most bytes between the last row group and the footer, where others keep an index of pages.
+/// Maximum bytes between the last row group and the footer, where other writers put a page index.
 const GAP_BYTES_MAX: u64 = FOOTER_BYTES_MAX;
 
-/// First and last bytes of the file.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Length of the footer and the magic behind it.
+/// Length of the footer's length field and the magic after it.
 pub(super) const TAIL_BYTES: usize = 8;
 
-/// Field ids of Parquet's footer.
 const SCHEMA: usize = 2;
 const ROW_GROUPS: usize = 4;
 const KEY_VALUES: usize = 5;
 const COLUMN_ORDERS: usize = 7;
 
-/// Lengths of the footer's lists that are decoded: room for a foreign schema, to name its columns,
-/// and small against the file, since an element of a few bytes decodes to hundreds.
+/// Maximum lengths of the footer's decoded lists. They leave room for a foreign schema, whose
+/// columns an error names. They are small compared with the file, because an element of a few bytes
+/// decodes to hundreds.
 const LIST_LIMITS: [(usize, u64); 4] =
     [(SCHEMA, 4096), (ROW_GROUPS, NR_GROUPS_MAX as u64), (KEY_VALUES, 256), (COLUMN_ORDERS, 4096)];
 
-/// Everything the footer says, checked.
 #[derive(Debug)]
 pub(super) struct Footer {
     pub(super) meta: Meta,
     pub(super) parquet: ParquetMetaData,
-    /// End of the last row group, in bytes from the start of the file.
     pub(super) rows_end: u64,
 }
 
 impl Footer {
-    /// What is stored under `key`.
     pub(super) fn value_of(&self, key: &str) -> Option<&str> {
         value_of(&self.parquet, key)
     }
 
-    /// The metadata as they are stored.
     pub(super) fn json(&self) -> &str {
         self.value_of(META_KEY).unwrap_or_default()
     }
 }
 
-/// Reads and checks the footer of `source`.
 pub(super) fn read(source: &Source) -> Result<Footer, TraceError> {
     check_magic(source)?;
     let bytes = footer_bytes(source)?;
@@ -96,7 +89,6 @@ fn check_magic(source: &Source) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// Names a foreign file by its first bytes.
 fn describe(start: &[u8]) -> String {
     match start {
         [] => "an empty file".to_owned(),
@@ -108,7 +100,6 @@ fn describe(start: &[u8]) -> String {
     }
 }
 
-/// The footer's bytes, after its length was checked.
 fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     let path = source.path();
     let cut = || TraceError::corrupt(path, "it ends before its footer");
@@ -125,13 +116,13 @@ fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     source.read(at, len).map_err(|e| TraceError::io(path, "read", e))
 }
 
-/// Bytes of the footer before the last [`TAIL_BYTES`] of a file; `None` if it is no Parquet file.
+/// Returns the footer's length from a file's last bytes; `None` if it is not Parquet.
 pub(super) fn len_of(tail: [u8; TAIL_BYTES]) -> Option<u64> {
     let (len, magic) = tail.split_first_chunk::<4>()?;
     (magic == MAGIC).then(|| u32::from_le_bytes(*len).into())
 }
 
-/// What is wrong with a footer, before the library decodes it and allocates what it declares.
+/// Checks a footer before the library decodes it and allocates the declared sizes.
 pub(super) fn check(bytes: &[u8]) -> Result<(), &'static str> {
     let outline = Outline::of(bytes, &FOOTER).ok_or("its footer is not a Parquet footer")?;
     if LIST_LIMITS.iter().any(|&(field, limit)| outline.list_len(field) > limit) {
@@ -151,7 +142,7 @@ fn decode(source: &Source, bytes: &[u8]) -> Result<ParquetMetaData, TraceError> 
         .map_err(|e| TraceError::from_read(path, e))
 }
 
-/// The schema version alone, so that a newer footer with unknown keys is named as newer.
+/// Only the schema version, to recognize a newer footer with unknown keys.
 #[derive(Deserialize)]
 struct Version {
     schema_version: u32,
@@ -181,12 +172,11 @@ fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceEr
     Ok(meta)
 }
 
-/// What a parser says of the file: it quotes from there.
 fn told(error: &serde_json::Error) -> String {
     brief(&error.to_string())
 }
 
-/// Whether a key stands more than once. We would take the first, and others the last.
+/// Returns whether a key is repeated. This reader would take the first value, others the last.
 fn is_twice(parquet: &ParquetMetaData, key: &str) -> bool {
     let pairs = parquet.file_metadata().key_value_metadata();
     pairs.is_some_and(|pairs| pairs.iter().filter(|pair| pair.key == key).count() > 1)
@@ -197,7 +187,6 @@ fn value_of<'a>(parquet: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
     pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
 }
 
-/// Names a foreign Parquet file by its columns.
 fn describe_parquet(parquet: &ParquetMetaData) -> String {
     let schema = parquet.file_metadata().schema_descr();
     let names: Vec<_> =
@@ -205,7 +194,7 @@ fn describe_parquet(parquet: &ParquetMetaData) -> String {
     format!("a Parquet file with {} columns ({})", schema.num_columns(), names.join(", "))
 }
 
-/// Checks the row groups (I1 to I3) and says where the last one ends.
+/// Checks the row groups (I1 to I3) and returns the end of the last one.
 fn check_groups(
     source: &Source,
     parquet: &ParquetMetaData,
@@ -248,7 +237,6 @@ fn group_rows(group: &RowGroupMetaData) -> Option<u64> {
     (1..=GROUP_ROWS_MAX as u64).contains(&nr_rows).then_some(nr_rows)
 }
 
-/// End of a column chunk that must start at `start` and have at most `bytes_max`.
 fn chunk_end(chunk: &ColumnChunkMetaData, start: u64, bytes_max: u64) -> Option<u64> {
     let is_known = matches!(chunk.compression(), Compression::ZSTD(_) | Compression::UNCOMPRESSED);
     let first = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());

@@ -1,7 +1,7 @@
-//! A Parquet file in memory that others wrote, for the Parquet library.
+//! Checks a foreign Parquet file in memory for the Parquet library.
 //!
-//! Owns what is looked at before the library reads such a file, as [`super::source`] and
-//! [`super::footer`] do for traces. What the columns are is the caller's to check.
+//! Owns the checks before the library reads the file, like [`super::source`] and [`super::footer`]
+//! for traces. The caller checks the columns.
 
 use std::io::Cursor;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,32 +15,32 @@ use super::footer::{self, TAIL_BYTES};
 use super::schema::{PAGE_BYTES_MAX, PAGE_HEADER_BYTES_MAX};
 use super::source::PageHeader;
 
-/// A file of which the library reads nothing that was not walked before.
+/// A Parquet file whose structures are all walked before the library reads them.
 #[derive(Debug)]
 pub struct ForeignParquet {
     bytes: Bytes,
-    /// Bytes that further pages may have once they are decompressed.
     left: AtomicU64,
 }
 
 impl ForeignParquet {
-    /// The file with these bytes, of which no page is read before [`Self::allow`].
+    /// Wraps the file's bytes. No page can be read before [`Self::allow`].
     #[must_use]
     pub const fn new(bytes: Bytes) -> Self {
         Self { bytes, left: AtomicU64::new(0) }
     }
 
-    /// Lets its pages, which are read once each, have so many bytes once they are decompressed: what
-    /// the footer declares, for example. No value is longer than that, however often it is repeated.
+    /// Allows its pages this many decompressed bytes in total, such as the size that the footer
+    /// declares. Each page is read once. The limit also bounds every value's length, however often
+    /// the value is repeated.
     pub fn allow(&mut self, page_bytes: u64) {
         self.left = AtomicU64::new(page_bytes);
     }
 
-    /// Its footer.
+    /// Reads the footer.
     ///
     /// # Errors
-    /// One that is damaged, that the library would read in another way than it is written, or that
-    /// lists more than a file of ours has.
+    /// A damaged footer, one that the library would read differently than it was written, or one
+    /// with longer lists than largefolio writes.
     pub fn metadata(&self) -> Result<ParquetMetaData, ParquetError> {
         let cut = || ParquetError::General("it ends before its footer".to_owned());
         let tail_at = self.bytes.len().checked_sub(TAIL_BYTES).ok_or_else(cut)?;
@@ -71,7 +71,7 @@ impl Length for ForeignParquet {
 impl ChunkReader for ForeignParquet {
     type T = Cursor<Bytes>;
 
-    /// The page header at `start`; the library calls this for nothing else.
+    /// Returns the page header at `start`. The library calls this for nothing else.
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         let left = usize::try_from(self.len().saturating_sub(start)).unwrap_or(usize::MAX);
         let bytes = self.piece(start, left.min(PAGE_HEADER_BYTES_MAX))?;

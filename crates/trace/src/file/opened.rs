@@ -1,11 +1,10 @@
-//! A trace that was opened: its file and its footer, for as many readers as are needed.
+//! An open trace: its file and its footer, for any number of readers.
 //!
-//! Owns what all passes over a trace have in common. A path is opened once: between two passes
-//! another trace may take its place, and rows of that one would be held against the wrong footer.
+//! A path is opened only once. Otherwise another trace could replace the file between two passes,
+//! and its rows would be checked against the wrong footer.
 //!
 //! Invariants:
-//! - I1: all readers, and the digest, are of the file that was opened, with the footer that it had
-//!   then.
+//! - I1: all readers and the digest use the opened file, with the footer from that time.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -18,7 +17,7 @@ use super::source::Source;
 use crate::disk::open_regular;
 use crate::meta::Meta;
 
-/// An open trace. A clone is of the same file.
+/// An open trace. Clones share the file.
 #[derive(Clone, Debug)]
 pub struct OpenTrace {
     source: Arc<Source>,
@@ -26,7 +25,7 @@ pub struct OpenTrace {
 }
 
 impl OpenTrace {
-    /// Whether the regular file at `path` begins as a trace does; no rows and no footer are read.
+    /// Returns whether the regular file at `path` starts like a trace. Does not read its footer.
     #[must_use]
     pub fn looks_like(path: &Path) -> bool {
         let mut begin = [0; MAGIC.len()];
@@ -37,7 +36,7 @@ impl OpenTrace {
     /// Opens a trace and checks its footer.
     ///
     /// # Errors
-    /// As [`Reader::open`](super::reader::Reader::open), without those of the checksum.
+    /// As [`Reader::open`](super::reader::Reader::open), except for checksum errors.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let source = Arc::new(Source::open(path)?);
         let footer = guarded(|| Ok(footer::read(&source)))
@@ -45,7 +44,7 @@ impl OpenTrace {
         Ok(Self { source, footer: Arc::new(footer) })
     }
 
-    /// The digest of the file ([`digest`](super::digest::digest)).
+    /// Returns the file's digest ([`digest`](super::digest::digest)).
     ///
     /// # Errors
     /// [`TraceError::Io`].
@@ -56,7 +55,7 @@ impl OpenTrace {
         Ok(digest)
     }
 
-    /// [`OpenTrace::digest`] that may be stopped; nothing if it was.
+    /// Like [`OpenTrace::digest`], but can be stopped, which returns `None`.
     ///
     /// # Errors
     /// [`TraceError::Io`].
@@ -68,13 +67,13 @@ impl OpenTrace {
         digest.map_err(|error| TraceError::io(self.path(), "read", error))
     }
 
-    /// What the footer says.
+    /// Returns the footer.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.footer.meta
     }
 
-    /// Where it was opened.
+    /// Returns the path it was opened at.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.source.path()

@@ -1,14 +1,14 @@
-//! Pages of one column, checked before a decoder sees them, with `op` turned into numbers.
+//! Checks the pages of one column before decoding, and converts `op` names to numbers.
 //!
-//! Owns the translation of op names and the checks that keep a declared count from becoming an
+//! Owns the conversion of op names, and the checks that prevent a declared count from causing an
 //! allocation or a panic in a decoder. Invariants:
 //! - I1: a dictionary holds exactly as many values as it declares, and comes once, first.
-//! - I2: the data pages of a column hold together no more values than the row group has rows, and
-//!   its dictionary has no more, either.
-//! - I3: only encodings that the decoders know for the column's type are let through.
-//! - I4: a page has a few bytes for each of its values. The first that has more, at most
-//!   [`PAGE_BYTES_MAX`](super::schema::PAGE_BYTES_MAX), ends the reading: a file of kilobytes could
-//!   have a million pages that decompress to so much.
+//! - I2: neither the data pages of a column nor its dictionary hold more values than the row group
+//!   has rows.
+//! - I3: only encodings that the decoders know for the column's type are accepted.
+//! - I4: a page has only a few bytes per value. Reading stops at the first page with more, which
+//!   has at most [`PAGE_BYTES_MAX`](super::schema::PAGE_BYTES_MAX). Otherwise a file of kilobytes
+//!   could hold a million pages that decompress to that size.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -19,13 +19,11 @@ use super::schema::Column;
 use super::source::Source;
 use crate::event::Op;
 
-/// Most bytes of a value in a page: the longest name of an op with its length takes 14.
+/// Maximum bytes per value in a page. The longest op name takes 14 with its length.
 const VALUE_BYTES_MAX: usize = 20;
-/// What a page may have besides: a block of the delta encoding is filled up, to 512 bytes by those
-/// that write it.
+/// Additional bytes per page. Known writers pad a delta block to 512 bytes.
 const MORE_BYTES_MAX: usize = 1024;
 
-/// Page reader between the library's and a column's decoder.
 pub(super) struct Pages {
     inner: SerializedPageReader<Source>,
     checks: Checks,
@@ -37,7 +35,6 @@ impl Pages {
     }
 }
 
-/// What was seen of a column, and how much may come.
 struct Checks {
     column: Column,
     nr_rows: usize,
@@ -110,7 +107,6 @@ impl Checks {
     }
 }
 
-/// Turns `nr_values` length-prefixed op names into their numbers, a byte each.
 fn op_numbers(names: &[u8], nr_values: usize) -> Result<Vec<u8>, ParquetError> {
     let mut numbers = Vec::new();
     let mut rest = names;

@@ -1,9 +1,9 @@
-//! Streaming reader: a trace as batches of validated rows.
+//! Streaming reader: returns a trace as batches of validated rows.
 //!
 //! Owns the position in the file. Invariants:
-//! - I1: memory is bounded by the limits of [`super::schema`], not by the length of the file.
-//! - I2: after an error or the end every further call returns `false`.
-//! - I3: a panic of the Parquet library on damaged bytes is an error of the file.
+//! - I1: the limits of [`super::schema`] bound the memory, not the file's length.
+//! - I2: after an error or the end, every further call returns `false`.
+//! - I3: a panic of the Parquet library on damaged bytes becomes an error.
 
 use std::fmt;
 use std::path::Path;
@@ -16,12 +16,11 @@ use super::opened::OpenTrace;
 use super::schema::BATCH_ROWS;
 use crate::meta::Meta;
 
-/// No row group has this number.
 const STOPPED: usize = usize::MAX;
 
 impl OpenTrace {
-    /// A reader from the first row on. Reads the file once to verify its checksum: it may have been
-    /// written to since the last reader.
+    /// Creates a reader at the first row. Reads the file once to verify its checksum, because the
+    /// file may have changed since the last reader.
     ///
     /// # Errors
     /// [`TraceError::Io`] or [`TraceError::Corrupt`].
@@ -34,15 +33,12 @@ impl OpenTrace {
 /// Reads a trace from its first row to its last.
 pub struct Reader {
     trace: OpenTrace,
-    /// Decoders of the current row group; `None` before the first, after the last or an error.
+    /// Decoders of the current row group, if one is open.
     columns: Option<Columns>,
-    /// Rows left in the current row group.
     nr_left: usize,
     /// Row group to open next; [`STOPPED`] after the end or an error.
     next_group: usize,
-    /// Rows handed out.
     nr_read: u64,
-    /// References in them.
     nr_references: u64,
 }
 
@@ -50,55 +46,55 @@ impl Reader {
     /// Opens a trace, checks its footer and reads the file once to verify its checksum.
     ///
     /// # Errors
-    /// [`TraceError::Io`], [`TraceError::NotATrace`], [`TraceError::Corrupt`],
+    /// One of [`TraceError::Io`], [`TraceError::NotATrace`], [`TraceError::Corrupt`],
     /// [`TraceError::NewerSchema`] or [`TraceError::BadMeta`].
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         OpenTrace::open(path)?.reader()
     }
 
-    /// Opens a trace whatever its checksum: for tests of the decoders on damaged bytes.
+    /// Opens a trace without verifying its checksum, for tests of the decoders on damaged bytes.
     ///
     /// # Errors
-    /// As [`Reader::open`], without those of the checksum.
+    /// As [`Reader::open`], except for checksum errors.
     #[doc(hidden)]
     pub fn open_unverified(path: &Path) -> Result<Self, TraceError> {
         Ok(Self::of(OpenTrace::open(path)?))
     }
 
-    /// Begins at the first row.
     fn of(trace: OpenTrace) -> Self {
         Self { trace, columns: None, nr_left: 0, next_group: 0, nr_read: 0, nr_references: 0 }
     }
 
-    /// The open file, for further readers of it.
+    /// Returns the open file, for further readers.
     #[must_use]
     pub fn trace(&self) -> &OpenTrace {
         &self.trace
     }
 
-    /// What the footer says.
+    /// Returns the footer.
     #[must_use]
     pub fn meta(&self) -> &Meta {
         self.trace.meta()
     }
 
-    /// Rows handed out so far, of [`Meta::nr_rows`].
+    /// Returns the number of rows read so far, of [`Meta::nr_rows`].
     #[must_use]
     pub fn nr_read(&self) -> u64 {
         self.nr_read
     }
 
-    /// Bytes of the file.
+    /// Returns the file's size in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.trace.source().bytes()
     }
 
-    /// Replaces `batch` by the next rows (at most 65,536); `false` and no rows at the end.
+    /// Replaces `batch` with the next rows (at most 65,536). Returns `false` and no rows at the
+    /// end.
     ///
     /// # Errors
-    /// [`TraceError::Io`], [`TraceError::Corrupt`] or [`TraceError::BadRow`]; the batch is then
-    /// empty and every further call returns `false`.
+    /// One of [`TraceError::Io`], [`TraceError::Corrupt`] or [`TraceError::BadRow`]. The batch is
+    /// then empty, and every further call returns `false`.
     pub fn next_batch(&mut self, batch: &mut Batch) -> Result<bool, TraceError> {
         batch.clear();
         let result = self.fill(batch);
@@ -123,7 +119,6 @@ impl Reader {
         Ok(true)
     }
 
-    /// Opens the next row group; `false` if there is none.
     fn open_group(&mut self) -> Result<bool, TraceError> {
         let Some(group) = self.trace.footer().parquet.row_groups().get(self.next_group) else {
             let is_stopped = self.next_group == STOPPED;
@@ -152,7 +147,7 @@ impl Reader {
         Ok(())
     }
 
-    /// `false`: there are no more rows, and they had what the footer counts.
+    /// Checks the totals after the last row against the footer. Always returns `false` on success.
     fn check_whole(&self) -> Result<bool, TraceError> {
         if self.nr_references < self.trace.meta().nr_references {
             return Err(self.miscounted("fewer"));

@@ -1,15 +1,14 @@
-//! The rows of a row group until it is written, as numbers of dictionaries.
+//! The rows of a row group until it is written, as dictionary numbers.
 //!
-//! Owns the numbers: a row is numbered when it comes, column by column, and its values stand in the
-//! dictionaries only. A recording waits for this on every row, so rows of references come as
-//! [`Run`]s, of which four columns vary and four hold one value for thousands of rows.
+//! Numbering slows down every row of a recording. Rows of references therefore arrive as [`Run`]s,
+//! in which four columns vary and four hold one value for thousands of rows.
 //!
 //! Invariants:
 //! - W1: all columns have the same number of rows.
-//! - W2: an entry of `ends` for each page of [`BATCH_ROWS`] rows that is full, of each column: what the
-//!   column held then.
-//! - W3: memory is [`GROUP_ROWS`](super::schema::GROUP_ROWS) numbers of four columns (8 MB), and the
-//!   dictionaries: 12 bytes for each different value, of which a column has as many as rows at most.
+//! - W2: `ends` has one entry per full page of [`BATCH_ROWS`] rows: the column's state at the
+//!   page's end.
+//! - W3: memory is [`GROUP_ROWS`](super::schema::GROUP_ROWS) numbers of four columns (8 MB) plus
+//!   the dictionaries: 12 bytes per distinct value, with at most one value per row and column.
 
 use std::ops::Range;
 
@@ -19,7 +18,6 @@ use super::schema::{BATCH_ROWS, Column};
 use crate::event::{Event, ThreadId};
 use crate::run::Run;
 
-/// Rows in columns.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     thread: Steady,
@@ -33,20 +31,18 @@ pub(super) struct Rows {
     total: usize,
 }
 
-/// A column of which most rows have another value than the row before.
 #[derive(Debug, Default)]
 struct Varied {
     dictionary: Dictionary,
     numbers: Vec<u32>,
-    /// Values of the dictionary at the end of each page.
+    /// Length of the dictionary at the end of each page.
     ends: Vec<usize>,
 }
 
-/// A column that holds one value for many rows.
 #[derive(Debug, Default)]
 struct Steady {
     dictionary: Dictionary,
-    /// Numbers, and how many rows in a row have each; a page begins with a new one.
+    /// Each number with its count of consecutive rows. A page starts with a new run.
     runs: Vec<(u32, u32)>,
     ends: Vec<SteadyEnd>,
     is_new_page: bool,
@@ -58,36 +54,28 @@ struct SteadyEnd {
     nr_runs: usize,
 }
 
-/// Numbers of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Numbers<'a> {
-    /// One for each row.
     Rows(&'a [u32]),
-    /// With how many rows have each.
     Runs(&'a [(u32, u32)]),
 }
 
-/// A page of a column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowsPage<'a> {
     pub(super) numbers: Numbers<'a>,
     pub(super) nr_rows: usize,
-    /// Values that the dictionary has with this page and those before.
     pub(super) nr_values: usize,
 }
 
 impl Rows {
-    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.total
     }
 
-    /// Rows that a page has room for.
     fn room(&self) -> usize {
         BATCH_ROWS - self.total % BATCH_ROWS
     }
 
-    /// Appends a row.
     pub(super) fn push(&mut self, event: &Event) {
         self.thread.push(event.thread.into(), 1);
         self.op.push(event.op as u64);
@@ -100,7 +88,6 @@ impl Rows {
         self.grown(1);
     }
 
-    /// Appends rows of references of `thread`.
     pub(super) fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) {
         let mut rest = runs;
         while !rest.is_empty() {
@@ -126,7 +113,6 @@ impl Rows {
         }
     }
 
-    /// Drops all rows, keeps the memory.
     pub(super) fn clear(&mut self) {
         self.varied().into_iter().for_each(Varied::clear);
         self.steady().into_iter().for_each(Steady::clear);
@@ -141,7 +127,6 @@ impl Rows {
         [&mut self.thread, &mut self.pos, &mut self.aux, &mut self.file]
     }
 
-    /// The values of a column in the order of their numbers.
     pub(super) fn values(&self, column: Column) -> &[u64] {
         match self.column(column) {
             Either::Varied(column) => column.dictionary.values(),
@@ -149,7 +134,6 @@ impl Rows {
         }
     }
 
-    /// The pages of a column.
     pub(super) fn pages(&self, column: Column) -> impl Iterator<Item = RowsPage<'_>> {
         let starts = (0..self.total).step_by(BATCH_ROWS).enumerate();
         let column = self.column(column);
@@ -250,7 +234,6 @@ mod tests {
     use super::*;
     use crate::event::Op;
 
-    /// The values of a column, by its dictionary.
     fn column(rows: &Rows, column: Column) -> Vec<u64> {
         let values = rows.values(column);
         let mut all = Vec::new();

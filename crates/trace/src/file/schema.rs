@@ -1,7 +1,6 @@
-//! The columns of a trace and how each is encoded.
+//! The columns of a trace and the types that store them.
 //!
-//! Owns the Parquet schema (version 1), what the file says of itself,
-//! and the limits a reader holds files to.
+//! Owns the Parquet schema (version 1), the file's properties, and the limits for readers.
 //!
 //! | column | type | holds |
 //! |---|---|---|
@@ -11,9 +10,9 @@
 //! | flags | `UINT_32` | flags |
 //! | file | `INT_32` | row of the file table, -1 for none |
 //!
-//! `op` is a string because people group and filter by it; the reader turns its dictionary of 20
-//! names into numbers once per row group, so rows decode as fast as integers. `file` is -1 and not
-//! null so that no column is nullable: data frames keep integers, and no row has levels to decode.
+//! `op` is a string because people group and filter by it. The reader converts its dictionary of 20
+//! names to numbers once per row group, so rows decode as fast as integers. `file` is -1 instead of
+//! null, so no column is nullable: data frames keep integers, and rows have no levels to decode.
 
 use std::sync::Arc;
 
@@ -22,37 +21,35 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::{Type, TypePtr};
 
-/// Key of the footer's key-value metadata under which [`Meta`](crate::Meta) is stored as JSON.
+/// Key of the footer's key-value metadata that stores [`Meta`](crate::Meta) as JSON.
 pub const META_KEY: &str = "largefolio";
 
-/// Key under which the checksum is stored: `LEN DATA META`, the length in bytes from the start of
-/// the file to the end of the last row group, and the CRC-32 of these bytes and of the metadata
-/// (the JSON, then the row groups' layout) in hexadecimal.
+/// Key of the checksum: `LEN DATA META`. `LEN` is the number of bytes from the start of the file to
+/// the end of the last row group. `DATA` is the CRC-32 of these bytes, `META` the CRC-32 of the
+/// metadata (the JSON, then the row groups' layout), both in hexadecimal.
 pub const CHECKSUM_KEY: &str = "largefolio.checksum";
 
-/// Rows of a batch, and of a page, so that a batch never waits for two pages of a column.
+/// Rows of a batch and of a page. They are equal, so a batch needs one page per column.
 pub const BATCH_ROWS: usize = 1 << 16;
 
-/// Rows the writer puts into a row group: 512 Ki rows are 8 MB and their dictionaries while they wait.
+/// Rows per row group of the writer. 512 Ki waiting rows take 8 MB plus their dictionaries.
 pub(super) const GROUP_ROWS: usize = 1 << 19;
 
-/// Rows a reader accepts in a row group (8 times what the writer uses).
+/// Maximum rows of a row group in a reader, 8 times the writer's.
 pub(super) const GROUP_ROWS_MAX: usize = 1 << 22;
 
-/// Row groups of a file: at [`GROUP_ROWS`] this is 17 thousand million rows, and the decoded
-/// footer stays under 200 MB.
+/// At [`GROUP_ROWS`] this is 17 billion rows, and the decoded footer stays under 200 MB.
 pub(super) const NR_GROUPS_MAX: usize = 1 << 15;
 
-/// Bytes of the footer: [`NR_GROUPS_MAX`] groups of about 700 bytes, and the metadata.
+/// Maximum bytes of the footer: [`NR_GROUPS_MAX`] groups of about 700 bytes, and the metadata.
 pub(super) const FOOTER_BYTES_MAX: u64 = 64 << 20;
 
-/// Decoded bytes of one page; the writer's largest is 1 MiB (a full dictionary).
+/// Maximum decoded bytes of a page. The writer's largest is 1 MiB (a full dictionary).
 pub(super) const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// Bytes of a page's own header; the writer's take about 30.
+/// Maximum bytes of a page header. The writer's take about 30.
 pub(super) const PAGE_HEADER_BYTES_MAX: usize = 4096;
 
-/// Columns in the order of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Thread,
@@ -90,7 +87,6 @@ impl Column {
         }
     }
 
-    /// How the file stores it.
     pub(super) const fn physical(self) -> Physical {
         match self {
             Self::Op => Physical::BYTE_ARRAY,
@@ -99,7 +95,6 @@ impl Column {
         }
     }
 
-    /// Bytes of a value once op names are numbers.
     pub(super) const fn value_bytes(self) -> usize {
         match self {
             Self::Op => 1,
@@ -108,7 +103,6 @@ impl Column {
         }
     }
 
-    /// The error of a file whose column is damaged.
     pub(super) fn bad(self, what: &str) -> ParquetError {
         ParquetError::General(format!("column {} {what}", self.name()))
     }
@@ -123,7 +117,6 @@ impl Column {
     }
 }
 
-/// Schema of the file.
 pub(super) fn stored_schema() -> Result<TypePtr, ParquetError> {
     let columns = Column::ALL.map(|column| field(column, column.physical(), column.converted()));
     group(columns)
@@ -146,7 +139,7 @@ fn group(columns: [Result<Type, ParquetError>; 8]) -> Result<TypePtr, ParquetErr
     Ok(Arc::new(Type::group_type_builder("event").with_fields(fields).build()?))
 }
 
-/// What the file says of itself; how columns are encoded is [`super::encode`]'s.
+/// Returns the file's properties. [`super::encode`] owns the encodings.
 pub(super) fn write_properties() -> WriterProperties {
     WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)

@@ -1,22 +1,19 @@
-//! What Parquet's own structures hold, by field id.
+//! The shapes of Parquet's own structures, by field id (`parquet.thrift` of parquet-format).
 //!
-//! The Parquet library reads a field that it knows as what the format says, whatever wire type the
-//! file gives it. So a file that lies about one has two readings, and what [`super::thrift`] walked
-//! is not what the library reads next. The tables are here so that such a file is refused.
-//!
-//! From the format's definition (`parquet.thrift` of parquet-format).
+//! The Parquet library reads a known field with the type from the format definition, regardless of
+//! the wire type in the file. With a wrong wire type, [`super::thrift`] would walk different data
+//! than the library reads. These tables serve to reject such a file.
 
-/// What a value is.
 pub(super) enum Shape {
     Bool,
     Byte,
-    /// Of any width: all are written alike.
+    /// An integer of any width; all are encoded the same way.
     Int,
     Double,
     Text,
     List(&'static Shape),
-    /// A structure or a union: its field with id `n` is the one at `n - 1`. A later id is of a newer
-    /// format, and is skipped by its wire type.
+    /// A structure or a union: field `n` is at index `n - 1`. Newer fields are skipped by wire
+    /// type.
     Struct(&'static [Shape]),
     /// Not read by the library, but skipped by its wire type.
     Skipped,
@@ -63,7 +60,7 @@ const COLUMN: Shape = Struct(&[
     Int,
     Int,
     List(&KEY_VALUE),
-    Int, // Where its pages are.
+    Int, // Page offset.
     Int,
     Int,
     STATISTICS,
@@ -84,7 +81,6 @@ const ROW_GROUP: Shape = Struct(&[
     Int,
 ]);
 
-/// The footer.
 pub(super) const FOOTER: Shape = Struct(&[
     Int,
     List(&SCHEMA_ELEMENT),
@@ -95,7 +91,6 @@ pub(super) const FOOTER: Shape = Struct(&[
     List(&Struct(&[NOTHING, NOTHING])), // How each column is ordered.
 ]);
 
-/// The header of a page.
 pub(super) const PAGE_HEADER: Shape = Struct(&[
     Int,
     Int,

@@ -1,10 +1,10 @@
-//! Bytes of the file for the Parquet library, at positions, with every size checked.
+//! Reads bytes of the file for the Parquet library and checks every size.
 //!
 //! Owns the open file. Invariants:
-//! - I1: no read asks for bytes outside the file, so no buffer is larger than the file.
-//! - I2: a page header is handed over only after its declared sizes were compared with
-//!   [`PAGE_BYTES_MAX`], and the values of a dictionary with its size: the library reserves memory
-//!   by them.
+//! - I1: no read goes outside the file, so no buffer is larger than the file.
+//! - I2: before a page header is returned, its declared sizes are compared with [`PAGE_BYTES_MAX`],
+//!   and a dictionary's number of values with its size. The library allocates memory from these
+//!   numbers.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -21,32 +21,29 @@ use super::shape::PAGE_HEADER;
 use super::thrift::Outline;
 use crate::disk;
 
-/// Field ids of Parquet's page header.
 const UNCOMPRESSED_SIZE: usize = 2;
 const COMPRESSED_SIZE: usize = 3;
 const DATA: usize = 5;
 const DICTIONARY: usize = 7;
 const DATA_2: usize = 8;
-/// Of the structures in it: values are counted first, and how they are written is at these places.
+/// Fields of these structures: the number of values, and the encodings.
 const NR_VALUES: usize = 1;
 const ENCODING_OF: [(usize, usize); 2] = [(DATA, 2), (DATA_2, 4)];
 
-/// Fewest bytes of a value in a dictionary: a number of 32 bits, or the length of a text.
+/// Minimum bytes of a dictionary value: a 32-bit number, or the length of a text.
 const DICTIONARY_VALUE_BYTES: u64 = 4;
 /// Parquet's numbers of the encodings `PLAIN`, `PLAIN_DICTIONARY` and `RLE_DICTIONARY`.
 const SIMPLE: [u64; 3] = [0, 2, 8];
 
-/// An open trace file.
 #[derive(Debug)]
 pub(super) struct Source {
     path: PathBuf,
     file: File,
-    /// Bytes of the file when it was opened.
     len: u64,
 }
 
 impl Source {
-    /// Opens a regular file; anything else is refused before it can block or be misread.
+    /// Opens a regular file. Refuses anything else before it can block.
     pub(super) fn open(path: &Path) -> Result<Self, TraceError> {
         let file = disk::open_regular(path).map_err(|e| TraceError::from_open(path, e))?;
         let len = file.metadata().map_err(|e| TraceError::io(path, "open", e))?.len();
@@ -61,7 +58,6 @@ impl Source {
         self.len
     }
 
-    /// Reads `len` bytes at `start`, which must lie inside the file.
     pub(super) fn read(&self, start: u64, len: usize) -> io::Result<Vec<u8>> {
         let end = start.checked_add(len as u64);
         if end.is_none_or(|end| end > self.len) {
@@ -72,18 +68,16 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Fills `bytes` from `start` on.
     pub(super) fn read_into(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, start)
     }
 
-    /// The file from its first byte on.
     pub(super) const fn stream(&self) -> Stream<'_> {
         Stream { file: &self.file, at: 0 }
     }
 }
 
-/// Reads a file in order. The position is its own: readers share the descriptor.
+/// Reads a file in order. Each stream has its own position, because readers share the descriptor.
 #[derive(Debug)]
 pub(super) struct Stream<'a> {
     file: &'a File,
@@ -107,7 +101,7 @@ impl Length for Source {
 impl ChunkReader for Source {
     type T = Cursor<Vec<u8>>;
 
-    /// The page header at `start`; the library calls this for nothing else.
+    /// Returns the page header at `start`. The library calls this for nothing else.
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         let left = self.len.saturating_sub(start);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE_HEADER_BYTES_MAX);
@@ -124,19 +118,16 @@ impl ChunkReader for Source {
     }
 }
 
-/// A page header whose sizes are possible (I2).
+/// A page header with possible sizes (I2).
 pub(super) struct PageHeader {
-    /// Bytes of it.
     pub(super) len: usize,
-    /// Bytes of the page once it is decompressed.
     pub(super) page_bytes: u64,
-    /// Whether its values are plain, or numbers of a dictionary. Pages of other encodings declare
-    /// once more how many there are, at their start.
+    /// Whether the values are plain or dictionary numbers. Other encodings repeat their number.
     pub(super) is_simple: bool,
 }
 
 impl PageHeader {
-    /// That which `bytes`, from byte `start` of a file on, begin with.
+    /// Parses the header at the beginning of `bytes`, which come from position `start` of a file.
     pub(super) fn of(bytes: &[u8], start: u64) -> Result<Self, ParquetError> {
         let outline = Outline::of(bytes, &PAGE_HEADER)
             .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
@@ -165,7 +156,6 @@ impl PageHeader {
 mod tests {
     use super::*;
 
-    /// A source of one page header that declares these sizes as zigzag numbers.
     fn header(uncompressed: &[u8], compressed: &[u8]) -> (tempfile::TempDir, Source) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("header");
@@ -192,7 +182,6 @@ mod tests {
         assert!(header(&[1], &[6]).1.get_read(0).is_err(), "a negative size");
     }
 
-    /// A page of 8 bytes, described by `structure` in a field that is so far behind the sizes.
     fn described(delta: u8, structure: &[u8]) -> Result<PageHeader, ParquetError> {
         let bytes = [&[0x15, 4, 0x15, 16, 0x15, 16, delta << 4 | 0xc], structure, &[0, 0]].concat();
         PageHeader::of(&bytes, 0)

@@ -1,34 +1,31 @@
-//! A look at a Thrift compact structure before the Parquet library allocates for it.
+//! Walks a Thrift compact structure before the Parquet library allocates for it.
 //!
-//! Owns a walker that visits every byte of a page header or footer, allocates nothing, and
-//! reports the top level's numbers, list lengths and where structures begin. It refuses what no Parquet writer emits and
-//! what could make a second parser see other numbers: repeated or descending field ids, sets,
-//! maps, more than [`DEPTH_MAX`] levels, fields that are not what the format says ([`Shape`]).
+//! Visits every byte of a page header or footer without allocating. Reports the top level's
+//! numbers, list lengths and structure positions. Rejects everything that no Parquet writer emits
+//! and that could make a second parser see different numbers: repeated or descending field ids,
+//! sets, maps, more than [`DEPTH_MAX`] levels, and fields that do not match the format ([`Shape`]).
 //! Invariants:
 //! - I1: the walk ends: each step consumes a byte of the input.
-//! - I2: every length inside what was walked lies inside it, too.
-//! - I3: the library reads what was walked, field by field. It skips a list of booleans that it
-//!   does not know as if it had no bytes, so there may be none.
+//! - I2: every length in the walked bytes is also inside them.
+//! - I3: the library reads the walked bytes field by field. It skips an unknown list of booleans as
+//!   if it had no bytes, so such lists are rejected.
 
 use super::shape::Shape;
 
-/// Levels of nesting; Parquet's own structures have six.
+/// Maximum nesting. Parquet's own structures have six levels.
 const DEPTH_MAX: usize = 24;
 
-/// Field ids of the top level that are reported; the largest that Parquet uses is 9.
+/// Reported field ids of the top level. The largest in Parquet is 9.
 const NR_FIELDS: usize = 16;
 
-/// What the walk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outline {
-    /// Bytes of the structure.
     pub(super) len: usize,
     fields: [Option<u64>; NR_FIELDS],
 }
 
 impl Outline {
-    /// Walks the structure at the start of `bytes`; `None` if it is malformed, cut short or of
-    /// another shape.
+    /// Walks the structure at the start of `bytes`; `None` if it is malformed or of another shape.
     pub(super) fn of(bytes: &[u8], shape: &Shape) -> Option<Self> {
         let mut walk = Walk { bytes, at: 0 };
         let mut fields = [None; NR_FIELDS];
@@ -40,25 +37,22 @@ impl Outline {
         Some(Self { len: walk.at, fields })
     }
 
-    /// Length of the list, or of the string, in field `id`; 0 without the field.
     pub(super) fn list_len(&self, id: usize) -> u64 {
         self.fields.get(id).copied().flatten().unwrap_or(0)
     }
 
-    /// The structure in field `id` of that of `shape` in `bytes`, of which this is the outline.
+    /// Returns the outline of the structure in field `id`; `self` is the outline of `bytes`.
     pub(super) fn within(&self, id: usize, bytes: &[u8], shape: &Shape) -> Option<Self> {
         let at = usize::try_from((*self.fields.get(id)?)?).ok()?;
         Self::of(bytes.get(at..)?, shape.field(i64::try_from(id).ok()?))
     }
 
-    /// Number in field `id`, `None` without the field or if it is negative.
     pub(super) fn number(&self, id: usize) -> Option<u64> {
         let raw = self.fields.get(id).copied().flatten()?;
         u64::try_from(zigzag(raw)).ok()
     }
 }
 
-/// Wire types of the compact protocol.
 const STOP: u8 = 0;
 const BOOL_TRUE: u8 = 1;
 const BOOL_FALSE: u8 = 2;
@@ -71,7 +65,6 @@ const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
 impl Shape {
-    /// Whether `kind` is its wire type.
     const fn is_written_as(&self, kind: u8) -> bool {
         match self {
             Self::Bool => matches!(kind, BOOL_TRUE | BOOL_FALSE),
@@ -85,7 +78,6 @@ impl Shape {
         }
     }
 
-    /// What the field with this id is.
     fn field(&self, id: i64) -> &Self {
         let at = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
         match (self, at) {
@@ -94,7 +86,6 @@ impl Shape {
         }
     }
 
-    /// What the elements of a list are.
     const fn element(&self) -> &Self {
         match self {
             Self::List(element) => element,
@@ -109,7 +100,6 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Walks a structure; `seen` gets each field's id and what [`Self::value`] gives.
     fn structure(
         &mut self,
         shape: &Shape,
@@ -141,8 +131,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks a value; returns its raw number, the length of a string or list, or where a structure
-    /// begins.
+    /// Walks a value. Returns its raw number, length (string, list) or position (structure).
     fn value(&mut self, kind: u8, shape: &Shape, depth: usize) -> Option<u64> {
         match kind {
             BYTE => self.byte().map(u64::from),
@@ -203,7 +192,7 @@ impl Walk<'_> {
     }
 }
 
-/// The signed number behind a raw one: 0, -1, 1, -2, ..
+/// Decodes a zigzag number: 0, -1, 1, -2, ..
 const fn zigzag(raw: u64) -> i64 {
     (raw >> 1).cast_signed() ^ -((raw & 1).cast_signed())
 }
@@ -213,12 +202,11 @@ mod tests {
     use super::super::shape::FOOTER;
     use super::*;
 
-    /// Of a structure of which nothing is known.
     fn outline(bytes: &[u8]) -> Option<Outline> {
         Outline::of(bytes, &Shape::Skipped)
     }
 
-    /// Header of field `delta` after the last one, of `kind`.
+    /// Encodes the header of the field `delta` after the last one.
     const fn field(delta: u8, kind: u8) -> u8 {
         delta << 4 | kind
     }
@@ -236,7 +224,7 @@ mod tests {
             field(1, STRUCT),
             field(2, I64),
             9,
-            0, // 3: a structure, not looked into
+            0, // 3: a structure, not visited
             field(1, BINARY),
             3,
             b'a',
@@ -292,7 +280,7 @@ mod tests {
         let text = [field(1, BINARY), 1, b'a', 0];
         assert!(outline(&text).is_some());
         assert_eq!(Outline::of(&text, &FOOTER), None);
-        // The key of a pair; a pair that is no structure.
+        // The key of a pair, then a pair that is not a structure.
         let key = |kind: u8| [field(5, LIST), 0x1c, field(1, kind), 0, 0, 0];
         assert!(Outline::of(&key(BINARY), &FOOTER).is_some());
         assert_eq!(Outline::of(&key(I64), &FOOTER), None);
@@ -300,8 +288,8 @@ mod tests {
         assert!(Outline::of(&[field(5, LIST), 0, 0], &FOOTER).is_some(), "none has no kind");
     }
 
-    /// The library takes such a list for one without bytes, and would read its bytes as fields:
-    /// another list of two thousand million booleans, for example, which takes it seconds.
+    /// The library would treat such a list as having no bytes and read its bytes as fields: for
+    /// example, another list of two billion booleans, which takes seconds.
     #[test]
     fn booleans_in_lists_are_refused() {
         for kind in [BOOL_TRUE, BOOL_FALSE] {

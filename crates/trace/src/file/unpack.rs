@@ -1,34 +1,30 @@
-//! Dictionary numbers of a data page become values.
+//! Converts the dictionary numbers of a data page to values.
 //!
-//! A page is its width in bits (a byte) and then runs: a number in variable length, whose low bit
-//! says what follows. 0: one number in whole bytes, that many times. 1: groups of eight numbers of
-//! `width` bits, the lowest bits first.
+//! A page starts with its width in bits (one byte), followed by runs. Each run starts with a
+//! variable-length number. If its low bit is 0, one number in whole bytes follows, repeated that
+//! many times. If it is 1, groups of eight numbers of `width` bits follow, lowest bits first.
 //!
 //! ```text
 //!   width | 2 * nr     | number            ..      nr values of dictionary[number]
 //!         | 2 * nr + 1 | nr * width bytes  ..  8 * nr values
 //! ```
 //!
-//! Owns the position in the page. Nearly all time of reading a trace that is not spent inflating
-//! goes here, so groups are unpacked by code of their own width, whose shifts are constants.
-//! Invariants:
-//! - I1: every number is below the length of the dictionary, or the page is refused.
-//! - I2: nothing is allocated for what a page declares but does not hold.
+//! Apart from decompression, nearly all the time of reading a trace is spent here. Each width
+//! therefore has its own code, with constant shifts. Invariants:
+//! - I1: every number is below the dictionary's length, or the page is rejected.
+//! - I2: nothing is allocated for values that a page declares but does not hold.
 
 use super::values::Values;
 
-/// Largest width of a number.
 const WIDTH_MAX: u8 = 32;
 
-/// Bytes that a group of eight numbers is read through: 32 bytes at most, and the rest of a word.
+/// Bytes read for a group of eight numbers: at most 32, plus the rest of a word.
 const WINDOW: usize = 40;
 
-/// Numbers of one data page.
 #[derive(Debug)]
 pub(super) struct Numbers {
-    /// The page and [`WINDOW`] zeros.
+    /// The page, followed by [`WINDOW`] zeros.
     bytes: Vec<u8>,
-    /// Bytes of the page.
     end: usize,
     /// First byte after the current run's header; for a packed run, after the groups used.
     at: usize,
@@ -36,14 +32,13 @@ pub(super) struct Numbers {
     run: Run,
 }
 
-/// What is left of a run.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     Repeated {
         number: u32,
         nr_left: usize,
     },
-    /// `nr_used` of the group at `at` are used.
+    /// `nr_used` numbers of the group at `at` are used.
     Packed {
         nr_left: usize,
         nr_used: usize,
@@ -58,7 +53,7 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Begins a page; `None` where its width is impossible. Keeps the memory of the page before.
+    /// Starts a page and reuses the memory; `None` if its width is impossible.
     pub(super) fn begin(&mut self, page: &[u8]) -> Option<()> {
         let (&width, rest) = page.split_first().filter(|(width, _)| **width <= WIDTH_MAX)?;
         self.bytes.clear();
@@ -69,8 +64,7 @@ impl Numbers {
         Some(())
     }
 
-    /// Appends the next `nr` values to `target`; `None` where the page ends early or a number is
-    /// not in the dictionary.
+    /// Appends the next `nr` values to `target`; `None` on an early end or an unknown number.
     pub(super) fn take<T: Copy + Default + PartialEq>(
         &mut self,
         nr: usize,
@@ -102,14 +96,13 @@ impl Numbers {
 
     fn next_run(&mut self) -> Option<()> {
         if let Run::Packed { nr_used: 1.., .. } = self.run {
-            // Its last group was cut short: the page ends there.
             self.at = self.end;
         }
         let header = self.varint()?;
         let nr = usize::try_from(header >> 1).ok().filter(|&nr| nr > 0)?;
         let width = usize::from(self.width);
         if header & 1 == 1 {
-            // Some writers leave the unused end of the last group out.
+            // Some writers omit the unused end of the last group.
             let nr_held = ((self.end - self.at) * 8).checked_div(width).unwrap_or(usize::MAX);
             let nr_left = nr.saturating_mul(8).min(nr_held);
             self.run = Run::Packed { nr_left, nr_used: 0 };
@@ -122,7 +115,6 @@ impl Numbers {
         Some(())
     }
 
-    /// The header of a run.
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -136,7 +128,7 @@ impl Numbers {
         None
     }
 
-    /// Fills `target` from the packed run, which has as many values left.
+    /// Fills `target` from the packed run, which has enough values left.
     fn unpack<T: Copy>(&mut self, dictionary: &[T], target: &mut [T]) -> Option<()> {
         let Run::Packed { nr_left, nr_used } = self.run else {
             unreachable!("the caller matched a packed run")
@@ -155,7 +147,7 @@ impl Numbers {
         Some(())
     }
 
-    /// Fills `target` from the group at `at`, of which `nr_used` numbers are used.
+    /// Fills `target` from the group at `at`. Its first `nr_used` numbers are already used.
     fn one_by_one<T: Copy>(
         &self,
         nr_used: usize,
@@ -169,7 +161,7 @@ impl Numbers {
         Some(())
     }
 
-    /// The number of `width` bits from bit `at` on; what lies behind the page is zero.
+    /// Returns the `width` bits from bit `at` on. Bits after the page are zero.
     #[expect(clippy::cast_possible_truncation, reason = "at most 32 bits are left")]
     fn bits(&self, at: usize, width: u8) -> u32 {
         let word = self.bytes.get(at / 8..).and_then(|bytes| bytes.first_chunk());
@@ -178,7 +170,7 @@ impl Numbers {
     }
 }
 
-/// Unpacks whole groups from the start of `bytes`, behind which [`WINDOW`] more can be read.
+/// Unpacks whole groups from the start of `bytes`. [`WINDOW`] more bytes must follow them.
 fn unpack_groups<T: Copy>(
     width: u8,
     bytes: &[u8],

@@ -1,12 +1,11 @@
 //! One column of a batch.
 //!
-//! Owns the memory of its rows, which stays from batch to batch, initialised: nothing is written
-//! twice, and a column that holds one value throughout (thread, file, flags of most traces) is not
-//! written at all. Invariants:
+//! Owns the initialized memory of its rows and keeps it from batch to batch. No cell is written
+//! twice. A column with one value throughout (thread, file, flags of most traces) is not written at
+//! all. Invariants:
 //! - I1: the rows are `cells[..len]`.
 //! - I2: `uniform` is `Some((value, nr))`: the first `nr` cells hold `value`.
 
-/// Rows of one column.
 #[derive(Clone, Debug)]
 pub(super) struct Values<T> {
     cells: Vec<T>,
@@ -29,22 +28,18 @@ impl<T: Copy + Default + PartialEq> Values<T> {
         &self.cells[..self.len]
     }
 
-    /// The value of every row, where the column was filled with it.
     pub(super) fn uniform(&self) -> Option<T> {
         self.uniform.filter(|&(_, nr)| nr >= self.len).map(|(value, _)| value)
     }
 
-    /// Drops all rows, keeps the memory.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Appends a row.
     pub(super) fn push(&mut self, value: T) {
         self.append(1)[0] = value;
     }
 
-    /// Appends `nr` rows for the caller to write.
     pub(super) fn append(&mut self, nr: usize) -> &mut [T] {
         let (start, end) = (self.len, self.len + nr);
         self.uniform = None;
@@ -55,7 +50,6 @@ impl<T: Copy + Default + PartialEq> Values<T> {
         &mut self.cells[start..end]
     }
 
-    /// Appends `nr` rows of `value`.
     pub(super) fn fill(&mut self, value: T, nr: usize) {
         if self.len > 0 {
             self.append(nr).fill(value);

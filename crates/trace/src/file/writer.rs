@@ -1,11 +1,11 @@
-//! Streaming writer: rows in program order, row group by row group.
+//! Streaming writer: writes rows in program order, one row group at a time.
 //!
 //! Owns the file until it is complete. Invariants:
-//! - I1: `PATH` appears, complete and synced, when [`Writer::finish`] returns; until then nothing
+//! - I1: `PATH` appears, complete and synced, when [`Writer::finish`] returns; until then no file
 //!   has its name ([`Whole`]).
-//! - I2: every row and the footer pass [`crate::validate`]; a file id or an execution may come
-//!   before its row of the footer's table, which must be there at the end.
-//! - I3: memory is one row group of rows ([`super::rows`]), however long the trace.
+//! - I2: every row and the footer pass [`crate::validate`]. A file id or an execution can come
+//!   before its entry in the footer's table, which must exist at the end.
+//! - I3: memory is one row group ([`super::rows`]) for a trace of any length.
 
 use std::fmt;
 use std::io;
@@ -31,19 +31,19 @@ use crate::validate::{
     META_BYTES_MAX, NR_FILES_MAX, NR_REFERENCES_MAX, REFERENCE_PAGE_BYTES, RowFault,
 };
 
-/// Bytes per row in the file, for the progress of rows not yet encoded.
+/// Estimated bytes per row in the file, for progress reports of rows not yet encoded.
 const ROW_BYTES_GUESS: u64 = 2;
 
-/// What a finished trace holds.
+/// The totals of a finished trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Final path.
     pub path: PathBuf,
-    /// Rows.
+    /// Number of rows.
     pub nr_rows: u64,
     /// References in the rows.
     pub nr_references: u64,
-    /// Bytes of the file.
+    /// The file's size in bytes.
     pub file_bytes: u64,
 }
 
@@ -51,19 +51,15 @@ pub struct Summary {
 pub struct Writer {
     path: PathBuf,
     meta: Meta,
-    /// The encoder; `None` only once the file is finished.
+    /// The encoder; `None` only after the file is finished.
     parquet: Option<SerializedFileWriter<Sink>>,
     encoder: Encoder,
-    /// Rows of the current row group.
     rows: Rows,
     nr_rows: u64,
     nr_references: u64,
     nr_groups: usize,
-    /// Largest file id and the first row that has it.
     file_max: Option<(u32, u64)>,
-    /// Largest execution and the first row that names it.
     exec_max: Option<(u64, u64)>,
-    /// First row that has a link, and the link.
     link_first: Option<(u32, u64)>,
 }
 
@@ -71,7 +67,7 @@ impl Writer {
     /// Starts a trace that will appear at `path`.
     ///
     /// # Errors
-    /// [`TraceError::Io`] if nothing can be created there.
+    /// [`TraceError::Io`] if no file can be created there.
     pub fn create(path: &Path, meta: Meta) -> Result<Self, TraceError> {
         let whole = Whole::create(path).map_err(|e| TraceError::io(path, "create", e))?;
         let parquet = start(whole).map_err(|e| TraceError::from_write(path, e))?;
@@ -94,8 +90,8 @@ impl Writer {
     /// Appends a row.
     ///
     /// # Errors
-    /// [`TraceError::BadRow`] if the row is not legal (it is not appended),
-    /// [`TraceError::Io`] or [`TraceError::TooLarge`] when a full row group is written.
+    /// If the row is not legal, [`TraceError::BadRow`], and the row is not appended.
+    /// [`TraceError::Io`] or [`TraceError::TooLarge`] from writing a full row group.
     pub fn push(&mut self, event: Event) -> Result<(), TraceError> {
         event.validate().map_err(|fault| self.bad_row(self.nr_rows, fault))?;
         if let Some(file) = event.file {
@@ -118,12 +114,12 @@ impl Writer {
     /// Appends rows in order.
     ///
     /// # Errors
-    /// As [`Writer::push`]; the rows before the failing one are appended.
+    /// As [`Writer::push`]. Rows before the failed one are appended.
     pub fn push_rows(&mut self, events: &[Event]) -> Result<(), TraceError> {
         events.iter().try_for_each(|&event| self.push(event))
     }
 
-    /// Appends rows of references of `thread` in order: what a recorder does all the time.
+    /// Appends reference rows of `thread` in order, a recorder's most frequent call.
     ///
     /// ```
     /// # use largefolio_trace::{Meta, Op, Run, Writer};
@@ -136,7 +132,7 @@ impl Writer {
     /// ```
     ///
     /// # Errors
-    /// [`TraceError::Io`] or [`TraceError::TooLarge`] when a full row group is written.
+    /// [`TraceError::Io`] or [`TraceError::TooLarge`] from writing a full row group.
     pub fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError> {
         let mut rest = runs;
         while !rest.is_empty() {
@@ -158,31 +154,30 @@ impl Writer {
         Ok(())
     }
 
-    /// Counts references.
     fn count(&mut self, nr: u64) -> Result<(), TraceError> {
         let sum = self.nr_references.checked_add(nr).filter(|&sum| sum < NR_REFERENCES_MAX);
         self.nr_references = sum.ok_or_else(|| self.too_large("2^62 references".to_owned()))?;
         Ok(())
     }
 
-    /// What the footer will say; it is written by [`Writer::finish`].
+    /// Returns the metadata, which [`Writer::finish`] writes.
     pub fn meta_mut(&mut self) -> &mut Meta {
         &mut self.meta
     }
 
-    /// Rows appended.
+    /// Returns the number of rows appended.
     #[must_use]
     pub fn nr_rows(&self) -> u64 {
         self.nr_rows
     }
 
-    /// References in the rows appended.
+    /// Returns the references in the rows appended.
     #[must_use]
     pub fn nr_references(&self) -> u64 {
         self.nr_references
     }
 
-    /// Bytes written, with a guess for the rows that wait for their row group to fill.
+    /// Returns the bytes written, plus an estimate for the rows of the current row group.
     #[must_use]
     pub fn bytes_written(&self) -> u64 {
         let done = self.parquet.as_ref().map_or(0, |parquet| parquet.bytes_written() as u64);
@@ -191,12 +186,13 @@ impl Writer {
 
     /// Completes the file and gives it its name.
     ///
-    /// Fills `schema_version`, `nr_rows` and `nr_references` of the metadata, and `page_bytes` and
-    /// `tool_version` where the caller left them empty.
+    /// Sets `schema_version`, `nr_rows` and `nr_references` of the metadata, and also `page_bytes`
+    /// and `tool_version` if the caller left them empty.
     ///
     /// # Errors
-    /// [`TraceError::BadMeta`] or [`TraceError::BadRow`] if the metadata does not fit itself or
-    /// the rows, [`TraceError::TooLarge`], [`TraceError::Io`]. Nothing is then written.
+    /// If the metadata is illegal or does not match the rows, [`TraceError::BadMeta`] or
+    /// [`TraceError::BadRow`]; also [`TraceError::TooLarge`] and [`TraceError::Io`]. No file is
+    /// then written.
     pub fn finish(mut self) -> Result<Summary, TraceError> {
         self.complete_meta()?;
         if self.rows.len() > 0 {
@@ -265,7 +261,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Encodes the waiting rows as a row group.
     fn flush(&mut self) -> Result<(), TraceError> {
         if self.nr_groups == NR_GROUPS_MAX {
             return Err(self.too_large(format!("{} rows", self.nr_rows)));
@@ -304,9 +299,9 @@ fn start(whole: Whole) -> Result<SerializedFileWriter<Sink>, ParquetError> {
     SerializedFileWriter::new(Sink::new(whole), stored_schema()?, Arc::new(write_properties()))
 }
 
-/// Sums the rows, all of them written, and the metadata.
+/// Computes the checksum of the metadata and of all rows, which must already be encoded.
 fn checksum(parquet: &mut SerializedFileWriter<Sink>, json: &str) -> io::Result<Checksum> {
-    // The encoder buffers: the sink has seen every byte only now.
+    // The encoder buffers, so the sink has all bytes only after a flush.
     parquet.flush()?;
     Ok(Checksum {
         len: parquet.bytes_written() as u64,

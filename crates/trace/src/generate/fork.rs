@@ -1,10 +1,9 @@
-//! A process that forks to write a snapshot of its memory while it goes on changing it, as Redis
-//! does.
+//! A process that forks to write snapshots of its memory while it keeps changing the memory, like
+//! Redis.
 //!
-//! Owns one workload. The parent fills anonymous memory. For each snapshot it forks; the child reads
-//! every page in order and ends, and meanwhile the parent writes pages that Zipf's law picks: each
-//! first write copies. After the child's end the parent writes as many pages again: those that were
-//! not copied are reused in place.
+//! For each snapshot the child reads every page in order and exits. Meanwhile the parent writes
+//! pages chosen by Zipf's law, and each first write copies. After the child's exit the parent
+//! writes as many pages again, and reuses those that were not copied.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, Rng, Sink, Workload, command_of, meta_of, require,
@@ -15,24 +14,24 @@ use crate::event::{Event, ExitKind, Op, ThreadId, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Snapshots at most: a process each.
+/// Maximum snapshots. Each is a process.
 const NR_SNAPSHOTS_MAX: u64 = 10_000;
 
-/// Options.
+/// Options of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshots {
-    /// Memory of the parent: a multiple of 4096, at most 1 TiB.
+    /// Memory of the parent in bytes: a multiple of 4096, at most 1 TiB.
     pub anon_bytes: u64,
     /// Snapshots, 1 to 10,000.
     pub nr_snapshots: u64,
-    /// Writes during a snapshot, and after it, in percent of the pages; at most 100.
+    /// Writes during a snapshot, and again after it, in percent of the pages; at most 100.
     pub write_percent: u64,
-    /// Seed of the pages written.
+    /// Seed of the written pages.
     pub seed: u64,
 }
 
 impl Default for Snapshots {
-    /// Three snapshots of 64 MiB, during each of which every fifth page is written.
+    /// Three snapshots of 64 MiB, with writes to a fifth of the pages during each.
     fn default() -> Self {
         Self { anon_bytes: 64 << 20, nr_snapshots: 3, write_percent: 20, seed: 1 }
     }
@@ -99,7 +98,6 @@ impl Workload for Snapshots {
             sink(Event::references(0, Op::Write, BASE + page * REFERENCE_PAGE_BYTES, 64))?;
         }
         for nr in 1..=self.nr_snapshots {
-            // NR_SNAPSHOTS_MAX fits.
             let child = ThreadId::try_from(nr).unwrap_or(ThreadId::MAX);
             self.snapshot(child, &mut rng, sink)?;
         }

@@ -1,8 +1,8 @@
 //! A program that runs code in a shared library: series 003, text as huge folios.
 //!
-//! Owns one workload. File 0 is the program, one segment of text at [`PROGRAM`], loaded by the
-//! kernel. File 1 is the library, mapped as a loader does: opened for read, its segments mapped
-//! privately at fixed addresses, closed.
+//! File 0 is the program: one text segment at [`PROGRAM`], loaded by the kernel. File 1 is the
+//! library, mapped the way a loader does it: opened for reading, segments mapped privately at fixed
+//! addresses, closed.
 //!
 //! ```text
 //!   file position   0          A           A + text, up to A
@@ -13,13 +13,13 @@
 //!                                                      4K: L is five pages past one
 //! ```
 //!
-//! A linker given `-z max-page-size=2M` and a loader that heeds it put text where PMD entries can
-//! map it (docs/behaviour J.4, K.4.2). With 4 KiB pages address and file position are not
-//! congruent, and no kernel can.
+//! A linker with `-z max-page-size=2M` and a loader that respects it put text where PMD entries can
+//! map it (docs/behaviour J.4, K.4.2). With 4 KiB pages, address and file position are not
+//! congruent, so no kernel can.
 //!
-//! Each call is a run of fetches from one page: of the program by chance, else of the library, by
-//! Zipf's law over pages spread by a permutation. Somebody may open the library for write after a
-//! share of the calls, as an installer does, and close it after a larger one.
+//! Each call is a run of fetches from one page: of the program, or of the library, chosen by Zipf's
+//! law and spread by a permutation. After a share of the calls a process may open the library for
+//! writing, like an installer, and close it later.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,
@@ -30,29 +30,26 @@ use crate::event::{Event, ExitKind, FileId, Op, mmap_flags};
 use crate::meta::{LayoutEntry, LayoutKind, Meta};
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Address of the program's text: where x86-64 linkers put programs that are not
-/// position-independent, two PMD ranges of 2 MiB above 0.
+/// Where x86-64 linkers put position-dependent programs: two 2 MiB PMD ranges above 0.
 pub(super) const PROGRAM: u64 = 0x40_0000;
 
-/// Bytes of the library's headers and of its data.
+/// Length of the library's headers, and of its data.
 const HEADER_BYTES: u64 = 4096;
 const DATA_BYTES: u64 = 64 << 10;
 
-/// Pages by which an image that is linked for 4 KiB pages misses a multiple of 2 MiB: any number
-/// that is not one of 512.
+/// An image linked for 4 KiB pages is this far past 2 MiB. Any number but multiples of 512 works.
 const NR_OFF_PAGES: u64 = 5;
 
 const OF_PROGRAM: FileId = 0;
 const OF_LIBRARY: FileId = 1;
 
-/// Descriptor of the loader, and of who writes.
 const LOADER: u64 = 3;
 const WRITER: u64 = 4;
 
-/// Step from rank to page, as in the mix: prime, larger than any number of pages.
+/// Step from rank to page, as in the mix: a prime larger than any number of pages.
 const SPREAD: u64 = 0x9e37_79b1;
 
-/// For which pages the library is linked (`-z max-page-size`).
+/// The page size that the library is linked for (`-z max-page-size`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkedFor {
     /// 4 KiB: the default of x86-64 linkers.
@@ -76,7 +73,6 @@ impl LinkedFor {
         }
     }
 
-    /// Address of the library's first byte.
     const fn address(self) -> u64 {
         match self {
             Self::Base => BASE + NR_OFF_PAGES * REFERENCE_PAGE_BYTES,
@@ -96,32 +92,32 @@ impl LinkedFor {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Text of the library: a multiple of 4096, at most 1 TiB.
+    /// Text of the library in bytes: a multiple of 4096, at most 1 TiB.
     pub text_bytes: u64,
-    /// Text of the program: a multiple of 4096, at most 1 GiB.
+    /// Text of the program in bytes: a multiple of 4096, at most 1 GiB.
     pub program_bytes: u64,
-    /// For which pages the library is linked.
+    /// The page size that the library is linked for.
     pub linked_for: LinkedFor,
     /// Runs of fetches.
     pub nr_calls: u64,
-    /// Fetches of a run: 1 to this, all equally likely.
+    /// Maximum fetches of a run; uniform from 1.
     pub run_max: u64,
     /// Percentage of the calls that stay in the program.
     pub program_percent: u64,
     /// Percentage of the calls after which a process opens the library for writing.
     pub opened_at: Option<u64>,
-    /// Percentage of the calls after which it is closed again.
+    /// Percentage of the calls after which that process closes it.
     pub closed_at: Option<u64>,
     /// Seed of the calls.
     pub seed: u64,
-    /// Filesystem of the files by name.
+    /// Filesystem name of the files.
     pub filesystem: String,
 }
 
 impl Default for Library {
-    /// 8 MiB of library under 2 MiB of program, linked for huge pages, two million calls of up to
-    /// 137 fetches: with base pages 0.86% of the fetches miss the first TLB of an Altra, as many
-    /// as in the published run (0.854%, docs/behaviour J.4).
+    /// 8 MiB of library text and 2 MiB of program text, linked for huge pages, and two million
+    /// calls of up to 137 fetches. With base pages 0.86% of the fetches miss the first TLB of an
+    /// Altra, close to the published run (0.854%, docs/behaviour J.4).
     fn default() -> Self {
         Self {
             text_bytes: 8 << 20,
@@ -138,7 +134,6 @@ impl Default for Library {
     }
 }
 
-/// A segment of the library: its file position, which is its distance from the first byte too.
 struct Segment {
     pos: u64,
     len: u64,
@@ -167,7 +162,6 @@ impl Library {
         sink(Event { pos: LOADER, ..Event::new(0, Op::Close) })
     }
 
-    /// What happens to the library before call number `call`.
     fn emit_writer(&self, call: u64, sink: &mut Sink<'_>) -> Result<(), GenerateError> {
         let is_at =
             |percent: Option<u64>| percent.map(|percent| self.call_at(percent)) == Some(call);
@@ -215,7 +209,7 @@ impl Library {
     }
 }
 
-/// Largest program: what lies below the emulator's position-independent programs.
+/// Largest program: it must end below an emulator's position-independent programs.
 const PROGRAM_BYTES_MAX: u64 = 1 << 30;
 
 impl Workload for Library {

@@ -1,9 +1,10 @@
-//! A program-like mix: text, data files and anonymous memory, some pages hot and most cold.
+//! A program-like mix: text, data files and anonymous memory, with some hot pages and many cold
+//! ones.
 //!
-//! Owns one workload. File 0 is text, mapped `r-x` and private; the others are data, mapped shared
-//! and writable; one anonymous region. Every region has its own slot of 1 TiB from [`BASE`] on.
-//! Each row is a run of references to a page that Zipf's law picks; hot pages are spread over
-//! their region by a permutation.
+//! File 0 is text, mapped `r-x` and private. The other files are data, mapped shared and writable.
+//! One region is anonymous. Every region has its own slot of 1 TiB from [`BASE`] on. Each row is a
+//! run of references to a page chosen by Zipf's law; a permutation spreads hot pages over their
+//! region.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,
@@ -14,38 +15,37 @@ use crate::event::{Event, ExitKind, FileId, Op, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Files at most: with the anonymous region their slots stay below the end of 47 bits of address
-/// space.
+/// With the anonymous region, the files' slots end below 47 bits of address space.
 const NR_FILES_MAX: u64 = 64;
 
 /// Options of the mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZipfMix {
-    /// Files: text and data, 1 to 64.
+    /// Text and data files, 1 to 64.
     pub nr_files: u64,
-    /// Size of each file: a multiple of 4096, at most 1 TiB.
+    /// Length of each file in bytes: a multiple of 4096, at most 1 TiB.
     pub file_bytes: u64,
-    /// Size of the anonymous region: a multiple of 4096, at most 1 TiB.
+    /// Length of the anonymous region in bytes: a multiple of 4096, at most 1 TiB.
     pub anon_bytes: u64,
     /// Rows of references.
     pub nr_runs: u64,
-    /// References of a run: 1 to this, all equally likely.
+    /// Maximum references of a run; uniform from 1.
     pub run_max: u64,
     /// Percentage of the runs that execute text.
     pub exec_percent: u64,
     /// Percentage of the other runs that write.
     pub write_percent: u64,
-    /// Percent of the other runs that go to anonymous memory (all of them with a single file).
+    /// Percentage of the other runs that access anonymous memory; all if there is only one file.
     pub anon_percent: u64,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Filesystem of the files by name.
+    /// Filesystem name of the files.
     pub filesystem: String,
 }
 
 impl Default for ZipfMix {
-    /// A million runs over 32 MiB of text, three data files and 64 MiB of heap, in the shares that
-    /// lackey counts in a compiler: half fetches, a third of the rest writes.
+    /// A million runs over 32 MiB of text, three data files and 64 MiB of heap, with lackey's
+    /// shares for a compiler: half are fetches, and a third of the rest are writes.
     fn default() -> Self {
         Self {
             nr_files: 4,
@@ -62,7 +62,6 @@ impl Default for ZipfMix {
     }
 }
 
-/// Region that a run goes to: a slot of the address space.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     addr: u64,
@@ -74,7 +73,6 @@ impl Region {
         Self { addr: BASE + number * REGION_BYTES_MAX, nr_pages: bytes / REFERENCE_PAGE_BYTES }
     }
 
-    /// Address of the page with this rank.
     fn page(self, rank: u64) -> u64 {
         let page = scattered(rank, self.nr_pages);
         self.addr + page * REFERENCE_PAGE_BYTES

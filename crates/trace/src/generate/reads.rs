@@ -1,7 +1,7 @@
-//! A file read from front to back, or at random: workloads for readahead.
+//! Sequential and random reads of a file: workloads for readahead.
 //!
-//! Owns two workloads that share their ways of reading. The file is opened, read in pieces of
-//! `read_bytes` with pread or through a shared mapping at [`BASE`], and the program exits.
+//! Owns two workloads that share their access methods. They open the file and read pieces of
+//! `read_bytes` with pread or through a shared mapping at [`BASE`], then exit.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, Rng, Sink, Workload, command_of, file_of, meta_of, require,
@@ -12,20 +12,18 @@ use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::{CALL_BYTES_MAX, REFERENCE_PAGE_BYTES};
 
-/// Descriptor of the file.
 const DESCRIPTOR: u64 = 3;
 
 /// How a piece is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadWay {
-    /// One pread a piece.
+    /// One pread per piece.
     Pread,
     /// One reference to each page of the piece, through a mapping.
     Mapped,
 }
 
 impl ReadWay {
-    /// The switch of the command line that chooses it.
     fn option(self) -> Option<(&'static str, String)> {
         (self == Self::Mapped).then(|| ("mapped", String::new()))
     }
@@ -40,7 +38,6 @@ impl ReadWay {
         sink(Event { flags, file: Some(0), ..range })
     }
 
-    /// Reads `bytes` at `pos`; `bytes` is at least 1.
     fn emit_piece(self, pos: u64, bytes: u64, sink: &mut Sink<'_>) -> Result<(), GenerateError> {
         if self == Self::Pread {
             let read = Event { len: bytes, pos, aux: DESCRIPTOR, ..Event::new(0, Op::Pread) };
@@ -53,7 +50,7 @@ impl ReadWay {
     }
 }
 
-/// Options of reading a file front to back.
+/// Options of reading a file sequentially.
 ///
 /// ```
 /// use largefolio_trace::generate::{SequentialReads, Workload};
@@ -64,13 +61,13 @@ impl ReadWay {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SequentialReads {
-    /// Size of the file: a multiple of 4096, at most 1 TiB.
+    /// Length of the file: a multiple of 4096, at most 1 TiB.
     pub file_bytes: u64,
-    /// Bytes of a piece, 1 to `file_bytes`; the last may be shorter.
+    /// Length of a piece, 1 to `file_bytes`; the last can be shorter.
     pub read_bytes: u64,
     /// How a piece is read.
     pub way: ReadWay,
-    /// Filesystem of the file by name.
+    /// Filesystem name of the file.
     pub filesystem: String,
 }
 
@@ -86,20 +83,20 @@ impl Default for SequentialReads {
     }
 }
 
-/// Options of reading pieces of a file at random.
+/// Options of reading random pieces of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RandomReads {
-    /// Size of the file: a multiple of 4096, at most 1 TiB.
+    /// Length of the file: a multiple of 4096, at most 1 TiB.
     pub file_bytes: u64,
-    /// Bytes of a piece, 1 to `file_bytes`; pieces start at multiples of it and lie in the file.
+    /// Length of a piece, 1 to `file_bytes`. Pieces are aligned to it and end inside the file.
     pub read_bytes: u64,
-    /// Pieces read.
+    /// Number of pieces read.
     pub nr_reads: u64,
     /// How a piece is read.
     pub way: ReadWay,
     /// Seed of the positions.
     pub seed: u64,
-    /// Filesystem of the file by name.
+    /// Filesystem name of the file.
     pub filesystem: String,
 }
 

@@ -1,8 +1,8 @@
 //! Pages of text that are called once each, then at random: the benchmark of series 000 and 003.
 //!
-//! Owns one workload. One file of `nr_pages` stubs, a stub (a single `ret`) every `stub_bytes`,
-//! mapped `r-x` and private at [`BASE`]. Phases: open, mmap, advice; the cold sweep, one call a
-//! stub in the chosen order; `nr_calls` calls of random stubs; exit.
+//! Owns one workload. One file of `nr_pages` stubs (a single `ret` every `stub_bytes`) is mapped
+//! `r-x` and private at [`BASE`]. Phases: open, mmap, advice; the cold sweep, one call per stub in
+//! the chosen order; `nr_calls` calls of random stubs; exit.
 
 use super::rng::Rng;
 use super::{
@@ -13,10 +13,9 @@ use crate::event::abi::{MAP_PRIVATE, PROT_EXEC, PROT_READ};
 use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
 
-/// Stubs at most, so that a random order fits memory (a number of 4 bytes each).
+/// Maximum stubs. A random order takes 4 bytes per stub and must fit into memory.
 const NR_PAGES_MAX: u64 = 1 << 26;
 
-/// Descriptor of the text file.
 const DESCRIPTOR: u64 = 3;
 
 /// Order of the cold sweep.
@@ -24,14 +23,13 @@ const DESCRIPTOR: u64 = 3;
 pub enum SweepOrder {
     /// From the first stub to the last.
     Sequential,
-    /// Every stub once in an order drawn by the seed.
+    /// Every stub once, in a seeded random order.
     Random,
     /// From the last stub to the first.
     Backward,
 }
 
 impl SweepOrder {
-    /// The value of `--order`.
     const fn name(self) -> &'static str {
         match self {
             Self::Sequential => "sequential",
@@ -41,7 +39,7 @@ impl SweepOrder {
     }
 }
 
-/// Advice given to the mapping before the sweep, with madvise's numbers.
+/// Advice for the mapping before the sweep, with madvise's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// No madvise.
@@ -57,7 +55,6 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// The value of `--advice`.
     const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -68,7 +65,7 @@ impl Advice {
         }
     }
 
-    /// The number of the Linux ABI, `None` for no advice.
+    /// Returns the number in the Linux ABI, `None` for no advice.
     #[must_use]
     pub const fn number(self) -> Option<u64> {
         match self {
@@ -92,24 +89,24 @@ impl Advice {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetStubs {
-    /// Stubs, one to a page of `stub_bytes`: 1 to 2^26.
+    /// Stubs, one per page of `stub_bytes`: 1 to 2^26.
     pub nr_pages: u64,
-    /// Bytes from stub to stub: 4 KiB, 16 KiB, 64 KiB, or another power of two from 4 KiB on.
+    /// Distance between stubs: a power of two from 4 KiB on.
     pub stub_bytes: u64,
     /// Order of the cold sweep.
     pub order: SweepOrder,
-    /// Calls after the sweep, each of a random stub.
+    /// Calls of random stubs after the sweep.
     pub nr_calls: u64,
     /// Advice before the sweep.
     pub advice: Advice,
     /// Seed of the random orders.
     pub seed: u64,
-    /// Filesystem of the file by name.
+    /// Filesystem name of the file.
     pub filesystem: String,
 }
 
 impl Default for RetStubs {
-    /// 8192 stubs of 4 KiB (32 MiB of text, the size of a large program), random, a million calls.
+    /// 8192 stubs of 4 KiB (32 MiB of text, like a large program), random order, a million calls.
     fn default() -> Self {
         Self {
             nr_pages: 8192,

@@ -1,8 +1,7 @@
-//! Pseudo-random numbers with a seed.
+//! Seeded pseudo-random numbers.
 //!
 //! Owns splitmix64 (Steele, Lea, Flood 2014): one addition and three mixing steps per number, a
-//! period of 2^64, any seed is good. Chosen because it is a few lines that never change; not for
-//! secrets.
+//! period of 2^64, and no bad seeds. It is short and will never change. Not for secrets.
 
 /// A splitmix64 generator.
 ///
@@ -17,13 +16,13 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator with this seed.
+    /// Creates a generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next number, uniform over all 64 bits.
+    /// Returns the next number, uniform over 64 bits.
     pub const fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -31,18 +30,20 @@ impl Rng {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `bound` (0 if that is 0), by the high half of a product.
+    /// Returns a number below `bound`, or 0 if `bound` is 0, from the high half of a product.
     ///
-    /// A number's probability is off by at most `bound / 2^64`: nothing for page counts.
+    /// The error of a number's probability is at most `bound / 2^64`, which is negligible for page
+    /// counts.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// A rank below `bound` with a probability that falls as 1/rank (Zipf's law, exponent 1).
+    /// Returns a rank below `bound` with a probability proportional to 1/rank (Zipf's law, exponent
+    /// 1).
     ///
-    /// Draws an octave of ranks, then a rank in it: each octave `[2^k, 2^(k+1))` is equally
-    /// likely, so the probability is 1/rank within a factor of two and needs no floats. Ranks that
-    /// the last octave has too many are drawn again.
+    /// Draws an octave of ranks, then a rank inside it. All octaves `[2^k, 2^(k+1))` are equally
+    /// likely, so the probability is 1/rank within a factor of two, without floats. Ranks beyond
+    /// `bound` in the last octave are drawn again.
     ///
     /// ```
     /// use largefolio_trace::generate::Rng;
@@ -64,7 +65,7 @@ impl Rng {
         }
     }
 
-    /// Shuffles `items`, every order equally likely (Fisher and Yates).
+    /// Shuffles `items`; every order is equally likely (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1);

@@ -1,9 +1,8 @@
-//! A pre-forking server: workers that inherit text and memory, and answer requests side by side.
+//! A pre-forking server: workers inherit text and memory and answer requests concurrently.
 //!
-//! Owns one workload. The parent maps text and fills a heap, then forks the workers. Each maps memory
-//! of its own. A request goes to a random worker, which runs text, reads and writes the inherited
-//! heap and writes its own memory; pages of each are picked by Zipf's law. A worker that has
-//! answered its share ends, and the parent forks another.
+//! A request goes to a random worker, which runs text, reads and writes the inherited heap, and
+//! writes its own memory. Zipf's law selects the pages. A worker that has answered its share exits,
+//! and the parent forks a replacement.
 //!
 //! ```text
 //!   slot 0   text, file 0, r-x private          the same page cache for all
@@ -20,42 +19,39 @@ use crate::event::{Event, ExitKind, Op, ThreadId, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Workers at most at a time.
 const NR_WORKERS_MAX: u64 = 10_000;
-/// Requests at most: each could be the last of a worker.
+/// Maximum requests: each could be the last of a worker.
 const NR_REQUESTS_MAX: u64 = 1 << 31;
 
-/// Rows of a request by what they do.
 const NR_TEXT: u64 = 24;
 const NR_READS: u64 = 12;
 const NR_WRITES: u64 = 2;
 const NR_OWN: u64 = 6;
-/// References of the longest row.
 const RUN_MAX: u64 = 40;
 
-/// Options.
+/// Options of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Workers at a time, 1 to 10,000.
     pub nr_workers: u64,
-    /// Size of the text: a multiple of 4096, at most 1 TiB.
+    /// Length of the text in bytes: a multiple of 4096, at most 1 TiB.
     pub text_bytes: u64,
-    /// Size of the heap that workers inherit: likewise.
+    /// Length of the inherited heap in bytes, with the same limits.
     pub heap_bytes: u64,
-    /// Size of a worker's own memory: likewise.
+    /// Length of a worker's own memory in bytes, with the same limits.
     pub own_bytes: u64,
-    /// Requests in all.
+    /// Total requests.
     pub nr_requests: u64,
-    /// Requests after which a worker is replaced; 0 for never.
+    /// Requests after which a worker is replaced; 0 = never.
     pub nr_requests_per_worker: u64,
-    /// Seed of everything random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Filesystem of the text by name.
+    /// Filesystem name of the text.
     pub filesystem: String,
 }
 
 impl Default for Server {
-    /// Eight workers with 16 MiB of text and 64 MiB of heap between them.
+    /// Eight workers that share 16 MiB of text and 64 MiB of heap.
     fn default() -> Self {
         Self {
             nr_workers: 8,
@@ -71,17 +67,15 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Rows of a request at most: the last of a worker brings its exit, a fork and a mapping.
+    /// Maximum rows of a request. A worker's last request adds its exit, a fork and a mapping.
     pub const NR_ROWS_PER_REQUEST_MAX: u64 = NR_TEXT + NR_READS + NR_WRITES + NR_OWN + 3;
 }
 
-/// A worker at work.
 struct Worker {
     thread: ThreadId,
     nr_answered: u64,
 }
 
-/// What is made of the options, row by row.
 struct Running<'a, 'b> {
     server: &'a Server,
     rng: Rng,
@@ -106,7 +100,6 @@ impl Running<'_, '_> {
         (self.sink)(Event { addr: slot(number), len, flags, file, ..Event::new(thread, Op::Mmap) })
     }
 
-    /// `nr` rows of `op` to pages of a region of `bytes`.
     fn rows(
         &mut self,
         (thread, op): (ThreadId, Op),
@@ -154,7 +147,6 @@ impl Running<'_, '_> {
             workers.push(self.worker()?);
         }
         for _ in 0..server.nr_requests {
-            // NR_WORKERS_MAX fits.
             let nr = usize::try_from(self.rng.below(server.nr_workers)).unwrap_or(0);
             self.request(workers[nr].thread)?;
             workers[nr].nr_answered += 1;

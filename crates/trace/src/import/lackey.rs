@@ -1,6 +1,7 @@
-//! Lines of `valgrind --tool=lackey --trace-mem=yes --basic-counts=no --trace-syscalls=yes`.
+//! Parses the output of `valgrind --tool=lackey --trace-mem=yes --basic-counts=no
+//! --trace-syscalls=yes`.
 //!
-//! Owns the grammar, as valgrind 3.19 prints it. Does not follow descriptors or mappings.
+//! Owns the grammar as of valgrind 3.19. Does not track descriptors or mappings.
 //!
 //! ```text
 //! I  0401ab70,3                      instruction fetch: address in hexadecimal, bytes
@@ -17,10 +18,10 @@ use thiserror::Error;
 use crate::event::{Event, Op, ThreadId};
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Largest access taken for real; AVX-512 moves 64 bytes, `fxsave` 512.
+/// Largest plausible access. AVX-512 moves 64 bytes, `fxsave` 512.
 const ACCESS_BYTES_MAX: u32 = 4096;
 
-/// A line that is none of the above, usually the program's own output in the same stream.
+/// A line outside the grammar, usually the program's own output in the same stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a line of valgrind lackey; give valgrind a stream of its own with --log-fd=N")]
 pub struct NotLackey;
@@ -30,15 +31,15 @@ pub struct NotLackey;
 pub enum Line<'a> {
     /// A memory access.
     Access(Access),
-    /// A system call, or the end of one that was printed before.
+    /// A system call, or the end of one printed earlier.
     Syscall(Syscall<'a>),
-    /// The result of the last system call of the stream, on a line of its own.
+    /// The result of the stream's last system call, on its own line.
     Result(Outcome),
-    /// Text of valgrind itself, or an empty line.
+    /// valgrind's own text, or an empty line.
     Note(&'a str),
 }
 
-/// What an access does.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
     /// Instruction fetch.
@@ -54,7 +55,7 @@ pub enum AccessKind {
 /// A memory access. I1: `addr + bytes` does not pass the end of the 64-bit space, `bytes >= 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What it does.
+    /// The kind of access.
     pub kind: AccessKind,
     /// First address.
     pub addr: u64,
@@ -65,24 +66,24 @@ pub struct Access {
 /// A system call as printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syscall<'a> {
-    /// Process.
+    /// Process id.
     pub pid: u32,
-    /// Thread of the process, 1 is its first.
+    /// Thread number in the process; 1 is the first.
     pub thread: u32,
     /// Number of the call (x86-64).
     pub number: u32,
     /// Text after the number: `sys_brk ( 0x0 ) --> ..`; see [`Syscall::args`].
     pub text: &'a str,
-    /// Result if the line has it.
+    /// Result, if the line has one.
     pub outcome: Option<Outcome>,
 }
 
 /// How a system call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It returned this.
+    /// The return value.
     Success(u64),
-    /// It failed with this errno.
+    /// The errno.
     Failure(u64),
 }
 
@@ -112,7 +113,6 @@ pub fn parse_line(line: &str) -> Result<Line<'_>, NotLackey> {
     parsed.ok_or(NotLackey)
 }
 
-/// `addr,bytes`.
 fn access<'a>(kind: AccessKind, text: &[u8]) -> Option<Line<'a>> {
     let comma = text.iter().position(|&byte| byte == b',')?;
     let addr = hexadecimal(&text[..comma])?;
@@ -122,7 +122,6 @@ fn access<'a>(kind: AccessKind, text: &[u8]) -> Option<Line<'a>> {
     is_sane.then_some(Line::Access(Access { kind, addr, bytes }))
 }
 
-/// `PID,THREAD](NUMBER) TEXT`.
 fn syscall(text: &str) -> Option<Line<'_>> {
     let (pid, text) = text.split_once(',')?;
     let (thread, text) = text.split_once("](")?;
@@ -136,7 +135,6 @@ fn syscall(text: &str) -> Option<Line<'_>> {
     }))
 }
 
-/// The last `Success(0x..)` or `Failure(0x..)` of a text.
 fn outcome(text: &str) -> Option<Outcome> {
     let (_, result) = text.rsplit_once("--> ")?;
     let result = result.trim_end();
@@ -178,7 +176,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
 }
 
 impl Access {
-    /// The access as references of `thread`: one per page and direction, at most four.
+    /// Converts the access to references of `thread`: one per page and direction, at most four.
     ///
     /// ```
     /// use largefolio_trace::import::lackey::{Access, AccessKind};
@@ -208,23 +206,23 @@ impl Access {
 /// One argument of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arg<'a> {
-    /// Its number, `None` if it is not one.
+    /// The argument as a number, if it is one.
     pub number: Option<u64>,
     /// The string it points to, for a path.
     pub string: Option<&'a str>,
 }
 
 impl<'a> Syscall<'a> {
-    /// Whether the line ends a call that an earlier line of the same thread began.
+    /// Returns whether the line ends a call that an earlier line of the same thread started.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.text.starts_with("...")
     }
 
-    /// Arguments in order; none on a line that ends a call.
+    /// Returns the arguments in order; none on a line that ends a call.
     ///
-    /// Numbers with `0x` are hexadecimal, others decimal, except clone's flags, which valgrind
-    /// prints as bare hexadecimal. A path with `, ` in it is cut there.
+    /// Numbers with `0x` are hexadecimal, others decimal, except for clone's flags, which valgrind
+    /// prints in hexadecimal without a prefix. A path that contains `, ` is cut there.
     ///
     /// ```
     /// use largefolio_trace::import::lackey::{Line, parse_line};

@@ -1,4 +1,4 @@
-//! The checksum: a damaged trace is an error or the trace that was written, never another one.
+//! Tests the checksum: a damaged trace is an error, or reads exactly as written.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,6 @@ fn all_of(path: &Path) -> Result<(Meta, Vec<Event>), TraceError> {
     Ok((reader.meta().clone(), rows_of(reader)?))
 }
 
-/// The bytes of a small trace.
 fn trace() -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.folio");
@@ -29,7 +28,6 @@ fn trace() -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// What the trace with these bytes holds.
 fn opened(bytes: &[u8]) -> Result<(Meta, Vec<Event>), TraceError> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.folio");

@@ -1,4 +1,4 @@
-//! Strategies and helpers that the trace tests share.
+//! Shared strategies and helpers of the trace tests.
 
 use std::path::Path;
 
@@ -8,7 +8,6 @@ use largefolio_trace::validate::CALL_BYTES_MAX;
 use largefolio_trace::{Batch, Event, Meta, Op, Reader, TraceError, Writer};
 use proptest::prelude::*;
 
-/// Files in the table of [`meta`].
 pub(crate) const NR_FILES: u32 = 5;
 
 pub(crate) fn meta() -> Meta {
@@ -24,7 +23,7 @@ pub(crate) fn meta() -> Meta {
     Meta { files: files.collect(), layout: vec![entry], page_bytes: 4096, ..Meta::default() }
 }
 
-/// [`meta`] with [`NR_EXECS`] executions of one program.
+/// Returns [`meta`] with [`NR_EXECS`] executions of one program.
 pub(crate) fn meta_with_execs() -> Meta {
     let footer = meta();
     let images = vec![Image { layout: footer.layout.clone(), brk: 0x50_0000 }];
@@ -32,10 +31,8 @@ pub(crate) fn meta_with_execs() -> Meta {
     Meta { execs: (0..NR_EXECS).map(exec).collect(), images, ..footer }
 }
 
-/// Executions of [`meta_with_execs`].
 pub(crate) const NR_EXECS: u64 = 3;
 
-/// Any legal row.
 pub(crate) fn any_event() -> impl Strategy<Value = Event> {
     let numbers = (any::<u32>(), 0..Op::ALL.len(), any::<u64>(), any::<u64>(), any::<u64>());
     let rest = (any::<u64>(), any::<u32>(), proptest::option::of(0..NR_FILES));
@@ -44,7 +41,7 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
     })
 }
 
-/// Bends a row to the rules, keeping as much of it as they allow.
+/// Makes a row legal and changes as little of it as possible.
 fn legal(mut event: Event) -> Event {
     if matches!(event.op, Op::Pread | Op::Pwrite) {
         event.len %= CALL_BYTES_MAX + 1;
@@ -67,7 +64,7 @@ fn legal(mut event: Event) -> Event {
     event
 }
 
-/// Writes a trace that says links were recorded where there are any, and the same of executions.
+/// Writes a trace. The footer mentions links and executions if any row has them.
 pub(crate) fn write(path: &Path, events: &[Event]) {
     let links = events.iter().any(|event| event.op.is_reference() && event.flags > 0);
     let has_execs = events.iter().any(|event| event.op == Op::Execve);
@@ -81,7 +78,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Event>, TraceError> {
     rows_of(Reader::open(path)?)
 }
 
-/// All rows, each batch checked.
+/// Returns all rows and checks each batch.
 pub(crate) fn rows_of(mut reader: Reader) -> Result<Vec<Event>, TraceError> {
     let (mut batch, mut events) = (Batch::default(), Vec::new());
     while reader.next_batch(&mut batch)? {

@@ -1,4 +1,4 @@
-//! Executions: what a trace of several programs must say about each.
+//! Tests executions: the metadata that a trace of several programs needs for each.
 
 use super::common::{NR_EXECS, meta, meta_with_execs, rows_of};
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
@@ -110,7 +110,7 @@ fn long_paths_of_programs_are_read_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.folio");
     let mut footer = meta_with_execs();
-    // A copy for each row would be a terabyte.
+    // One copy per row would take a terabyte.
     footer.files[1].path = "a".repeat(4 << 20);
     let rows = vec![execve(2); 1 << 18];
     write(&path, &rows, footer).unwrap();

@@ -1,5 +1,5 @@
-//! Files that are not traces, or traces that this version cannot read: the error names what each
-//! one is.
+//! Tests files that are not traces, or traces that this version cannot read. The error describes
+//! each one.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -22,7 +22,6 @@ fn error_of(bytes: &[u8]) -> TraceError {
     read(&path).unwrap_err()
 }
 
-/// A Parquet file with one column `x` and `json` under our key.
 fn foreign_parquet(json: Option<&str>) -> Vec<u8> {
     parquet_of("x", json.as_slice())
 }
@@ -63,7 +62,7 @@ fn foreign_files_are_named() {
     }
 }
 
-/// We would read the first, others the last.
+/// This reader would take the first, others the last.
 #[test]
 fn metadata_that_stand_twice_are_refused() {
     let TraceError::Corrupt { what, .. } = error_of(&parquet_of("x", &["{}", "{}"])) else {
@@ -152,7 +151,7 @@ fn a_footer_that_is_far_behind_the_rows_is_refused() {
     let bytes = fs::read(&path).unwrap();
     let len = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap());
     let footer = &bytes[bytes.len() - 8 - len as usize..];
-    // Sparse: the gap takes no space.
+    // The file is sparse, so the gap takes no space.
     let move_to = |at: u64| {
         let file = fs::File::options().write(true).open(&path).unwrap();
         file.write_all_at(footer, at).unwrap();
@@ -164,7 +163,6 @@ fn a_footer_that_is_far_behind_the_rows_is_refused() {
     assert!(error.contains("far behind its rows"), "{error}");
 }
 
-/// A Parquet file that is only a footer, with `list` in field `id` and nothing else.
 fn footer_of(id: u8, element: &[u8], nr_elements: u32) -> Vec<u8> {
     let mut footer = vec![id << 4 | 9, 0xfc];
     let mut rest = nr_elements;

@@ -1,4 +1,5 @@
-//! Generators: what each makes, that it is the same everywhere, and which options are refused.
+//! Tests the generators: their events, that these are the same everywhere, and which options are
+//! rejected.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,6 @@ use largefolio_trace::generate::{
 };
 use largefolio_trace::{Event, Op, Reader};
 
-/// FNV-1a over the fields of every event.
 fn fingerprint(workload: &impl Workload) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for event in workload.events().unwrap() {

@@ -1,13 +1,13 @@
-//! Damaged and hostile files: an error or legal rows, never a panic, an endless loop or memory
-//! without bound.
+//! Tests damaged and hostile files: they produce an error or legal rows, never a panic, an endless
+//! loop or unbounded memory use.
 //!
-//! Seeds are three spellings of one trace: as the writer makes it, and two without compression
-//! (otherwise zstd would catch most damage before the decoders see it). The checksum, which catches
-//! nearly all of it, is passed over: whoever makes a hostile file can sum it. Each round applies a few
-//! random mutations. The rounds run in a child process whose address space is limited, so a size
-//! that a file declares and nobody checks ends the child.
+//! The seeds are three encodings of one trace: the writer's, and two without compression, because
+//! zstd would catch most damage before the decoders see it. The checksum is not verified, because
+//! it would catch nearly all damage, and an attacker can recompute it. Each round applies a few
+//! random mutations. The rounds run in a child process with a limited address space, so an
+//! unchecked size in a file ends the child.
 //!
-//! `LARGEFOLIO_FUZZ_ROUNDS=1000000` fuzzes for longer, `LARGEFOLIO_FUZZ_SEED` elsewhere.
+//! `LARGEFOLIO_FUZZ_ROUNDS=1000000` fuzzes for longer, `LARGEFOLIO_FUZZ_SEED` selects another seed.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ use parquet::schema::parser::parse_message_type;
 /// Address space of the child, in KiB: the reader's limits (512 MiB) and the test binary.
 const CHILD_KIB: u64 = 640 << 10;
 
-/// Two seconds.
+/// Takes two seconds.
 const NR_ROUNDS: u64 = 20_000;
 
 const SCHEMA: &str = "message event { required int32 thread (uint_32);
@@ -38,7 +38,6 @@ const SCHEMA: &str = "message event { required int32 thread (uint_32);
     required int64 pos (uint_64); required int64 aux (uint_64); required int32 flags (uint_32);
     required int32 file; }";
 
-/// The rows, whatever the checksum.
 fn read(path: &Path) -> Result<Vec<Event>, TraceError> {
     rows_of(Reader::open_unverified(path)?)
 }
@@ -59,7 +58,7 @@ fn rows() -> Vec<Event> {
     rows
 }
 
-/// The rows of the trace `path` in a file without compression, with its metadata.
+/// Writes the rows and metadata of the trace `path` to an uncompressed file.
 fn plain_twin(path: &Path, properties: WriterProperties) -> Vec<u8> {
     with_meta(path, properties, Reader::open_unverified(path).unwrap().meta())
 }
@@ -106,7 +105,6 @@ fn wide(group: &mut Group<'_>, rows: &[Event], value: impl Fn(&Event) -> i64) {
     column.close().unwrap();
 }
 
-/// The three spellings.
 fn seeds(dir: &Path) -> Vec<Vec<u8>> {
     let path = dir.join("seed.folio");
     write(&path, &rows());
@@ -121,7 +119,6 @@ fn seeds(dir: &Path) -> Vec<Vec<u8>> {
     std::iter::once(fs::read(&path).unwrap()).chain(twins).collect()
 }
 
-/// One to four mutations, half of them in the footer.
 fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..=rng.below(4) {
         let len = bytes.len() as u64;
@@ -141,7 +138,6 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Copies a short piece of the file over another place.
 fn splice(bytes: &mut [u8], to: usize, rng: &mut Rng) {
     let from = rng.below(bytes.len() as u64) as usize;
     let len = (rng.below(64) as usize).min(bytes.len() - from.max(to));
@@ -158,7 +154,6 @@ fn the_plain_twins_are_traces() {
     }
 }
 
-/// `bytes` with `gap` bytes before the last column.
 fn with_gap(bytes: &[u8], gap: u16) -> Vec<u8> {
     let mut reader = ParquetMetaDataReader::new();
     reader.try_parse(&Bytes::copy_from_slice(bytes)).unwrap();
@@ -238,7 +233,7 @@ fn nobody_writes_more_references_than_a_program_makes() {
 #[test]
 #[ignore = "run by damaged_traces_do_no_harm in a child with limited memory"]
 fn fuzz_rounds() {
-    // A panic that the reader turns into an error is fine; thousands of backtraces are not.
+    // The reader may convert a panic to an error, but thousands of backtraces would be noise.
     std::panic::set_hook(Box::new(|_| ()));
     let dir = tempfile::tempdir().unwrap();
     let (path, seeds) = (dir.path().join("t.folio"), seeds(dir.path()));
@@ -248,7 +243,7 @@ fn fuzz_rounds() {
         let mut rng = Rng::new(seed);
         let mut bytes = seeds[rng.below(3) as usize].clone();
         mutate(&mut bytes, &mut rng);
-        // A new file each round: ext4 flushes a file that is truncated and written again.
+        // Uses a new file each round, because ext4 flushes a file that is truncated and rewritten.
         let _ = fs::remove_file(&path);
         fs::write(&path, &bytes).unwrap();
         match std::panic::catch_unwind(|| read(&path)) {

@@ -1,4 +1,4 @@
-//! The lackey parser on lines that valgrind 3.19 printed, and on everything else.
+//! Tests the lackey parser on output of valgrind 3.19 and on other text.
 
 use largefolio_trace::import::lackey::{
     Access, AccessKind, Line, NotLackey, Outcome, Syscall, parse_line,

@@ -1,4 +1,4 @@
-//! Links between loads: which are legal, and where.
+//! Tests which links between loads are legal.
 
 use std::path::Path;
 
@@ -13,7 +13,6 @@ fn linked(op: Op, link: u32) -> Event {
     Event { flags: link, ..Event::references(0, op, 0x1000, 1) }
 }
 
-/// Writes `rows` with a footer that says whether links were recorded.
 fn write(path: &Path, rows: &[Event], footer: Meta) -> Result<(), TraceError> {
     let mut writer = Writer::create(path, footer)?;
     writer.push_rows(rows)?;

@@ -1,4 +1,4 @@
-//! What is written is read back, and what must be refused is refused with its name.
+//! Tests that written rows are read back, and that illegal ones are rejected with the right error.
 
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn run_of(row: &Event) -> Run {
     Run::new(row.op, row.addr, row.len, row.flags).unwrap()
 }
 
-/// In groups and pages that begin amid what is pushed together, with calls between.
+/// Groups and pages start in the middle of a pushed slice, and calls come in between.
 #[test]
 fn runs_are_the_rows_that_they_would_be_as_events() {
     let runs = |nr: u64| (0..nr).map(|i| run_of(&run(i))).collect::<Vec<_>>();

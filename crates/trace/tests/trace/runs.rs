@@ -1,4 +1,4 @@
-//! What [`RunBuffer`] keeps and what it gives up, against the input itself.
+//! Compares [`RunBuffer`]'s output with its input.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,6 @@ fn totals(events: &[Event]) -> BTreeMap<Key, u64> {
     totals
 }
 
-/// Keys in the order of their first appearance.
 fn first_touches(events: &[Event]) -> Vec<Key> {
     let mut keys = Vec::new();
     for event in events {
@@ -40,7 +39,7 @@ fn first_touches(events: &[Event]) -> Vec<Key> {
     keys
 }
 
-/// A reference to one of few pages by one of few threads, rarely something else.
+/// Generates a reference to one of few pages by one of few threads, or rarely another event.
 fn any_input() -> impl Strategy<Value = Event> {
     let reference = (0..3_u32, 0..3_usize, 0..12 * 4096_u64, 1..4_u64)
         .prop_map(|(thread, op, addr, len)| Event::references(thread, Op::ALL[op], addr, len));

@@ -1,5 +1,5 @@
-//! Every function that opens a name, while another thread exchanges the names: no file outside is
-//! written to, and no device is opened.
+//! Tests every function that opens a name while another thread swaps the names: no outside file is
+//! written, and no device is opened.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -9,7 +9,7 @@ use largefolio_testkit::swap::Swap;
 use largefolio_trace::OpenTrace;
 use largefolio_trace::disk::{self, Found, Place, Whole};
 
-/// A function of a name; whether it succeeds does not matter here.
+/// A function that takes a name. Its result does not matter here.
 type Try = (&'static str, fn(&Path) -> io::Result<()>);
 
 const READS: [Try; 9] = [
@@ -40,7 +40,6 @@ const WRITES: [Try; 6] = [
     ("Place::of", |path| Place::of(path).map(drop)),
 ];
 
-/// How long each is tried.
 fn patience() -> Duration {
     Duration::from_millis(if largefolio_testkit::is_whole() { 5000 } else { 200 })
 }

@@ -1,5 +1,5 @@
-//! How long others wait while a gigantic folio is cleared in units of 8 MiB: the promise of series
-//! 001 is 1 ms at 10 GB/s (docs/behaviour J.2.1).
+//! How long other tasks wait while a gigantic folio is cleared in units of 8 MiB. Series 001
+//! promises 1 ms at 10 GB/s (docs/behaviour J.2.1).
 
 use std::time::Duration;
 
@@ -13,33 +13,30 @@ use super::near::always;
 use super::{Arena, PAGEWISE};
 use crate::measure::{Spread, cpu_time};
 
-/// The gaps of one way of clearing by one clock.
 #[derive(Clone, Debug)]
 pub struct Waits {
-    /// `wall` or `CPU`.
     pub clock: &'static str,
-    /// Whether `tuning` chose, or the kernel's instruction was used.
+    /// Whether `tuning` chose the primitive. If not, it is the kernel's.
     pub is_chosen: bool,
-    /// All gaps, in nanoseconds.
     pub gaps_ns: Spread,
-    /// The gap that 99 of 100 do not exceed, in nanoseconds.
+    /// The 99th percentile of the gaps in nanoseconds.
     pub p99_ns: u64,
-    /// Largest unit that keeps 99 of 100 gaps within 1 ms and within 100 us; `None` where even
-    /// 64 KiB does not.
+    /// Largest units that keep the 99th percentile within 1 ms and within 100 us. `None` if even 64
+    /// KiB does not.
     pub units_within: [Option<u64>; 2],
 }
 
-/// Targets of [`Waits::units_within`].
 pub const TARGETS: [Duration; 2] = [Duration::from_millis(1), Duration::from_micros(100)];
 
 fn cpu_ns() -> u64 {
     u64::try_from(cpu_time().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Clears all of `arena` under cooperative preemption, by the kernel's instruction and by `tuning`.
+/// Clears all of `arena` under cooperative preemption, with the kernel's instruction and with
+/// `tuning`.
 ///
 /// # Errors
-/// Never on a CPU that has the primitives it was found to have.
+/// Never on a CPU that has the detected primitives.
 pub fn measure(arena: &mut Arena, tuning: &Tuning) -> Result<Vec<Waits>, BenchError> {
     let kernels = Clearer::new(PAGEWISE).map_or(Primitive::Portable, |by| by.primitive());
     let kernel = always(kernels)?;
@@ -55,7 +52,8 @@ pub fn measure(arena: &mut Arena, tuning: &Tuning) -> Result<Vec<Waits>, BenchEr
                     Err(error) => return Err(error.into()),
                 };
             }
-            // What keeps the smaller target keeps the larger one, however the rounds fell.
+            // A unit that meets the smaller target also meets the larger one, despite noise between
+            // rounds.
             units_within[0] = units_within[0].max(units_within[1]);
             let gaps_ns = spread(&gaps);
             let p99_ns = gaps.value_at_quantile(0.99);

@@ -1,4 +1,4 @@
-//! What stays in the cache after a 2 MiB folio was cleared: the near pages, and a working set.
+//! The data left in the cache after a 2 MiB folio was cleared: near pages and a working set.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,46 +10,38 @@ use super::super::anon::BenchError;
 use super::Arena;
 use crate::measure::Series;
 
-/// A folio of 512 pages of 4 KiB, whatever the base page of this machine is.
+/// A folio of 512 pages of 4 KiB, regardless of this machine's base page.
 const FOLIO_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 const FAULT_PAGE: u64 = 255;
-/// The five near pages.
 const NEAR: std::ops::Range<usize> = 253 * PAGE_BYTES..258 * PAGE_BYTES;
-/// Bytes of the working set: half of a private cache of 1 MiB.
 const WORKING_BYTES: usize = 512 << 10;
 const LINE_BYTES: usize = 64;
 
-/// How the folio is cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// Every extent through the cache.
     Through,
-    /// The near region through the cache, the rest past it.
+    /// The near region through the cache, the rest with non-temporal stores.
     NearThrough,
-    /// All of it past the cache.
+    /// All of it with non-temporal stores.
     Past,
-    /// Not at all.
     NotCleared,
 }
 
 impl How {
-    /// Every way.
     pub const ALL: [Self; 4] = [Self::Through, Self::NearThrough, Self::Past, Self::NotCleared];
 }
 
-/// What reading takes after one way of clearing.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// The way.
     pub how: How,
-    /// Reading the five near pages.
     pub near: Series,
     /// Reading 512 KiB of other data that was in the cache before.
     pub other: Series,
 }
 
-/// A choice that is none: `primitive` for everything; copies by the C library.
+/// Returns a tuning that uses `primitive` for all clearing and the C library for copies.
 pub(super) fn always(primitive: Primitive) -> Result<Tuning, TuningError> {
     let choices = |primitive| {
         let rungs = vec![Rung { from_bytes: 0, primitive }];
@@ -58,11 +50,11 @@ pub(super) fn always(primitive: Primitive) -> Result<Tuning, TuningError> {
     Tuning::new(&choices(primitive), &choices(Primitive::Portable))
 }
 
-/// Clears cold folios of `arena` in every way in turn and reads. Wall time: a thread's CPU time is
-/// read too slowly for so short a while.
+/// Clears cold folios of `arena` in each way and reads. Uses wall time: reading a thread's CPU time
+/// takes too long for this short a measurement.
 ///
 /// # Errors
-/// Never on a CPU that has the primitives it was found to have.
+/// Never on a CPU that has the detected primitives.
 pub fn measure(arena: &mut Arena, nr_rounds: usize) -> Result<Vec<Left>, BenchError> {
     let (nr_pages, page_bytes) = ((FOLIO_BYTES / PAGE_BYTES) as u64, PAGE_BYTES as u64);
     let shape = Shape { nr_pages, fault_page: FAULT_PAGE, page_bytes };
@@ -96,7 +88,6 @@ pub fn measure(arena: &mut Arena, nr_rounds: usize) -> Result<Vec<Left>, BenchEr
     Ok(left.into())
 }
 
-/// Reads a byte of every line.
 fn read_ns(bytes: &[u8]) -> f64 {
     let start = Instant::now();
     let sum = bytes.iter().step_by(LINE_BYTES).fold(0u64, |sum, &byte| sum + u64::from(byte));
@@ -115,7 +106,7 @@ mod tests {
         assert_eq!(left.iter().map(|left| left.how).collect::<Vec<_>>(), How::ALL);
         let is_full = |series: &Series| series.rounds_ns.len() == 3;
         assert!(left.iter().all(|left| is_full(&left.near) && is_full(&left.other)));
-        // Folios were cleared in three of four ways.
+        // Three of the four ways clear folios.
         assert!(arena.to().contains(&0));
     }
 }

@@ -1,9 +1,8 @@
-//! Calls of stubs, chains and lists of loads: timed loops of a few instructions.
+//! Calls of stubs, and chains and lists of loads: timed loops of a few instructions.
 //!
-//! The loops are assembly, so that a build without optimisation measures the same. A loop reads the
-//! addresses it calls from a list, in order: eight addresses are one cache line, which the CPU
-//! fetches ahead. Nothing is subtracted for that. Times are those of the thread: what other programs
-//! take of the processor is not in them.
+//! The loops are assembly, so a build without optimization measures the same. A loop reads the
+//! addresses it calls from a list, in order. Eight addresses share a cache line, which the CPU
+//! prefetches. Nothing is subtracted for that. Times are the thread's CPU time.
 //!
 //! ```text
 //!   list: [a3][a0][a7]..      x86-64  call [list]   arm64  ldr, blr       a stub: ret
@@ -15,33 +14,27 @@ use largefolio_trace::generate::Rng;
 
 use crate::measure::cpu_time;
 
-/// The instruction that returns.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const RET: &[u8] = &[0xc3];
-/// The instruction that returns.
 #[cfg(target_arch = "aarch64")]
 pub(crate) const RET: &[u8] = &[0xc0, 0x03, 0x5f, 0xd6];
-/// The instruction that returns is not known for this architecture.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) const RET: &[u8] = &[];
 
-/// Bytes of the lines that stubs and links stand on; a power of two.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Where in its page of `page_bytes` the stub of page `nr` stands: each page another line, so that
-/// the sets of the caches share the stubs evenly, however few bits of the address choose a set.
+/// Returns the offset of stub `nr` in its page of `page_bytes`. Each page uses a different line, so
+/// stubs are spread evenly over the sets of the caches.
 #[must_use]
 pub(crate) const fn line_of(nr: usize, page_bytes: usize) -> usize {
     (nr.wrapping_mul(37) % (page_bytes / LINE_BYTES)) * LINE_BYTES
 }
 
-/// `nr` numbers below `end` in random order, each drawn anew.
 pub(crate) fn draws(nr: usize, end: usize, seed: u64) -> impl Iterator<Item = usize> {
     let (mut rng, end) = (Rng::new(seed), end.max(1) as u64);
     (0..nr).map(move |_| usize::try_from(rng.below(end)).unwrap_or(0))
 }
 
-/// Numbers below `end`, each once, in random order.
 pub(crate) fn shuffled(end: usize, seed: u64) -> Vec<usize> {
     let numbers = u32::try_from(end).unwrap_or(u32::MAX);
     let mut order: Vec<u32> = (0..numbers).collect();
@@ -49,15 +42,15 @@ pub(crate) fn shuffled(end: usize, seed: u64) -> Vec<usize> {
     order.into_iter().map(|nr| nr as usize).collect()
 }
 
-/// Calls every address of `list` in order, `nr_passes` times, and says how long that took.
+/// Calls every address of `list` in order, `nr_passes` times, and returns the time.
 ///
 /// # Safety
-/// Each address must be that of a [`RET`] in memory that may be executed.
+/// Each address must point to a [`RET`] in executable memory.
 pub(crate) unsafe fn call_all(list: &[usize], nr_passes: usize) -> Duration {
     let start = cpu_time();
     for _ in 0..nr_passes {
         if !list.is_empty() {
-            // SAFETY: the caller answers for the addresses, and the list is not empty.
+            // SAFETY: the caller guarantees the addresses, and the list is not empty.
             unsafe { pass(list) };
         }
     }
@@ -67,7 +60,8 @@ pub(crate) unsafe fn call_all(list: &[usize], nr_passes: usize) -> Duration {
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe fn pass(list: &[usize]) {
-    // SAFETY: reads the list from start to end; each call returns at once and changes no register.
+    // SAFETY: reads the list from start to end. Each call returns immediately and changes no
+    // register.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -103,14 +97,14 @@ unsafe fn pass(list: &[usize]) {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn pass(_list: &[usize]) {}
 
-/// Follows `nr_steps` links from `first`: each load needs the one before it.
+/// Follows `nr_steps` links from `first`: each load depends on the previous one.
 ///
 /// # Safety
 /// Every word on the way must hold the address of a word.
 pub(crate) unsafe fn follow(first: *const usize, nr_steps: usize) -> Duration {
     let start = cpu_time();
     if nr_steps > 0 {
-        // SAFETY: the caller answers for the links.
+        // SAFETY: the caller guarantees the links.
         unsafe { steps(first, nr_steps) };
     }
     cpu_time().saturating_sub(start)
@@ -119,7 +113,7 @@ pub(crate) unsafe fn follow(first: *const usize, nr_steps: usize) -> Duration {
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe fn steps(first: *const usize, nr_steps: usize) {
-    // SAFETY: loads only, from words that the caller answers for.
+    // SAFETY: loads only, from words that the caller guarantees.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -136,7 +130,7 @@ unsafe fn steps(first: *const usize, nr_steps: usize) {
 #[cfg(target_arch = "aarch64")]
 #[inline(never)]
 unsafe fn steps(first: *const usize, nr_steps: usize) {
-    // SAFETY: loads only, from words that the caller answers for.
+    // SAFETY: loads only, from words that the caller guarantees.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -154,36 +148,36 @@ unsafe fn steps(first: *const usize, nr_steps: usize) {
 unsafe fn steps(first: *const usize, nr_steps: usize) {
     let mut at = first;
     for _ in 0..nr_steps {
-        // SAFETY: the caller answers for the links.
+        // SAFETY: the caller guarantees the links.
         at = unsafe { at.read_volatile() } as *const usize;
     }
 }
 
-/// Loads the word at every address of `list` in order, `nr_passes` times: no load needs another.
+/// Loads the word at every address of `list` in order, `nr_passes` times. The loads are
+/// independent.
 ///
 /// # Safety
-/// Each address must be that of a word that may be read.
+/// Each address must point to a readable word.
 pub(crate) unsafe fn load_list(list: &[usize], nr_passes: usize) -> Duration {
-    // SAFETY: the caller answers for the addresses.
+    // SAFETY: the caller guarantees the addresses.
     unsafe { timed_loads::<0>(list, nr_passes) }
 }
 
-/// The same with 256 other instructions between two loads, which take 64 cycles at least and need
-/// neither.
+/// As [`load_list`], with 256 independent instructions between two loads, which take at least 64
+/// cycles.
 ///
 /// # Safety
 /// As for [`load_list`].
 pub(crate) unsafe fn load_apart(list: &[usize], nr_passes: usize) -> Duration {
-    // SAFETY: the caller answers for the addresses.
+    // SAFETY: the caller guarantees the addresses.
     unsafe { timed_loads::<64>(list, nr_passes) }
 }
 
-/// Loads with `4 * NR_BETWEEN` additions after each.
 unsafe fn timed_loads<const NR_BETWEEN: usize>(list: &[usize], nr_passes: usize) -> Duration {
     let start = cpu_time();
     for _ in 0..nr_passes {
         if !list.is_empty() {
-            // SAFETY: the caller answers for the addresses, and the list is not empty.
+            // SAFETY: the caller guarantees the addresses, and the list is not empty.
             unsafe { loads::<NR_BETWEEN>(list) };
         }
     }
@@ -193,7 +187,7 @@ unsafe fn timed_loads<const NR_BETWEEN: usize>(list: &[usize], nr_passes: usize)
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
 unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
-    // SAFETY: reads the list from start to end, and the words it names; the rest is arithmetic.
+    // SAFETY: reads the list from start to end, and the words it points to; the rest is arithmetic.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -224,7 +218,7 @@ unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
 #[cfg(target_arch = "aarch64")]
 #[inline(never)]
 unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
-    // SAFETY: reads the list from start to end, and the words it names; the rest is arithmetic.
+    // SAFETY: reads the list from start to end, and the words it points to; the rest is arithmetic.
     unsafe {
         std::arch::asm!(
             "2:",
@@ -254,7 +248,7 @@ unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
     for &at in list {
-        // SAFETY: the caller answers for the addresses.
+        // SAFETY: the caller guarantees the addresses.
         unsafe { (at as *const usize).read_volatile() };
     }
 }
@@ -290,7 +284,7 @@ mod tests {
         for nr in 0..3 {
             words[nr] = words.as_ptr().wrapping_add((nr + 1) % 3) as usize;
         }
-        // SAFETY: every word holds the address of the next, the last that of the first.
+        // SAFETY: every word holds the next word's address, the last one the first word's.
         let taken = unsafe { follow(words.as_ptr(), 1000) };
         assert!(taken > Duration::ZERO);
         // SAFETY: the words are addresses of words.

@@ -1,4 +1,4 @@
-//! Files without a name: whatever ends the process removes them.
+//! Unnamed files, which disappear even if the process is killed.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -9,16 +9,13 @@ use rustix::fs::{Advice, MemfdFlags, fadvise, fsync, memfd_create};
 
 use super::StubsError;
 
-/// Bytes of a read or write: a multiple of every base page.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// A file of `dir` that has no name.
 pub(crate) fn on_disk(dir: &Path) -> Result<File, StubsError> {
     tempfile::tempfile_in(dir)
         .map_err(|source| StubsError::Directory { dir: dir.to_owned(), source })
 }
 
-/// A file of memory; with pages of 2 MiB that were reserved, or base pages.
 pub(super) fn in_memory(is_hugetlb: bool) -> Result<File, StubsError> {
     let flags =
         if is_hugetlb { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };
@@ -26,7 +23,6 @@ pub(super) fn in_memory(is_hugetlb: bool) -> Result<File, StubsError> {
     file.map(File::from).map_err(|error| failed("memfd_create", error))
 }
 
-/// Writes `len_bytes`, of which `make` fills each chunk from its position.
 pub(crate) fn write(
     file: &mut File,
     len_bytes: usize,
@@ -41,14 +37,14 @@ pub(crate) fn write(
     Ok(())
 }
 
-/// Takes the file out of the page cache: its pages must not be mapped.
+/// Drops the file from the page cache. Its pages must not be mapped.
 pub(crate) fn drop_cache(file: &File) -> Result<(), StubsError> {
     fsync(file).map_err(|error| failed("fsync", error))?;
     fadvise(file.as_fd(), 0, None, Advice::DontNeed).map_err(|error| failed("posix_fadvise", error))
 }
 
-/// Fills the page cache with base pages: reads of a file with `FADV_RANDOM` look no further than
-/// they must and never ask for a large folio.
+/// Fills the page cache with base pages. Reads of a file with `FADV_RANDOM` do no readahead and
+/// never request a large folio.
 pub(super) fn read_in_base_pages(file: &mut File) -> Result<(), StubsError> {
     fadvise(file.as_fd(), 0, None, Advice::Random)
         .map_err(|error| failed("posix_fadvise", error))?;
@@ -62,8 +58,8 @@ pub(crate) fn failed(call: &'static str, error: impl Into<io::Error>) -> StubsEr
     StubsError::Call { call, source: error.into() }
 }
 
-/// Where files of benchmarks go unless the user says: the cache directory, else that of temporary
-/// files.
+/// Returns the default directory for benchmark files: the cache directory, else the one for
+/// temporary files.
 #[must_use]
 pub fn default_dir() -> PathBuf {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! A mapping that begins on a multiple of what a PMD entry maps, and how much of it PMD entries map.
+//! A mapping aligned to a PMD entry, and the part of it that PMD entries map.
 
 use std::fs::File;
 use std::ptr;
@@ -14,25 +14,21 @@ use crate::system::Live;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
-    /// Fresh memory of this process.
     Anonymous,
-    /// A file from its start, privately; stores copy.
+    /// A file from its start, privately. Stores copy.
     Private(&'a File),
     /// A file from its start, shared.
     Shared(&'a File),
 }
 
-/// A mapping of this process.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     at: *mut u8,
     len_bytes: usize,
-    /// Address space that was reserved, from which `at` is aligned.
     reserved: (*mut u8, usize),
 }
 
 impl Mapping {
-    /// Maps `len_bytes` at a multiple of what a PMD entry maps.
     pub(crate) fn new(
         source: Source<'_>,
         len_bytes: usize,
@@ -41,7 +37,7 @@ impl Mapping {
         let whole = len_bytes + pmd_bytes();
         let none = ProtFlags::empty();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps no memory in use.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), whole, none, flags) }
             .map_err(|error| failed("mmap", error))?
             .cast::<u8>();
@@ -74,15 +70,14 @@ impl Mapping {
     }
 
     pub(crate) fn advise(&self, advice: Advice) -> Result<(), StubsError> {
-        // SAFETY: the range is a mapping of this value; the advices used change no content.
+        // SAFETY: the range is this value's mapping, and the advices used do not change contents.
         unsafe { madvise(self.at.cast(), self.len_bytes, advice) }
             .map_err(|error| failed("madvise", error))
     }
 
-    /// Collapses the pages into folios of a PMD entry, as far as there are whole blocks.
     pub(crate) fn collapse(&self) -> Result<(), StubsError> {
         let len = self.len_bytes / pmd_bytes() * pmd_bytes();
-        // SAFETY: the advice changes no content, and the range is a mapping of this value.
+        // SAFETY: the advice does not change contents, and the range is this value's mapping.
         let result = unsafe { libc::madvise(self.at.cast(), len, libc::MADV_COLLAPSE) };
         if result == 0 {
             Ok(())
@@ -91,7 +86,6 @@ impl Mapping {
         }
     }
 
-    /// The first byte.
     pub(crate) const fn at(&self) -> *mut u8 {
         self.at
     }
@@ -100,23 +94,20 @@ impl Mapping {
         self.len_bytes
     }
 
-    /// Loads a byte at every multiple of `step_bytes`.
     pub(crate) fn load_each(&self, step_bytes: usize) {
         for offset in (0..self.len_bytes).step_by(step_bytes) {
-            // SAFETY: inside the mapping, which may be read.
+            // SAFETY: inside the readable mapping.
             unsafe { self.at.wrapping_add(offset).read_volatile() };
         }
     }
 
-    /// Stores `byte` at every multiple of `step_bytes`.
     pub(crate) fn store_each(&self, step_bytes: usize, byte: u8) {
         for offset in (0..self.len_bytes).step_by(step_bytes) {
-            // SAFETY: inside the mapping, which may be written and which nothing else refers to.
+            // SAFETY: inside the writable mapping, which nothing else refers to.
             unsafe { self.at.wrapping_add(offset).write_volatile(byte) };
         }
     }
 
-    /// Bytes that PMD entries map, as smaps says; 0 where it cannot be read.
     pub(crate) fn pmd_mapped_bytes(&self) -> u64 {
         let first = self.at.addr() as u64;
         let range = first..first + self.len_bytes as u64;
@@ -129,7 +120,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let (base, len) = self.reserved;
-        // SAFETY: unmaps what `new` mapped, which nothing refers to any more.
+        // SAFETY: unmaps the mapping made by `new`; nothing refers to it.
         let _ = unsafe { munmap(base.cast(), len) };
     }
 }

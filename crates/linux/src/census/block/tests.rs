@@ -1,4 +1,4 @@
-//! Judgements on random blocks, and blocks from random pages.
+//! Judges random blocks, and builds blocks from random pages.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::*;
 
 const NR: u32 = 512;
 
-/// A block; its counts add up to at most its pages (B2).
+/// Generates a block. Its counts add up to at most its pages (B2).
 fn block() -> impl Strategy<Value = BlockFacts> {
     let few = || prop_oneof![3 => Just(0_u32), 1 => 1..4_u32, 1 => 0..=NR];
     (prop::array::uniform9(few()), few()).prop_map(|(few, pinned)| {
@@ -104,7 +104,7 @@ proptest! {
             ..Vma::default()
         };
         let mut gathered = [0; 3].map(|_| Gathering::new(&vma, PAGE, ORDER));
-        // Shared memory has the blocks of its file.
+        // Shared memory uses the blocks of its file.
         let place = |page: u64| file.map_or(page, |pos| page - start + pos);
         let whole = place(pages.start)..place(pages.end);
         let mut naive: BTreeMap<u64, BlockFacts> = BTreeMap::new();
@@ -154,7 +154,7 @@ fn userfaultfd_forbids_what_it_waits_for_and_no_more() {
     let full = BlockFacts { nr_present: NR, ..BlockFacts::default() };
     let hole = BlockFacts { nr_present: NR - 1, ..BlockFacts::default() };
     let swapped = BlockFacts { nr_present: NR - 1, nr_swapped: 1, ..BlockFacts::default() };
-    // As Linux 6.18 answers, block for block.
+    // The answers of Linux 6.18, block by block.
     for (backing, flag, allowed) in [
         (Backing::Anon, "um", [true, false, true]),
         (Backing::Anon, "uw", [true, false, true]),

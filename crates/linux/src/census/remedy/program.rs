@@ -1,8 +1,7 @@
 //! Reads the facts that identify a program's runtime and allocator.
 //!
-//! Owns which files are read. A file is read by its path if that still
-//! leads to it, else through `/proc/PID/map_files`: this finds deleted programs, and programs in other
-//! mount namespaces.
+//! Reads a file by its path if the path still leads to it, else through `/proc/PID/map_files`. This
+//! finds deleted programs and programs in other mount namespaces.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,6 @@ use crate::proc::maps::Vma;
 use crate::system::System;
 
 impl Traits {
-    /// Of a program on disk, and the files that a recording of it has.
     #[must_use]
     pub fn recorded<'a>(program: &Path, files: impl Iterator<Item = &'a Path>) -> Self {
         let verbs = LiveVerbs::default();
@@ -27,7 +25,6 @@ impl Traits {
         Self::of_files(&verbs, own, others.collect())
     }
 
-    /// Of a running process.
     pub(crate) fn of(system: &dyn System, verbs: &dyn Verbs, process: &Process) -> Self {
         let task = Task::of(system, process.pid);
         let start = Start::of(&task);
@@ -71,12 +68,9 @@ impl Traits {
     }
 }
 
-/// A file of the program.
 #[derive(Clone, Debug, Default)]
 struct File {
-    /// Without folders.
     name: String,
-    /// Where it can be read.
     path: PathBuf,
 }
 
@@ -84,11 +78,11 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The file that provides `malloc`: the program before its libraries, and glibc last.
+/// Finds the file that provides `malloc`. The program comes before its libraries, and glibc last.
 fn allocator(verbs: &dyn Verbs, own: &File, others: &[File]) -> String {
     let is_base = |file: &&File| file.name != LIBC && !is_loader(Path::new(&file.name));
     let mut files = [own].into_iter().chain(others).filter(is_base);
-    // A file that cannot be read is known by its name.
+    // An unreadable file is recognised by its name.
     let defines = |file: &&File| {
         is_known_allocator(&file.name) || !verbs.symbols(&file.path, &["malloc"]).is_empty()
     };

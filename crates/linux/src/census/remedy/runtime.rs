@@ -1,7 +1,7 @@
-//! Run times and allocators: how they are recognised, and what makes them use large folios.
+//! Runtimes and allocators: how to recognise them, and how to make them use large folios.
 //!
-//! Owns the table (`runtimes.toml`) and the choice of its row; the first that fits counts. What an
-//! option does is what was read in its source and tried: `scripts/remedies.py` tries it again.
+//! Owns the table (`runtimes.toml`) and the choice of its row: the first match wins. Each option's
+//! effect was read in its source and tried; `scripts/remedies.py` tries it again.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -12,53 +12,50 @@ pub use super::traits::Traits;
 use crate::census::start::variable::{Merged, merged};
 use crate::shell::quoted;
 
-/// One row of the table. A program is recognised by all that a row says of it.
+/// One row of the table. A program must match every column of the row.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "independent keys of the table")]
 pub struct Runtime {
-    /// What people call it.
     pub name: String,
-    /// Starts of the names of mapped files, one of which is there.
+    /// Prefixes of mapped file names; at least one must be mapped.
     #[serde(default)]
     pub objects: Vec<String>,
-    /// Starts of the name of the program's file.
+    /// Prefixes of the program file's name.
     #[serde(default)]
     pub programs: Vec<String>,
-    /// Owners of ELF notes of the program.
+    /// Owners of the program's ELF notes.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Constants of the program, one of which is there: what is linked into it.
+    /// String constants that show which code is linked into the program; at least one must be
+    /// there.
     #[serde(default)]
     pub constants: Vec<String>,
     /// File name prefixes: one of these files provides the program's `malloc`.
     #[serde(default)]
     pub allocators: Vec<String>,
-    /// Only if that is known, and not glibc's.
+    /// Matches only if the allocator is known and not glibc's.
     #[serde(default)]
     pub foreign: bool,
-    /// Whose memory it is about.
     pub memory: Memory,
-    /// Whether the program has THP disabled for itself.
     #[serde(default)]
     pub disabled: bool,
-    /// Only mappings that begin at a multiple of this and are no longer; 0 for all.
+    /// Matches only mappings that start at a multiple of this and are not longer; 0 for all.
     #[serde(default)]
     pub arena_bytes: u64,
-    /// Only memory of malloc of glibc that its tunable advises (`Wanted::is_advised_by_malloc`).
+    /// Matches only malloc memory that glibc's tunable advises (`Wanted::is_advised_by_malloc`).
     #[serde(default)]
     pub malloc: bool,
     /// The option advises memory only if `thp.enabled` is madvise when the program starts.
     #[serde(default)]
     pub only_if_madvise: bool,
-    /// Only the runtime's own heap, and the code it compiled.
+    /// Matches only the runtime's own heap and the code it compiled.
     #[serde(default)]
     pub own_heap: bool,
-    /// Only arenas of `CPython`'s allocator for objects; with `malloc`, these too.
+    /// Matches only `CPython`'s object arenas; with `malloc`, these too.
     #[serde(default)]
     pub object_arena: bool,
-    /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
-    /// it is touched first.
+    /// The memory is mapped in pieces below a block, so no setting makes its folios larger.
     #[serde(default)]
     pub in_pieces: bool,
     /// `NAME=VALUE`, put before the command.
@@ -67,28 +64,24 @@ pub struct Runtime {
     /// Put after the program.
     #[serde(default)]
     pub arguments: Vec<String>,
-    /// Whether they come after all other arguments.
+    /// Whether the arguments follow all other arguments.
     #[serde(default)]
     pub last: bool,
-    /// Variables with arguments that come before the program's own.
+    /// Variables with arguments that precede the program's own.
     #[serde(default)]
     pub variables_before: Vec<String>,
-    /// Variables with arguments that overrule its own.
+    /// Variables with arguments that override the program's own.
     #[serde(default)]
     pub variables_after: Vec<String>,
-    /// What it costs or does not reach; without an option, why there is none.
+    /// The option's cost or limits; without an option, why it has none.
     pub cost: String,
-    /// Where that is written.
     pub source: String,
 }
 
-/// Kind of memory that an option is about.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// Private memory without a file.
     Anon,
-    /// Shared memory without a file.
     Shmem,
 }
 
@@ -99,69 +92,59 @@ struct Table {
 
 static TABLE: LazyLock<Vec<Runtime>> = LazyLock::new(|| {
     let table = toml::from_str::<Table>(include_str!("runtimes.toml"));
-    // A test reads the table.
+    // A test parses the table.
     table.map(|table| table.runtime).unwrap_or_default()
 });
 
-/// The constants that rows ask for.
 pub(crate) fn constants() -> Vec<&'static str> {
     TABLE.iter().flat_map(|row| &row.constants).map(String::as_str).collect()
 }
 
-/// Whether a file is called like an allocator's library.
 pub(crate) fn is_known_allocator(name: &str) -> bool {
     TABLE.iter().flat_map(|row| &row.allocators).any(|start| name.starts_with(start))
 }
 
-/// How a program is started with an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Started {
-    /// So.
     As {
-        /// As a shell takes it, with `..` for the arguments that it has.
+        /// In shell syntax, with `..` for the arguments the program has now.
         line: String,
-        /// Remarks about the variables and arguments that it has now.
         notes: Vec<String>,
     },
-    /// As it was: the option is in effect.
+    /// As before: the option is already in effect.
     Already(String),
-    /// It cannot be: the loader drops the variables of programs with other rights.
+    /// Impossible: the loader drops the variables of set-uid programs.
     Ignored,
 }
 
-/// A mapping for which an option is sought.
+/// A mapping that needs an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not exclude each other")]
 pub struct Wanted {
-    /// Its memory.
     pub memory: Memory,
-    /// Its addresses.
     pub range: Range<u64>,
     /// Whether it is the heap, which only `brk` moves.
     pub is_heap: bool,
-    /// What a PMD entry maps.
     pub pmd_bytes: u64,
-    /// Whether the process has THP disabled.
     pub is_disabled: bool,
-    /// Bytes of its longest request to glibc's malloc, 0 without any; `None` if that was not read.
+    /// Its longest request to glibc's malloc in bytes, or 0; `None` if not read.
     pub longest_chunk: Option<u64>,
-    /// Whether it begins as an arena of glibc for threads; `None` if that was not read.
+    /// Whether it starts with a glibc thread arena; `None` if not read.
     pub is_arena: Option<bool>,
-    /// Whether it begins with an arena of `CPython`'s allocator for objects.
     pub is_object_arena: bool,
-    /// Whether it belongs to the largest reservation of the process, or is code that the process wrote.
+    /// Whether it belongs to the process's largest reservation, or is code that the process wrote.
     pub is_own_heap: bool,
 }
 
 impl Wanted {
-    /// Whether some of it is malloc's, and so long that the tunable advises it.
+    /// Returns whether part of it is malloc's and long enough for the tunable to advise.
     ///
-    /// - A mapping that malloc makes for a large request begins with a header. If that cannot be read,
-    ///   the address has to tell: a mapping of whole PMD entries begins at a multiple of one (from Linux
-    ///   6.7 on), and malloc's have a page more.
-    /// - glibc advises no request below a PMD entry. With 4K pages that is what no setting reaches; with
-    ///   16K and 64K pages (32M, 512M) it is most memory of most programs.
-    /// - The heap then grows in steps of a PMD entry, and is advised as a whole.
+    /// - A mapping for a large malloc request starts with a header. If the header is not readable,
+    ///   the address decides: a mapping of whole PMD entries is PMD-aligned (since Linux 6.7), but
+    ///   malloc's is one page longer and is not.
+    /// - glibc does not advise requests below a PMD entry. With 16K and 64K pages (32M, 512M), that
+    ///   is most memory of most programs.
+    /// - The heap then grows in steps of a PMD entry and is advised as a whole.
     fn is_advised_by_malloc(&self) -> bool {
         let bytes = self.range.end.saturating_sub(self.range.start);
         let is_odd = !self.range.start.is_multiple_of(self.pmd_bytes);
@@ -177,13 +160,12 @@ impl Wanted {
 }
 
 impl Runtime {
-    /// Whether `folio run --heap`, which is glibc's tunable, reaches most of its memory.
+    /// Whether `folio run --heap`, which sets glibc's tunable, reaches most of its memory.
     #[must_use]
     pub fn is_glibc_alone(&self) -> bool {
         self.environment == ["GLIBC_TUNABLES=glibc.malloc.hugetlb=1"] && self.arguments.is_empty()
     }
 
-    /// The row for a mapping of a program.
     #[must_use]
     pub fn of(traits: &Traits, wanted: &Wanted) -> Option<&'static Self> {
         TABLE.iter().find(|row| row.is_of(traits, wanted))
@@ -214,13 +196,11 @@ impl Runtime {
         is_any || is_of_malloc || self.object_arena && wanted.is_object_arena
     }
 
-    /// Whether there is an option at all.
     #[must_use]
     pub fn has_option(&self) -> bool {
         !(self.environment.is_empty() && self.arguments.is_empty())
     }
 
-    /// How the program is started with it.
     #[must_use]
     pub fn start(&self, traits: &Traits) -> Started {
         let start = &traits.start;
@@ -245,7 +225,7 @@ impl Runtime {
         }
         let mut notes = Vec::new();
         for argument in std::mem::take(&mut arguments) {
-            // A variable that overrules the arguments says the contrary.
+            // A variable that overrides the arguments negates the option.
             let contrary = |name: &&String| {
                 let value = start.variable(name);
                 value.is_some_and(|_| !merged(name, value, argument).replaced.is_empty())

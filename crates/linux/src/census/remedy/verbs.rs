@@ -1,7 +1,7 @@
-//! What the verbs would do, asked before one is recommended.
+//! What a verb would do, asked before it is recommended.
 //!
-//! Owns the questions; the verbs' own planning answers them. `folio collapse` needs no
-//! file: it judges the blocks of the census as the census does.
+//! Owns the questions; the verbs' own planning answers them. `folio collapse` needs no file: it
+//! judges the same blocks as the census.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,40 +18,38 @@ use crate::run::{self, Placed};
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, Warmed};
 
-/// What is asked; a test answers from a list.
+/// The questions. Tests answer from a list.
 pub trait Verbs {
-    /// Whether the path leads to the file with this inode number from here.
+    /// Whether the path leads to the file with this inode number from this process.
     fn is_here(&self, path: &Path, inode: u64) -> bool;
 
-    /// `folio warm --check` of a file; `None` where it cannot be examined.
+    /// Runs `folio warm --check` on a file; `None` if it cannot be examined.
     fn warm(&self, path: &Path) -> Option<Warmed>;
 
-    /// Whether the loader places the text of the file so that blocks of `block_bytes` fit; `None` for
-    /// what is no program.
+    /// Returns whether the file's text is loaded at blocks of `block_bytes`; `None` for
+    /// non-programs.
     fn placed(&self, path: &Path, block_bytes: u64) -> Option<Placed>;
 
-    /// Why `folio run --text remap` refuses a program; `None` where it does not.
+    /// Returns why `folio run --text remap` refuses a program, if it does.
     fn remap_refusal(&self, path: &Path) -> Option<String>;
 
-    /// Owners of the ELF notes of a file.
     fn notes(&self, path: &Path) -> Vec<String>;
 
-    /// Whether a shell finds the file with this inode number by a name.
+    /// Whether a shell finds the file with this inode number by name.
     fn finds(&self, name: &OsStr, inode: u64) -> bool;
 
-    /// Those of the functions that a file defines.
+    /// Returns the wanted functions that a file defines.
     fn symbols(&self, path: &Path, wanted: &[&str]) -> Vec<String>;
 
-    /// Those of the words that a program holds as constants.
+    /// Returns the wanted words that a program contains as constants.
     fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String>;
 }
 
-/// The verbs of this program on the running system.
 #[derive(Debug, Default)]
 pub struct LiveVerbs {
-    /// Who maps what, read when the first file is asked for.
+    /// Which process maps each file, read on first use.
     users: OnceLock<Users>,
-    /// Symbols found by device, inode and query: programs share libraries.
+    /// Symbols by device, inode and query: programs share libraries.
     symbols: Mutex<BTreeMap<(u64, u64, String), Vec<String>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Starts of processes that are directories.
+//! Process starts, read from directories.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,6 @@ use super::*;
 use crate::proc::maps;
 use crate::system::MemSystem;
 
-/// A process 7 with these files.
 fn task_of(files: &[(&str, &[u8])]) -> (tempfile::TempDir, Start) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("7")).unwrap();
@@ -104,7 +103,6 @@ fn a_program_is_typed_so_that_a_shell_finds_it() {
 
 const LOADER: &str = "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
 
-/// Mappings of a program and its libraries, in this order in memory.
 fn layout(names: &[&str]) -> Vec<Vma> {
     let mut text = String::new();
     for (at, name) in names.iter().enumerate() {
@@ -118,7 +116,7 @@ fn layout(names: &[&str]) -> Vec<Vma> {
 }
 
 proptest! {
-    /// Wherever the parts lie, started as it is or by its loader, the program is the same.
+    /// The program is found in any mapping order, started directly or by its loader.
     #[test]
     fn the_program_is_the_file_that_was_started(
         order in Just(["/tmp/a (deleted)", LOADER, "/usr/lib/libc.so.6", "/usr/lib/libz.so.1"])
@@ -130,7 +128,7 @@ proptest! {
     ) {
         let mut order = order;
         let own = "/tmp/a (deleted)";
-        // The kernel shows the mark of a deleted file: this one has it in its name.
+        // The kernel appends a mark to a deleted file's path. Here it belongs to the file's name.
         let vmas: Vec<Vma> = layout(&order).into_iter()
             .map(|vma| if vma.is_deleted {
                 Vma { path: own.into(), is_deleted: false, ..vma }
@@ -192,7 +190,7 @@ fn a_parent_that_disabled_thp_is_named_up_to_the_highest() {
     let ancestor = Some(Ancestor { pid: 7, name: "p7".to_owned() });
     assert_eq!(of(9), Some(Disabled { ancestor }));
     assert_eq!((of(1), of(4)), (None, None));
-    // Ids are used again: a circle has an end.
+    // Pids are reused, so parents can form a loop; the walk must end.
     put(7, 9, 0);
     assert!(of(9).is_some());
 }

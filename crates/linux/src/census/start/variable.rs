@@ -1,35 +1,32 @@
-//! A variable of the environment that gets one more option: the value it has stays.
+//! Adds an option to an environment variable without losing the value it has.
 //!
-//! Owns how the variables of allocators and runtimes list their options. In all of them the last of
-//! several values of one option counts.
+//! Owns how the variables of allocators and runtimes list their options. In all of them, the last
+//! value of an option counts.
 //!
 //! Invariants:
-//! - V1: every option of the old value that the new one does not set again is in the result, as it
-//!   was written and in its order.
-//! - V2: a value that has the option in effect is returned as it is.
+//! - V1: the result keeps every old option that the new value does not set again, unchanged and in
+//!   order.
+//! - V2: a value with the option already in effect is returned unchanged.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
-/// A value with an option in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The whole value.
     pub value: OsString,
-    /// Whether the old value had the option in effect already.
     pub is_in_effect: bool,
-    /// The options of the old value that the new one replaces, as they were written.
+    /// The old options that the new value replaces, as written.
     pub replaced: Vec<String>,
 }
 
-/// How a variable lists options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `name=value:name=value`, with these two signs.
-    Pairs { separator: u8, assign: u8 },
-    /// Words of a command line.
+    /// `name=value:name=value`, with these two separators.
+    Pairs {
+        separator: u8,
+        assign: u8,
+    },
     Words,
-    /// The value is one option.
     Whole,
 }
 
@@ -52,7 +49,6 @@ impl Form {
         }
     }
 
-    /// Which option a part sets.
     fn key(self, part: &[u8]) -> &[u8] {
         match self {
             Self::Pairs { assign, .. } => {
@@ -65,13 +61,12 @@ impl Form {
     }
 }
 
-/// A word without what switches it on or off: `-XX:+Name` and `-XX:-Name` are one option.
+/// Removes the on/off sign: `-XX:+Name` and `-XX:-Name` are one option.
 pub(super) fn switch(word: &[u8]) -> &[u8] {
     let name = |sign: &str| word.strip_prefix(sign.as_bytes());
     name("-XX:+").or_else(|| name("-XX:-")).unwrap_or(word)
 }
 
-/// The value of the variable `name` with the options of `wanted`.
 #[must_use]
 pub fn merged(name: &str, old: Option<&OsStr>, wanted: &str) -> Merged {
     let form = Form::of(name);
@@ -100,7 +95,7 @@ fn joined(form: Form, old: &[u8], parts: &[&[u8]], new: &[&[u8]]) -> Vec<u8> {
             let all: Vec<&[u8]> = kept.copied().chain(new.iter().copied()).collect();
             all.join(&separator)
         }
-        // Quotes may join words: the old value is not taken apart.
+        // Quotes can join words, so the old value is not parsed.
         Form::Words if !old.trim_ascii().is_empty() => [old, &wanted(b' ')].join(&b' '),
         Form::Words | Form::Whole => wanted(b' '),
     }

@@ -1,5 +1,5 @@
-//! Remedies with base pages of 16K and 64K: memory is judged by contpte blocks of 2M, and what makes
-//! only folios of a PMD entry (32M, 512M) says so.
+//! Remedies with base pages of 16K and 64K: memory is judged by contpte blocks of 2M. A remedy that
+//! makes only PMD folios (32M, 512M) says so.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,11 +13,10 @@ use crate::shell::as_root;
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
-/// A multiple of every PMD entry, and an address that is one of none.
+/// An address that is a multiple of every PMD entry, and one that is a multiple of none.
 const ALIGNED: u64 = 0x4000_0000;
 const UNALIGNED: u64 = 0x4001_0000;
 
-/// Private memory of glibc programs, all of it in base pages.
 struct Private {
     page_bytes: u64,
     start: u64,
@@ -53,7 +52,6 @@ impl Private {
     }
 }
 
-/// What `folio collapse` would bring to `bytes`, and in which folios.
 fn collapsed(page_bytes: u64, bytes: u64) -> Option<(u64, u64)> {
     let remedies = Private { page_bytes, start: ALIGNED, bytes, name: "" }.remedies();
     let one = remedies.iter().find(|remedy| remedy.action == Action::Collapse)?;
@@ -71,7 +69,6 @@ fn collapse_says_the_folios_that_it_makes() {
     }
 }
 
-/// The command for the next start, and the folios that it brings.
 fn at_the_next_start(private: &Private) -> (String, u64) {
     let remedies = private.remedies();
     let last = remedies.last().unwrap();
@@ -87,7 +84,7 @@ fn the_tunable_of_malloc_is_named_for_what_it_advises() {
         let of = |start, bytes, name| {
             at_the_next_start(&Private { page_bytes: page_kb * K, start, bytes, name })
         };
-        // A program's own mapping of 16 MiB begins where one of malloc could.
+        // A program's own mapping of 16 MiB that starts where a malloc mapping could.
         assert_eq!(of(UNALIGNED, 16 * M, ""), (setting.clone(), 2 * M), "{page_kb}K");
         assert_eq!(of(UNALIGNED, pmd_mb * M, ""), (option.to_owned(), 2 * M), "{page_kb}K");
         assert_eq!(of(UNALIGNED, 16 * M, "[heap]"), (option.to_owned(), 2 * M), "{page_kb}K");

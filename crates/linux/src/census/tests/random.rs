@@ -1,4 +1,4 @@
-//! Random memory: the census against a count of single pages.
+//! Random memory: compares the census with a count of single pages.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use super::super::folios::{Size, Tally};
 use super::super::take;
 use crate::system::MemSystem;
 
-/// Folios lie around the end of a chunk of the book (32,768 pages).
+/// Places folios around the end of a chunk in the book (32,768 pages).
 const FIRST_PFN: u64 = 0x7c00;
-/// And are mapped around a cut between two spans, at page 0x20000.
+/// Maps them around a boundary between two spans, at page 0x20000.
 const FIRST_PAGE: u64 = 0x1fc00;
 
-/// Folios of natural alignment, one after the other; head and order of each page.
+/// Naturally aligned folios in sequence; head and order of each page.
 type Folios = BTreeMap<u64, (u64, u32)>;
 
 fn folios(orders: &[u32]) -> Folios {
@@ -22,7 +22,7 @@ fn folios(orders: &[u32]) -> Folios {
     let mut pfn = FIRST_PFN;
     for &order in orders {
         let head = pfn.next_multiple_of(1 << order);
-        // What the alignment skips are base pages.
+        // The pages skipped for alignment are base pages.
         folios.extend((pfn..head).map(|page| (page, (page, 0))));
         folios.extend((head..head + (1 << order)).map(|page| (page, (head, order))));
         pfn = head + (1 << order);
@@ -30,7 +30,7 @@ fn folios(orders: &[u32]) -> Folios {
     folios
 }
 
-/// A stretch of memory that is mapped: the gap before it, where its PFNs begin, its length.
+/// A mapped stretch of memory: the gap before it, its first PFN, its length.
 #[derive(Clone, Debug)]
 struct Stretch {
     gap: u64,
@@ -44,7 +44,6 @@ fn stretch() -> impl Strategy<Value = Stretch> {
         .prop_map(|(gap, from, len, is_aligned)| Stretch { gap, from, len, is_aligned })
 }
 
-/// Virtual pages and their PFNs.
 fn mapped(folios: &Folios, stretches: &[Stretch]) -> BTreeMap<u64, u64> {
     let mut pages = BTreeMap::new();
     let mut page = FIRST_PAGE;
@@ -62,7 +61,7 @@ fn mapped(folios: &Folios, stretches: &[Stretch]) -> BTreeMap<u64, u64> {
     pages
 }
 
-/// Bytes aligned, unaligned, partial and in contpte blocks, by order.
+/// Aligned, unaligned, partial and contpte bytes, by order.
 type Counted = BTreeMap<u32, [u64; 4]>;
 
 fn naive(folios: &Folios, pages: &BTreeMap<u64, u64>) -> Counted {

@@ -1,4 +1,5 @@
-//! Remedies on machines that are directories: which is named, with which gain, and when none is.
+//! Remedies on machines stored in directories: which one is recommended, with which gain, and when
+//! nothing helps.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,6 @@ use crate::warm::{WarmRefusal, Warmed};
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// What the verbs say in a test.
 #[derive(Default)]
 pub(super) struct Answers {
     pub(super) warm: Option<WarmRefusal>,
@@ -24,9 +24,7 @@ pub(super) struct Answers {
     pub(super) remap: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) constants: Vec<&'static str>,
-    /// Name of the file that defines malloc.
     pub(super) malloc_of: Option<&'static str>,
-    /// No shell finds the program by its name.
     pub(super) is_elsewhere: bool,
 }
 
@@ -76,7 +74,7 @@ impl Verbs for Answers {
     }
 }
 
-/// The private memory of the fixture in base pages, two of its blocks' pages there.
+/// Puts the fixture's private memory in base pages; three quarters of the block are present.
 fn small(dir: &Path) {
     replace(
         &dir.join("100/pagemap"),
@@ -91,7 +89,6 @@ pub(super) fn set(dir: &Path, name: &str, text: &str) {
     std::fs::write(dir.join(THP).join(name), text).unwrap();
 }
 
-/// Why the private memory is small, and the remedies for it.
 pub(super) fn of_anon(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Vec<Remedy>) {
     let (_dir, system) = edited("6.18", |dir| {
         small(dir);
@@ -119,7 +116,7 @@ fn memory_that_is_advised_is_collapsed_with_its_gain_and_cost() {
     assert_eq!((remedy.gain_bytes, remedy.extra_bytes), (2048 * K, 512 * K), "a quarter is empty");
     assert_eq!((remedy.action, remedy.restart), (Action::Collapse, Restart::None));
     assert!(remedy.undo.contains("none") && remedy.cost.contains("fork"));
-    // After a fork nothing of it is exclusively mapped: all of it is copied.
+    // After a fork no page is exclusively mapped: all of them are copied.
     let (_, shared) = of_anon(&Answers::default(), &|dir| {
         replace(&dir.join("100/pagemap"), "8100000000008000", "8000000000008000");
     });
@@ -212,7 +209,7 @@ fn what_the_program_forbids_no_verb_can_do() {
     assert!(remedies[0].cost.contains("fork"));
 }
 
-/// A file of 4 MiB mapped at an address that fits, of which half is in small folios.
+/// A 4 MiB file mapped at a suitable address, half of it in small folios.
 fn of_file(answers: &Answers, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
     let (_dir, system) = edited("6.18", |dir| {
         replace(&dir.join("100/maps"), "00400000-00430000 r-xp", "00400000-00800000 r-xp");
@@ -262,7 +259,7 @@ fn a_file_that_cannot_be_reached_or_is_too_short_has_a_reason_instead() {
     assert!(!gone[0].is_some(), "{gone:?}");
 }
 
-/// Text without a whole block of 2M: 192 KiB, 48 of its pages there in base pages.
+/// Text without a whole 2M block: 192 KiB with 48 base pages present.
 fn of_short(answers: &Answers) -> Remedy {
     let found = judged_with(&MemSystem::from_dir(fixture("6.18")), 100, answers);
     let mut remedies = finding(&found, 0x40_0000).unwrap().remedies.clone();
@@ -331,7 +328,7 @@ fn a_writer_is_named() {
     assert!(found.remedies[0].to_string().contains("4242 has the file open"), "{found:?}");
 }
 
-/// Shared memory of 4 MiB at an address, under a setting.
+/// 4 MiB of shared memory at an address, under a setting.
 fn of_shared(start: &str, end: &str, setting: &str) -> Vec<Remedy> {
     let (_dir, system) = edited("6.18", |dir| {
         let line = "60000000-60008000 rw-s";
@@ -381,8 +378,8 @@ fn the_whole_blocks_of_a_mapping_are_counted_once() {
     assert_eq!(sums(&touched(2).pmd), (1, 512));
 }
 
-/// The mapping of a file, made one of a tmpfs of device 0:44, whose mounts the lines say: those that
-/// folio sees, and those that the process sees.
+/// Moves the file's mapping to a tmpfs on device 0:44. The lines are the mounts of `folio` and of
+/// the process.
 fn of_tmpfs(own: &str, process: &str, edit: &dyn Fn(&Path)) -> (Vec<Refusal>, Vec<Remedy>) {
     let (_dir, system) = edited("6.18", |dir| {
         for file in ["maps", "smaps"] {
@@ -427,7 +424,7 @@ fn a_tmpfs_is_judged_by_its_mount_and_remounted_where_it_is() {
     let remount = remedies.iter().find(|remedy| remedy.action == Action::Remount).unwrap();
     assert!(remount.cost.ends_with("mount it with huge=within_size instead"), "{remount:?}");
 
-    // shmem_enabled is never in the fixture, and does not matter.
+    // In the fixture shmem_enabled is never, which does not matter here.
     let allowed = remounts(of_tmpfs(ROOT, &scratch(",huge=always"), &|_| ()));
     assert_eq!(allowed, (vec![Refusal::FilledSmall], vec![]));
     let (_, remedies) = of_tmpfs(ROOT, &scratch(",huge=always"), &|dir| {
@@ -443,7 +440,7 @@ fn a_tmpfs_is_judged_by_its_mount_and_remounted_where_it_is() {
         );
     });
     assert!(remedies[0].cost.starts_with("its mount allows it already"), "{remedies:?}");
-    // And where it is always, a mount that says nothing does not follow it.
+    // If it is always, a mount without `huge=` does not follow it.
     let always = |dir: &Path| set(dir, "shmem_enabled", "[always] never");
     let (refusals, _) = of_tmpfs(ROOT, &scratch(""), &always);
     assert_eq!(refusals, [Refusal::SettingOff]);
@@ -458,7 +455,7 @@ fn a_tmpfs_that_nobody_sees_or_that_is_denied_is_not_remounted() {
     let forbid = |dir: &Path| set(dir, "shmem_enabled", "always [deny]");
     let (_, remedies) = of_tmpfs(ROOT, ROOT, &forbid);
     assert!(remedies[0].cost.contains("neither folio nor the process sees it"), "{remedies:?}");
-    // Of the memory of a driver, which is in no mount that anybody sees.
+    // A driver's memory, on a mount that no process has.
     let of_driver = |dir: &Path| {
         for file in ["maps", "smaps"] {
             replace(
@@ -486,7 +483,6 @@ fn a_mount_of_tmpfs_has_its_own_setting() {
     assert_eq!(tmpfs(text, (0, 46)), None);
 }
 
-/// The remedies for private memory with these pages.
 fn of_pages(pagemap: &str, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
     let (_, remedies) = of_anon(&Answers::default(), &|dir: &Path| {
         replace(&dir.join("100/pagemap"), "40000 180 8100000000008000 1", pagemap);
@@ -546,7 +542,7 @@ fn a_pinned_block_waits_for_the_next_start() {
     };
     assert_eq!(actions("UserBufs:\t1\n    0: 0x40003000/4096\n"), [Action::Tune]);
     assert_eq!(actions("UserBufs:\t1\n    0: 0x90003000/4096\n"), [Action::Collapse, Action::Tune]);
-    // Of a device, somewhere.
+    // Pinned by a device, at an unknown address.
     assert_eq!(actions("pos:\t0\n"), [Action::Tune]);
 }
 

@@ -1,4 +1,4 @@
-//! Remedies that need a new start: options in effect, other allocators, disabled THP.
+//! Remedies that need a restart: options in effect, other allocators, disabled THP.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::census::why::Refusal;
 
 const LIBC: &str = "/usr/lib/libc.so.6";
 
-/// The program, called `server`, without advice, with glibc, and started so. Its memory is an arena of
-/// threads.
+/// The program `server`, started with these words and variables, with glibc and without advice. Its
+/// memory is a thread arena.
 fn started(dir: &Path, cmdline: &str, environ: &str) {
     let process = dir.join("100");
     replace(&process.join("smaps"), " ac hg ", " ac ");
@@ -133,7 +133,7 @@ fn no_setting_is_promised_to_a_process_that_takes_advised_memory_only() {
     let (refusal, remedies) = of_anon(&own, &eligible(0));
     assert_eq!(refusal, Refusal::DisabledExceptAdvised);
     assert_eq!(sentences(&remedies), [collapse()]);
-    // Advice reaches it, so an option that gives advice is named. Under always, glibc gives none.
+    // Advice works here, so an option that advises is recommended. Under always, glibc gives none.
     let mimalloc =
         Answers { malloc_of: Some("server"), constants: vec!["mimalloc: "], ..Answers::default() };
     let (_, remedy) = next_start(&mimalloc, &eligible(0));
@@ -227,7 +227,7 @@ fn a_new_start_of_java_costs_the_holes_of_its_heap_and_blocks_of_code() {
     let (_, remedy) = next_start(&Answers::default(), &java);
     assert_eq!(remedy.start, "java -XX:+UseTransparentHugePages ..");
     assert_eq!(remedy.extra_bytes, 512 << 10, "a quarter of the block is empty");
-    // A page of code, with room for eight blocks.
+    // A page of code in a reservation of eight blocks.
     let (_, remedy) = next_start(&Answers::default(), &|dir| {
         java(dir);
         for file in ["maps", "smaps"] {

@@ -1,13 +1,14 @@
-//! What would make the folios of a mapping larger: checked with the verb that would do it.
+//! Chooses what would make a mapping's folios larger, and checks it with the verb that would do it.
 //!
 //! ```text
-//!   private memory   now: collapse            next start: option of the runtime, else the setting
+//!   private memory   now: collapse            next start: the runtime's option, else the setting
 //!   shared memory    now: collapse            next start: the setting, else the mount's
 //!   files            program stopped: warm    next start: run --text remap
 //! ```
 //!
-//! Owns the choice. The gain counts whole blocks that have a page now: a block that nobody touches
-//! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
+//! The gain counts whole blocks with at least one page now, because an untouched block stays empty.
+//! Invariant A1: a verb that would refuse is never recommended; the remedy gives the reason
+//! instead.
 
 use super::gain::Gain;
 use super::gains::{Gains, nothing_to_gain};
@@ -28,17 +29,14 @@ use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
-/// Cost of the setting for shared memory.
 const SHARED_WIDE: &str = "it applies to the shared memory of all programs, but only to whole blocks; with always \
     instead of within_size, even the smallest would take 2M";
-/// Why no start with other settings helps.
 const IN_PIECES: &str = "malloc mapped each request alone, and none of them holds a whole block: no setting makes \
     them larger at the next start";
-/// The row of the program that keeps its shared memory in hugetlb pages if there are enough.
+/// The program that can move its shared memory to hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
 impl Judge<'_> {
-    /// The remedies of a finding whose reasons are known.
     pub(super) fn remedies(&mut self, finding: &Finding) -> Vec<Remedy> {
         let is_aside = |refusal: Refusal| refusal.is_aside();
         if finding.reasons.iter().all(|reason| is_aside(reason.refusal)) {
@@ -55,16 +53,16 @@ impl Judge<'_> {
             Backing::File => vec![self.of_file(&case, finding)],
         };
         let pmd_bytes = self.census.geometry.pmd_bytes();
-        // Objects of CPython move to malloc.
+        // The option moves CPython's objects to malloc.
         let is_of_malloc = gains.area.backing == Backing::Anon
             && self.runtime(&case, Memory::Anon).is_some_and(|row| row.malloc && !row.object_arena);
         let with_gain = |remedy: Remedy| {
             let of_file = Gain { new_bytes: 0, copied_bytes: 0, ..gains.next };
             let (gain, folio_bytes) = match remedy.action {
                 Action::Nothing => return remedy,
-                // The page cache holds whole folios in any case.
+                // The page cache always holds whole folios.
                 Action::Warm => (of_file, case.target_bytes),
-                // MADV_COLLAPSE makes PMD folios only; a copy of the text is moved with it too.
+                // MADV_COLLAPSE makes only PMD folios, and a copy of the text moves too.
                 Action::Run => (Gain { copied_bytes: of_file.bytes, ..of_file }, pmd_bytes),
                 Action::Collapse => (gains.now, pmd_bytes),
                 Action::Option if is_of_malloc => (gains.of_malloc, case.target_bytes),
@@ -90,7 +88,7 @@ impl Judge<'_> {
             remedies.push(Remedy::nothing(IN_PIECES));
         } else {
             let next = self.anon_next_start(case, &smap);
-            // The option reaches a part of the mapping only.
+            // The option reaches only part of the mapping.
             let is_option = next.as_ref().is_some_and(|remedy| remedy.action == Action::Option);
             let is_part =
                 is_option && gains.has_borders && gains.of_malloc.bytes < gains.next.bytes;
@@ -102,7 +100,6 @@ impl Judge<'_> {
         or_nothing(remedies)
     }
 
-    /// Whether `folio collapse` would do some of it.
     fn is_collapsible(&self, case: &Case<'_>, smap: &Smap, gains: &Gains) -> bool {
         let pmd_bytes = self.census.geometry.pmd_bytes();
         !case.is_short
@@ -163,7 +160,7 @@ impl Judge<'_> {
                     restart: Restart::After,
                     ..Remedy::nothing("its option is in effect, and now the setting allows it")
                 },
-                // The option waits for the setting.
+                // The option has no effect until the setting changes.
                 OwnOption::Already(what) => self
                     .tuned(&set, "advise")
                     .costing_if_some(format!("{what} is in effect, but needs this setting")),
@@ -177,7 +174,7 @@ impl Judge<'_> {
         or_nothing(remedies)
     }
 
-    /// `PostgreSQL`'s own way: pages of hugetlb, reserved for the mapping.
+    /// `PostgreSQL` has its own option: hugetlb pages, reserved for the mapping.
     fn reserved(&self, case: &Case<'_>) -> Option<Remedy> {
         let pool = HugetlbPool::of(self.question.system)?;
         let bytes = case.mapping.vma.len_bytes();
@@ -197,7 +194,6 @@ impl Judge<'_> {
         )))
     }
 
-    /// Of files on tmpfs the mount decides.
     fn mounted(&self, mount: &TmpfsMount, smap: &Smap) -> Remedy {
         match self.settings.tmpfs(&mount.huge) {
             None => Remedy::nothing("this kernel has no such folios for shared memory"),
@@ -271,12 +267,11 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether some of it fits the folios of shared memory that `MADV_COLLAPSE` makes.
+    /// Returns whether it contains a PMD block, the size that `MADV_COLLAPSE` makes.
     fn has_moving_block(&self, case: &Case<'_>) -> bool {
         case.mapping.vma.nr_whole_blocks(self.census.geometry.pmd_bytes()) > 0
     }
 
-    /// The program's text in shared memory.
     fn moved(&self, case: &Case<'_>, obstacle: Obstacle) -> Remedy {
         if !case.mapping.vma.is_exec() {
             return Remedy::nothing("only text can be moved, and this is not executable");
@@ -291,7 +286,7 @@ impl Judge<'_> {
             restart: Restart::After,
             undo: "start it without folio run".to_owned(),
             ..Remedy::nothing(match obstacle {
-                // Each process would need another copy.
+                // Each process would need its own copy.
                 Obstacle::Random(_) => {
                     "each start takes memory for its own copy of the text, at an address of its own; \
                      forked processes share that copy"
@@ -313,7 +308,6 @@ impl Judge<'_> {
     }
 }
 
-/// `folio warm`, if it says that it would do something.
 fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
     let path = &case.mapping.vma.path;
     match warm.map(|warm| warm.refusal) {
@@ -326,8 +320,8 @@ fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
     }
 }
 
-/// A mapping without a PMD block. What counts is where the next start maps it: at a multiple of the
-/// file's own alignment.
+/// Handles a mapping without a PMD block. The next start maps the file at a multiple of the file's
+/// own alignment.
 fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
     let vma = &case.mapping.vma;
     let (path, size) = (quoted(&vma.path), size_name(case.target_bytes));
@@ -364,7 +358,7 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
     }
 }
 
-/// What works, and why the rest does not only where nothing does.
+/// Returns the remedies that work; if none does, the reasons.
 fn or_nothing(mut remedies: Vec<Remedy>) -> Vec<Remedy> {
     if remedies.iter().any(Remedy::is_some) {
         remedies.retain(Remedy::is_some);

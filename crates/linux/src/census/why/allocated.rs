@@ -1,7 +1,7 @@
-//! The allocator of private memory, as far as its contents show it.
+//! Identifies the allocator of private memory by the memory's contents.
 //!
-//! Owns the facts about one mapping, read once: requests to glibc's malloc, arenas of glibc for threads,
-//! and arenas of `CPython` for objects.
+//! Owns the facts about one mapping, read once: requests to glibc's malloc, glibc's thread arenas,
+//! and `CPython`'s object arenas.
 
 use super::contents::{Contents, Words};
 use super::objects;
@@ -9,22 +9,18 @@ use super::pieces::Pieces;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 
-/// Arenas of glibc for threads begin at a multiple of this (`HEAP_MAX_SIZE`, 64-bit).
+/// The alignment of glibc's thread arenas (`HEAP_MAX_SIZE`, 64-bit).
 const ARENA_BYTES: u64 = 64 << 20;
 
-/// What the contents of a mapping show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Allocated {
-    /// What glibc's malloc mapped.
     pub(super) pieces: Pieces,
-    /// Whether it begins as an arena of glibc for threads; `None` if that was not read.
+    /// Whether it starts with a glibc thread arena; `None` if not read.
     pub(super) is_arena: Option<bool>,
-    /// Whether it begins as an arena of `CPython` for objects.
     pub(super) is_object_arena: bool,
 }
 
 impl Allocated {
-    /// Of a mapping of a process; requests are sought only if `may_be_glibcs`.
     pub(super) fn of(task: &Task<'_>, vma: &Vma, page_bytes: u64, may_be_glibcs: bool) -> Self {
         let is_at_arena = vma.range.start.is_multiple_of(ARENA_BYTES);
         let unread = Self {
@@ -49,8 +45,7 @@ impl Allocated {
     }
 }
 
-/// Whether words are the header of an arena for threads: a pointer to the arena's state, and the lengths
-/// in use and accessible.
+/// Checks for a thread arena's header: a pointer to its state, the used and accessible lengths.
 fn is_arena([arena, _, used, accessible]: [u64; 4], page_bytes: u64) -> bool {
     let is_near = (1..page_bytes).contains(&(arena % ARENA_BYTES));
     let is_length = |bytes: u64| bytes.is_multiple_of(page_bytes) && bytes <= ARENA_BYTES;

@@ -1,32 +1,27 @@
-//! Words of a process's private memory, which tell who mapped it.
+//! Reads words of a process's private memory, to identify its allocator.
 //!
-//! Owns the reading: only pages that are present are read, and pagemap in windows.
+//! Only present pages are read, and pagemap is read in windows.
 
 use std::io;
 
 use crate::proc::Task;
 use crate::system::{Entries, entry};
 
-/// Entries of pagemap that are read together.
 const WINDOW: usize = 512;
 
-/// Words at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words<const NR: usize> {
-    /// These.
     Read([u64; NR]),
     /// Nothing was written to the page.
     Empty,
-    /// They cannot be read without bringing the page in.
+    /// Reading them would bring the page in.
     Unread,
 }
 
-/// The memory of a process.
 pub(super) struct Contents {
     pagemap: Box<dyn Entries>,
     memory: Box<dyn Entries>,
     page_bytes: u64,
-    /// Page of the first entry of the window.
     first: u64,
     window: Vec<u64>,
 }
@@ -37,7 +32,7 @@ impl Contents {
         Ok(Self { pagemap, memory, page_bytes, first: 0, window: Vec::new() })
     }
 
-    /// The words from `address` on, which lie in one page.
+    /// Reads words from `address`. They must be in one page.
     pub(super) fn words<const NR: usize>(&mut self, address: u64) -> Words<NR> {
         let Some(state) = self.state(address / self.page_bytes) else { return Words::Unread };
         if state & entry::PRESENT == 0 {

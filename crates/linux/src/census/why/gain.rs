@@ -1,51 +1,46 @@
-//! Gain and price of a remedy: sums over the blocks of a mapping.
+//! A remedy's gain and cost: sums over a mapping's blocks.
 //!
 //! ```text
-//!   blocks of a mapping  -> judged one by one (census::block) -> Gain
-//!   blocks of a file     -> counted for the first mapping that gains them, in whatever process
+//!   a mapping's blocks   -> judged one at a time (census::block) -> Gain
+//!   a file's blocks      -> counted for the first mapping that gains them, in any process
 //! ```
 //!
-//! Owns the sums. Pure: facts come in, and earlier promises ([`Promised`]).
+//! Pure: takes facts and earlier promises ([`Promised`]).
 //!
 //! Invariants:
 //! - G1: a gain is at most the allowed blocks of the mapping.
-//! - G2: the gains of all mappings of one memory are together at most that memory, in whole blocks.
-//! - G3: present, new and swapped bytes of a gain sum to it.
+//! - G2: all mappings of the same memory together gain at most that memory, in whole blocks.
+//! - G3: a gain's present, new and swapped bytes sum to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::census::block::{AreaFacts, BlockFacts, FileBlock, Obstacle, Place, Runs, When};
 
-/// What whole blocks in one folio each would be, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gain {
-    /// In blocks that are not large and may be.
+    /// In blocks that are not large yet but can be.
     pub(super) bytes: u64,
-    /// Of it in memory now.
     pub(super) present_bytes: u64,
-    /// Newly allocated.
     pub(super) new_bytes: u64,
-    /// Read from swap space.
     pub(super) swapped_bytes: u64,
-    /// Copied, while others keep the original: more memory, too.
+    /// Copied while other processes keep the original; this also needs more memory.
     pub(super) copied_bytes: u64,
-    /// Left out, as it is counted for another mapping of the same memory.
+    /// Left out because another mapping of the same memory counts it.
     pub(super) elsewhere_bytes: u64,
-    /// Left out, as that much is pinned somewhere.
+    /// Left out because this much is pinned at unknown addresses.
     pub(super) pinned_bytes: u64,
 }
 
 impl Gain {
-    /// Without `pinned_bytes` of the process, wherever they lie.
     pub(super) fn without_pinned(self, pinned_bytes: u64, block_bytes: u64) -> Self {
         let pinned_bytes = pinned_bytes.next_multiple_of(block_bytes).min(self.bytes);
         Self { pinned_bytes, ..self.without(pinned_bytes) }
     }
 
-    /// Without `bytes` of present memory; their place is not known.
+    /// Subtracts `bytes` of present memory at unknown addresses.
     pub(super) fn without(self, bytes: u64) -> Self {
         let bytes = self.bytes.saturating_sub(bytes);
-        // The rest keeps its holes, as far as there is room for them.
+        // The rest keeps as many of its holes as fit.
         let new_bytes = self.new_bytes.min(bytes);
         let swapped_bytes = self.swapped_bytes.min(bytes - new_bytes);
         let present_bytes = bytes - new_bytes - swapped_bytes;
@@ -53,30 +48,30 @@ impl Gain {
         Self { bytes, present_bytes, new_bytes, swapped_bytes, copied_bytes, ..self }
     }
 
-    /// With what swap space has of shared memory, which page tables do not show: up to `bytes` of what
-    /// seemed to be new is read instead.
+    /// Accounts for shared memory in swap, which page tables do not show: up to `bytes` of the
+    /// seemingly new memory is read from swap instead.
     pub(super) fn reading(self, bytes: u64) -> Self {
         let read = bytes.min(self.new_bytes);
         Self { new_bytes: self.new_bytes - read, swapped_bytes: self.swapped_bytes + read, ..self }
     }
 
-    /// More memory that it takes, but for what comes from swap space.
+    /// Returns the additional memory it needs, without swapped memory.
     pub(super) const fn extra_bytes(&self) -> u64 {
         self.new_bytes.saturating_add(self.copied_bytes)
     }
 }
 
-/// Shared blocks over all mappings, and which of them are promised.
+/// The shared blocks of all mappings, and those already promised.
 #[derive(Debug, Default)]
 pub(super) struct Promised {
-    /// The most pages that one mapping has of a block, and those that it has in swap space.
+    /// The highest page count that one mapping has in each block.
     views: BTreeMap<FileBlock, u32>,
     now: BTreeSet<FileBlock>,
     next: BTreeSet<FileBlock>,
 }
 
 impl Promised {
-    /// Adds a mapping that may show pages which others do not.
+    /// Adds a mapping, which may show pages that other mappings do not.
     pub(super) fn see(&mut self, place: Place, runs: &Runs, page_bytes: u64) {
         let block_bytes = page_bytes << runs.order;
         for run in runs.iter() {
@@ -88,7 +83,6 @@ impl Promised {
         }
     }
 
-    /// Notes that the blocks are counted.
     pub(super) fn keep(&mut self, blocks: Vec<FileBlock>, when: When) {
         self.of(when).extend(blocks);
     }
@@ -108,7 +102,6 @@ impl Promised {
     }
 }
 
-/// The blocks of a mapping, and what holds for all of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks<'a> {
     pub(super) area: AreaFacts,
@@ -118,7 +111,6 @@ pub(super) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Their gain, and the shared blocks in it.
     pub(super) fn gain(&self, when: When, promised: &Promised) -> (Gain, Vec<FileBlock>) {
         let (mut gain, mut kept) = (Gain::default(), Vec::new());
         for run in self.runs.iter() {
@@ -134,7 +126,7 @@ impl Blocks<'_> {
                 if !self.allows(&facts, when) {
                     continue;
                 }
-                // The mapping itself has no block of the file twice.
+                // A mapping never contains a file block twice.
                 if promised.kept(when).contains(&block) {
                     gain.elsewhere_bytes += self.block_bytes();
                     continue;
@@ -162,7 +154,6 @@ impl Blocks<'_> {
             bytes(u64::from(nr_pages).saturating_sub(cost.nr_new).saturating_sub(cost.nr_swapped));
     }
 
-    /// Bytes of the blocks with an obstacle, by obstacle.
     pub(super) fn obstacles(&self, when: When) -> BTreeMap<Obstacle, u64> {
         let mut found: BTreeMap<Obstacle, u64> = BTreeMap::new();
         for run in self.runs.iter() {

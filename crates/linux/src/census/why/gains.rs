@@ -1,6 +1,4 @@
-//! Gains of a mapping, now and at the next start.
-//!
-//! Owns the way from the facts of a case to the sums of [`super::gain`].
+//! Computes a mapping's gains now and at the next start, as sums of [`super::gain`].
 
 use super::gain::{Blocks, Gain};
 use super::judge::{Case, Judge};
@@ -10,7 +8,6 @@ use crate::census::block::{AreaFacts, Backing, FileBlock, When};
 use crate::census::remedy::{Action, Remedy};
 
 impl Judge<'_> {
-    /// Gains of the blocks now and at the next start, without earlier promises.
     pub(super) fn gains(&mut self, case: &Case<'_>) -> Gains {
         let area = self.area(case);
         let geometry = self.census.geometry;
@@ -19,7 +16,7 @@ impl Judge<'_> {
             Backing::Shmem => self.smap(case).swap_bytes,
             Backing::Anon | Backing::File => 0,
         };
-        // If no option lifts it, the remedy says so.
+        // If no option lifts the ban, the remedy says so.
         let Some(blocks) = self.blocks(case, area.lifted(), target_bytes) else {
             return Gains::unseen(case, area, pmd_bytes);
         };
@@ -35,7 +32,7 @@ impl Judge<'_> {
         let has_borders = pieces.has_borders();
         let (next, next_blocks) = of_runs(if has_borders { &whole } else { blocks.runs });
         let of_malloc = if has_borders { of_runs(&chunks).0 } else { next };
-        // Which contpte blocks are large already is known of all together.
+        // Only the total of contpte blocks that are already large is known.
         let next = if target_bytes == pmd_bytes { next } else { next.without(case.large_bytes) };
         let pmd = self.blocks(case, area, pmd_bytes);
         let (now, now_blocks) =
@@ -46,7 +43,7 @@ impl Judge<'_> {
         Gains { area, now, next, of_malloc, has_borders, now_blocks, next_blocks }
     }
 
-    /// Notes the promises, so that no other mapping of the memory repeats them.
+    /// Records the promises, because other mappings of the same memory must not repeat them.
     pub(super) fn promise(&mut self, case: &Case<'_>, gains: Gains, remedies: &[Remedy]) {
         let is_now = |remedy: &Remedy| remedy.action == Action::Collapse;
         if remedies.iter().any(is_now) {
@@ -61,23 +58,20 @@ impl Judge<'_> {
     }
 }
 
-/// Gains of one mapping.
 pub(super) struct Gains {
     pub(super) area: AreaFacts,
-    /// From `folio collapse`.
     pub(super) now: Gain,
-    /// From what takes effect when the program starts again.
+    /// By changes that take effect when the program starts again.
     pub(super) next: Gain,
-    /// The part of it that malloc of glibc mapped.
+    /// The part of `next` in memory that glibc's malloc mapped.
     pub(super) of_malloc: Gain,
-    /// Whether the mapping was made in pieces.
     pub(super) has_borders: bool,
     now_blocks: Vec<FileBlock>,
     next_blocks: Vec<FileBlock>,
 }
 
 impl Gains {
-    /// Without the pages: as many blocks as the resident memory can fill.
+    /// Estimates without the pages: as many blocks as the resident memory can fill.
     fn unseen(case: &Case<'_>, area: AreaFacts, pmd_bytes: u64) -> Self {
         let all = case.mapping.tally.all().mapped_bytes();
         let filled = |area: AreaFacts, block_bytes: u64, when| {
@@ -93,7 +87,6 @@ impl Gains {
     }
 }
 
-/// Why no block of a mapping gains anything.
 pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains) -> String {
     const OF_BLOCKS: [Refusal; 8] = [
         Refusal::Disabled,

@@ -1,13 +1,13 @@
-//! The heap that a runtime manages itself, and the code that it compiles.
+//! Finds the heap that a runtime manages itself, and the code that it compiles.
 //!
 //! ```text
 //!   reservation   | used | reserved | used | reserved |     adjoining private memory without a file
-//!   heap            the reservation of the largest mapping that the process can write
-//!   code            private memory that can be written and executed
+//!   heap            the reservation around the largest mapping that the process can write
+//!   code            private memory that is writable and executable
 //! ```
 //!
-//! Owns the decision which mappings these are: an option for the heap reaches no others. Nothing is promised
-//! for the tables of a collector, or for the memory of malloc.
+//! An option for the heap reaches no other mappings. Nothing is promised for a collector's tables
+//! or for malloc's memory.
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
@@ -16,7 +16,7 @@ use super::judge::Case;
 use crate::census::process::Process;
 use crate::proc::maps::Vma;
 
-/// Code is advised if so many blocks of it are reserved (JDK 17, `CodeCache::page_size`).
+/// Code is advised if this many blocks are reserved for it (JDK 17, `CodeCache::page_size`).
 const CODE_BLOCKS: u64 = 8;
 
 /// Private memory without a file, used or only reserved.
@@ -37,13 +37,12 @@ fn nameless(process: &Process) -> impl DoubleEndedIterator<Item = &Vma> {
     process.mappings.iter().map(|mapping| &mapping.vma).filter(|vma| is_nameless(vma))
 }
 
-/// The largest mapping that a process can write; the first of several.
 fn largest(process: &Process) -> Range<u64> {
     let writable = nameless(process).rev().filter(|vma| is_writable(vma));
     writable.max_by_key(|vma| vma.len_bytes()).map_or(0..0, |vma| vma.range.clone())
 }
 
-/// A mapping with the memory that adjoins it: the program reserved all of it at once.
+/// Extends a mapping by the adjoining memory: the program reserved all of it together.
 fn reservation(process: &Process, range: Range<u64>) -> Range<u64> {
     let above = nameless(process)
         .fold(range.end, |end, vma| if vma.range.start == end { vma.range.end } else { end });
@@ -53,20 +52,18 @@ fn reservation(process: &Process, range: Range<u64>) -> Range<u64> {
     below..above
 }
 
-/// Whether a mapping is the heap's largest.
 pub(super) fn is_largest(case: &Case<'_>) -> bool {
     largest(case.process) == case.mapping.vma.range
 }
 
-/// Whether a mapping is part of the heap, or compiled code.
 pub(super) fn is_part(case: &Case<'_>) -> bool {
     let vma = &case.mapping.vma;
     let heap = || reservation(case.process, largest(case.process));
     is_code(vma) || is_nameless(vma) && heap().contains(&vma.range.start)
 }
 
-/// Memory that compiled code takes more if it is advised: each part of it begins with a block then. Parts
-/// with a block of their own are judged as other memory is.
+/// Returns the memory that compiled code gains by advice: each of its parts then starts with a
+/// block. Parts that contain a block are judged like other memory.
 pub(super) fn code(process: &Process, pmd_bytes: u64) -> u64 {
     let is_short = |vma: &Vma| is_code(vma) && vma.nr_whole_blocks(pmd_bytes) == 0;
     let parts = process.mappings.iter().filter(|mapping| {

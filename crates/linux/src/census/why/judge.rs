@@ -1,6 +1,6 @@
-//! One mapping judged: what of it is small, and why.
+//! Judges one mapping: which of its memory is small, and why.
 //!
-//! Owns the order of the questions, and what is asked once for several mappings.
+//! Owns the order of the questions, and caches the answers shared by several mappings.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -24,19 +24,17 @@ use crate::run::Placed;
 use crate::system::{FileFacts, FileRef};
 use crate::warm::Warmed;
 
-/// What the verbs say of a file, asked once.
 #[derive(Clone, Debug)]
 pub(super) struct FilePlan {
     pub(super) placed: Option<Placed>,
     pub(super) warm: Option<Warmed>,
 }
 
-/// What is asked once for all mappings.
 pub(super) struct Judge<'a> {
     pub(super) census: &'a Census,
     pub(super) question: &'a Question<'a>,
     pub(super) settings: ThpSettings<'a>,
-    /// Largest folio order seen by device: what a filesystem can.
+    /// The largest folio order seen on each device: proof that the filesystem supports it.
     seen_orders: BTreeMap<(u32, u32), u32>,
     facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
@@ -45,7 +43,7 @@ pub(super) struct Judge<'a> {
     pub(super) allocated: BTreeMap<(u32, u64), Rc<Allocated>>,
     mounts: SeenMounts,
     pub(super) promised: Promised,
-    /// Pinned bytes of each process that are not taken from a gain yet.
+    /// Each process's pinned bytes not yet subtracted from a gain.
     pub(super) pinned: BTreeMap<u32, u64>,
     pub(super) traits: BTreeMap<u32, Traits>,
     disabled: BTreeMap<u32, Option<Disabled>>,
@@ -53,16 +51,14 @@ pub(super) struct Judge<'a> {
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
 
-/// A mapping under judgement.
 pub(super) struct Case<'a> {
     pub(super) process: &'a Process,
     pub(super) mapping: &'a Mapping,
     pub(super) target_bytes: u64,
     pub(super) target_order: u32,
     pub(super) large_bytes: u64,
-    /// It holds no whole block of the size that pays.
     pub(super) is_short: bool,
-    /// It grows while it is used: heap, stack, the used part of a reservation.
+    /// It grows during use: heap, stack, or the used part of a reservation.
     pub(super) grows: bool,
 }
 
@@ -85,7 +81,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Memory of some kinds in folios below the target, or at least as large.
+    /// Sums the memory of some kinds in folios below the target, or at least as large.
     fn sum(&self, is_in: impl Fn(Kind) -> bool, is_large: bool) -> Cell {
         let is_size = |size| match size {
             Size::Unknown => false,
@@ -94,7 +90,6 @@ impl<'a> Case<'a> {
         self.mapping.tally.sum(|kind, size| is_in(kind) && is_size(size))
     }
 
-    /// Whether only PMD entries make it large.
     fn is_pmd(&self, census: &Census) -> bool {
         self.target_bytes == census.geometry.pmd_bytes()
     }
@@ -134,11 +129,10 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Why the mapping of a finding is not larger, most bytes first.
     pub(super) fn reasons(&mut self, finding: &Finding) -> Vec<Reason> {
         let case = Case::new(self.census, finding);
         let mut reasons = self.judge(&case);
-        // What is larger than the missing blocks is at the ends, where nothing fits.
+        // Bytes beyond the missing blocks are at the mapping's ends, which hold no block.
         for reason in &mut reasons {
             reason.bytes = reason.bytes.min(finding.missing_bytes);
         }
@@ -147,7 +141,7 @@ impl<'a> Judge<'a> {
         reasons
     }
 
-    /// Memory of a mapping without a whole block.
+    /// Returns the memory of a mapping without a whole block.
     pub(super) fn aside(&self, finding: &Finding) -> Vec<Reason> {
         let case = Case::new(self.census, finding);
         let bytes = case.mapping.tally.all().mapped_bytes();
@@ -171,7 +165,7 @@ impl<'a> Judge<'a> {
             reasons.push(Case::reason(Refusal::SizeUnknown, unknown));
         }
         if vma.has_file() && !vma.is_congruent(case.target_bytes) {
-            // Private copies have no place in the file any more.
+            // Private copies no longer have a position in the file.
             let copies = case.mapping.tally.of(Kind::Anon).mapped_bytes();
             let bytes = all.saturating_sub(case.large_bytes).saturating_sub(copies);
             reasons.push(Case::reason(Refusal::Incongruent, bytes));
@@ -191,7 +185,6 @@ impl<'a> Judge<'a> {
         reasons
     }
 
-    /// Pages of a file: cached small, and why.
     fn file(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let vma = &case.mapping.vma;
         let anon = case.sum(|kind| kind == Kind::Anon, false).mapped_bytes();
@@ -217,7 +210,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Private or shared memory in small folios.
     fn memory(&mut self, case: &Case<'_>, kind: Kind, reasons: &mut Vec<Reason>) {
         let is_kind = |other| match kind {
             Kind::Anon => matches!(other, Kind::Anon | Kind::Text),
@@ -250,7 +242,6 @@ impl<'a> Judge<'a> {
         reasons.push(Case::reason(refusal, small));
     }
 
-    /// Large folios that are not mapped large.
     fn large(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let large = case.sum(|_| true, true);
         let rest = large.mapped_bytes().saturating_sub(case.large_bytes);
@@ -274,7 +265,6 @@ impl<'a> Judge<'a> {
         reasons.push(Case::reason(refusal, whole));
     }
 
-    /// What lies in single blocks.
     fn obstacles(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let area = self.area(case);
         if let Some(blocks) = self.blocks(case, area, case.target_bytes) {
@@ -285,7 +275,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What holds for all blocks of a mapping.
     pub(super) fn area(&mut self, case: &Case<'_>) -> AreaFacts {
         let backing = self.backing(case);
         let mut runs = case.mapping.touched.iter().flat_map(|touched| touched.contpte.iter());
@@ -305,7 +294,7 @@ impl<'a> Judge<'a> {
         if is_shared_memory(vma, &filesystem) { Backing::Shmem } else { Backing::File }
     }
 
-    /// The blocks of a size; `None` where pages are not seen.
+    /// Returns the blocks of a size; `None` if single pages are not visible.
     pub(super) fn blocks<'c>(
         &self,
         case: &Case<'c>,
@@ -319,7 +308,6 @@ impl<'a> Judge<'a> {
         Some(Blocks { area, runs, place, page_bytes: geometry.page_bytes })
     }
 
-    /// Where the memory of a shared mapping is.
     pub(super) fn home(&mut self, case: &Case<'_>) -> Home {
         self.mounts.home(self.question.system, case.process.pid, &case.mapping.vma)
     }
@@ -335,16 +323,15 @@ impl<'a> Judge<'a> {
         self.smaps.entry(pid).or_insert_with(read)
     }
 
-    /// Whether the process, or its starter, has disabled THP.
     pub(super) fn disabled(&mut self, case: &Case<'_>) -> Option<&Disabled> {
         let (system, pid) = (self.question.system, case.process.pid);
         let read = || Disabled::of(&Task::of(system, pid));
         self.disabled.entry(pid).or_insert_with(read).as_ref()
     }
 
-    /// Whether the process has THP disabled except for advised memory. The kernel shows that only
-    /// if the setting is always: memory to which nothing else forbids it is not eligible then. `None`
-    /// if nothing shows it.
+    /// Returns whether the process has THP disabled except for advised memory. The kernel shows
+    /// that only if the setting is always: memory without any other ban is then not eligible.
+    /// `None` if nothing shows it.
     pub(super) fn is_excepted(&mut self, case: &Case<'_>) -> Option<bool> {
         if let Some(&known) = self.is_excepted.get(&case.process.pid) {
             return known;
@@ -378,7 +365,6 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// What all views of shared memory show together; nothing is promised yet.
 fn promised(census: &Census) -> Promised {
     let mut promised = Promised::default();
     let mappings = census.processes.iter().flat_map(|process| &process.mappings);
@@ -396,7 +382,6 @@ fn file_ref(case: &Case<'_>) -> FileRef {
     FileRef { path: vma.path.clone(), device: vma.device, inode: vma.inode, mapped }
 }
 
-/// memfd, System V, shared anonymous memory and tmpfs.
 pub(super) fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {
     filesystem == "tmpfs" || vma.is_nameless_shared()
 }

@@ -1,22 +1,21 @@
-//! Arenas of `CPython`'s allocator for objects.
+//! Recognises arenas of `CPython`'s object allocator.
 //!
 //! ```text
-//!   arena   1M at once (256K before 3.10), joined by the kernel with its neighbours
-//!   pool    16K (4K before 3.10), aligned; it begins with a header
+//!   arena   1M per request (256K before 3.10); the kernel joins neighbouring arenas
+//!   pool    16K (4K before 3.10), aligned, with a header at the start
 //! ```
 //!
-//! Owns how an arena is known: no setting makes a block larger that was mapped in such pieces.
+//! No setting makes a block larger if it was mapped in pieces like these.
 
 use super::contents::{Contents, Words};
 use crate::proc::maps::Vma;
 
-/// Lengths of pools, newest first (`POOL_SIZE` of `CPython`'s `Objects/obmalloc.c`).
+/// Pool lengths, newest first (`POOL_SIZE` in `CPython`'s `Objects/obmalloc.c`).
 const POOLS: [u64; 2] = [16 << 10, 4 << 10];
-/// Objects are multiples of this long, and at most so many of it.
+/// Object lengths are multiples of this.
 const STEP: u64 = 16;
 const STEPS_MAX: u64 = 32;
 
-/// Whether private memory begins with an arena.
 pub(super) fn is_arena(contents: &mut Contents, vma: &Vma) -> bool {
     POOLS.into_iter().any(|pool_bytes| {
         let at = vma.range.start.next_multiple_of(pool_bytes);
@@ -25,8 +24,8 @@ pub(super) fn is_arena(contents: &mut Contents, vma: &Vma) -> bool {
     })
 }
 
-/// Whether words are the header of a pool (`struct pool_header`): objects in use, three pointers, the
-/// arena's number with the objects' length, and the offsets of the next object and of the last one.
+/// Checks for a pool header (`struct pool_header`): objects in use, three pointers, the arena's
+/// number and the size class, and the offsets of the next and the last object.
 fn is_pool([used, _, next, before, class, offsets]: [u64; 6], pool_bytes: u64) -> bool {
     let (low, high) = (|word: u64| word & u64::from(u32::MAX), |word: u64| word >> 32);
     let steps = high(class) + 1;
@@ -43,12 +42,11 @@ fn is_pool([used, _, next, before, class, offsets]: [u64; 6], pool_bytes: u64) -
 mod tests {
     use super::*;
 
-    /// A word of two fields.
     const fn both(low: u64, high: u64) -> u64 {
         low | high << 32
     }
 
-    /// Of Python 3.11: 204 objects of 80 bytes, and 66 of 64.
+    /// From Python 3.11: 204 objects of 80 bytes, and 66 of 64.
     const FULL: [u64; 6] =
         [204, 0, 0x7f76_0000_0000, 0x7f76_0000_0010, 4 << 32, both(16368, 16304)];
     const PART: [u64; 6] =
@@ -67,7 +65,7 @@ mod tests {
         for other in [
             [0; 6],
             [u64::MAX; 6],
-            // A request to malloc.
+            // A malloc request.
             [0, 0x0027_c002, 0, 0, 0, 0],
             one(0, 205),
             one(2, 0),

@@ -1,51 +1,45 @@
-//! Pieces of private memory: each was mapped at once.
+//! Splits private memory into pieces that were each mapped by one call.
 //!
 //! ```text
-//!   requests to malloc of glibc   | 9 MiB |  3 MiB | 400 KiB | 400 KiB |
+//!   requests to glibc's malloc    | 9 MiB |  3 MiB | 400 KiB | 400 KiB |
 //!   the kernel's one mapping      |____________________________________|
 //!   blocks that can be large        |  |  |   |
 //! ```
 //!
-//! glibc's malloc maps each large request, and the kernel joins neighbours to one mapping. A block
-//! across a border was not whole when its first page was touched, so no setting and no advice makes it
-//! large at the next start; `MADV_COLLAPSE` does.
+//! glibc's malloc maps each large request, and the kernel merges neighbours into one mapping. A
+//! block across a border was not whole when its first page was touched, so no setting or advice
+//! makes it large at the next start; `MADV_COLLAPSE` does.
 //!
-//! Owns the borders, which headers of malloc show. Only present memory is read. Invariant
-//! P1: pieces ascend, are not empty, and cover the mapping.
+//! Owns the borders, found by malloc's headers. Only present memory is read. Invariant P1: pieces
+//! ascend, are not empty, and cover the mapping.
 
 use std::ops::Range;
 
 use super::contents::Words;
 use crate::proc::maps::Vma;
 
-/// Pages that are read in a mapping at most: about 50 ms.
+/// At most this many pages are read per mapping: about 50 ms.
 const PAGES_MAX: u64 = 1 << 15;
-/// Pages in which the next header is sought.
+/// How many pages are searched for the next header.
 const SOUGHT_MAX: u64 = 1 << 14;
 
-/// Memory that was mapped at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) range: Range<u64>,
-    /// One request to glibc's malloc.
     pub(super) is_chunk: bool,
 }
 
-/// The pieces of one mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces {
     list: Vec<Piece>,
-    /// Whether its first header was read.
     is_known: bool,
 }
 
 impl Pieces {
-    /// One piece, about which nothing is known.
     pub(super) fn whole(vma: &Vma) -> Self {
         Self { list: vec![Piece { range: vma.range.clone(), is_chunk: false }], is_known: false }
     }
 
-    /// From the first words of the mapping's pages.
     pub(super) fn found(
         vma: &Vma,
         page_bytes: u64,
@@ -75,12 +69,10 @@ impl Pieces {
         self.list.iter()
     }
 
-    /// Whether there are borders inside.
     pub(super) const fn has_borders(&self) -> bool {
         self.list.len() > 1
     }
 
-    /// The longest request to malloc; `None` if no header could be read.
     pub(super) fn longest_chunk(&self) -> Option<u64> {
         let chunks = self.list.iter().filter(|piece| piece.is_chunk);
         let longest = chunks.map(|piece| piece.range.end - piece.range.start).max();
@@ -88,8 +80,8 @@ impl Pieces {
     }
 }
 
-/// The length of a chunk that begins a page: no chunk before it, then its size in pages with the bit
-/// `IS_MMAPPED` (2) alone.
+/// Returns a chunk's length if a page starts with its header: a zero word, then the size in pages
+/// with only the bit `IS_MMAPPED` (2) set.
 fn chunk(start: Words<2>, bytes_max: u64, page_bytes: u64) -> Option<u64> {
     let Words::Read([before, size]) = start else { return None };
     let bytes = size & !7;
@@ -97,8 +89,8 @@ fn chunk(start: Words<2>, bytes_max: u64, page_bytes: u64) -> Option<u64> {
     (is_header && bytes <= bytes_max).then_some(bytes)
 }
 
-/// The next chunk after `at` that ends with the mapping, or at another one. Other memory may look like
-/// a header by chance.
+/// Finds the next chunk after `at` that ends at the mapping's end or at another chunk. Other memory
+/// can look like a header by chance.
 fn sought(
     at: u64,
     end: u64,
@@ -148,7 +140,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Chunks lie above what else was mapped, as malloc mapped them.
+        /// malloc places chunks above all earlier mappings.
         #[test]
         fn each_request_is_a_piece_and_what_lies_below_is_one(
             below in 0..300_u64,

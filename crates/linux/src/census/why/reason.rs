@@ -1,4 +1,4 @@
-//! What can stand in the way of larger folios, and what is told of a mapping.
+//! The reasons against larger folios, and the findings about a mapping.
 
 use serde::Serialize;
 
@@ -7,69 +7,55 @@ use crate::census::remedy::Remedy;
 use crate::census::remedy::verbs::Verbs;
 use crate::system::System;
 
-/// Why a mapping is not larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// It holds no whole block of the smallest size that one TLB entry may hold.
+    /// It holds no whole block of the smallest size that one TLB entry can cover.
     TooSmall,
-    /// Address and position differ mod the size.
+    /// The address and the file offset differ modulo the size.
     Incongruent,
-    /// The file is in the page cache in smaller folios.
+    /// The page cache holds the file in smaller folios.
     CachedSmall,
-    /// The filesystem has no folios of the size.
     Filesystem,
-    /// The file is open for writing.
     OpenForWrite,
-    /// Pages of a private file mapping that were written to: copies, in base pages.
+    /// Written pages of a private file mapping: copies, in base pages.
     PrivateCopy,
-    /// `MADV_NOHUGEPAGE`, which the kernel assumes for stacks of threads too.
+    /// `MADV_NOHUGEPAGE`, which the kernel also implies for thread stacks.
     NoHugeAdvice,
-    /// `PR_SET_THP_DISABLE`, by the process or its starter.
+    /// `PR_SET_THP_DISABLE`, by the process or its parent.
     Disabled,
-    /// The same, except for memory with `MADV_HUGEPAGE`.
+    /// Like `Disabled`, except for memory with `MADV_HUGEPAGE`.
     DisabledExceptAdvised,
-    /// A guard page lies in the block.
     GuardPage,
-    /// KSM merged some of its pages.
     Merged,
-    /// userfaultfd watches the block.
+    /// userfaultfd is registered on the block.
     Userfaultfd,
-    /// Pages of the block, or of the process, are pinned.
     Pinned,
-    /// Memory of a device.
     Device,
-    /// The setting is never.
     SettingOff,
-    /// The setting asks for `MADV_HUGEPAGE`, which was not given.
+    /// The setting requires `MADV_HUGEPAGE`, and the program did not call it.
     NotAdvised,
-    /// The `huge=` of the mount decides, which cannot be seen.
+    /// The mount's `huge=` option decides, and `folio` cannot see the mount.
     MountUnseen,
-    /// Memory was touched in smaller folios: before the setting or advice, or none was free.
+    /// Touched in smaller folios: before the setting or advice, or no large folio was free.
     FilledSmall,
-    /// Large folios, of which parts are mapped.
     PartlyMapped,
-    /// Large folios mapped whole, but by one entry a page.
+    /// Large folios mapped whole, but by one PTE per page.
     MappedByPages,
-    /// In swap space.
     SwappedOut,
-    /// Nothing is mapped there yet.
     NotTouched,
-    /// Sizes are not available without root.
     SizeUnknown,
 }
 
 impl Refusal {
-    /// Those that no remedy is for.
+    /// The reasons without a remedy.
     pub const ASIDE: [Self; 3] = [Self::NotTouched, Self::SwappedOut, Self::TooSmall];
 
-    /// Whether it is one of them.
     #[must_use]
     pub fn is_aside(self) -> bool {
         Self::ASIDE.contains(&self)
     }
 
-    /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -99,7 +85,6 @@ impl Refusal {
         }
     }
 
-    /// What it means, for people.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -133,7 +118,7 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// That of an obstacle; `None` where another reason says it better.
+    /// Converts an obstacle; `None` if another reason describes it better.
     pub(super) const fn of(obstacle: Obstacle) -> Option<Self> {
         match obstacle {
             Obstacle::Guard => Some(Self::GuardPage),
@@ -141,8 +126,8 @@ impl Refusal {
             Obstacle::Userfaultfd => Some(Self::Userfaultfd),
             Obstacle::Pinned => Some(Self::Pinned),
             Obstacle::Device => Some(Self::Device),
-            // The first four are counted page by page; the others, by the setting that they
-            // override.
+            // The page counts cover the first four. The others override a setting and are judged
+            // with it.
             Obstacle::Large
             | Obstacle::Empty
             | Obstacle::SwappedOut
@@ -156,47 +141,35 @@ impl Refusal {
     }
 }
 
-/// One reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// What prevents it.
     pub refusal: Refusal,
-    /// Bytes it concerns.
     pub bytes: u64,
 }
 
-/// A mapping compared with the largest size it could have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Its process, as an index into `Census::processes`.
+    /// The index into `Census::processes`.
     pub process: usize,
-    /// The mapping, as an index into the process's.
     pub mapping: usize,
-    /// The size, in bytes.
     pub target_bytes: u64,
-    /// Mapped so.
+    /// Bytes mapped at that size.
     pub large_bytes: u64,
-    /// Whole blocks that are not.
+    /// Bytes of whole blocks below that size.
     pub missing_bytes: u64,
-    /// Why, most bytes first.
+    /// Most bytes first.
     pub reasons: Vec<Reason>,
-    /// What helps: at most one that the running program needs no restart for, and one that does. One
-    /// that says why nothing works where there are none.
+    /// At most one for the running program and one that needs a restart, or one that says why not.
     pub remedies: Vec<Remedy>,
 }
 
-/// The largest folio of a filesystem in bytes by its name, where known: 0 for none above the base
-/// page.
+/// Returns a filesystem's largest folio in bytes; 0 for base pages only, `None` if unknown.
 pub type FolioLimit<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
-/// What of a census is judged.
 pub struct Question<'a> {
-    /// Where it was taken.
     pub system: &'a dyn System,
-    /// What filesystems allow.
     pub limit: FolioLimit<'a>,
-    /// What the verbs say before one of them is recommended.
     pub verbs: &'a dyn Verbs,
-    /// Mappings at most, those with most memory missing first.
+    /// At most this many mappings, those with most missing memory first.
     pub nr_max: usize,
 }

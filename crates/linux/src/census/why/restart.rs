@@ -1,11 +1,11 @@
-//! Memory after a new start of the program.
+//! Remedies for private memory that need a restart of the program.
 //!
-//! Owns the choice between a runtime's option and a setting, and the reason if neither works.
+//! Chooses between a runtime's option and a setting, or gives the reason if neither works.
 //!
 //! Invariants:
-//! - P1: an option that is in effect, that the program's loader ignores, or that is for another
-//!   allocator than the one in use is not named.
-//! - P2: no setting is promised to a process that has THP disabled.
+//! - P1: an option is not recommended if it is in effect, if the loader ignores it, or if it
+//!   belongs to an allocator not in use.
+//! - P2: no setting is promised to a process with THP disabled.
 
 use std::rc::Rc;
 
@@ -24,26 +24,21 @@ use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::System;
 
-/// Cost of any system-wide setting.
 pub(super) const SYSTEM_WIDE: &str =
     "it applies to all programs: those that use memory sparsely will take more";
 
-/// Why no setting helps a process that has THP disabled except for advised memory.
 pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
-/// The limit of a promise about memory of an allocator that shows no borders of its requests.
 const MAYBE_IN_PIECES: &str =
     "less if the allocator mapped it in pieces, because a block across two of them stays small";
 
-/// Why an option does nothing under the settings.
 const ONLY_IF_MADVISE: &str =
     "its allocator advises memory only if thp.enabled is madvise when the program starts";
 
-/// The limit of a promise for `always`, as long as the setting is another.
 const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory: that can be seen only under always";
 
-/// Whether the kernel knows `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
+/// Whether the kernel supports `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
 fn may_except_advised(system: &dyn System) -> bool {
     let release = host::kernel_release(system);
     let mut numbers = release.split('.').map_while(|word| word.parse::<u32>().ok());
@@ -51,7 +46,6 @@ fn may_except_advised(system: &dyn System) -> bool {
 }
 
 impl Judge<'_> {
-    /// The remedy for private memory at the next start.
     pub(super) fn anon_next_start(&mut self, case: &Case<'_>, smap: &Smap) -> Option<Remedy> {
         let row = self.runtime(case, Memory::Anon);
         let option = self.option(case, row);
@@ -74,7 +68,7 @@ impl Judge<'_> {
             let option = option.map(|option| self.with_setting(row, &set, option, "madvise"));
             return Some(option.unwrap_or_else(|| Remedy::nothing(EXCEPT_ADVISED)));
         }
-        // Memory from before the setting, or without free blocks, stays small: collapse.
+        // It was touched before the setting, or no block was free: collapse helps.
         if set.allows == Allows::All || set.allows == Allows::Advised && is_advised {
             return None;
         }
@@ -95,7 +89,7 @@ impl Judge<'_> {
             }
             _ => {}
         }
-        // Memory that the program advised is as large as it will be.
+        // Advised memory is already as large as it gets.
         if !is_advised && case.grows && (case.is_short || case.mapping.vma.is_heap()) {
             return Some(Remedy::nothing(
                 "it grows in small steps, and no such folio fits at the end of a step: a setting would \
@@ -110,7 +104,6 @@ impl Judge<'_> {
         Some(self.of_all_programs(case, &set, value, more))
     }
 
-    /// The setting for all private memory.
     pub(super) fn of_all_programs(
         &mut self,
         case: &Case<'_>,
@@ -120,14 +113,14 @@ impl Judge<'_> {
     ) -> Remedy {
         let is_advised_heap = |smap: &&Smap| smap.is_huge && smap.vma.is_heap();
         let heap: u64 = self.smaps(case).iter().filter(is_advised_heap).map(Smap::pmd_bytes).sum();
-        // Advised memory that was mapped at once is large under always too.
+        // Advised memory that one call mapped is also large under always.
         if value == "always" && set.allows == Allows::Advised && heap > 0 {
             return Remedy::nothing(format!(
                 "under always, glibc advises its heap no longer, and {} MiB of it would be small again",
                 heap >> 20
             ));
         }
-        // The kernel aligns a mapping of whole blocks (Linux 6.7); no other one need be a single piece.
+        // The kernel aligns a mapping of whole blocks (Linux 6.7). Others may consist of pieces.
         let is_odd = [case.mapping.vma.range.start, case.mapping.vma.range.end]
             .iter()
             .any(|address| !address.is_multiple_of(case.target_bytes));
@@ -140,7 +133,7 @@ impl Judge<'_> {
         self.unless_excepted(case, tuned, &smap)
     }
 
-    /// A remedy for all memory, with the limit of its promise.
+    /// Adds the limit of the promise to a remedy for all memory.
     pub(super) fn unless_excepted(
         &mut self,
         case: &Case<'_>,
@@ -155,7 +148,7 @@ impl Judge<'_> {
         remedy.costing(cost)
     }
 
-    /// The row's option as a remedy, unless it is in effect or the program would ignore it.
+    /// Recommends the row's option, unless it is in effect or the program would ignore it.
     pub(super) fn option(&mut self, case: &Case<'_>, row: Option<&'static Runtime>) -> OwnOption {
         let Some(row) = row.filter(|row| row.has_option()) else { return OwnOption::None };
         match row.start(self.traits(case)) {
@@ -165,7 +158,7 @@ impl Judge<'_> {
                 let extra_bytes = if has_code {
                     heap::code(case.process, pmd_bytes)
                 } else if row.malloc && case.mapping.vma.is_heap() {
-                    // It then ends with a whole block, of which half is new on average.
+                    // The mapping then ends with a whole block; on average half of it is new.
                     pmd_bytes / 2
                 } else {
                     0
@@ -190,7 +183,7 @@ impl Judge<'_> {
     }
 
     pub(super) fn runtime(&mut self, case: &Case<'_>, memory: Memory) -> Option<&'static Runtime> {
-        // An option of the program does not reach what its starter disabled.
+        // A program's option does not lift a ban set by its parent.
         let disabled = self.disabled(case).cloned();
         if disabled.as_ref().is_some_and(|disabled| disabled.ancestor.is_some()) {
             return None;
@@ -211,7 +204,6 @@ impl Judge<'_> {
         Runtime::of(self.traits(case), &wanted)
     }
 
-    /// What the contents of a mapping show of its allocator.
     pub(super) fn allocated(&mut self, case: &Case<'_>) -> Rc<Allocated> {
         let vma = &case.mapping.vma;
         let key = (case.process.pid, vma.range.start);
@@ -226,7 +218,7 @@ impl Judge<'_> {
         found
     }
 
-    /// A setting changed, if `folio tune` takes the value.
+    /// Recommends a setting if `folio tune` accepts the value.
     pub(super) fn tuned(&self, set: &InForce, value: &str) -> Remedy {
         let text = self.question.system.text(&set.path).unwrap_or_default();
         let choice = Choice::parse(&String::from_utf8_lossy(&text));
@@ -236,7 +228,6 @@ impl Judge<'_> {
         }
     }
 
-    /// An option that needs the settings to allow advised memory.
     pub(super) fn with_setting(
         &self,
         row: Option<&Runtime>,
@@ -282,21 +273,17 @@ fn is_for_madvise(row: Option<&Runtime>) -> bool {
 }
 
 impl Remedy {
-    /// With a cost, unless it says that nothing works.
     pub(super) fn costing_if_some(self, cost: String) -> Self {
         if self.is_some() { self.costing(cost) } else { self }
     }
 }
 
-/// The effect of a program's option.
 pub(super) enum OwnOption {
-    /// A start with it.
     Start(Remedy),
-    /// Nothing more: it is in effect, and this is its name.
+    /// Already in effect, with the option's name.
     Already(String),
-    /// Nothing, and why.
+    /// Not possible, with the reason.
     Without(String),
-    /// The program has no option.
     None,
 }
 
@@ -305,7 +292,6 @@ impl OwnOption {
         if let Self::Start(remedy) = self { Some(remedy.clone()) } else { None }
     }
 
-    /// Why a setting is named instead.
     pub(super) fn note(&self) -> Option<String> {
         match self {
             Self::Already(what) => {
@@ -318,7 +304,6 @@ impl OwnOption {
 }
 
 impl Disabled {
-    /// Who disabled it, and how the program starts without that.
     pub(super) fn way_out(&self) -> String {
         let run = as_typed("folio run -- PROGRAM");
         match &self.ancestor {

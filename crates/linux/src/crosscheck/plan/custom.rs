@@ -3,21 +3,18 @@
 use super::super::error::CrosscheckError;
 use super::super::workloads::{Filesystem, Workload};
 
-/// Name of the file that a custom workload brings.
 pub(in super::super) const OWN_FILE: &str = "own";
-/// The probe's page map has room for so much in base pages of 4 KiB.
+/// The limit of the probe's page map with base pages of 4 KiB.
 const OWN_BYTES_MAX: u64 = 4 << 30;
-/// Length of the file when no word says.
 const OWN_BYTES: u64 = 64 << 20;
-/// Steps; at 1.5 ms each these take some minutes.
+/// The step limit; at 1.5 ms each these take a few minutes.
 const NR_STEPS_MAX: u64 = 100_000;
 
 const PROTS: [&str; 4] = ["r", "rx", "rxc", "rw"];
 const SHARES: [&str; 3] = ["shared", "private", "none"];
 const ADVICES: [&str; 7] = ["plain", "huge", "nohuge", "random", "seq", "hugerandom", "hugeseq"];
-/// Keys whose values are numbers.
 const NUMBERS: [&str; 7] = ["n", "seed", "first", "pages", "skew", "opens", "settle"];
-/// Keys whose values the probe reads.
+/// Keys with values that only the probe parses.
 const FREE: [&str; 3] = ["pattern", "ops", "also"];
 
 /// A workload given as `key=value` words.
@@ -28,7 +25,6 @@ pub struct Custom {
 }
 
 impl Custom {
-    /// Without words, on a file of `own_bytes`.
     pub(super) fn empty(own_bytes: u64) -> Self {
         Self { words: Vec::new(), own_bytes }
     }
@@ -36,7 +32,7 @@ impl Custom {
     /// Checks the words: `prot=r advice=huge pattern=stride7 n=100 file=64M`.
     ///
     /// # Errors
-    /// The first word that is wrong, and what would be right.
+    /// The first invalid word, and the legal values.
     pub fn parse(words: &[String]) -> Result<Self, CrosscheckError> {
         let mut custom = Self::empty(OWN_BYTES);
         for word in words {
@@ -60,7 +56,6 @@ impl Custom {
         Ok(custom)
     }
 
-    /// Words that were left out.
     pub(super) fn complete(&mut self) {
         let is_reading = self.get("pattern").is_some_and(|pattern| pattern.starts_with("read"));
         if is_reading && self.get("prot").is_none() {
@@ -122,7 +117,7 @@ fn check(key: &str, value: &str) -> Result<(), String> {
     }
 }
 
-/// `64M`: 1 page to 4 GiB.
+/// Parses `64M`: 1 page to 4 GiB.
 fn bytes(value: &str) -> Result<u64, String> {
     let (digits, unit) = match value.as_bytes().last() {
         Some(b'K' | b'k') => (&value[..value.len() - 1], 10),

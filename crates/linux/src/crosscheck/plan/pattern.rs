@@ -1,6 +1,6 @@
-//! Names by pattern.
+//! Name patterns.
 
-/// Whether `pattern` is part of `name`; with `*` it must cover the whole name.
+/// Returns whether `pattern` is part of `name`. With `*` it must match the whole name.
 pub(super) fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let (Some(first), Some(last)) = (parts.next(), parts.next_back()) else {

@@ -1,13 +1,12 @@
 //! Random workloads, drawn from a seed.
 //!
-//! Owns the draw: the length of the file, its mappings and descriptors, and what is done to it. The
-//! result is words as a user would type them ([`Custom`]), so that each can be repeated by itself.
-//! Does not know what a kernel answers.
+//! Draws the file's length, its mappings and descriptors, and the actions on it. The result is
+//! words that a user could type ([`Custom`]), so each workload can be repeated alone.
 //!
 //! Invariants:
-//! - D1: a seed, a base page and a list of windows give the same workload everywhere.
-//! - D2: no page beyond the end of the file is touched, no page that may not be written is stored
-//!   to, and no page that was written is called: the program would end.
+//! - D1: the same seed, base page and windows produce the same workload everywhere.
+//! - D2: touches stay below the end of the file, stores go only to writable pages, and written
+//!   pages are never called. Otherwise the program would be killed.
 
 mod actions;
 
@@ -15,24 +14,22 @@ use super::super::workloads::{Filesystem, Workload};
 use super::Custom;
 use actions::Actions;
 
-/// Readahead windows in KiB: those of usual disks, and odd ones.
+/// Readahead windows in KiB: those of common disks, and odd ones.
 const WINDOWS_KB: [u64; 18] =
     [4, 8, 12, 16, 32, 64, 100, 128, 128, 128, 256, 260, 512, 1024, 1028, 2048, 2560, 4096];
-/// Longest file: a PMD folio of 16K pages and some more.
+/// The longest file: a bit more than a PMD folio of 16K pages.
 const LONGEST_BYTES: u64 = 40 << 20;
 
-/// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Random {
-    /// Workloads.
     pub nr: u64,
-    /// Seed of the first workload; the others follow.
+    /// The first workload's seed; the others follow.
     pub seed: u64,
 }
 
 impl Random {
-    /// The workloads for base pages of `page` bytes, each on one of `filesystems` in turn and with
-    /// one of `windows_kb`; without any, windows are drawn from 4 KiB to 4 MiB.
+    /// Draws the workloads for base pages of `page` bytes, on `filesystems` in turn and with one of
+    /// `windows_kb`; without any, draws windows from 4 KiB to 4 MiB.
     #[must_use]
     pub fn workloads(
         self,
@@ -52,7 +49,6 @@ impl Random {
     }
 }
 
-/// A workload in words.
 fn custom(draw: &mut Draw, seed: u64, page: u64) -> Custom {
     let mut custom = Custom::empty(length(draw, page).min(LONGEST_BYTES));
     custom.set("seed", &seed.to_string());
@@ -78,7 +74,7 @@ fn custom(draw: &mut Draw, seed: u64, page: u64) -> Custom {
     custom
 }
 
-/// Bytes of the file: where rules change, and anything.
+/// Draws a file length: near the limit of a rule, or arbitrary.
 fn length(draw: &mut Draw, page: u64) -> u64 {
     let pmd = page * page / 8;
     let few = draw.below(20) * page;
@@ -96,7 +92,7 @@ fn length(draw: &mut Draw, page: u64) -> u64 {
     }
 }
 
-/// Part of the file that a mapping has.
+/// The part of the file in a mapping.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     first: u64,
@@ -135,7 +131,7 @@ fn second_mapping(draw: &mut Draw, nr_pages: u64, nr_opens: u64) -> (Part, Strin
     (Part { first, nr_pages, is_writable: prot == "rw", is_called: false }, word)
 }
 
-/// First page and number of pages of a part; one in eight reaches past the end of the file.
+/// Draws a part's first page and page count; one in eight extends past the end of the file.
 fn range(draw: &mut Draw, nr_pages: u64) -> (u64, u64) {
     let first = if draw.below(2) == 0 { 0 } else { draw.below(nr_pages) };
     let left = nr_pages - first;
@@ -143,14 +139,14 @@ fn range(draw: &mut Draw, nr_pages: u64) -> (u64, u64) {
     (first, 1 + draw.below(left) + more)
 }
 
-/// Numbers from a seed (`SplitMix64`).
+/// Random numbers from a seed (`SplitMix64`).
 #[derive(Clone, Debug)]
 struct Draw {
     state: u64,
 }
 
 impl Draw {
-    /// Neighbouring seeds begin far apart.
+    /// Mixes the seed, because neighbouring seeds must start far apart.
     fn new(seed: u64) -> Self {
         let mut draw = Self { state: seed };
         draw.state = draw.next();
@@ -165,7 +161,7 @@ impl Draw {
         word ^ (word >> 31)
     }
 
-    /// `0 .. nr`; 0 of none.
+    /// Draws from `0 .. nr`; 0 if `nr` is 0.
     fn below(&mut self, nr: u64) -> u64 {
         self.next() % nr.max(1)
     }

@@ -1,53 +1,45 @@
-//! File mappings of one address space, as far as a fault's address must be given its page.
+//! The file mappings of an address space: they translate a fault's address to a file page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// A part of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
-    /// Mapping of the recording.
+    /// The recording's mapping number.
     pub(crate) id: u32,
-    /// First byte.
     pub(crate) start: u64,
-    /// Byte after the last.
     pub(crate) end: u64,
-    /// Position in the file of the first byte.
+    /// File position of the first byte.
     pub(crate) pos: u64,
-    /// Number of the file.
     pub(crate) file: u32,
 }
 
-/// All of an address space, by start. Areas do not overlap.
+/// The areas of an address space, by start. They do not overlap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Areas {
     areas: BTreeMap<u64, Area>,
 }
 
 impl Areas {
-    /// Mapping and position in the file of an address.
     pub(crate) fn find(&self, addr: u64) -> Option<(u32, u64)> {
         let (_, area) = self.areas.range(..=addr).next_back()?;
         (addr < area.end).then(|| (area.id, area.pos + (addr - area.start)))
     }
 
-    /// Whether some byte of the range is mapped.
     pub(crate) fn overlaps(&self, bytes: &Range<u64>) -> bool {
         self.areas.range(..bytes.end).next_back().is_some_and(|(_, area)| area.end > bytes.start)
     }
 
-    /// Files of which some byte of the range is mapped.
     pub(crate) fn files(&self, bytes: &Range<u64>) -> BTreeSet<u32> {
         let inside = self.areas.range(..bytes.end).map(|(_, area)| area);
         inside.filter(|area| area.end > bytes.start).map(|area| area.file).collect()
     }
 
-    /// Adds an area over free addresses.
     pub(crate) fn insert(&mut self, area: Area) {
         self.areas.insert(area.start, area);
     }
 
-    /// Unmaps a range of whole pages; whether something was mapped there.
+    /// Unmaps whole pages; returns whether any was mapped.
     pub(crate) fn remove(&mut self, bytes: &Range<u64>) -> bool {
         let Range { start: addr, end } = *bytes;
         let mut found = false;
@@ -70,7 +62,6 @@ impl Areas {
         found
     }
 
-    /// Moves or resizes a mapping, which gets the number `id`; whether it is one of a file.
     pub(crate) fn remap(&mut self, from: &Range<u64>, to: &Range<u64>, id: u32) -> bool {
         let Some((_, pos)) = self.find(from.start) else { return false };
         let Some((_, &Area { file, .. })) = self.areas.range(..=from.start).next_back() else {
@@ -84,8 +75,7 @@ impl Areas {
     }
 }
 
-/// `len` bytes from an address on, to the end of their last page of `page` bytes; those past the end of
-/// all addresses are none.
+/// Rounds `len` bytes at an address up to whole pages; cuts at the end of the address space.
 pub(crate) fn whole_pages(addr: u64, len: u64, page: u64) -> Range<u64> {
     addr..addr.saturating_add(len.checked_next_multiple_of(page).unwrap_or(len))
 }

@@ -1,34 +1,30 @@
-//! The first stop of a new thread and its parent's report of it: either may come first.
+//! Matches a new thread's first stop with its parent's report: either may come first.
 //!
-//! Invariant B1: a new thread does not run before its birth has been reported: otherwise its faults
+//! Invariant B1: a new thread does not run until its birth has been reported. Otherwise its faults
 //! and calls could not be attributed.
 
 use std::collections::BTreeSet;
 
-/// Threads by what is known of them.
 #[derive(Debug, Default)]
 pub(super) struct Births {
-    /// Reported.
     born: BTreeSet<i32>,
-    /// Reported, and not seen to stop yet.
+    /// Reported, but not stopped yet.
     awaited: BTreeSet<i32>,
-    /// Stopped, and not reported yet.
+    /// Stopped, but not reported yet.
     held: BTreeSet<i32>,
 }
 
-/// What a `SIGSTOP` means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BirthStop {
-    /// The first stop of a thread that was reported: it runs.
+    /// The first stop of a reported thread: it runs.
     First,
-    /// The first stop of a thread that was not reported yet: it waits for that.
+    /// The first stop of a thread not reported yet: it waits.
     Early,
-    /// A signal like any other.
+    /// An ordinary signal.
     Signal,
 }
 
 impl Births {
-    /// A thread stopped by `SIGSTOP`.
     pub(super) fn stopped(&mut self, tid: i32) -> BirthStop {
         if self.awaited.remove(&tid) {
             BirthStop::First
@@ -40,7 +36,7 @@ impl Births {
         }
     }
 
-    /// A birth was reported; whether the thread stands still and may run now.
+    /// Handles a reported birth; returns whether the thread is stopped and may run now.
     pub(super) fn reported(&mut self, tid: i32) -> bool {
         self.born.insert(tid);
         let is_held = self.held.remove(&tid);
@@ -50,7 +46,7 @@ impl Births {
         is_held
     }
 
-    /// A thread has ended: its number may come again.
+    /// A thread has ended: its id can be reused.
     pub(super) fn ended(&mut self, tid: i32) {
         self.born.remove(&tid);
         self.awaited.remove(&tid);

@@ -1,7 +1,7 @@
-//! The trace of a run, written as a recording (`recordings/README.md`).
+//! Converts a run's trace to a recording (`recordings/README.md`).
 //!
-//! Owns the meaning of the order: which line is what the program did ([`units`]), and which is the
-//! kernel's answer. Knows nothing of tracefs or ptrace; a trace is text.
+//! Decides which lines are the program's actions ([`units`]) and which are the kernel's response.
+//! Knows nothing of tracefs or ptrace; a trace is text.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -18,25 +18,21 @@ mod retries;
 mod units;
 mod words;
 
-/// `MAP_*` and `PROT_WRITE`, as x86-64 and arm64 number them.
+/// `MAP_*` and `PROT_WRITE`, as numbered on x86-64 and arm64.
 const SHARED: u64 = 1;
 const LOCKED: u64 = 0x2000;
 const POPULATE: u64 = 0x8000;
 const NONBLOCK: u64 = 0x1_0000;
 const STORES: u64 = 2;
-/// `MCL_CURRENT`, `MCL_FUTURE`.
 const CURRENT: u64 = 1;
 const FUTURE: u64 = 2;
 
-/// What the conversion knows from elsewhere.
 pub(crate) struct Source<'a> {
-    /// Bytes of a base page.
     pub(crate) page: u64,
-    /// The reads `execve` makes of a file: position and length, in order.
+    /// The reads of `execve` in a file: position and length, in order.
     pub(crate) exec_reads: &'a dyn Fn(u64) -> Vec<(u64, u64)>,
 }
 
-/// A trace that cannot be a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the trace: {what}")]
 pub(crate) struct ConvertError {
@@ -45,18 +41,16 @@ pub(crate) struct ConvertError {
     pub(crate) what: String,
 }
 
-/// The body of the recording and the numbers its files have.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
-    /// Lines from the first action on.
+    /// Lines from the first action.
     pub(crate) text: String,
-    /// Inode to number of the recording.
+    /// Each file's number in the recording, by inode.
     pub(crate) files: BTreeMap<u64, u32>,
-    /// Folios that somebody else took out of the page cache while the program ran.
+    /// Folios that others removed from the page cache during the run.
     pub(crate) nr_removed: u64,
 }
 
-/// Converts a whole trace.
 pub(crate) fn convert(trace: &str, source: &Source<'_>) -> Result<Body, ConvertError> {
     let mut lines = Vec::new();
     for (nr, text) in trace.lines().enumerate() {
@@ -75,26 +69,22 @@ pub(crate) fn convert(trace: &str, source: &Source<'_>) -> Result<Body, ConvertE
 struct Writer<'a> {
     source: &'a Source<'a>,
     out: Output,
-    /// Inode to number of the recording.
     files: BTreeMap<u64, u32>,
-    /// Open files: number of the file.
     opens: BTreeMap<u32, u32>,
     nr_removed: u64,
-    /// Address space of each thread.
     spaces: BTreeMap<i32, u32>,
     areas: BTreeMap<u32, Areas>,
-    /// Page tables that memory of no file has: address space and number.
+    /// Page tables of memory without a file: address space and number.
     tables: BTreeSet<(u32, u64)>,
-    /// Address spaces whose mappings are locked from now on.
+    /// Address spaces that lock future mappings.
     locks_all: BTreeSet<u32>,
-    /// Open files made by `execve`: numbers from the top, so that they meet none of the marks'.
+    /// Open files made by `execve`, numbered from the top to avoid the marks' numbers.
     nr_kernel_opens: u32,
     nr_areas: u32,
 }
 
-/// First number of an open file that `execve` made.
 const KERNEL_OPENS: u32 = 1 << 15;
-/// Why a file is not compared from there on, where no call of the program is to blame.
+/// Why a file is no longer compared, if no call of the program is the cause.
 const FOREIGN: &str = "used by another process";
 
 impl<'a> Writer<'a> {
@@ -145,7 +135,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Events of a call that the recording has no line for.
+    /// Excludes the files of events in a call that has no line in the recording.
     fn unanswered(&mut self, call: &str, events: &[Event]) {
         let inodes: BTreeSet<u64> = events.iter().filter_map(Event::inode).collect();
         for inode in inodes {
@@ -153,19 +143,19 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Reclaim and the like, or somebody who uses a file of the program.
+    /// Handles events of other threads: reclaim, or another process that uses the program's file.
     fn foreign(&mut self, events: &[Event]) {
         self.count_removed(events);
         let used: Vec<Event> = events.iter().filter(|event| !is_removal(event)).cloned().collect();
         self.unanswered(FOREIGN, &used);
     }
 
-    /// Counts what reclaim took, also in a thread of the program.
+    /// Counts folios removed by reclaim, which can also run in the program's thread.
     fn count_removed(&mut self, events: &[Event]) {
         self.nr_removed += events.iter().filter(|event| is_removal(event)).count() as u64;
     }
 
-    /// From here on nothing about the file is compared.
+    /// Ends the comparison for a file.
     fn aside(&mut self, inode: u64, why: &str) {
         let file = self.number(inode);
         self.out.act(&format!("~ {file} {why}"));
@@ -188,7 +178,7 @@ impl<'a> Writer<'a> {
                 self.areas.insert(to, areas);
                 self.out.act(&format!("H {from} {to}"));
             }
-            // Of the order alone, and what `exec` takes together.
+            // Marks that only set the order, or that `exec` handles together.
             Mark::Call { .. }
             | Mark::Return { .. }
             | Mark::Exec { .. }
@@ -241,7 +231,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A change of mappings, told where it concerns one of a file.
     fn change(&mut self, mark: &Mark) {
         let page = self.source.page;
         let id = self.nr_areas;
@@ -277,7 +266,6 @@ impl<'a> Writer<'a> {
         self.out.act(&format!("O {id} {file}"));
     }
 
-    /// The number of a file, new ones in the order of first use.
     fn number(&mut self, inode: u64) -> u32 {
         let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         *self.files.entry(inode).or_insert(next)
@@ -318,13 +306,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A page fault; of those on memory of no file the first in each page table.
+    /// Handles a page fault. Without a file, only the first fault in each page table counts.
     fn fault(&mut self, tid: i32, address: u64, code: u64) {
         let page = self.source.page;
         let Some(&space) = self.spaces.get(&tid) else { return };
         let Some(areas) = self.areas.get(&space) else { return };
         let Some((id, pos)) = areas.find(address) else {
-            // Only that there is a page table, of entries of 8 bytes, matters to the files around.
+            // Only the table's existence matters to nearby files: 8-byte entries.
             let table = page / 8 * page;
             if self.tables.insert((space, address / table)) {
                 self.out.act_in(space, &format!("a {:x}", address / page * page));
@@ -339,7 +327,7 @@ impl<'a> Writer<'a> {
         self.out.act_in(space, &format!("T {} {id}{how}", pos / page));
     }
 
-    /// The reads and mappings of `execve`, in their place between the kernel's events.
+    /// Writes the reads and mappings of `execve` between the kernel's events, in order.
     fn exec(&mut self, tid: i32, marks: &[Mark], events: &[Event]) {
         let page = self.source.page;
         let is_read = |event: &Event| matches!(event, Event::Collected { .. });
@@ -393,7 +381,6 @@ impl<'a> Writer<'a> {
         id
     }
 
-    /// What the kernel did to a file of the program; a filesystem has inodes of its own beside.
     fn kernel(&mut self, event: &Event) {
         let file = event.inode().and_then(|inode| self.files.get(&inode));
         if let Some(&file) = file {
@@ -406,7 +393,7 @@ fn is_removal(event: &Event) -> bool {
     matches!(event, Event::Removed { .. })
 }
 
-/// Whether folios that leave the page cache in a call do so for this mark.
+/// Whether this mark explains folios that leave the page cache in its call.
 fn may_remove(mark: &Mark) -> bool {
     match *mark {
         Mark::Fadvise { advice, .. } => words::file_advice(advice) == Some("dontneed"),
@@ -416,8 +403,7 @@ fn may_remove(mark: &Mark) -> bool {
     }
 }
 
-/// Whether what the kernel did in a call is compared with what the model does for this mark, or
-/// the mark says that it is not.
+/// Whether the kernel's actions in the call are compared for this mark, or the mark excludes them.
 fn has_answer(mark: &Mark) -> bool {
     match *mark {
         Mark::Io { .. }

@@ -1,4 +1,4 @@
-//! Which open file each descriptor of each process stands for.
+//! Maps each process's descriptors to open files.
 //!
 //! Readahead state belongs to the open file: descriptors made by `dup` or inherited share it, two
 //! opens of one path do not (docs/behaviour B.7.1).
@@ -12,25 +12,23 @@ use super::tracer::Birth;
 use crate::proc::{Task, fd};
 use crate::system::Live;
 
-/// A regular file by its inode on the filesystem that is watched.
+/// A regular file, by its inode on the watched filesystem.
 pub(crate) type Inode = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
-    /// Number in the recording.
+    /// The recording's number.
     pub(crate) id: u32,
     pub(crate) inode: Inode,
 }
 
-/// A thread's process: its address space and its table.
+/// A thread's process: its address space and its descriptor table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TracedProcess {
-    /// Number of the address space.
     pub(crate) space: u32,
     table: usize,
 }
 
-/// Descriptors of all processes of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
     processes: BTreeMap<i32, TracedProcess>,
@@ -40,7 +38,6 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// The first process.
     pub(crate) fn start(&mut self, tid: i32) -> TracedProcess {
         self.tables.push(BTreeMap::new());
         let process = TracedProcess { space: self.new_space(), table: self.tables.len() - 1 };
@@ -48,24 +45,20 @@ impl Descriptors {
         process
     }
 
-    /// A number for a new address space.
     pub(crate) fn new_space(&mut self) -> u32 {
         self.nr_spaces += 1;
         self.nr_spaces - 1
     }
 
-    /// A number for a new open file.
     pub(crate) fn new_open(&mut self, inode: Inode) -> Open {
         self.nr_opens += 1;
         Open { id: self.nr_opens - 1, inode }
     }
 
-    /// The process of a thread.
     pub(crate) fn process(&self, tid: i32) -> Option<TracedProcess> {
         self.processes.get(&tid).copied()
     }
 
-    /// A child: a thread shares everything, `vfork` the address space.
     pub(crate) fn birth(&mut self, tid: i32, child: i32, how: Birth) -> Option<TracedProcess> {
         let parent = self.process(tid)?;
         let process = if is_thread_of(child, tid) {
@@ -79,7 +72,7 @@ impl Descriptors {
         Some(process)
     }
 
-    /// A process executed a program: a new address space.
+    /// A process executed a program and has a new address space.
     pub(crate) fn execute(&mut self, tid: i32) -> Option<TracedProcess> {
         let space = self.new_space();
         let process = self.processes.get_mut(&tid)?;
@@ -87,12 +80,12 @@ impl Descriptors {
         Some(*process)
     }
 
-    /// The open file behind a descriptor that was seen to be opened.
+    /// Returns the open file of a descriptor, if its opening was seen.
     pub(crate) fn get(&self, tid: i32, fd: i32) -> Option<Open> {
         self.tables[self.process(tid)?.table].get(&fd).copied()
     }
 
-    /// Notes what a descriptor stands for now; `None` = nothing of interest.
+    /// Sets a descriptor's open file; `None` if the file does not matter.
     pub(crate) fn set(&mut self, tid: i32, fd: i32, open: Option<Open>) {
         let Some(process) = self.process(tid) else { return };
         let table = &mut self.tables[process.table];
@@ -108,28 +101,24 @@ fn is_thread_of(child: i32, parent: i32) -> bool {
     group(child).is_some_and(|own| Some(own) == group(parent))
 }
 
-/// What `/proc` says about a descriptor.
 #[derive(Clone, Debug)]
 pub(crate) struct Behind {
-    /// Device number as `stat` gives it.
+    /// The device number, as in `stat`.
     pub(crate) device: u64,
     pub(crate) inode: Inode,
     pub(crate) bytes: u64,
     pub(crate) path: PathBuf,
 }
 
-/// The regular file behind descriptor `fd` of a stopped thread; `None` for anything else.
 pub(crate) fn behind(tid: i32, fd: i32) -> Option<Behind> {
     let (found, path) = fd::regular(tid, fd)?;
     Some(Behind { device: found.dev(), inode: found.ino(), bytes: found.size(), path })
 }
 
-/// Position of a descriptor, in bytes.
 pub(crate) fn position(tid: i32, fd: i32) -> io::Result<u64> {
     fd::info(&Live, tid, fd)?.pos.ok_or_else(|| not_told("pos", tid, fd))
 }
 
-/// `O_*` of a descriptor.
 pub(crate) fn flags(tid: i32, fd: i32) -> io::Result<u64> {
     fd::info(&Live, tid, fd)?.flags.ok_or_else(|| not_told("flags", tid, fd))
 }

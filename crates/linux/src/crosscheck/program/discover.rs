@@ -1,4 +1,4 @@
-//! Which files a program reads: a first run, with nothing changed.
+//! Finds the files that a program reads, by a first run that changes nothing.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -12,20 +12,19 @@ use super::tracer::{Birth, Call, Observer};
 use crate::proc::{self, Task};
 use crate::system::Live;
 
-/// Collects the regular files a program opens only for reading, executes or maps.
+/// Collects the regular files that a program opens only for reading, executes or maps.
 #[derive(Debug, Default)]
 pub(crate) struct Discover {
-    /// When the run began; what changed later is the program's own work.
+    /// When the run began. Files changed later are the program's own work.
     began: Option<SystemTime>,
     read: BTreeSet<PathBuf>,
     written: BTreeSet<PathBuf>,
 }
 
-/// Times of files are taken from a clock that is so much behind, at most.
+/// The clock for file times lags by at most this much.
 const CLOCK: Duration = Duration::from_millis(10);
 
 impl Discover {
-    /// Files that can be replaced by copies: read, and not written by the program.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let is_real = |path: &&PathBuf| {
             !proc::is_virtual(path)
@@ -39,7 +38,6 @@ impl Discover {
 }
 
 impl Discover {
-    /// Whether the program made the file, under this name or another, or changed it.
     fn is_own_work(&self, found: &Metadata) -> bool {
         let seconds = u64::try_from(found.ctime()).unwrap_or(0);
         let nanos = u32::try_from(found.ctime_nsec()).unwrap_or(0);

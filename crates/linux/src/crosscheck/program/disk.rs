@@ -1,10 +1,10 @@
-//! A small filesystem of our own, cold after every mount.
+//! A small private filesystem, cold after every mount.
 //!
-//! A compressed RAM disk (zram) reads within the call that asks: nothing is ever in flight, and
-//! what a program does follows from its touches alone. A loop device reads in another thread, as
-//! a real disk does.
+//! A compressed RAM disk (zram) finishes a read within the call: no read is ever in flight, and the
+//! result depends only on the program's touches. A loop device reads in another thread, like a real
+//! disk.
 //!
-//! Invariant D1: a mount or a loop device is gone when its value is dropped; a zram device goes with
+//! Invariant D1: a mount or a loop device is removed when its value is dropped, a zram device with
 //! [`Kept`].
 
 use std::ffi::CString;
@@ -19,36 +19,32 @@ use super::super::workloads::Filesystem;
 use super::kept::Kept;
 use crate::proc::block;
 
-/// What lies below the filesystem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
-    /// zram: a read is done when the call that asks returns.
+    /// zram: a read ends before its call returns.
     Within,
-    /// A loop device: a read is done some time later, as on a real disk.
+    /// A loop device: a read ends later, as on a real disk.
     Later,
-    /// zram if the kernel has it, else a loop device.
+    /// zram if the kernel supports it, else a loop device.
     #[default]
     Best,
 }
 
 impl Disk {
-    /// Whether it is zram, which this kernel has or must have.
+    /// Whether to use zram, by choice or because this kernel supports it.
     pub(super) fn is_zram(self) -> bool {
         self == Self::Within || (self == Self::Best && Path::new(block::ZRAM_ADD).exists())
     }
 }
 
-/// A block device.
 #[derive(Debug)]
 pub(crate) enum BlockDevice {
-    /// `/dev/zramN`.
     Zram(u32),
-    /// A loop device over memory.
     Loop(Device),
 }
 
 impl BlockDevice {
-    /// A device of `bytes`: the kept one, else a new loop device.
+    /// Makes a device of `bytes`: the kept zram device, else a new loop device.
     pub(crate) fn new(kept: &Kept, bytes: u64) -> Result<Self, CrosscheckError> {
         let Some(number) = kept.zram else { return Device::new(bytes).map(Self::Loop) };
         let block = Self::Zram(number);
@@ -56,7 +52,6 @@ impl BlockDevice {
         Ok(block)
     }
 
-    /// Whether a read is done when the call that asks returns.
     pub(crate) fn reads_within_call(&self) -> bool {
         matches!(self, Self::Zram(_))
     }
@@ -79,7 +74,6 @@ impl BlockDevice {
         fs::write(&path, value.to_string()).map_err(CrosscheckError::file(path))
     }
 
-    /// Sets the readahead window of files opened from now on.
     pub(crate) fn set_window_kb(&mut self, kb: u64) -> Result<(), CrosscheckError> {
         match self {
             Self::Zram(_) => self.set("queue/read_ahead_kb", kb),
@@ -87,7 +81,6 @@ impl BlockDevice {
         }
     }
 
-    /// Largest request in KiB.
     pub(crate) fn max_sectors_kb(&self) -> Result<u64, CrosscheckError> {
         let path = self.sysfs("queue/max_sectors_kb");
         let text = fs::read_to_string(&path).map_err(CrosscheckError::file(&path))?;
@@ -95,7 +88,6 @@ impl BlockDevice {
     }
 }
 
-/// A mount that ends with its value.
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub(crate) at: PathBuf,
@@ -113,7 +105,6 @@ impl Mount {
         Ok(Self { at: at.to_owned() })
     }
 
-    /// Lets `file` appear at `at`.
     pub(crate) fn bind(file: &Path, at: &Path) -> Result<Self, CrosscheckError> {
         mount(file, at, "", libc::MS_BIND)
             .map_err(CrosscheckError::os("mount a copy over a file of the program"))?;
@@ -124,8 +115,8 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if let Ok(at) = CString::new(self.at.as_os_str().as_bytes()) {
-            // SAFETY: a terminated path. A mount that is busy stays; it is private to this thread
-            // and goes with it.
+            // SAFETY: a terminated path. A busy mount stays, but it is private to this thread and
+            // ends with it.
             unsafe { libc::umount2(at.as_ptr(), 0) };
         }
     }
@@ -142,7 +133,6 @@ fn mount(from: &Path, at: &Path, filesystem: &str, flags: libc::c_ulong) -> io::
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives the calling thread mounts of its own, which nobody else sees.
 pub(crate) fn private_mounts() -> Result<(), CrosscheckError> {
     // SAFETY: takes a flag and no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {

@@ -1,18 +1,17 @@
-//! What `execve` reads of a program file before it maps it.
+//! The reads of `execve` in a program file before mapping it.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use largefolio_trace::disk::open_regular;
 
-/// First bytes of every program (`BINPRM_BUF_SIZE`).
+/// The first bytes of every program (`BINPRM_BUF_SIZE`).
 const HEAD: u64 = 256;
-/// Length of an ELF64 header; all that is read of an interpreter at first.
+/// The length of an ELF64 header; `execve` first reads only this of an interpreter.
 const ELF_HEADER: usize = 64;
-/// Program header types.
 const PT_INTERP: u64 = 3;
 
-/// Position and length of each read, in order. A file that is not ELF: the head alone.
+/// Returns each read's position and length, in order. For a file that is not ELF: only the head.
 pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
     let first = (0, if is_interpreter { ELF_HEADER as u64 } else { HEAD });
     let mut reads = vec![first];
@@ -29,7 +28,6 @@ pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
     reads
 }
 
-/// The program headers themselves (kind 0), and the name of the interpreter.
 fn headers(path: &Path) -> Option<Vec<(u64, (u64, u64))>> {
     let file = open_regular(path).ok()?;
     let mut head = [0; ELF_HEADER];

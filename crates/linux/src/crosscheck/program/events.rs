@@ -1,6 +1,6 @@
-//! What is traced: the events of one filesystem, and the page faults of one program.
+//! The traced events: those of one filesystem, and the page faults of one program.
 //!
-//! The instance itself is [`Instance`]'s; this is what is switched on in it.
+//! Configures the [`Instance`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -11,11 +11,11 @@ use super::super::tracefs;
 use crate::fault_probe::FaultProbe;
 use crate::tracefs::Instance;
 
-/// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a
-/// million of them fit.
+/// The ring buffer of the only CPU that runs the program. A fault with its events takes about 200
+/// bytes: a million fit.
 const BUFFER_KB: u32 = 256 << 10;
 
-/// Events of files, in the order of the bits of `events=` (`probe/trace.h`).
+/// File events, in the bit order of `events=` (`probe/trace.h`).
 const FILE_EVENTS: [&str; 9] = [
     "filemap/mm_filemap_add_to_page_cache",
     "filemap/mm_filemap_delete_from_page_cache",
@@ -27,15 +27,14 @@ const FILE_EVENTS: [&str; 9] = [
     "readahead/page_cache_sync_ra",
     "readahead/page_cache_async_ra",
 ];
-/// Without these there is nothing to compare, or no order to compare it in.
+/// Required: without these, events or their order are missing.
 const NEEDED: [&str; 2] = ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault"];
-/// A filter must be shorter than a page. That of very many threads is `0`, which lets all pass: the
-/// faults of other programs are passed over later.
+/// A filter must be shorter than a page. For very many threads the filter is `0`, which passes all
+/// faults; other programs' faults are skipped later.
 const FILTER_BYTES_MAX: usize = 4000;
 const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
 
-/// The events of faults that a kernel has, or a probe in their place: x86-64 alone has events with
-/// addresses.
+/// Returns the fault events. Only x86-64 has them with addresses; elsewhere sets a probe.
 fn faults(instance: &Instance) -> Result<(Vec<String>, Option<FaultProbe>), CrosscheckError> {
     if FAULTS.iter().all(|event| instance.has(event)) {
         return Ok((FAULTS.map(str::to_owned).to_vec(), None));
@@ -44,12 +43,10 @@ fn faults(instance: &Instance) -> Result<(Vec<String>, Option<FaultProbe>), Cros
     Ok((vec![probe.event()], Some(probe)))
 }
 
-/// The instance, set up.
 #[derive(Debug)]
 pub(crate) struct Events {
-    // Before the probe: an event that an instance has enabled cannot be removed.
+    // Declared before the probe, so it is dropped first: an enabled event cannot be removed.
     instance: Instance,
-    /// Events of faults.
     faults: Vec<String>,
     _probe: Option<FaultProbe>,
     /// Bit n: the kernel has event n.
@@ -57,19 +54,18 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Makes a new instance. The shell that will remove it starts here: later it would see the copies
-    /// of a program's files in the place of its own, and read them into the page cache.
+    /// Makes a new instance. The shell that will remove it must start now: later it would see the
+    /// copies of the program's files instead of its own, and read them into the page cache.
     pub(crate) fn new() -> Result<Self, CrosscheckError> {
         let instance = tracefs::instance()?;
         let (faults, probe) = faults(&instance)?;
         Ok(Self { instance, faults, _probe: probe, known: 0 })
     }
 
-    /// Sets it up anew for files of a device, numbered as `stat` does.
     pub(crate) fn prepare(&mut self, device: u64, cpu: usize) -> Result<(), CrosscheckError> {
         let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
         self.set("tracing_on", "0")?;
-        // Whatever is written, opening it for writing empties the buffer.
+        // Opening it for writing empties the buffer, whatever is written.
         self.set("trace", "0")?;
         self.set("options/overwrite", "0")?;
         self.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
@@ -95,7 +91,6 @@ impl Events {
         self.instance.set(name, value).map_err(CrosscheckError::os("set up tracing"))
     }
 
-    /// Where marks are written.
     pub(crate) fn marker(&self) -> Result<File, CrosscheckError> {
         OpenOptions::new()
             .write(true)
@@ -103,8 +98,7 @@ impl Events {
             .map_err(CrosscheckError::os("open trace_marker"))
     }
 
-    /// Traces the faults of these threads from now on. What happens to the files is traced
-    /// whoever does it: reclaim works in other threads.
+    /// Traces the faults of these threads. File events are always traced, because of reclaim.
     pub(crate) fn follow(&self, tids: &BTreeSet<i32>) -> io::Result<()> {
         let filter: Vec<String> = tids.iter().map(|tid| format!("common_pid=={tid}")).collect();
         let filter = Some(filter.join("||")).filter(|filter| filter.len() < FILTER_BYTES_MAX);
@@ -117,7 +111,6 @@ impl Events {
         fs::write(self.instance.path().join("tracing_on"), "1")
     }
 
-    /// Stops tracing; the trace.
     pub(crate) fn stop(&self) -> Result<String, CrosscheckError> {
         self.set("tracing_on", "0")?;
         let lost = self.instance.nr_lost();

@@ -1,15 +1,15 @@
-//! What a recording has by name: a directory, and a zram device. Removed however the process ends.
+//! A recording's named objects: a directory and a zram device, removed however the process ends.
 //!
 //! ```text
-//!   folio ---- pipe ----> keeper: makes both, tells their names, reads until the pipe ends,
+//!   folio ---- pipe ----> keeper: makes both, prints their names, reads until the pipe ends,
 //!                                 then resets and removes the device, and the directory
 //! ```
 //!
-//! Owns both names. The keeper makes them, so at no moment are they nobody's; it is started before the
-//! thread gets mounts of its own, which therefore do not outlive the thread.
+//! The keeper makes both, so they always have an owner. It starts before the thread gets its
+//! private mounts, so it does not keep these mounts alive.
 //!
-//! Invariant K1: device and directory are gone when the value is dropped, or soon after this process was
-//! killed. A device that stays busy for half a minute stays.
+//! Invariant K1: device and directory are removed when the value is dropped, or soon after this
+//! process was killed. A device that stays busy for half a minute remains.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};
@@ -22,9 +22,9 @@ use super::super::error::CrosscheckError;
 use crate::helpers::{self, Own};
 use crate::proc::block;
 
-/// `$1` makes a device and `$2` removes it, both empty without one; `$3` is where directories are made,
-/// `$4` where disks have theirs.
-/// Mounts and the program that was killed with folio end a little later than it.
+/// `$1` makes a device and `$2` removes it, both empty without one; `$3` is the parent of the
+/// directory, `$4` the folder of disks. The mounts and the program killed with folio end a little
+/// later than it does.
 const KEEPER: &str = r#"
 trap '' INT TERM HUP PIPE
 directory=$(mktemp -d "$3/largefolio-XXXXXX") || exit
@@ -42,12 +42,10 @@ done
 rmdir "$directory/files" "$directory"
 "#;
 
-/// A directory, and a device if one was asked for.
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// An empty directory to mount something on.
     pub(super) files: PathBuf,
-    /// Number of the zram device, which has no size yet.
+    /// The zram device's number. The device has no size yet.
     pub(super) zram: Option<u32>,
     child: Child,
     pipe: Option<ChildStdin>,
@@ -55,7 +53,6 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Makes the directory, and a zram device if `has_zram`.
     pub(super) fn new(has_zram: bool) -> Result<Self, CrosscheckError> {
         let device = if has_zram { [block::ZRAM_ADD, block::ZRAM_REMOVE] } else { ["", ""] };
         let mut keeper = Command::new("/bin/sh");
@@ -98,7 +95,6 @@ impl Drop for Kept {
     }
 }
 
-/// What the keeper told: the device, if there is one, and the directory.
 fn named(told: &[u8]) -> io::Result<(Option<u32>, PathBuf)> {
     let line = told.iter().position(|byte| *byte == b'\n');
     let Some((device, directory)) = line.map(|at| (&told[..at], &told[at + 1..])) else {

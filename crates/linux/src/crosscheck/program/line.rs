@@ -2,10 +2,9 @@
 
 use crate::fault_probe::{self, HANDLE_MM_FAULT};
 
-/// What a thread did or the kernel answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Thread in whose context it happened; of a mark, the recorder's.
+    /// The thread that caused it; for a mark, the recorder.
     pub(crate) tid: i32,
     pub(crate) event: Event,
 }
@@ -13,22 +12,47 @@ pub(crate) struct Line {
 /// An event. Indices and runs are in pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Written by the recorder.
     Mark(Mark),
-    /// `exceptions:page_fault_*`, or a call of `handle_mm_fault`; its code is of [`fault_probe`].
-    Fault { address: u64, code: u64 },
+    /// `exceptions:page_fault_*`, or `handle_mm_fault` with its code from [`fault_probe`].
+    Fault {
+        address: u64,
+        code: u64,
+    },
     /// `mm_filemap_add_to_page_cache`.
-    Inserted { inode: u64, index: u64, order: u8 },
+    Inserted {
+        inode: u64,
+        index: u64,
+        order: u8,
+    },
     /// `mm_filemap_delete_from_page_cache`.
-    Removed { inode: u64, index: u64, order: u8 },
+    Removed {
+        inode: u64,
+        index: u64,
+        order: u8,
+    },
     /// `mm_filemap_fault`.
-    Handler { inode: u64, index: u64 },
+    Handler {
+        inode: u64,
+        index: u64,
+    },
     /// `mm_filemap_map_pages`.
-    Around { inode: u64, first: u64, last: u64 },
+    Around {
+        inode: u64,
+        first: u64,
+        last: u64,
+    },
     /// `mm_filemap_get_pages`.
-    Collected { inode: u64, first: u64, last: u64 },
-    /// `page_cache_*`, the values in the order of `recordings/README.md`.
-    Readahead { inode: u64, kind: Readahead, fields: Vec<i64> },
+    Collected {
+        inode: u64,
+        first: u64,
+        last: u64,
+    },
+    /// `page_cache_*`, with the values in the order of `recordings/README.md`.
+    Readahead {
+        inode: u64,
+        kind: Readahead,
+        fields: Vec<i64>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +63,7 @@ pub(crate) enum Readahead {
     Async,
 }
 
-/// A mark; `marks` says when each is written.
+/// A mark; the table in `marks` lists when each is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Thread { tid: i32, space: u32 },
@@ -63,7 +87,6 @@ pub(crate) enum Mark {
 }
 
 impl Event {
-    /// File of a kernel's event.
     pub(crate) fn inode(&self) -> Option<u64> {
         match *self {
             Self::Mark(_) | Self::Fault { .. } => None,
@@ -76,7 +99,7 @@ impl Event {
         }
     }
 
-    /// Bytes of a collected run: position and length; of anything else, the first page.
+    /// Returns a collected run's position and length in bytes; for other events, the first page.
     pub(crate) fn range(&self, page: u64) -> (u64, u64) {
         match *self {
             Self::Collected { first, last, .. } => {
@@ -87,8 +110,7 @@ impl Event {
     }
 }
 
-/// Parses a line of a machine with pages of `1 << shift` bytes; `None` for comments and events of no
-/// interest.
+/// Parses a line; pages have `1 << shift` bytes. `None` for comments and unused events.
 pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
     if text.starts_with('#') || text.trim().is_empty() {
         return Ok(None);
@@ -97,7 +119,7 @@ pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
         return Err("events were lost".to_owned());
     }
     let Some((tid, name, fields)) = split(text) else {
-        // The name of a thread may have a line end: what stands before it is no longer than a name.
+        // A thread's name may contain a newline. The text before it is at most as long as a name.
         if text.chars().count() <= COMM_WIDTH {
             return Ok(None);
         }
@@ -117,11 +139,10 @@ pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
     Ok(Some(Line { tid, event }))
 }
 
-/// Bytes that the name of a thread takes in a line; it has one less at most.
+/// The width of the thread name in a line; the name itself has at most one character less.
 const COMM_WIDTH: usize = 16;
 
-/// The parts of `COMM-TID  [CPU] FLAGS TIME: NAME: FIELDS`. COMM may hold anything, but has no room
-/// for what follows it.
+/// Splits `COMM-TID  [CPU] FLAGS TIME: NAME: FIELDS`. COMM is too short to contain the rest.
 fn split(text: &str) -> Option<(i32, &str, &str)> {
     let mut after_dashes = text.match_indices('-').map(|(at, _)| &text[at + 1..]);
     let (tid, rest) = after_dashes.find_map(after_comm)?;
@@ -129,7 +150,6 @@ fn split(text: &str) -> Option<(i32, &str, &str)> {
     Some((tid, name, fields.trim()))
 }
 
-/// The thread and what follows the time, if `text` is what follows the name of a thread.
 fn after_comm(text: &str) -> Option<(i32, &str)> {
     let (tid, rest) = text.split_once(' ')?;
     let (cpu, rest) = rest.trim_start().strip_prefix('[')?.split_once("] ")?;
@@ -181,7 +201,6 @@ fn kernel_event(name: &str, fields: &str, shift: u32) -> Option<Result<Event, ()
 const ENTRY: [&str; 8] =
     ["index", "req_count", "order", "size", "async_size", "ra_pages", "mmap_miss", "prev_pos"];
 
-/// Value of `key=` (or, for an inode, `key `).
 fn value<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
     let mut words = fields.split(' ');
     while let Some(word) = words.next() {
@@ -208,7 +227,7 @@ fn fault(fields: &str) -> Option<Event> {
     Some(Event::Fault { address, code: hex(value(fields, "error_code")?)? })
 }
 
-/// A call of `handle_mm_fault`: nothing if it is for no fault, an error if it cannot be read.
+/// Parses a call of `handle_mm_fault`: nothing if it handles no fault, an error if it is invalid.
 fn handled(fields: &str) -> Option<Result<Event, ()>> {
     let number = |key| value(fields, key).and_then(hex);
     let (Some(address), Some(flags)) = (number("address"), number("flags")) else {
@@ -222,7 +241,7 @@ fn cached(fields: &str, shift: u32) -> Option<(u64, u64, u8)> {
     Some((inode(fields)?, pos >> shift, value(fields, "order")?.parse().ok()?))
 }
 
-/// `ofs=FIRST` or `ofs=FIRST-LAST`, in bytes.
+/// Parses `ofs=FIRST` or `ofs=FIRST-LAST`, in bytes.
 fn range(fields: &str, shift: u32) -> Option<(u64, u64, u64)> {
     let pos = value(fields, "ofs")?;
     let (first, last) = pos.split_once('-').unwrap_or((pos, pos));
@@ -295,7 +314,6 @@ fn mark(text: &str) -> Option<Mark> {
     })
 }
 
-/// A mark of a call on an open file.
 fn mark_of_file(words: &[&str]) -> Option<Mark> {
     let number = |word: &str| word.parse::<u64>().ok();
     let id = |word: &str| word.parse::<u32>().ok();
@@ -347,7 +365,7 @@ mod tests {
             };
             assert_eq!((address, code), (0xffff_8123_4567, expected), "{flags}");
         }
-        // Tried again, and of populating.
+        // A retry, and a populating call.
         assert_eq!((fault("0x274"), fault("0x14")), (Ok(None), Ok(None)));
         assert!(fault("what").is_err());
     }
@@ -373,7 +391,7 @@ mod tests {
     }
 
     proptest! {
-        /// Programs choose the names of their threads.
+        /// Programs choose their threads' names.
         #[test]
         fn a_name_of_any_characters_takes_nothing_from_its_line(
             comm in "([ -~]|LOST|EVENTS|-1 |\\[0\\] |[.]{4}|: ){0,15}",

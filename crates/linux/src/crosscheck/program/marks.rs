@@ -1,22 +1,22 @@
-//! Marks in the trace: what the program's system calls mean for its files.
+//! Marks in the trace: the effects of the program's system calls on its files.
 //!
-//! Each mark is one line written to `trace_marker` while the thread stands still, so that it lies
-//! between the kernel's events in the order in which everything happened.
+//! Each mark is one line written to `trace_marker` while the thread is stopped, so marks and kernel
+//! events have their true order.
 //!
 //! | mark (after `lf`) | when |
 //! |---|---|
-//! | `call TID NR`, `return TID RESULT` | a thread enters and leaves a system call; marks up to the next of these are of that call |
-//! | `thread TID SPACE` | a thread exists; its address space |
+//! | `call TID NR`, `return TID RESULT` | a thread enters and leaves a system call; marks up to the next of these belong to that call |
+//! | `thread TID SPACE` | a thread exists, with its address space |
 //! | `fork SPACE NEW` | address space NEW is a copy of SPACE |
 //! | `exec TID SPACE` | the new program is mapped |
 //! | `kmap SPACE ADDR LEN PROT INODE POS` | before `exec`: a mapping the kernel made |
 //! | `open ID INODE` | an open file |
-//! | `map SPACE ADDR LEN PROT FLAGS ID POS` | `mmap`; ID `-`: not of the filesystem |
-//! | `unmap`, `protect`, `remap`, `advise`, `lock`, `lockall` | as the calls |
+//! | `map SPACE ADDR LEN PROT FLAGS ID POS` | `mmap`; ID `-`: not on the filesystem |
+//! | `unmap`, `protect`, `remap`, `advise`, `lock`, `lockall` | the calls of these names |
 //! | `read ID POS LEN`, `write ..` | at entry |
 //! | `send ID POS LEN` | `sendfile` from a file |
 //! | `fadvise ID ADVICE POS LEN` | also `readahead` |
-//! | `aside INODE WHY` | the call uses a file in a way that no rule of the model covers |
+//! | `aside INODE WHY` | the call uses a file in a way that the model does not cover |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -31,26 +31,23 @@ use crate::system::Live;
 /// In the PROT of `kmap`: a shared mapping.
 const KMAP_SHARED: u32 = 8;
 
-/// Is told all threads whenever there is a new one, which stands still.
+/// Called with all threads whenever a new one exists and is stopped.
 pub(crate) type Follow<'a> = &'a mut dyn FnMut(&BTreeSet<i32>) -> io::Result<()>;
 
-/// A file the program used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Used {
-    /// Size in bytes when it was first opened.
+    /// Its length in bytes when it was first opened.
     pub(crate) bytes: u64,
     pub(crate) path: PathBuf,
 }
 
-/// Writes marks; one of a run.
 pub(crate) struct Marks<'a> {
     marker: File,
-    /// Device of the filesystem, as `stat` gives it.
+    /// The filesystem's device, as in `stat`.
     device: u64,
     follow: Follow<'a>,
     threads: BTreeSet<i32>,
     descriptors: Descriptors,
-    /// Files of the filesystem.
     pub(crate) files: BTreeMap<Inode, Used>,
 }
 
@@ -75,12 +72,11 @@ impl<'a> Marks<'a> {
         self.descriptors.process(tid).map_or(0, |process| process.space)
     }
 
-    /// The file of the filesystem behind a descriptor.
+    /// Returns a descriptor's file if it is on the filesystem.
     fn own(&self, tid: i32, fd: i32) -> Option<Behind> {
         behind(tid, fd).filter(|found| found.device == self.device)
     }
 
-    /// The open file behind a descriptor; one whose opening was not seen is a new one.
     fn open_of(&mut self, tid: i32, fd: i32) -> io::Result<Option<Open>> {
         let Some(found) = self.own(tid, fd) else { return Ok(None) };
         match self.descriptors.get(tid, fd) {
@@ -98,7 +94,7 @@ impl<'a> Marks<'a> {
         Ok(open)
     }
 
-    /// A read or write begins; `pos` as the call gives it, or the descriptor's.
+    /// A read or write starts; `pos` is the call's or the descriptor's.
     fn io_begins(&mut self, tid: i32, name: &str, call: &Call) -> io::Result<()> {
         let fd = descriptor(call.args[0]);
         let Some(open) = self.open_of(tid, fd)? else { return Ok(()) };
@@ -126,7 +122,7 @@ impl<'a> Marks<'a> {
         self.mark(&format!("aside {inode} {why}"))
     }
 
-    /// `sendfile` reads through a pipe of its own; into a pipe of the program it reads what has room.
+    /// `sendfile` reads through its own pipe. Into a pipe, it reads only as much as fits.
     fn send_begins(&mut self, tid: i32, call: &Call) -> io::Result<()> {
         let [to, from, at, len, ..] = call.args;
         let from = descriptor(from);
@@ -161,7 +157,6 @@ impl<'a> Marks<'a> {
         self.descriptors.set(tid, i32::try_from(to).unwrap_or(-1), open);
     }
 
-    /// Mappings the kernel made of the filesystem's files.
     fn kernel_mappings(&mut self, tid: i32, space: u32) -> io::Result<()> {
         for vma in Task::of(&Live, tid).maps()?.vmas {
             let (major, minor) = vma.device;
@@ -287,7 +282,7 @@ impl Observer for Marks<'_> {
     }
 }
 
-/// Arguments of type int use the lower half of a register.
+/// An int argument uses the lower half of a register.
 #[expect(clippy::cast_possible_truncation, reason = "the upper half is not part of the argument")]
 fn descriptor(argument: u64) -> i32 {
     argument as i32
@@ -297,8 +292,7 @@ fn bits(flag: i32) -> u64 {
     u64::try_from(flag).unwrap_or(0)
 }
 
-/// Flags of `preadv2` and `pwritev2` that change nothing about the page cache: `RWF_HIPRI`,
-/// `RWF_DSYNC`, `RWF_SYNC`.
+/// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`: flags without effect on the page cache.
 const RWF_PLAIN: u32 = 7;
 
 pub(crate) fn is_open(nr: i64) -> bool {
@@ -309,7 +303,7 @@ pub(crate) fn is_open(nr: i64) -> bool {
     matches!(nr, libc::SYS_openat | libc::SYS_openat2)
 }
 
-/// Calls that use file pages in ways no rule of the model covers, with the descriptors they use.
+/// Returns the descriptors of calls that use file pages in a way that the model does not cover.
 fn uncovered(call: &Call) -> [Option<(&'static str, u64)>; 2] {
     let [first, _, third, ..] = call.args;
     let one = |name, fd| [Some((name, fd)), None];
@@ -325,14 +319,12 @@ fn uncovered(call: &Call) -> [Option<(&'static str, u64)>; 2] {
     }
 }
 
-/// A number in a stopped thread's memory.
 fn number_at(tid: i32, addr: u64) -> io::Result<u64> {
     let mut bytes = [0; 8];
     fd::memory(tid, addr, &mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Sum of the lengths of an I/O vector in a stopped thread's memory.
 fn vector_bytes(tid: i32, addr: u64, nr: u64) -> io::Result<u64> {
     let nr = usize::try_from(nr.min(1024)).unwrap_or(0);
     let mut bytes = vec![0; nr * 16];

@@ -1,7 +1,7 @@
-//! Copies of a program's files on a cold filesystem, mounted over the originals.
+//! Copies a program's files to a cold filesystem, mounted over the originals.
 //!
-//! Invariant S1: the mounts are seen by the calling thread and its children alone, and end with
-//! the value.
+//! Invariant S1: only the calling thread and its children see the mounts, which end when the value
+//! is dropped.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,17 +17,15 @@ use super::ProgramPlan;
 use super::disk::{BlockDevice, Mount};
 use super::kept::Kept;
 
-/// Room beside the files; XFS takes nothing below 300 MiB.
+/// Space in addition to the files; XFS needs at least 300 MiB.
 const ROOM_BYTES: u64 = 512 << 20;
 
-/// Filesystem and copies.
 #[derive(Debug)]
 pub(super) struct Stage {
     // In the order in which they must end.
     binds: Vec<Mount>,
     mount: Option<Mount>,
     pub(super) block: BlockDevice,
-    /// Where the filesystem is mounted.
     pub(super) files: PathBuf,
     filesystem: Filesystem,
     /// Copy and original.
@@ -36,7 +34,6 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Makes the filesystem and copies `files` to it.
     pub(super) fn new(
         plan: &ProgramPlan,
         facts: &Facts,
@@ -62,7 +59,7 @@ impl Stage {
         Ok(Self { binds, mount, block, files, filesystem, copies, _kept: kept })
     }
 
-    /// Mounts the filesystem again, which empties its page cache, and the copies over the files.
+    /// Remounts the filesystem, which empties its page cache, and mounts the copies over the files.
     pub(super) fn remount(&mut self, window_kb: u64) -> Result<(), CrosscheckError> {
         self.binds.clear();
         self.mount = None;
@@ -75,7 +72,7 @@ impl Stage {
     }
 }
 
-/// Copies content, mode and time of change: Python compares the time with that in its caches.
+/// Copies content, mode and modification time: Python compares the time with its caches.
 fn copy_file(from: &Path, to: &Path) -> Result<(), CrosscheckError> {
     let mut original = open_regular(from).map_err(CrosscheckError::file(from))?;
     let found = original.metadata().map_err(CrosscheckError::file(from))?;

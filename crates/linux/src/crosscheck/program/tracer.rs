@@ -1,7 +1,7 @@
-//! A program and its children under ptrace, stopped at every system call.
+//! Traces a program and its children with ptrace, stopped at every system call.
 //!
-//! Owns the stops: who stopped and where. What a call means is the [`Observer`]'s business. While
-//! a watcher is asked, the thread it is asked about stands still.
+//! Owns the stops; the [`Observer`] interprets the calls. While an observer runs, its thread is
+//! stopped.
 //!
 //! Invariant T1: no traced process outlives [`run`] (`PTRACE_O_EXITKILL`, and a wait for the end).
 
@@ -20,41 +20,35 @@ use rustix::process::getpid;
 use super::births::{BirthStop, Births};
 use crate::helpers;
 
-/// A system call at its entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call {
-    /// `SYS_*`.
     pub(crate) nr: i64,
     pub(crate) args: [u64; 6],
 }
 
-/// How a process or thread came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Birth {
     /// `fork`: a copy of the address space.
     Fork,
-    /// `vfork`: the parent's address space, until it executes a program.
+    /// `vfork`: the parent's address space until it executes a program.
     Vfork,
-    /// `clone`: a thread, or a process with the flags of its choice.
+    /// `clone`: a thread, or a process with any flags.
     Clone,
 }
 
-/// Is asked at every stop.
 pub(crate) trait Observer {
-    /// The first process stands before its `execve`.
+    /// The first process is about to call `execve`.
     fn starts(&mut self, tid: i32) -> io::Result<()>;
     fn enters(&mut self, tid: i32, call: &Call) -> io::Result<()>;
-    /// A call has ended.
     fn leaves(&mut self, tid: i32, call: &Call, result: i64) -> io::Result<()>;
-    /// A new program is mapped and has not run yet.
+    /// A new program is mapped but has not run yet.
     fn executes(&mut self, tid: i32) -> io::Result<()>;
-    /// A thread has ended.
     fn ends(&mut self, tid: i32);
-    /// A child exists and has not run yet.
+    /// A child exists but has not run yet.
     fn births(&mut self, tid: i32, child: i32, how: Birth) -> io::Result<()>;
 }
 
-/// What to run; prepared before the fork, after which nothing may allocate.
+/// The program to run, prepared before the fork, because nothing may allocate after it.
 #[derive(Debug)]
 pub(crate) struct TracedProgram {
     path: CString,
@@ -62,21 +56,20 @@ pub(crate) struct TracedProgram {
     environment: Vec<CString>,
 }
 
-/// Where the program runs: CPU number, `None` = any.
+/// The program's CPU; `None` for any.
 pub(crate) type Cpu = Option<usize>;
 
-/// What `execve` gets when it fails: the shell's "found but not executable".
+/// The exit status if `execve` fails: the shell's "found but not executable".
 const EXIT_NOT_EXECUTED: i32 = 126;
-/// Set in the signal of a stop at a system call (`PTRACE_O_TRACESYSGOOD`).
+/// Set in the signal of a system call stop (`PTRACE_O_TRACESYSGOOD`).
 const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 
 impl TracedProgram {
-    /// A program by its path, arguments (the first is its name) and environment (`KEY=VALUE`).
+    /// `arguments` includes the name; `environment` is `KEY=VALUE`.
     pub(crate) fn new(path: CString, arguments: Vec<CString>, environment: Vec<CString>) -> Self {
         Self { path, arguments, environment }
     }
 
-    /// Starts it; it stops before its `execve`.
     fn spawn(&self, cpu: Cpu) -> io::Result<i32> {
         let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
             texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
@@ -89,7 +82,7 @@ impl TracedProgram {
         if pid != 0 {
             return if pid > 0 { Ok(pid) } else { Err(io::Error::last_os_error()) };
         }
-        // If the parent dies before it traces the child, the child would stay stopped for ever.
+        // If the parent died before tracing the child, the child would stay stopped forever.
         if !helpers::end_with(parent) {
             // SAFETY: ends the child without running the parent's handlers.
             unsafe { libc::_exit(EXIT_NOT_EXECUTED) }
@@ -98,14 +91,14 @@ impl TracedProgram {
             // SAFETY: the set is a whole cpu_set_t; failure leaves the program on any CPU.
             unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) };
         }
-        // Standard output is the result's alone.
-        // SAFETY: takes two numbers; a program without standard error keeps its output.
+        // Standard output is reserved for the result. SAFETY: takes two numbers; a program without
+        // standard error keeps its output.
         unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) };
         // SAFETY: PTRACE_TRACEME has no further arguments.
         unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
-        // SAFETY: stops this process until its tracer goes on.
+        // SAFETY: stops this process until its tracer continues it.
         unsafe { libc::raise(libc::SIGSTOP) };
-        // From here on it is traced, and ends with its tracer.
+        // From here it is traced, and ends with its tracer.
         helpers::end_alone();
         // SAFETY: path and both lists are terminated and live until the call replaces them.
         unsafe { libc::execve(self.path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
@@ -117,24 +110,23 @@ impl TracedProgram {
 fn cpu_set(cpu: usize) -> libc::cpu_set_t {
     // SAFETY: an all-zero set is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: CPU_SET checks the number against the size of the set.
+    // SAFETY: CPU_SET checks the number against the set's length.
     unsafe { libc::CPU_SET(cpu, &mut set) };
     set
 }
 
-/// The program that is traced now, 0 for none.
+/// The traced program; 0 while nothing is traced.
 static TRACED: AtomicI32 = AtomicI32::new(0);
 
-/// Sends a signal to the program that is traced now.
 pub(crate) fn pass_on(signal: i32) {
     let pid = TRACED.load(Relaxed);
     if pid > 0 {
-        // SAFETY: our own child: its number is cleared when it has been reaped.
+        // SAFETY: our own child; its pid is cleared once it has been reaped.
         unsafe { libc::kill(pid, signal) };
     }
 }
 
-/// Runs `program` to its end under the eyes of `watch`; how the first process ended.
+/// Runs `program` to its end and reports to `watch`; returns the first process's exit status.
 pub(crate) fn run(
     program: &TracedProgram,
     cpu: Cpu,
@@ -144,7 +136,7 @@ pub(crate) fn run(
     TRACED.store(first, Relaxed);
     let mut births = Births::default();
     births.reported(first);
-    // Its first stop is waited for at the start.
+    // `spawn` already waited for its first stop.
     births.stopped(first);
     let mut tracer = Tracer { first, living: BTreeSet::from([first]), births, calls: Vec::new() };
     let result = tracer.follow(watch);
@@ -157,10 +149,9 @@ pub(crate) fn run(
 
 struct Tracer {
     first: i32,
-    /// Threads that were seen and have not ended. This thread has other children: who keeps a setting.
+    /// Threads that were seen and have not ended. Keepers are children too, but not traced.
     living: BTreeSet<i32>,
     births: Births,
-    /// The call each thread is in.
     calls: Vec<(i32, Call)>,
 }
 
@@ -205,7 +196,7 @@ impl Tracer {
         ended.ok_or_else(|| io::Error::other("the program's end was not reported"))
     }
 
-    /// One stop; the signal to pass on, `None` where the thread stands still for now.
+    /// Handles a stop; returns the signal to pass on, or `None` if the thread stays stopped.
     fn stopped(
         &mut self,
         tid: i32,
@@ -240,7 +231,6 @@ impl Tracer {
         }
     }
 
-    /// Kills all that is traced, and waits for it.
     fn end(&mut self) {
         for &tid in &self.living {
             // SAFETY: our own child, or a thread of one, that has not been waited for.
@@ -315,13 +305,12 @@ fn event_message(tid: i32) -> io::Result<i32> {
 }
 
 fn ptrace(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
-    // SAFETY: only requests whose data is a number.
+    // SAFETY: only for requests with a number as data.
     let result = unsafe { libc::ptrace(request, tid, 0, data) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Lets a thread run to its next stop. One that was killed meanwhile is gone: its end is reported
-/// by the next wait.
+/// Continues a thread to its next stop. If it was killed, the next wait reports its end.
 fn go_on(tid: i32, signal: i32) -> io::Result<()> {
     let signal = usize::try_from(signal).unwrap_or(0);
     match ptrace(libc::PTRACE_SYSCALL, tid, signal) {
@@ -330,7 +319,6 @@ fn go_on(tid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// The next stop or end among this thread's own children.
 fn wait() -> io::Result<(i32, i32)> {
     let mut status = 0;
     loop {

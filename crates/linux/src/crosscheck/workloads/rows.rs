@@ -1,4 +1,4 @@
-//! The rows of the set: protections, advices and patterns, and what each row is for.
+//! The rows of the set: protections, advices and patterns, and the purpose of each row.
 
 use std::fmt::Display;
 
@@ -8,10 +8,10 @@ mod limited;
 
 pub(super) use limited::limited;
 
-/// Touches of a row where windows are short; a long window answers many at once.
+/// Touches per row with short windows; with a long window, one read covers many.
 const NR_SHORT: u64 = 150;
 const NR_LONG: u64 = 40;
-/// Windows that are short, in KiB.
+/// The longest short window, in KiB.
 const SHORT_KB: u64 = 128;
 
 /// A workload without its filesystem and window.
@@ -30,7 +30,7 @@ impl Row {
         Self { prot, advice, pattern, seed: 0, words: Vec::new() }
     }
 
-    /// Touches through a mapping: shared where it is only read, else private.
+    /// Touches through a mapping: shared if only read, else private.
     fn touches(prot: &str, advice: &str, pattern: &str, n: u64) -> Self {
         let share = if prot == "r" { "shared" } else { "private" };
         Self::new(prot, advice, pattern)
@@ -42,13 +42,12 @@ impl Row {
             .seed(0)
     }
 
-    /// Calls of read(2).
     fn reads(pattern: &str, n: u64) -> Self {
         let row = Self::new("read", "plain", pattern).with("map", "none");
         row.with("pattern", pattern).with("n", n).seed(0)
     }
 
-    /// A written list of actions; shared where it is not executed.
+    /// An explicit list of actions; shared unless executed.
     fn actions(name: &str, prot: &str, advice: &str, ops: &str) -> Self {
         let share = if matches!(prot, "rx" | "rxc") { "private" } else { "shared" };
         Self::new(prot, advice, name)
@@ -70,25 +69,24 @@ impl Row {
         self.with("seed", seed)
     }
 
-    /// Another name for the pattern.
     fn named(mut self, pattern: &str) -> Self {
         pattern.clone_into(&mut self.pattern);
         self
     }
 
-    /// Fault-around set to one page.
+    /// Sets fault-around to one page.
     fn around_off(mut self, page: u64) -> Self {
         self.advice = self.advice.replace("plain", "around").replace("huge", "aroundhuge");
         self.with("around", page)
     }
 
-    /// `PROT_ADVICE_PATTERN_sSEED`.
+    /// Returns `PROT_ADVICE_PATTERN_sSEED`.
     pub(super) fn label(&self) -> String {
         format!("{}_{}_{}_s{}", self.prot, self.advice, self.pattern, self.seed)
     }
 }
 
-/// The grid: protections, advices and patterns; short where windows are long.
+/// The grid of protections, advices and patterns; shorter for long windows.
 pub(super) fn mapped(window_kb: u64) -> Vec<Row> {
     let is_short = window_kb <= SHORT_KB;
     let n = if is_short { NR_SHORT } else { NR_LONG };
@@ -109,7 +107,7 @@ pub(super) fn mapped(window_kb: u64) -> Vec<Row> {
     rows
 }
 
-/// Pages inside and at the edge of what eight writes of 1 MiB have cached.
+/// Pages inside and at the edge of the range cached by eight 1 MiB writes.
 fn written(page: u64) -> String {
     let [inner, edge] = match page {
         4096 => [300, 900],
@@ -153,7 +151,7 @@ pub(super) fn special(page: u64) -> Vec<Row> {
     rows
 }
 
-/// Parts of the file that are not aligned to anything, and ends of files.
+/// Unaligned parts of the file, and ends of files.
 fn parts(prot: &str) -> Vec<Row> {
     let plain = |pattern, n| Row::touches(prot, "plain", pattern, n);
     let huge = |pattern, n| Row::touches(prot, "huge", pattern, n);
@@ -186,7 +184,6 @@ fn scripts(page: u64) -> Vec<Row> {
         written_row("rx", "made1", page),
         script("writes", small).with("file", "made2").with("pages", 512),
         script("willneed", "a:willneed/0,t5,t90,t3000,p").with("pages", 4000),
-        // Several opens and mappings of one file.
         script("opens", "b0.0+4096x12,b12.0+4096/1,b16.0+4096x3/1,b12.0+4096x4").with("opens", 2),
         Row::touches("r", "plain", "seq", 100)
             .named("maps")
@@ -208,7 +205,6 @@ fn ends_in_a_folio() -> [Row; 2] {
     })
 }
 
-/// With fault-around set to one page.
 pub(super) fn around_off(page: u64) -> Vec<Row> {
     let rows = [
         Row::touches("r", "plain", "stride64", 160),
@@ -235,7 +231,7 @@ pub(super) fn gates() -> Vec<Row> {
     ["r", "rx"].into_iter().flat_map(of).collect()
 }
 
-/// On a filesystem whose files have no large folios.
+/// On a filesystem without large folios.
 pub(super) fn without_large_folios(page: u64) -> Vec<Row> {
     let of = |prot| {
         [
@@ -258,8 +254,8 @@ pub(super) fn without_large_folios(page: u64) -> Vec<Row> {
 
 /// Sixty misses, four fault-arounds over refaulted pages, sixty misses (docs/behaviour B.5.8).
 ///
-/// 256 KiB and then 16 MiB are read twice, so that they are active; the older ones are reclaimed
-/// and read again, by exact reads that leave no marker.
+/// 256 KiB and then 16 MiB are read twice, so these pages are active. The older ones are reclaimed
+/// and read again by exact reads, which leave no marker.
 fn refault(page: u64) -> Row {
     let of_64k = 65536 / page;
     let (first, other, big) = (63 * of_64k, 320 * of_64k, 512 * of_64k);
@@ -283,7 +279,7 @@ fn refault(page: u64) -> Row {
         .with("cgroup", "/cg/a")
 }
 
-/// Which folios btrfs uses (docs/behaviour A.8).
+/// The folio sizes that btrfs uses (docs/behaviour A.8).
 pub(super) fn on_btrfs(window_kb: u64) -> Vec<Row> {
     if window_kb != SHORT_KB {
         return vec![Row::reads("read1048576", 8), Row::touches("r", "plain", "seq", 40)];
@@ -299,7 +295,7 @@ pub(super) fn on_btrfs(window_kb: u64) -> Vec<Row> {
     rows.chain([Row::reads("read4096", 100), Row::reads("read1048576", 8)]).collect()
 }
 
-/// read(2): forwards, backwards, at random, two streams on one descriptor and on two.
+/// read(2): forwards, backwards, random, two streams on one descriptor and on two.
 pub(super) fn reads(window_kb: u64) -> Vec<Row> {
     let mut rows = vec![
         Row::reads("read4096", 120),
@@ -331,7 +327,6 @@ pub(super) fn long_window() -> Vec<Row> {
     ]
 }
 
-/// Readahead switched off.
 pub(super) fn no_window() -> Vec<Row> {
     vec![Row::touches("rx", "plain", "stride7", 12)]
 }
@@ -346,17 +341,17 @@ pub(super) fn short_windows() -> Vec<Row> {
     ]
 }
 
-/// Each tells two rules apart that no other workload does.
+/// Each one distinguishes two rules that no other workload does.
 pub(super) fn decisive(page: u64) -> Vec<Row> {
     let window = 128 * 1024 / page;
-    // A.4.6: a read of M - 1 pages behind M cached ones: at random, or the start of a stream.
+    // A.4.6: a read of M - 1 pages after M cached ones: random, or the start of a stream.
     let reads_at = [(10 * window, window), (99 * window, 1), (11 * window, window - 1)];
     let backfull = joined(reads_at.iter().map(|(at, nr)| format!("b{at}.0+{}", nr * page)));
     let backfull = Row::new("read", "plain", "backfull")
         .with("map", "none")
         .with("pattern", "ops")
         .with("ops", backfull);
-    // B.6.3: a PMD folio through a mapping that asked for none.
+    // B.6.3: a PMD folio through a mapping without advice.
     let pmd = page / 8;
     let nohugepmd = Row::actions("nohugepmd", "r", "huge", "t0,t5/1,p/1")
         .with("also", format!("r,shared,nohuge,0,0,{}", 2 * pmd));
@@ -366,12 +361,12 @@ pub(super) fn decisive(page: u64) -> Vec<Row> {
     rows
 }
 
-/// Name of the workload that touches cached pages again and again: what that does to the miss counter
-/// is as in the book only with LRU lists; with generations and 16K pages it is not (docs/differences.md).
+/// Repeatedly touches cached pages. The miss counter follows the documented rule only with classic
+/// LRU lists, not with multi-generational LRU and 16K pages (docs/differences.md).
 pub(in crate::crosscheck) const OF_LISTS: &str = "eofguard";
 
 /// B.5.6: sixty misses, the last PMD folio of the file mapped seventy times, sixty misses. If
-/// fault-around leaves that folio to the handler, the first misses are given back.
+/// fault-around leaves that folio to the handler, the counter drops by the first misses.
 fn eof_guard(page: u64) -> Row {
     let (window, pmd) = (128 * 1024 / page, page / 8);
     let data = files(Filesystem::Ext4, page).first().map_or(0, |file| file.bytes);
@@ -386,8 +381,8 @@ fn eof_guard(page: u64) -> Row {
         .with("also", format!("r,shared,huge,0,{last},{pmd}"))
 }
 
-/// B.3.1.1: two misses and one marker hit a round, without fault-around. A marker hit that is
-/// repeated as a first try gives both misses back.
+/// B.3.1.1: two misses and one marker hit per round, without fault-around. A retried marker hit
+/// takes both misses back.
 fn markers(page: u64) -> Row {
     let window = 128 * 1024 / page;
     let round =
@@ -396,10 +391,10 @@ fn markers(page: u64) -> Row {
     Row::actions("markers", "r", "plain", &joined(touches)).around_off(4096)
 }
 
-/// Two misses and one hit on a page still being read a round, without fault-around (B.3).
+/// Two misses and one hit on a page in flight per round, without fault-around (B.3).
 ///
-/// The window has a page in it that was read before, so it takes two requests, and the miss waits
-/// for the first alone. Ten misses before use up what the slow disk lets through at once.
+/// The window contains a page that was read before, so it takes two requests, and the miss waits
+/// only for the first. The ten initial misses use up the burst that the slow disk allows.
 pub(super) fn in_flight(page: u64) -> Row {
     let window = 256 * 1024 / page;
     let middle = |nr: u64| window * nr + window / 2;

@@ -1,13 +1,13 @@
-//! Processes that run already: what they map, and what of it is resident.
+//! Describes running processes: their mappings, and the resident pages.
 //!
 //! ```text
 //!   maps      -> image (program, loader, stack), then brk and mmap rows
 //!   smaps     -> madvise rows
-//!   pagemap   -> one reference per page that is there, by address
+//!   pagemap   -> one reference per present page, by address
 //! ```
 //!
-//! Owns the rows that stand for the time before. How the memory came to be is not known: a replay gives
-//! it the folios that it would get if it were touched by address.
+//! Owns the rows for the time before the recording. Their real history is unknown: a replay gives
+//! the memory the folios it would get if touched in address order.
 
 use std::ops::Range;
 
@@ -25,14 +25,12 @@ use crate::proc::smaps::{self, Smap};
 use crate::system::entry::{GUARD, OF_FILE, PRESENT, SWAPPED};
 use crate::system::{Entries, Live};
 
-/// Entries of pagemap read at once.
 const NR_ENTRIES: usize = 4096;
-/// A mapping larger than this is read only where the kernel says what is present in it.
+/// A larger mapping is read only if the kernel lists its present pages.
 const UNSCANNED_BYTES_MAX: u64 = 64 << 30;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
 
-/// A process, as it was found.
 pub(super) struct Found {
     pub(super) pid: u32,
     vmas: Vec<Vma>,
@@ -42,7 +40,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Reads what a process maps; `None` for one that is gone or has no memory.
     pub(super) fn new(pid: u32) -> Option<Self> {
         let task = Task::of(&Live, pid);
         let vmas = task.maps().ok()?.vmas;
@@ -52,7 +49,7 @@ impl Found {
         (!vmas.is_empty()).then_some(Self { pid, vmas, smaps, program, command })
     }
 
-    /// Its program, loader and stack: the footer's for the first process, those of an execve for others.
+    /// Adds its program, loader and stack: for the first process in the footer, else as an execve.
     pub(super) fn begin(&self, tasks: &mut Tasks<'_, '_>) -> Result<ThreadId, TraceError> {
         let lines: Vec<Vma> = self.vmas.iter().filter(|vma| self.is_image(vma)).cloned().collect();
         for vma in &self.vmas {
@@ -75,7 +72,6 @@ impl Found {
         Ok(first)
     }
 
-    /// The rest of its memory.
     pub(super) fn go_on(
         &self,
         tasks: &mut Tasks<'_, '_>,
@@ -102,8 +98,7 @@ impl Found {
         start..end
     }
 
-    /// Program, loader and what has a name of the kernel's; a loader is what the first mapping of it
-    /// says.
+    /// Whether the image contains it: the program, the loader's first mapping, and kernel mappings.
     fn is_image(&self, vma: &Vma) -> bool {
         vma.path == self.program
             || vma.path.file_name().is_some_and(|name| {
@@ -113,8 +108,7 @@ impl Found {
             || image::is_of_execve(vma, &[])
     }
 
-    /// Rows for mappings: those of one file that follow one another are a reservation and what the
-    /// loader maps into it.
+    /// Adds rows for mappings. Consecutive mappings of a file are a reservation and its parts.
     fn map(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
         let is_rest = |vma: &&Vma| {
             !self.is_image(vma) && !vma.path.to_string_lossy().starts_with('[') && !self.is_bss(vma)
@@ -144,15 +138,14 @@ impl Found {
         Ok(())
     }
 
-    /// What a mapping must have allowed for what is in it: pages that were written before a loader
-    /// took the right away.
+    /// Returns the protection its pages needed: a loader may have made written pages read-only.
     fn prot(&self, vma: &Vma) -> u32 {
         let was_written = !vma.is_shared()
             && smaps::find(&self.smaps, vma.range.start).is_some_and(|smap| smap.anon_bytes > 0);
         vma.prot() | if was_written { abi::PROT_WRITE } else { 0 }
     }
 
-    /// Takes the rights away that only the pages of before needed.
+    /// Restores the protection of mappings with such pages.
     fn protect(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
         for vma in self.vmas.iter().filter(|vma| self.prot(vma) != vma.prot()) {
             let (addr, len, flags) = (vma.range.start, vma.len_bytes(), vma.prot());
@@ -162,7 +155,6 @@ impl Found {
         Ok(())
     }
 
-    /// Whether a line is memory of the program without a file: its image has it.
     fn is_bss(&self, vma: &Vma) -> bool {
         let before = self.vmas.iter().take_while(|one| one.range.start < vma.range.start);
         !vma.has_file()
@@ -185,7 +177,6 @@ impl Found {
         Ok(())
     }
 
-    /// A reference for each page that is there.
     fn touch(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
         let Ok(pagemap) = Task::of(&Live, self.pid).pagemap() else {
             tasks.book.warn("A process ended before its memory could be read; it is missing.");
@@ -203,7 +194,6 @@ impl Found {
     }
 }
 
-/// Whether it could be read.
 fn touch_one(
     tasks: &mut Tasks<'_, '_>,
     first: ThreadId,
@@ -241,10 +231,10 @@ fn touch_one(
     Ok(true)
 }
 
-/// How a page was touched that is there: anonymous memory was written.
+/// Returns the access that made a page present. Anonymous memory was written.
 fn op_of(entry: u64, vma: &Vma) -> Option<Op> {
     match (entry & (PRESENT | SWAPPED) != 0, entry & OF_FILE != 0) {
-        // A guard page is a marker, and nothing was ever there.
+        // A guard page is only a marker without memory.
         _ if entry & GUARD != 0 => None,
         (false, _) => None,
         (true, false) => Some(Op::Write),
@@ -254,7 +244,6 @@ fn op_of(entry: u64, vma: &Vma) -> Option<Op> {
     }
 }
 
-/// The file of a line.
 fn note(
     inodes: &mut Inodes,
     book: &mut crate::record::book::Book<'_>,
@@ -276,7 +265,7 @@ fn note(
     if vma.has_file() { inodes.of_mapping(&mut book.files, &mapped) } else { None }
 }
 
-/// Whether a mapping is of the same image as the one before it.
+/// Whether a mapping belongs to the same image as the one before it.
 fn belongs(one: &Vma, next: &Vma) -> bool {
     let is_same_file = one.has_file() && next.inode == one.inode && next.device == one.device;
     is_same_file

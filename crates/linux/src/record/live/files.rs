@@ -1,7 +1,7 @@
-//! Which file of the trace a device and inode is.
+//! Finds the trace's file for a device and inode.
 //!
-//! Owns the search. A name in the kernel's record is the process's; where it names another file here
-//! (other root, deleted, replaced) the file is told by the name alone.
+//! The kernel's record has the process's name for the file. If the name leads to another file here
+//! (other root, deleted, replaced), the name alone identifies the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -17,29 +17,26 @@ use crate::proc::{Task, fd};
 use crate::record::files::Files;
 use crate::record::qemu::wire;
 
-/// Searches for the name of one file among descriptors.
+/// How often descriptors are searched for one file.
 const NR_SEARCHES_MAX: u32 = 3;
-/// Names of mapped files that are kept besides those of the trace.
+/// Names of mapped files kept in addition to the trace's.
 const NR_MAPPED_MAX: usize = 1 << 16;
-/// How the kernel marks shared memory without a file.
+/// Kernel names of shared memory without a file.
 const NAMELESS: [&str; 3] = ["/dev/zero", "/SYSV", "/memfd:"];
 
-/// Device and inode.
 type Inode = (u64, u64);
 
-/// Files by inode.
 #[derive(Debug, Default)]
 pub(super) struct Inodes {
     known: BTreeMap<Inode, Option<FileId>>,
     nr_searches: BTreeMap<Inode, u32>,
-    /// Files with several names of which any was taken.
+    /// Files with several names, of which any was taken.
     any_name: BTreeSet<Inode>,
-    /// Names of files that somebody mapped: a loader reads the head of a library first.
+    /// Names of mapped files: a loader reads a library's head first.
     mapped: BTreeMap<Inode, PathBuf>,
 }
 
 impl Inodes {
-    /// Notes the name of a file that may have been read before it was mapped.
     pub(super) fn note(&mut self, mapped: &Mapped) {
         if self.mapped.len() < NR_MAPPED_MAX {
             let inode = (mapped.device, mapped.inode);
@@ -47,7 +44,6 @@ impl Inodes {
         }
     }
 
-    /// The file of a mapping.
     pub(super) fn of_mapping(&mut self, files: &mut Files, mapped: &Mapped) -> Option<FileId> {
         let inode = (mapped.device, mapped.inode);
         if let Some(known) = self.known.get(&inode) {
@@ -66,8 +62,7 @@ impl Inodes {
         id
     }
 
-    /// The file that a process reads, told by its inode, by a mapping or by the process's descriptors; `None` if
-    /// neither tells, or it has no page cache.
+    /// Finds a file by its inode, a mapping, or the process's descriptors; `None` if unknown.
     pub(super) fn of_descriptor(
         &mut self,
         files: &mut Files,
@@ -100,12 +95,10 @@ impl Inodes {
         self.known.get(&inode).copied().flatten()
     }
 
-    /// Whether a file was looked for in vain.
     pub(super) fn is_unknown(&self, inode: Inode) -> bool {
         !self.known.contains_key(&inode)
     }
 
-    /// Notes the regular files behind the descriptors of a process.
     fn search(&mut self, files: &mut Files, pid: u32) {
         for number in Task::of(&crate::system::Live, pid).descriptors() {
             let Some((found, path)) = fd::regular(pid, number) else { continue };
@@ -124,7 +117,7 @@ impl Inodes {
     }
 }
 
-/// A file that its path does not lead to.
+/// Adds a file that is no longer at its path.
 fn announce(files: &mut Files, inode: Inode, size_bytes: u64, path: &Path) -> Option<FileId> {
     let name = path.to_string_lossy();
     let name = name.strip_suffix(" (deleted)").unwrap_or(&name);

@@ -1,7 +1,7 @@
-//! What the bytes of an event mean: the `format` files of tracefs.
+//! Decodes event data by the `format` files of tracefs.
 //!
-//! Owns the list of events that are recorded and where their fields are, which differs from kernel to
-//! kernel. A field that is not where it was announced makes the event none.
+//! Owns the list of recorded events and the position of their fields, which differs between
+//! kernels. An event with a field outside the data is dropped.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,10 @@ use super::seen::{Call, Seen};
 use crate::fault_probe::{self, FaultProbe};
 use crate::tracefs::Instance;
 
-/// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fault,
-    /// A call of the probed function, which may be for no fault.
+    /// A call of the probed function, possibly without a fault.
     Handled,
     FileRead,
     Birth,
@@ -23,14 +22,13 @@ enum Kind {
     Exit,
 }
 
-/// An event that is recorded.
 struct Recorded {
     name: &'static str,
     fields: &'static [&'static str],
     kind: Kind,
 }
 
-/// Faults of programs, and faults while the kernel works for one: x86-64 alone has these events.
+/// Faults in user mode, and in the kernel on user addresses. Only x86-64 has these events.
 const FAULTS: [Recorded; 2] = [
     Recorded {
         name: "exceptions/page_fault_user",
@@ -39,7 +37,7 @@ const FAULTS: [Recorded; 2] = [
     },
     Recorded { name: OF_KERNEL, fields: &["address", "error_code"], kind: Kind::Fault },
 ];
-/// Without these there is no recording.
+/// Required for any recording.
 const NEEDED: [Recorded; 3] = [
     Recorded { name: "task/task_newtask", fields: &["pid", "clone_flags"], kind: Kind::Birth },
     Recorded {
@@ -49,13 +47,12 @@ const NEEDED: [Recorded; 3] = [
     },
     Recorded { name: "sched/sched_process_exit", fields: &["pid"], kind: Kind::Ends },
 ];
-/// Reads of files through the page cache: Linux 6.12 and later.
+/// File reads through the page cache: Linux 6.12 and later.
 const READS: Recorded = Recorded {
     name: "filemap/mm_filemap_get_pages",
     fields: &["i_ino", "s_dev", "index", "last_index"],
     kind: Kind::FileRead,
 };
-/// System calls: their names and those of the arguments.
 const CALLS: [(Call, &str, &[&str]); 7] = [
     (Call::Mmap, "mmap", &["addr", "len", "prot", "flags", "fd", "off"]),
     (Call::Munmap, "munmap", &["addr", "len"]),
@@ -65,32 +62,29 @@ const CALLS: [(Call, &str, &[&str]); 7] = [
     (Call::Madvise, "madvise", &["start", "len_in", "behavior"]),
     (Call::Brk, "brk", &["brk"]),
 ];
-/// A call that only kernels with protection keys have: on arm64 6.12 and later, as an option.
+/// Exists only with protection keys: on arm64 since 6.12, as an option.
 const WITH_KEYS: &str = "pkey_mprotect";
 /// Faults while the kernel works for a program.
 const OF_KERNEL: &str = "exceptions/page_fault_kernel";
-/// Those on addresses of programs; faults on its own are nobody's.
+/// Only faults on user addresses.
 const OF_PROGRAMS: &str = "address < 0x800000000000";
 
-/// Bytes of a field, and where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Field {
     offset: usize,
     size: usize,
 }
 
-/// Events by the number that the kernel gave them.
 #[derive(Debug, Default)]
 pub(super) struct Formats {
     events: BTreeMap<u64, (Kind, Vec<Field>)>,
     thread: Option<Field>,
-    /// Whether reads of files are told.
     pub(super) has_reads: bool,
 }
 
 impl Formats {
-    /// Switches the events on in an instance that does not trace yet, the one of `probe` in the place
-    /// of those of faults; the name of one that the kernel lacks or refuses.
+    /// Enables the events in a stopped instance; the event of `probe` replaces the fault events. On
+    /// failure returns the event that the kernel lacks or refuses.
     pub(super) fn enable(instance: &Instance, probe: Option<&FaultProbe>) -> Result<Self, String> {
         let mut formats = Self::default();
         match probe {
@@ -112,7 +106,6 @@ impl Formats {
         Ok(formats)
     }
 
-    /// Whether the kernel has events of faults with addresses.
     pub(super) fn has_faults(instance: &Instance) -> bool {
         FAULTS.iter().all(|event| instance.has(event.name))
     }
@@ -141,7 +134,6 @@ impl Formats {
         Ok(())
     }
 
-    /// The event in `data`, and the thread it is of; `None` for one that was not asked for.
     pub(super) fn decode(&self, data: &[u8]) -> Option<(u32, Seen)> {
         let number = value(data, Field { offset: 0, size: 2 })?;
         let (kind, fields) = self.events.get(&number)?;
@@ -150,12 +142,12 @@ impl Formats {
         for (word, field) in words.iter_mut().zip(fields) {
             *word = value(data, *field)?;
         }
-        // Numbers of threads have 31 bits.
+        // Thread ids have 31 bits.
         let tid = |word: u64| u32::try_from(word).unwrap_or(0);
         let seen = match *kind {
             Kind::Fault => Seen::Fault { address: words[0], code: words[1] },
             Kind::Handled => Seen::Fault { address: words[0], code: fault_probe::code(words[1])? },
-            // The kernel names the first and the last page.
+            // The kernel reports the first and the last page.
             Kind::FileRead => Seen::FileRead {
                 inode: words[0],
                 device: words[1],
@@ -172,7 +164,7 @@ impl Formats {
     }
 }
 
-/// The number of an event, the fields asked for in this order, and the one of its thread.
+/// Returns the event id, the fields in the order of `names`, and the thread's field.
 fn parse(text: &str, names: &[&str]) -> Option<(u64, Vec<Field>, Field)> {
     let number = text.lines().find_map(|line| line.strip_prefix("ID: ")?.trim().parse().ok())?;
     let fields: BTreeMap<&str, Field> = text.lines().filter_map(field).collect();
@@ -180,7 +172,7 @@ fn parse(text: &str, names: &[&str]) -> Option<(u64, Vec<Field>, Field)> {
     Some((number, found?, *fields.get("common_pid")?))
 }
 
-/// A line such as `field:unsigned long address; offset:8; size:8; signed:0;`, with tabs.
+/// Parses a line such as `field:unsigned long address; offset:8; size:8; signed:0;`, with tabs.
 fn field(line: &str) -> Option<(&str, Field)> {
     let mut parts = line.trim().split(';').map(str::trim);
     let name = parts.next()?.strip_prefix("field:")?.rsplit(' ').next()?;

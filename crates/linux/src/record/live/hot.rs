@@ -1,12 +1,12 @@
-//! `--hot`: pages that are written again and again.
+//! `--hot`: finds pages that are written again and again.
 //!
-//! Owns when the kernel is asked for them, and what that costs. A store to a page that is mapped for
-//! writing causes no fault, so a live recording does not see it. At intervals this module has the
-//! kernel forget which pages of a process were written (soft-dirty, `clear_refs`): it takes the right
-//! to write from the entries, and the next store to each is a fault, which is told like any other one,
-//! in its order. A PMD entry is one entry: of a huge page one store is told in each interval.
+//! Owns the interval and the cost. A store to a page mapped writable does not fault, so a live
+//! recording misses it. At intervals this module clears the soft-dirty bits of a process
+//! (`clear_refs`). The kernel then write-protects the entries, and the next store to each one
+//! faults and is recorded like any other fault, in order. A PMD entry is a single entry: a huge
+//! page reports one store per interval.
 //!
-//! Invariant H1: nothing is to be put back. A program that writes gets its right again by the fault.
+//! Invariant H1: nothing has to be restored. The fault makes the page writable again.
 
 use std::fs;
 use std::path::Path;
@@ -19,10 +19,9 @@ use crate::record::outcome::HotPages;
 use crate::system::entry::SOFT_DIRTY;
 use crate::system::{Live, System};
 
-/// What makes the kernel forget which pages were written.
+/// Clears the soft-dirty bits.
 const FORGET_WRITES: &str = "4";
 
-/// The state of the sampling.
 #[derive(Debug)]
 pub(super) struct Hot {
     every: Duration,
@@ -31,10 +30,10 @@ pub(super) struct Hot {
 }
 
 impl Hot {
-    /// Asks the kernel each time that `every` has passed.
+    /// Clears the bits each time `every` has passed.
     ///
     /// # Errors
-    /// [`RecordError::NoSoftDirty`] if it does not know which pages were written.
+    /// [`RecordError::NoSoftDirty`] if the kernel has no soft-dirty bits.
     pub(super) fn new(every: Duration) -> Result<Self, RecordError> {
         if !has_soft_dirty(&Live) {
             return Err(RecordError::NoSoftDirty);
@@ -42,14 +41,13 @@ impl Hot {
         Ok(Self { every, last: Instant::now(), cost: HotPages::default() })
     }
 
-    /// Asks for the pages of these processes, if it is time.
     pub(super) fn ask(&mut self, pids: impl Iterator<Item = u32>) {
         if self.last.elapsed() < self.every {
             return;
         }
         let began = Instant::now();
         for pid in pids {
-            // It may have ended.
+            // The process may have exited.
             let _ =
                 fs::write(Path::new(PROC).join(pid.to_string()).join("clear_refs"), FORGET_WRITES);
         }
@@ -58,13 +56,13 @@ impl Hot {
         self.cost.time += self.last - began;
     }
 
-    /// What it cost; `nr_faults` is how many stores to protected entries were told.
+    /// Returns the cost; `nr_faults` counts the stores to protected entries.
     pub(super) fn cost(&self, nr_faults: u64) -> HotPages {
         HotPages { nr_faults, ..self.cost }
     }
 }
 
-/// Whether a page that was just written counts as written.
+/// Tests whether a newly written page becomes soft-dirty.
 fn has_soft_dirty(system: &dyn System) -> bool {
     let mut page = vec![0_u8; 2 * page_bytes()];
     std::hint::black_box(page.as_mut_slice()).fill(1);

@@ -1,9 +1,9 @@
-//! What an execve mapped.
+//! The mappings that an execve made.
 //!
-//! Owns the choice of lines. `/proc/PID/maps` is read a moment after the execve: the loader has mapped
-//! libraries by then, which the trace tells as system calls. What the execve itself mapped is known from
-//! the kernel's records of that moment; of a process that is gone these alone are left, and its
-//! stack is where it faults.
+//! Owns the choice of lines. `/proc/PID/maps` is read shortly after the execve, when the loader has
+//! already mapped libraries; the trace has these as system calls. The kernel's records of the
+//! execve tell which mappings it made itself. If the process has exited, only the records remain,
+//! and its stack is found by its faults.
 
 use std::path::Path;
 
@@ -18,18 +18,17 @@ use crate::record::book::Book;
 use crate::record::layout::{self, PAGE_BYTES};
 use crate::system::Live;
 
-/// Bytes that a stack may grow to: the usual limit.
+/// A stack can grow to this: the usual limit.
 const STACK_BYTES: u64 = 8 << 20;
-/// Bytes above the page of a first fault: arguments and environment.
+/// Bytes above the page of a first fault, for arguments and environment.
 const STACK_ABOVE_BYTES: u64 = 128 << 10;
-/// Ends of a process's addresses: x86-64 and arm64 with 47 bits, arm64 with 48. Stacks lie below, at
-/// most so far: the kernel takes up to 16 GiB for chance.
+/// Address space ends: 47 bits, and 48 on arm64. The kernel puts stacks up to 16 GiB below.
 const ADDRESSES_END: [u64; 2] = [1 << 47, 1 << 48];
 const STACKS_BYTES: u64 = 64 << 30;
-/// Memory that the kernel gives a program besides its files.
+/// Kernel mappings of a program that have no file.
 const SPECIAL: [&str; 4] = ["[stack]", "[vdso]", "[vvar]", "[vvar_vclock]"];
 
-/// Command and image of a process that was just executed; `None` if neither it nor records are there.
+/// Returns the command and image of a process after execve; `None` if neither it nor records exist.
 pub(super) fn of_execve(
     pid: u32,
     mapped: &[Mapped],
@@ -52,8 +51,8 @@ pub(super) fn of_execve(
     Some((command, of_lines(&lines, &program.path, book)))
 }
 
-/// Adds the stack of a program that was gone before its maps could be read: it lies above all files,
-/// and a first fault says where. Whether there is one now.
+/// Adds the stack of a program that exited before its maps could be read, at its first fault.
+/// Returns whether the layout has a stack now.
 pub(super) fn add_stack(layout: &mut Vec<LayoutEntry>, address: u64) -> bool {
     if layout.iter().any(|entry| entry.kind == LayoutKind::Stack) {
         return true;
@@ -70,7 +69,6 @@ pub(super) fn add_stack(layout: &mut Vec<LayoutEntry>, address: u64) -> bool {
     true
 }
 
-/// Lets the stack have the room that it may grow to.
 fn grow_stack(layout: &mut [LayoutEntry]) {
     let mut below = 0;
     for entry in layout {
@@ -83,14 +81,12 @@ fn grow_stack(layout: &mut [LayoutEntry]) {
     }
 }
 
-/// The image in lines of maps.
 pub(super) fn of_lines(lines: &[Vma], program: &Path, book: &mut Book<'_>) -> Image {
     let mut initial = layout::of_program_lines(lines, program, &mut book.files);
     grow_stack(&mut initial.layout);
     Image { layout: initial.layout, brk: 0 }
 }
 
-/// Whether a line of maps is there since the execve.
 pub(super) fn is_of_execve(vma: &Vma, mapped: &[Mapped]) -> bool {
     let is_in = |one: &Mapped| {
         one.inode == vma.inode && vma.range.start.wrapping_sub(one.addr) < one.len.max(1)

@@ -1,14 +1,14 @@
-//! Which file each mapping maps, as the kernel says it at the mmap itself (`perf_event_open`).
+//! The file of each mapping, from the kernel's record at the mmap itself (`perf_event_open`).
 //!
-//! A descriptor in a system call is a number, and a process may be gone before anybody can ask what
-//! stood behind it. The perf ring has device, inode and name in the record of the mapping.
+//! A system call only has a descriptor number, and a process may exit before its descriptors can be
+//! read. The perf record has the mapping's device, inode and name.
 //!
 //! ```text
 //!   head page (data_head, data_tail) | records: u32 type, u16 misc, u16 size, body, pid tid time
 //! ```
 //!
-//! Owns one ring per processor, for all processes: a mapping of a file is rare. Invariant N1: as P1 of
-//! `page`: a record that is not whole is none.
+//! Owns one ring per processor, for all processes, because file mappings are rare. Invariant N1:
+//! like P1 of `page`, an incomplete record is dropped.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,12 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::seen::{Mapped, Seen, Timed};
 use crate::geometry::page_bytes;
 
-/// Bytes of the data of one ring, a power of two: some thousand mappings.
+/// Data bytes of a ring, a power of two: a few thousand mappings.
 const RING_BYTES: usize = 512 << 10;
-/// Where the head page has `data_head`; `data_tail` follows.
+/// Offset of `data_head` in the head page; `data_tail` follows.
 const HEAD_OFFSET: usize = 1024;
 
-/// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_DUMMY`.
 const DUMMY: (u32, u64) = (1, 9);
 /// `PERF_SAMPLE_TID | PERF_SAMPLE_TIME`.
 const WITH_THREAD_AND_TIME: u64 = 1 << 1 | 1 << 2;
@@ -35,12 +34,11 @@ const FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 17 | 1 << 18 | 1 << 23 | 1 << 24 | 1 <
 const RECORD_LOST: u32 = 2;
 const RECORD_COMM: u32 = 3;
 const RECORD_MMAP2: u32 = 10;
-/// Of a `RECORD_COMM`: the name changed by an execve.
+/// In a `RECORD_COMM`: the name changed by an execve.
 const IS_EXEC: u16 = 1 << 13;
-/// Bytes of the body of a mapping before the name.
 const NAME_OFFSET: usize = 64;
 
-/// `perf_event_attr` up to `clockid`; the kernel takes the rest for zero.
+/// `perf_event_attr` up to `clockid`; the kernel treats the rest as zero.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -57,23 +55,20 @@ struct Attributes {
     clockid: i32,
 }
 
-/// The rings of all processors.
 #[derive(Debug)]
 pub(super) struct Names {
     rings: Vec<Ring>,
     bytes: Vec<u8>,
-    /// Records that did not fit.
     pub(super) nr_lost: u64,
 }
 
 impl Names {
-    /// Opens them; they record at once.
     pub(super) fn open() -> io::Result<Self> {
         let mut rings = Vec::new();
         for cpu in 0..possible_cpus() {
             match Ring::open(cpu) {
                 Ok(ring) => rings.push(ring),
-                // Not online.
+                // Offline.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(error),
             }
@@ -81,7 +76,6 @@ impl Names {
         Ok(Self { rings, bytes: Vec::new(), nr_lost: 0 })
     }
 
-    /// Takes what is there.
     pub(super) fn take(&mut self, events: &mut Vec<Timed>) {
         for ring in &mut self.rings {
             self.bytes.clear();
@@ -91,14 +85,12 @@ impl Names {
     }
 }
 
-/// Processors that the kernel could have.
 fn possible_cpus() -> usize {
-    // SAFETY: takes a number and gives one.
+    // SAFETY: takes a number and returns one.
     let nr = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(nr).unwrap_or(1)
 }
 
-/// The ring of one processor.
 #[derive(Debug)]
 struct Ring {
     base: NonNull<u8>,
@@ -134,9 +126,9 @@ impl Ring {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let event = unsafe { File::from_raw_fd(descriptor) };
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -154,28 +146,26 @@ impl Ring {
         Ok(Self { base, _event: event })
     }
 
-    /// A counter of the head page.
     fn counter(&self, nr: usize) -> &AtomicU64 {
-        // SAFETY: HEAD_OFFSET + 16 bytes lie in the head page.
+        // SAFETY: HEAD_OFFSET + 16 bytes are inside the head page.
         let at = unsafe { self.base.as_ptr().add(HEAD_OFFSET + 8 * nr) };
-        // SAFETY: aligned, mapped as long as `self`, and shared with the kernel, which changes it as
-        // a whole.
+        // SAFETY: aligned, mapped as long as `self`, and shared with the kernel, which updates it
+        // atomically.
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
-    /// Appends the bytes that the kernel wrote since the last time.
     fn take(&mut self, bytes: &mut Vec<u8>) {
         let head = self.counter(0).load(Ordering::Acquire);
         let tail = self.counter(1).load(Ordering::Relaxed);
-        // The kernel never writes over what was not taken: at most RING_BYTES.
+        // The kernel never overwrites unread data: at most RING_BYTES.
         let number = |value: u64| usize::try_from(value).unwrap_or(0);
         let nr_bytes = number(head.wrapping_sub(tail).min(RING_BYTES as u64));
         let first = number(tail % RING_BYTES as u64);
         let nr_first = nr_bytes.min(RING_BYTES - first);
         for (from, nr) in [(first, nr_first), (0, nr_bytes - nr_first)] {
-            // SAFETY: `from + nr` bytes lie in the data, which begins after the head page.
+            // SAFETY: `from + nr` bytes are inside the data, which starts after the head page.
             let data = unsafe { self.base.as_ptr().add(page_bytes() + from) };
-            // SAFETY: mapped and readable; the kernel does not write there before the tail moves.
+            // SAFETY: mapped and readable; the kernel does not write there until the tail moves.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data, nr) });
         }
         self.counter(1).store(head, Ordering::Release);
@@ -184,18 +174,17 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: our own mapping of this length, which nothing else refers to.
+        // SAFETY: our own mapping of this length, without other references.
         unsafe { libc::munmap(self.base.as_ptr().cast(), page_bytes() + RING_BYTES) };
     }
 }
 
-/// Appends the events in `bytes`; the number of records that the kernel lost.
 fn records(mut bytes: &[u8], events: &mut Vec<Timed>) -> u64 {
     let mut nr_lost = 0_u64;
     while let (Some(kind), Some(more)) = (word::<4>(bytes, 0), word::<4>(bytes, 4)) {
         let half = |word: u64| u16::try_from(word & 0xffff).unwrap_or(0);
         let (misc, nr_bytes) = (half(more), usize::from(half(more >> 16)));
-        // Also for a length below that of the head.
+        // Also rejects a length below the header's.
         let Some(record) = bytes.get(8..nr_bytes) else { break };
         match u32::try_from(kind).unwrap_or(0) {
             RECORD_LOST => nr_lost = nr_lost.saturating_add(word::<8>(record, 8).unwrap_or(0)),
@@ -210,7 +199,6 @@ fn records(mut bytes: &[u8], events: &mut Vec<Timed>) -> u64 {
     nr_lost
 }
 
-/// A mapping of a file; `None` for one of anything else.
 fn mapped(record: &[u8]) -> Option<Timed> {
     timed(record, |body| {
         let half = |at| word::<4>(body, at).and_then(|number| u32::try_from(number).ok());
@@ -231,14 +219,12 @@ fn mapped(record: &[u8]) -> Option<Timed> {
     })
 }
 
-/// A record's body with the thread and time that stand behind it.
 fn timed(record: &[u8], seen: impl FnOnce(&[u8]) -> Option<Seen>) -> Option<Timed> {
     let (body, id) = record.split_at_checked(record.len().checked_sub(16)?)?;
     let tid = u32::try_from(word::<4>(id, 4)?).ok()?;
     Some(Timed { time_ns: word::<8>(id, 8)?, tid, seen: seen(body)? })
 }
 
-/// `N` bytes as a number.
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
     let mut word = [0; 8];
     word.get_mut(..N)?.copy_from_slice(bytes.get(at..at.checked_add(N)?)?);

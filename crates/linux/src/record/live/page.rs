@@ -1,4 +1,4 @@
-//! Pages of the kernel's trace ring buffer, as `trace_pipe_raw` gives them.
+//! Pages of the kernel's trace ring buffer, as read from `trace_pipe_raw`.
 //!
 //! ```text
 //!   u64 time of the page | u64 bytes committed, flags above | events
@@ -7,23 +7,21 @@
 //!          0       u32 bytes, data             30  u32 more bits of the delta     31  absolute time
 //! ```
 //!
-//! Owns the layout. What an event's bytes mean is `format`'s business. Invariant P1: no byte is
-//! believed: a page that ends in the middle of an event ends there.
+//! Owns the layout; `format` decodes the event data. Invariant P1: no byte is trusted; a page that
+//! ends inside an event ends there.
 
-/// Bytes before the first event.
 const HEADER_BYTES: usize = 16;
-/// Bits of the second word that count bytes; above them are flags.
+/// The byte count in the second word; the bits above are flags.
 const COMMIT_MASK: u64 = (1 << 27) - 1;
-/// Bits of the delta in an event's first word.
 const DELTA_BITS: u32 = 27;
-/// Bits of an absolute time that an event holds; the page's time has the rest.
+/// Bits of an absolute time in an event; the page's time has the rest.
 const STAMP_BITS: u32 = 59;
 
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Calls `take` with the time in nanoseconds and the data of each event of a page.
+/// Calls `take` for each event with its time in nanoseconds and its data.
 pub(super) fn events(page: &[u8], take: &mut dyn FnMut(u64, &[u8])) {
     let (Some(mut time), Some(commit)) = (u64_at(page, 0), u64_at(page, 8)) else { return };
     // At most 2^27, which fits.
@@ -58,7 +56,7 @@ pub(super) fn events(page: &[u8], take: &mut dyn FnMut(u64, &[u8])) {
             PADDING => time = time.wrapping_add(delta),
             _ => {}
         }
-        // The length of data need not be a multiple of four, its room is.
+        // The data's length may not be a multiple of four, but its space is.
         rest = rest.get(nr_bytes.next_multiple_of(4)..).unwrap_or_default();
     }
 }
@@ -81,7 +79,7 @@ mod tests {
         let commit = (4 * words.len() as u64) | (1 << 31);
         let mut bytes = [time.to_le_bytes(), commit.to_le_bytes()].concat();
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-        // What follows the committed part is old.
+        // Bytes after the committed part are old.
         bytes.extend([0xff; 8]);
         bytes
     }

@@ -1,7 +1,5 @@
-//! What the kernel's buffers hold now.
-//!
-//! Owns one descriptor per processor. They are closed before the instance is removed: it cannot be
-//! removed earlier.
+//! Reads the kernel's trace buffers, one descriptor per processor. They must be closed before the
+//! instance is removed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
@@ -12,10 +10,9 @@ use super::page;
 use super::seen::Timed;
 use crate::tracefs::Instance;
 
-/// Room for the largest sub-buffer that can be chosen.
+/// Enough for the largest sub-buffer that can be configured.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
-/// The buffers of all processors.
 #[derive(Debug)]
 pub(super) struct Rings {
     cpus: Vec<File>,
@@ -24,7 +21,6 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Opens them.
     pub(super) fn open(instance: &Instance, formats: Formats) -> io::Result<Self> {
         let mut cpus = Vec::new();
         for entry in fs::read_dir(instance.path().join("per_cpu"))? {
@@ -35,12 +31,10 @@ impl Rings {
         Ok(Self { cpus, formats, page: vec![0; PAGE_BYTES_MAX] })
     }
 
-    /// Whether read calls on files are seen.
     pub(super) fn has_reads(&self) -> bool {
         self.formats.has_reads
     }
 
-    /// Takes what is there, in order for each processor.
     pub(super) fn take(&mut self, events: &mut Vec<Timed>) -> io::Result<()> {
         let Self { cpus, formats, page: bytes } = self;
         for cpu in cpus {

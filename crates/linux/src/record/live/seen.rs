@@ -1,8 +1,7 @@
-//! What the kernel tells, before it is known whose it is.
+//! Kernel events, before they are assigned to a process.
 
 use std::path::PathBuf;
 
-/// A system call that changes memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     Mmap,
@@ -13,45 +12,51 @@ pub(super) enum Call {
     Brk,
 }
 
-/// A range that a file was mapped to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
-    /// Process.
     pub(super) pid: u32,
-    /// First address.
     pub(super) addr: u64,
-    /// Bytes.
     pub(super) len: u64,
-    /// Position in the file.
     pub(super) pos: u64,
-    /// Device of the file, as `libc::makedev` numbers it.
+    /// The file's device, numbered like `libc::makedev`.
     pub(super) device: u64,
-    /// Inode of the file.
     pub(super) inode: u64,
-    /// `PROT_*`.
     pub(super) prot: u32,
-    /// Its name, as the process sees it.
     pub(super) path: PathBuf,
 }
 
-/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// A page fault on an address of a program.
-    Fault { address: u64, code: u64 },
-    /// A read call reached the page cache, for the pages `first..end` of a file.
-    FileRead { inode: u64, device: u64, first: u64, end: u64 },
-    /// The thread made another one (`CLONE_*`).
-    Birth { child: u32, flags: u64 },
-    /// The process is another program now; `earlier` is the thread that made it so.
-    Executes { process: u32, earlier: u32 },
-    /// The thread ended.
+    /// A page fault on a user address.
+    Fault {
+        address: u64,
+        code: u64,
+    },
+    /// A read call reached the page cache for the pages `first..end` of a file.
+    FileRead {
+        inode: u64,
+        device: u64,
+        first: u64,
+        end: u64,
+    },
+    /// The thread created another one (`CLONE_*`).
+    Birth {
+        child: u32,
+        flags: u64,
+    },
+    /// The process has executed a program; `earlier` is the thread that called execve.
+    Executes {
+        process: u32,
+        earlier: u32,
+    },
     Ends,
-    /// A call begins.
-    Enter { call: Call, arguments: [u64; 6] },
-    /// The call of this thread ended.
-    Exit { result: i64 },
-    /// A file was mapped.
+    Enter {
+        call: Call,
+        arguments: [u64; 6],
+    },
+    Exit {
+        result: i64,
+    },
     Mapped(Box<Mapped>),
     /// An execve is about to map its program.
     Clears,
@@ -62,7 +67,7 @@ pub(super) enum Seen {
 pub(super) struct Timed {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) time_ns: u64,
-    /// By the kernel's number.
+    /// The kernel's thread id.
     pub(super) tid: u32,
     pub(super) seen: Seen,
 }

@@ -1,7 +1,7 @@
-//! The loop of a live recording.
+//! The main loop of a live recording.
 //!
-//! Owns the order of events: those of all processors up to a moment are in the buffers when they are
-//! read after it, and are taken by time. Later ones wait for the next round.
+//! Owns the order of events. After a given moment, the buffers of all processors hold all events up
+//! to that moment; they are taken in time order. Later events wait for the next round.
 
 use std::mem;
 use std::process::Child;
@@ -27,44 +27,40 @@ use crate::record::outcome::{Ended, HotPages, Progress};
 use crate::signals::Signals;
 use crate::tracefs::Instance;
 
-/// Time between two looks at the buffers: no wake-up is asked of the program.
+/// The polling interval of the buffers: polling needs no wake-up in the program.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The same until the command was executed: its maps are read while it lives.
+/// The interval until the command has executed, because its maps must be read while it lives.
 const FIRST_TICK: Duration = Duration::from_millis(1);
 
-/// Why a recording ended before the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
     Signal(i32),
     Time,
     Size,
-    /// Nothing is left to record.
     Ended,
 }
 
-/// Rows that describe the time before processes were attached.
+/// Rows for the time before processes were attached.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     nr_rows: u64,
     nr_pages: u64,
 }
 
-/// What became of a command.
 pub(super) enum Fate {
     Ended(Ended),
-    /// The recording has ended, the command has not.
+    /// The recording ended before the command.
     GoesOn(Child),
 }
 
 pub(super) struct Session<'run, 'book, 'sink> {
-    // The descriptors of the instance are closed before it is removed.
+    // The instance's descriptors are closed before it is removed.
     rings: Rings,
     names: Names,
     instance: &'run Instance,
     tasks: Tasks<'book, 'sink>,
     bounds: Bounds,
-    /// Asks for pages that are written again.
     pub(super) hot: Option<Hot>,
     started: Instant,
     /// Earlier rows and pages, and the CPU time and faults since then.
@@ -94,7 +90,6 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
     }
 
-    /// Tells what running processes have.
     pub(super) fn attach(&mut self, pids: &[u32]) -> Result<(), RecordError> {
         let mut found = Vec::new();
         for &pid in pids {
@@ -109,7 +104,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             ));
         }
         let mut begun = Vec::new();
-        // All forks first: a child has nothing of what the first process has.
+        // All forks first: a child then inherits nothing from the first process.
         for (process, since_ns) in found {
             let first = process.begin(&mut self.tasks)?;
             if let Some(known) = self.tasks.process_mut(process.pid) {
@@ -123,7 +118,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                 self.tasks.add_thread(process.pid, tid)?;
             }
         }
-        // Those were executed before.
+        // Their executions were before the recording.
         self.tasks.book.executions.nr = 0;
         let book = &self.tasks.book;
         let before = Before { nr_rows: book.nr_rows(), nr_pages: book.nr_references() };
@@ -131,7 +126,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Ok(())
     }
 
-    /// Runs a command to its end or that of the bounds; with the command, if it goes on.
+    /// Records a command until it ends or a limit is reached; returns the command if it still runs.
     pub(super) fn command(
         &mut self,
         child: Waiting,
@@ -145,7 +140,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             Ok(stopped) if self.tasks.has_begun() => return Ok((Fate::GoesOn(child), stopped)),
             Ok(stopped) => stopped,
             Err(error) => {
-                // It goes on as it would have, and nobody else waits for it.
+                // It continues normally, and only this process waits for it.
                 self.stop();
                 go_on_without(&error, &mut child, signals, self.started, progress);
                 return Err(error);
@@ -174,7 +169,6 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Ok((Fate::Ended(ended), stopped))
     }
 
-    /// Records until there is a reason to stop.
     pub(super) fn run(
         &mut self,
         signals: &Signals,
@@ -216,12 +210,11 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
     }
 
-    /// Takes what happened until now.
     fn drain(&mut self) -> Result<(), RecordError> {
         let until_ns = now_ns();
         self.names.take(&mut self.held);
         self.rings.take(&mut self.held).map_err(RecordError::os("read the trace buffers"))?;
-        // Stable: of one processor and moment, records of mappings come first.
+        // The sort is stable: for the same processor and moment, mapping records come first.
         self.held.sort_by_key(|event| event.time_ns);
         let nr_taken = self.held.partition_point(|event| event.time_ns <= until_ns);
         let later = self.held.split_off(nr_taken);
@@ -236,24 +229,20 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Ok(())
     }
 
-    /// Traces no more.
     fn stop(&self) {
-        // The instance is removed in any case.
+        // The instance is removed anyway.
         let _ = self.instance.set("tracing_on", "0");
     }
 
-    /// What asking for pages that are written again did.
     pub(super) fn hot_pages(&self) -> Option<HotPages> {
         self.hot.as_ref().map(|hot| hot.cost(self.tasks.nr_protected))
     }
 
-    /// The state before the processes were attached, and their CPU time and faults since then.
     pub(super) fn take_attached(&mut self) -> Option<Attached> {
         let (Before { nr_rows, nr_pages }, usage) = self.attached.take()?;
         Some(Attached { nr_rows, nr_pages, run: usage.end(&self.tasks.pids().collect()) })
     }
 
-    /// Ends it; its warnings, of which the first is about events that were lost, if any were.
     pub(super) fn finish(mut self) -> Result<Vec<String>, RecordError> {
         self.stop();
         self.drain()?;
@@ -296,7 +285,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
     }
 }
 
-/// `CLOCK_MONOTONIC`, which the events have too.
+/// `CLOCK_MONOTONIC`, like the events.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let number = |value: i64| u64::try_from(value).unwrap_or(0);

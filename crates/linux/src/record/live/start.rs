@@ -1,9 +1,8 @@
-//! A command that waits before its execve until it is followed.
+//! Starts a command and holds it before `execve` until tracing is attached.
 //!
-//! Owns the child until then. Until its execve it has copies of all descriptors of the recorder, of the
-//! pipe that it waits for too: it closes that end, so that the pipe ends with the recorder.
-//! `Command::spawn` returns after the execve, so it is called in a thread
-//! of its own.
+//! Until its execve, the child has copies of all the recorder's descriptors, including the pipe it
+//! waits for. It closes its copy of the write end, so the pipe ends with the recorder.
+//! `Command::spawn` returns only after the execve, so a separate thread calls it.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -17,7 +16,6 @@ use crate::record::error::RecordError;
 use crate::record::program::Program;
 use crate::signals::{self, Signals};
 
-/// A child before its execve.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pid: u32,
@@ -25,7 +23,6 @@ pub(super) struct Waiting {
     spawned: JoinHandle<io::Result<Child>>,
 }
 
-/// Starts it.
 pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, RecordError> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(RecordError::os("make a pipe"));
     let ((told, tell), (wait, go)) = (pipe()?, pipe()?);
@@ -42,7 +39,7 @@ pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, Rec
         unsafe { libc::close(opener) };
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         rustix::io::write(&tell, &pid.to_ne_bytes())?;
-        // If the recorder died the pipe is at its end, and the program runs without it.
+        // If the recorder died, the pipe ends and the program runs without it.
         rustix::io::read(&wait, &mut [0_u8])?;
         Ok(())
     };
@@ -56,7 +53,7 @@ pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, Rec
     }
 }
 
-/// Why it did not start: a signal ended it while it waited, or what the system says.
+/// Explains a failed start: a signal ended the waiting child, or the system's error.
 fn not_started(signals: &Signals) -> impl Fn(io::Error) -> RecordError {
     |source| match signals.seen() {
         Some(signal) => RecordError::Interrupted(signal),
@@ -74,7 +71,6 @@ impl Waiting {
         self.pid
     }
 
-    /// Lets it go.
     pub(super) fn go(self, signals: &Signals) -> Result<Child, RecordError> {
         let failed = not_started(signals);
         rustix::io::write(&self.go, &[1]).map_err(|error| failed(error.into()))?;

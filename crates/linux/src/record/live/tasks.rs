@@ -1,11 +1,11 @@
-//! From the kernel's events to those of a trace.
+//! Converts kernel events to trace events.
 //!
-//! Owns the threads and processes that are followed, and what each event means for them. Invariants:
-//! - T1: a fork comes before anything of the new thread or process; a process has one exit.
-//! - T2: what happened to a process before `since_ns` is in what was read of it at the beginning, and
-//!   is not told twice.
-//! - T3: of a process whose memory is not known (`is_blind`) nothing is told but its end.
-//! - T4: what an execve itself touches in the new address space comes after the execve.
+//! Owns the followed threads and processes, and each event's effect on them. Invariants:
+//! - T1: a fork precedes all other events of the new thread or process. A process has one exit.
+//! - T2: events before a process's `since_ns` are ignored, because its first description includes
+//!   them.
+//! - T3: a process with unknown memory (`is_blind`) reports only its exit.
+//! - T4: the pages that an execve itself touches in the new address space come after the execve.
 
 mod faults;
 
@@ -22,18 +22,16 @@ use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
 
-/// `CLONE_VM` and `CLONE_VFORK`.
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
-/// `MAP_POPULATE`, and pages of one that are told.
+/// `MAP_POPULATE`, and the limit of pages recorded for it.
 const MAP_POPULATE: u32 = 0x8000;
 const NR_POPULATED_MAX: u64 = 1 << 20;
-/// Results from here to 0 are errors.
+/// Results from this to -1 are errors.
 const ERROR_MIN: i64 = -4095;
-/// Mappings of a process that are remembered: those of the calls that have not ended yet, and an
-/// execve's.
+/// Mappings remembered per process: those of unfinished calls, and an execve's.
 const NR_MAPPED_MAX: usize = 1024;
-/// Faults of one execve that are kept: it copies arguments and clears the ends of segments.
+/// Faults kept per execve: it copies arguments and clears the ends of segments.
 const NR_FAULTS_MAX: usize = 16 * 1024;
 
 const NO_NAME: &str = "The name of a mapped file could not be learned, so its memory counts as \
@@ -41,47 +39,41 @@ const NO_NAME: &str = "The name of a mapped file could not be learned, so its me
 const NO_READER: &str = "A file was read that had no name any more when it was looked for, so its \
                          reads are missing.";
 
-/// A followed thread.
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     id: ThreadId,
     pid: u32,
-    /// The call it is in.
     call: Option<(Call, [u64; 6])>,
     /// Inode and pages of its last read: a long read comes in several events.
     read: Option<(u64, u64, u64)>,
-    /// Page and code of a fault that was tried under the lock of its mapping, and may come again.
+    /// Page and code of a fault that was tried under the VMA lock and may be retried.
     tried: Option<(u64, u64)>,
 }
 
-/// A followed process.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Id of its first thread: the one that executed, since an execve ends the others.
+    /// The first thread's id. The caller of an execve becomes the first thread.
     pub(super) first: ThreadId,
     nr_threads: usize,
-    /// End of its heap, 0 while unknown.
+    /// The heap's end, 0 while unknown.
     pub(super) brk: u64,
-    /// Row of the images; `None` for that of the footer.
+    /// Its row in the images; `None` for the footer's image.
     image: Option<usize>,
     mapped: Vec<Mapped>,
     pub(super) since_ns: u64,
     pub(super) is_blind: bool,
-    /// Whether its stack is in its image.
     has_stack: bool,
-    /// Faults in the memory of the program that an execve is about to begin (T4).
+    /// Faults in the memory of a program that an execve is about to start (T4).
     executing: Option<Vec<(u64, u64)>>,
 }
 
-/// All that is followed.
 pub(super) struct Tasks<'book, 'sink> {
     pub(super) book: &'book mut Book<'sink>,
     pub(super) inodes: Inodes,
     threads: BTreeMap<u32, Thread>,
     processes: BTreeMap<u32, Process>,
-    /// The command that is recorded from its start on.
     command: Option<u32>,
-    /// Stores to pages that were mapped, but not for writing.
+    /// Stores to pages that were mapped read-only.
     pub(super) nr_protected: u64,
 }
 
@@ -97,13 +89,13 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
     }
 
-    /// Follows a command that has not been executed yet: the trace begins when it is.
+    /// Follows a command before its execve; the trace starts at the execve.
     pub(super) fn start_command(&mut self, pid: u32) {
         self.command = Some(pid);
         self.add_process(pid, 0);
     }
 
-    /// Follows a process; it is blind until its memory is told.
+    /// Follows a process. It is blind until its memory is described.
     pub(super) fn add_process(&mut self, pid: u32, brk: u64) -> ThreadId {
         let id = self.book.add_thread();
         self.book.nr_processes += 1;
@@ -123,7 +115,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         id
     }
 
-    /// Follows another thread of a process.
     pub(super) fn add_thread(&mut self, pid: u32, tid: u32) -> Result<(), TraceError> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         if self.threads.contains_key(&tid) {
@@ -139,23 +130,19 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         self.processes.get_mut(&pid)
     }
 
-    /// Numbers of the processes that have not ended.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.keys().copied()
     }
 
-    /// Processes that have not ended.
     pub(super) fn nr_alive(&self) -> usize {
         self.processes.len()
     }
 
-    /// Whether the command was executed.
     pub(super) fn has_begun(&self) -> bool {
         let pid = self.command.and_then(|pid| self.processes.get(&pid));
         pid.is_none_or(|process| !process.is_blind)
     }
 
-    /// Takes one event.
     pub(super) fn take(&mut self, event: Timed) -> Result<(), TraceError> {
         let Timed { time_ns, tid, seen } = event;
         if let Seen::Mapped(mapped) = seen {
@@ -169,7 +156,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             }
             seen => (tid, seen),
         };
-        // A thread that executes has its process's number before `Executes` says so.
+        // In an execve, the thread gets the process's pid before `Executes` arrives.
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         if time_ns < process.since_ns && !matches!(seen, Seen::Birth { .. } | Seen::Ends) {
@@ -228,7 +215,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         process.mapped.push(mapped);
     }
 
-    /// An execve of a thread that is not the first one: it takes that one's number.
+    /// Renames a thread that called execve: it takes the first thread's id.
     fn rename(&mut self, earlier: u32, process: u32) {
         if earlier != process
             && let Some(thread) = self.threads.remove(&earlier)
@@ -267,7 +254,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         if process.nr_threads > 0 {
             return self.book.push_exit(thread.id, ExitKind::Thread, 0);
         }
-        // How the command ended is known when it has been waited for.
+        // The command's exit status is known only after waiting for it.
         if self.command == Some(thread.pid) {
             return Ok(());
         }
@@ -277,7 +264,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         self.book.push_exit(thread.id, kind, 0)
     }
 
-    /// The end of the command.
     pub(super) fn end_command(&mut self, kind: ExitKind, status: u64) -> Result<(), TraceError> {
         let Some(process) = self.command.and_then(|pid| self.processes.remove(&pid)) else {
             return Ok(());
@@ -321,7 +307,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         Ok(())
     }
 
-    /// A process becomes a program, or begins as one.
     pub(super) fn execve(
         &mut self,
         pid: u32,
@@ -349,7 +334,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         end: u64,
     ) -> Result<(), TraceError> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        // The kernel takes some folios at a time: what follows has the same end.
+        // The kernel reads a few folios at a time; the events of one read have the same end.
         let is_same = thread.read.is_some_and(|(of, earlier, its_end)| {
             of == inode && its_end == end && first >= earlier
         });
@@ -367,7 +352,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             }
             return Ok(());
         };
-        // The kernel counts its own pages.
+        // The kernel counts in its own page size.
         let page_bytes = page_bytes() as u64;
         let (Some(pos), Some(end)) = (first.checked_mul(page_bytes), end.checked_mul(page_bytes))
         else {
@@ -379,7 +364,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             return Ok(());
         }
         let len = len.min(CALL_BYTES_MAX);
-        // Which descriptor it went through is not told: one per file.
+        // The event does not name the descriptor: use one per file.
         let event = Event {
             pos,
             len,
@@ -443,7 +428,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         Ok(())
     }
 
-    /// Pages that the kernel touched itself, without a fault.
+    /// Adds pages that the kernel populated without a fault.
     fn populate(&mut self, thread: Thread, addr: u64, len: u64) -> Result<(), TraceError> {
         let nr_pages = (len / PAGE_BYTES).min(NR_POPULATED_MAX);
         if nr_pages < len / PAGE_BYTES {
@@ -460,7 +445,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
         let old = std::mem::replace(&mut process.brk, result);
         if old == 0 && asked == 0 {
-            // The first call asks where the heap begins.
+            // The first brk call queries the heap's start.
             match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
                 Some(image) => image.brk = result,
                 None => self.book.brk = result,
@@ -474,7 +459,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
     }
 }
 
-/// The low 32 bits: flags and the parts of a device's number have no others.
+/// Returns the low 32 bits: flags and device number parts use no others.
 fn low(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
 }

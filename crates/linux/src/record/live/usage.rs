@@ -1,13 +1,13 @@
-//! What running processes did while they were recorded: CPU time and faults, as the kernel counts them.
+//! CPU time and faults of running processes during a recording, from the kernel's counters.
 //!
 //! ```text
-//!   attached, lives      its counts now less its counts at the beginning
-//!   attached, ended      in its parent's counts of children, if that is recorded; else as last seen
-//!   born, lives          all of its counts
-//!   born, ended          in its parent's counts of children
+//!   attached, lives      its counters minus their values at the start
+//!   attached, ended      in its parent's child counters if the parent is recorded; else the last reading
+//!   born, lives          all of its counters
+//!   born, ended          in its parent's child counters
 //! ```
 //!
-//! Owns these sums. The counts of a process include the children that it waited for.
+//! A process's counters include the children it has waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Sub};
@@ -18,10 +18,9 @@ use largefolio_trace::PlainRun;
 use crate::proc::{Task, cpu_clock_ns};
 use crate::system::Live;
 
-/// Time between two readings of the counts. If a process ends, the part since the last one is missing.
+/// The interval of readings. When a process ends, the part since the last reading is lost.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Counts of a process, or their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
     cpu_ns: i64,
@@ -32,7 +31,7 @@ struct Spent {
 }
 
 impl Spent {
-    /// Of a process so far; `None` for one that has ended.
+    /// Reads a process's counters; `None` if it has ended.
     fn of(pid: u32) -> Option<(Self, u32)> {
         let stat = Task::of(&Live, pid).stat()?;
         let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
@@ -74,7 +73,6 @@ impl Sub for Spent {
     }
 }
 
-/// A process that ran before.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     parent: u32,
@@ -82,7 +80,6 @@ struct Known {
     last: Spent,
 }
 
-/// The counts since processes were attached.
 #[derive(Debug)]
 pub(super) struct Usage {
     began: Instant,
@@ -91,7 +88,6 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// The recording of these processes begins.
     pub(super) fn begin(pids: impl Iterator<Item = u32>) -> Self {
         let known = pids.filter_map(|pid| {
             let (before, parent) = Spent::of(pid)?;
@@ -101,7 +97,6 @@ impl Usage {
         Self { began, looked: began, known: known.collect() }
     }
 
-    /// Looks at the processes that live, if it is time.
     pub(super) fn look(&mut self, living: impl Iterator<Item = u32>) {
         if self.looked.elapsed() >= EVERY {
             self.look_now(living);
@@ -117,7 +112,6 @@ impl Usage {
         self.looked = Instant::now();
     }
 
-    /// The recording ends; these processes live.
     pub(super) fn end(mut self, living: &BTreeSet<u32>) -> PlainRun {
         let wall = self.began.elapsed();
         self.look_now(living.iter().copied());
@@ -127,7 +121,6 @@ impl Usage {
     }
 }
 
-/// What all did.
 fn sum(
     known: &BTreeMap<u32, Known>,
     living: &BTreeSet<u32>,
@@ -142,7 +135,7 @@ fn sum(
     sum
 }
 
-/// The kernel tells user mode from its own time in ticks only: the ticks share the CPU time.
+/// The kernel splits CPU time into user and system only in ticks: the ticks divide the exact total.
 fn run(wall: Duration, spent: Spent) -> PlainRun {
     let count = |number: i64| u64::try_from(number).unwrap_or(0);
     let (cpu_ns, user, system) =
@@ -170,7 +163,8 @@ mod tests {
     #[test]
     fn what_a_child_did_counts_once_whether_it_lives_or_not() {
         let of = |parent, before, last| Known { parent, before: spent(before), last: spent(last) };
-        // 10 waited for 11, which had spent 500 before; its own 40 and the child's 550 are in its counts.
+        // 10 waited for 11, which had spent 500 before. The counters of 10 include its own 40 and
+        // the child's 550.
         let known = BTreeMap::from([(10, of(1, 1_000, 1_590)), (11, of(10, 500, 500))]);
         let total = |living: &[u32], born: &[i64]| {
             let living = living.iter().copied().collect();

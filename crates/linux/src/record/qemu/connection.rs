@@ -1,6 +1,6 @@
-//! Sockets of a recording, and who is at their other end.
+//! The sockets of a recording, and the processes connected to them.
 //!
-//! Owns what the kernel says of a process that connected. What it says itself is the session's.
+//! Owns the kernel's facts about a connected process. The session handles its messages.
 
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -13,30 +13,27 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 
 use super::wire::Hello;
 
-/// Connections that may wait to be accepted; more wait in connect.
+/// Connections waiting in the queue; further ones wait in connect.
 pub(super) const BACKLOG: u16 = 1024;
 
-/// A process that connected.
 #[derive(Debug)]
 pub(super) struct Connection {
     fd: OwnedFd,
-    /// Its number, by the kernel.
+    /// Its pid, from the kernel.
     peer: Option<u32>,
-    /// The user it runs as, by the kernel.
+    /// The user it runs as, from the kernel.
     pub(super) user: Option<u32>,
-    /// Whether it is of this user.
+    /// Whether this user owns it.
     pub(super) is_ours: bool,
-    /// Process, once it said so.
+    /// The pid it reported.
     pub(super) pid: Option<u32>,
-    /// What it said first, until that can be acted on: the child of a fork that nobody announced
-    /// yet, a process whose earlier connection has not been read to its end.
+    /// Its first message, while its fork is not announced or its earlier connection is unread.
     pub(super) waits: Option<Hello>,
     pub(super) accepted: Instant,
     pub(super) is_closed: bool,
 }
 
 impl Connection {
-    /// The next one that waits on `listener`.
     pub(super) fn accept(listener: &OwnedFd) -> Result<Self, Errno> {
         let fd = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
         let peer = rustix::net::sockopt::socket_peercred(&fd).ok();
@@ -47,41 +44,37 @@ impl Connection {
         Ok(Self { fd, peer, user, is_ours, pid, waits, accepted, is_closed })
     }
 
-    /// Whether the process at the other end is `pid`.
     pub(super) fn is_of(&self, pid: u32) -> bool {
         self.peer == Some(pid)
     }
 
-    /// What to wait for it with.
     pub(super) fn poll_fd(&self) -> PollFd<'_> {
         PollFd::new(&self.fd, PollFlags::IN)
     }
 
-    /// One message, without waiting.
+    /// Receives one message without waiting.
     pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         rustix::net::recv(&self.fd, buffer, RecvFlags::DONTWAIT).map(|(nr_bytes, _)| nr_bytes)
     }
 
-    /// Whether the other side has closed; what it sent before may wait to be read.
+    /// Whether the other side has closed. Earlier messages may still be unread.
     pub(super) fn has_hung_up(&self) -> bool {
         is_now(self.fd.as_fd(), PollFlags::empty(), PollFlags::HUP)
     }
 
-    /// Whether there is something to read.
     pub(super) fn has_input(&self) -> bool {
         is_now(self.fd.as_fd(), PollFlags::IN, PollFlags::IN)
     }
 }
 
-/// Whether `fd`, asked for `asked`, answers `wanted` at once.
+/// Polls `fd` for `asked` without waiting; returns whether `wanted` is set.
 fn is_now(fd: BorrowedFd<'_>, asked: PollFlags, wanted: PollFlags) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, asked)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(wanted)
 }
 
-/// A listening socket at `path`, which appears there when it listens: [`is_refused`] must not take it
-/// for one that nobody listens on.
+/// Listens on a socket at `path`. The path appears only then: [`is_refused`] must not see it.
 pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let fd = packet_socket()?;
     let unready = path.with_extension("new");
@@ -91,13 +84,12 @@ pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Whether there is a socket at `path` that nobody listens on.
+/// Whether a socket exists at `path` without a listener.
 pub(super) fn is_refused(path: &Path) -> bool {
     let Ok(address) = SocketAddrUnix::new(path) else { return false };
     packet_socket().is_ok_and(|fd| rustix::net::connect(&fd, &address) == Err(Errno::CONNREFUSED))
 }
 
-/// A socket of the kind that recordings use.
 pub(super) fn packet_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)

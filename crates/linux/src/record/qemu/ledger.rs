@@ -1,13 +1,13 @@
-//! From the messages of many processes to one order of events.
+//! Merges the messages of many processes into one order of events.
 //!
-//! Owns the meaning of each message; `lives` has the processes and threads. Invariants:
+//! Owns each message's meaning; `lives` owns the processes and threads. Invariants:
 //! - L1: a thread's rows and events come in the order it sent them.
-//! - L2: a fork event comes before anything of the new thread or process: packets of threads not
-//!   yet announced are parked, connections of such processes are not read (by the session).
+//! - L2: a fork event comes before anything of the new thread or process. Packets of threads not
+//!   yet announced are parked, and the session does not read connections of unannounced processes.
 //! - L3: a process has one exit event, after its last rows.
-//! - L4: an execve event comes after the rows of the program before, and before those of the new one.
+//! - L4: an execve event comes after the old program's rows and before the new program's.
 //! - L5: a process that lends its memory (vfork) is not read until the borrower has executed a
-//!   program or ended; what it sends waits, as it would itself.
+//!   program or ended. The lender itself is suspended for the same time.
 
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzed;
@@ -26,31 +26,27 @@ use crate::proc::maps;
 use crate::record::book::Book;
 use crate::record::layout;
 
-/// Packets parked for a thread that nobody announces; it is adopted then.
+/// Packets parked for an unannounced thread; beyond that, it is adopted.
 const PARKED_MAX: usize = 256;
 
-/// How long a process that is silent keeps others from being read: a borrower of memory its lender,
-/// a parent the child that it has not announced.
+/// How long a silent process can block the reading of others: a borrower blocks its lender, a
+/// parent blocks a child it has not announced.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// The recording as the messages tell it.
 pub(crate) struct Ledger<'book, 'sink> {
     pub(crate) book: &'book mut Book<'sink>,
     directory: PathBuf,
     program: PathBuf,
     processes: BTreeMap<u32, RecordedProcess>,
-    /// Users that recorded processes connected as: their tails are read.
+    /// The users of recorded processes. Tails of these users are read.
     pub(crate) users: BTreeSet<u32>,
-    /// The first process.
     top: Option<u32>,
-    /// Whether there is no room for what begins.
+    /// Whether new processes and threads no longer fit.
     is_full: bool,
-    /// Rows of the message at hand.
     runs: Vec<Run>,
 }
 
 impl<'book, 'sink> Ledger<'book, 'sink> {
-    /// A recording of `program` whose tails are in `directory`.
     pub(crate) fn new(book: &'book mut Book<'sink>, directory: PathBuf, program: PathBuf) -> Self {
         let processes = BTreeMap::new();
         let users = BTreeSet::from([rustix::process::geteuid().as_raw()]);
@@ -58,7 +54,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         Self { book, directory, program, processes, users, top, is_full, runs }
     }
 
-    /// A message of the process `pid`.
     pub(crate) fn receive(&mut self, pid: u32, bytes: &[u8]) -> Result<(), TraceError> {
         let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.pid == pid) else {
             self.book.warn("A message from the recorder could not be read and was left out.");
@@ -86,7 +81,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         Ok(())
     }
 
-    /// Notes that a process spoke whose exit is in the trace, or that is not in it.
+    /// Warns of a message from a process that already ended or was never recorded.
     pub(crate) fn warn_stray(&mut self) {
         self.book.warn(
             "Messages from a process that had already ended, or that nothing recorded had started, were \
@@ -132,7 +127,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     fn push_rows(&mut self, rows: &[u8], thread: ThreadId) -> Result<(), TraceError> {
         self.runs.clear();
-        // A trace has links or it has none: the footer says which.
+        // Either all of a trace has links or none of it; the footer says which.
         let link_max = if self.book.has_links { LINK_MAX } else { 0 };
         decode_rows(rows, link_max, &mut self.runs);
         self.book.push_runs(thread, &self.runs)
@@ -182,7 +177,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let Some(thread) = self.thread(header.pid, header.tid).map(|thread| thread.id) else {
             return Ok(());
         };
-        // References are rows, and what a process became is ours to say: both name other rows.
+        // References arrive as rows, and the ledger makes execve events itself.
         let is_call = |op: &Op| !op.is_reference() && *op != Op::Execve;
         let op = u8::try_from(wire.op).ok().and_then(Op::from_number).filter(is_call);
         let Some(op) = op else { return Ok(()) };
@@ -200,11 +195,11 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             Op::Exit => self.take_thread_exit(header, thread, wire.pos),
             Op::Brk => self.take_brk(header.pid, &event),
             Op::Mmap => {
-                // PROT_* fit four bits.
+                // PROT_* fit in four bits.
                 let prot = (wire.aux & 0xf) as u32;
                 self.book.push_mmap(event, prot, wire.flags)
             }
-            // A file without page cache has no id, and its transfers say nothing.
+            // A file without a page cache has no id, and its transfers do not matter.
             Op::Open | Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise
                 if event.file.is_none() =>
             {
@@ -214,7 +209,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         }
     }
 
-    /// The first brk of a program asks where its heap is.
+    /// A program's first brk queries the heap's start.
     fn take_brk(&mut self, pid: u32, event: &Event) -> Result<(), TraceError> {
         if event.addr != 0 {
             return self.book.push(Event { aux: 0, ..*event });
@@ -223,7 +218,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         if event.aux == 0 {
             process.brk = event.pos;
-            // The footer has that of the program that began, not of what it executed.
+            // The footer has the heap of the first program, not of programs it executed.
             if is_first && process.generation == 0 {
                 self.book.brk = event.pos;
             }

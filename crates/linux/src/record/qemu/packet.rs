@@ -1,8 +1,7 @@
-//! Messages of the plugin, checked.
+//! Checked messages of the plugin.
 //!
-//! Owns the step from bytes to a [`Packet`] and from its rows to runs. What does not decode is
-//! refused here (I1): a recorded program could in principle write to the socket, and nothing it
-//! writes may do more than spoil its own trace.
+//! Decodes bytes to a [`Packet`], and its rows to runs. Rejects everything else (I1): a recorded
+//! program could write to the socket, but it can only spoil its own trace.
 
 use largefolio_trace::{Op, Run};
 
@@ -10,15 +9,12 @@ use super::wire::{HEADER_BYTES, Header, ROW_BYTES, Row};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
-    /// What it says, and whose it is.
     pub(crate) header: Header,
-    /// Bytes of its rows.
     pub(crate) rows: &'a [u8],
     pub(crate) body: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Takes a message apart; `None` when it is none.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::decode(bytes)?;
         let rest = bytes.get(HEADER_BYTES..)?;
@@ -28,10 +24,10 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The runs that `rows` are, appended to `runs`.
+/// Decodes `rows` and appends the runs to `runs`.
 ///
-/// A link stays where it is one of rows: to a row of the message, with none left out in between, and
-/// at most `link_max` back.
+/// Keeps a link only if it refers to a row of this message, at most `link_max` rows back, with no
+/// row left out in between.
 pub(crate) fn decode_rows(rows: &[u8], link_max: u64, runs: &mut Vec<Run>) {
     let mut nr_linkable = 0;
     runs.extend(rows.as_chunks::<ROW_BYTES>().0.iter().filter_map(|row| {
@@ -41,7 +37,7 @@ pub(crate) fn decode_rows(rows: &[u8], link_max: u64, runs: &mut Vec<Run>) {
     }));
 }
 
-/// The run that `row` is, which has `nr_linkable` rows before it.
+/// Converts `row` to a run; `nr_linkable` rows precede it.
 #[inline]
 fn run_of(row: Row, nr_linkable: u64) -> Option<Run> {
     let op = match row.op {

@@ -1,7 +1,7 @@
 //! One recorded process.
 //!
-//! Owns the map from the kernel's thread numbers to ids, and how the process said it ends or becomes
-//! another program.
+//! Owns the map from the kernel's thread ids to the trace's, and the process's announcement of its
+//! exit or execve.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -14,55 +14,55 @@ use largefolio_trace::ThreadId;
 use super::wire::{self, Unrecorded};
 use crate::record::executions::COMMAND_BYTES_MAX;
 
-/// Words of a command that are looked at: one more than are kept.
+/// At most this many command words are read: one more than are kept.
 const COMMAND_WORDS_MAX: usize = COMMAND_BYTES_MAX + 1;
 
-/// A thread of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thread {
-    /// Its id in the trace.
     pub(crate) id: ThreadId,
     /// Sequence number of the last rows received.
     pub(crate) last_seq: Option<u64>,
 }
 
-/// What a process is about to execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Execve {
-    /// A program that is recorded, by its path and command, called by this thread.
-    Recorded { path: PathBuf, command: Vec<String>, caller: ThreadId },
-    /// One that is not.
-    Unrecorded { path: String, why: Unrecorded },
+    /// Recorded, with its path and command, called by this thread.
+    Recorded {
+        path: PathBuf,
+        command: Vec<String>,
+        caller: ThreadId,
+    },
+    Unrecorded {
+        path: String,
+        why: Unrecorded,
+    },
 }
 
-/// A process's life, as seen from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Only its parent spoke of it.
+    /// Only its parent has mentioned it.
     Announced,
-    /// It speaks.
+    /// Its connection is open.
     Connected,
     /// It closed its connection and may come back.
     Away,
-    /// It closed its connection to execute a program that will speak.
+    /// It closed its connection to execute a program that will connect.
     Executing,
     /// Its exit is in the trace.
     Over,
 }
 
-/// Whether a process says something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
-    /// It is connected, or about to be as another program.
+    /// It is connected, or about to connect as another program.
     Speaks,
-    /// It has no connection: not yet, or not now.
+    /// It has no connection now.
     Silent,
-    /// It ended, or never was.
+    /// It ended or never existed.
     Over,
 }
 
 impl Phase {
-    /// Whether a process in this phase says something.
     pub(crate) fn voice(self) -> Voice {
         match self {
             Self::Announced | Self::Away => Voice::Silent,
@@ -74,38 +74,32 @@ impl Phase {
 
 #[derive(Debug)]
 pub(crate) struct RecordedProcess {
-    /// Id of its first thread.
     pub(crate) first: ThreadId,
-    /// Threads by the kernel's number.
     pub(crate) threads: BTreeMap<u32, Thread>,
-    /// Status of its exit, once it said so.
+    /// Its exit status, once announced.
     pub(crate) status: Option<u64>,
-    /// Thread that ends it.
     pub(crate) last: ThreadId,
-    /// The execve it is in.
     pub(crate) execve: Option<Execve>,
-    /// Programs executed before by it, and by its parents before they forked: its tails' names.
+    /// How many programs it and its ancestors have executed: part of its tails' names.
     pub(crate) generation: u32,
-    /// First address of its heap, as far as that is known.
+    /// First address of its heap, if known.
     pub(crate) brk: u64,
-    /// Program and command that it has executed, until its mappings are known.
+    /// Its new program and command, until the mappings are known.
     pub(crate) executed: Option<(PathBuf, Vec<String>)>,
-    /// Process that it lends its memory to (vfork).
+    /// The process that borrows its memory (vfork).
     pub(crate) borrower: Option<u32>,
-    /// Process whose memory it borrows: its `borrower` is this one, as long as that lives.
+    /// The process that lends it memory. While the lender lives, its `borrower` is this process.
     pub(crate) lender: Option<u32>,
-    /// Where it is in its life.
     pub(crate) phase: Phase,
-    /// When it was announced, or left: how long it is silent in these phases.
+    /// When it was announced or left, for the length of its silence in these phases.
     pub(crate) silent_since: Instant,
-    /// Its parent, if that did not announce it in time, and is not heard if it still does.
+    /// Its parent if the parent announced it too late. A late announcement is ignored.
     pub(crate) adopted_from: Option<u32>,
-    /// Packets of threads that no fork event announced yet.
+    /// Packets of threads without a fork event so far.
     pub(crate) parked: Vec<Vec<u8>>,
 }
 
 impl RecordedProcess {
-    /// A process whose first thread has the kernel's number `pid`.
     pub(crate) fn new(pid: u32, first: ThreadId) -> Self {
         Self {
             first,
@@ -127,7 +121,7 @@ impl RecordedProcess {
 }
 
 impl RecordedProcess {
-    /// The process is a new program now, whose only thread is the one that called execve.
+    /// The process is now a new program. Its only thread is the caller of execve.
     pub(crate) fn executed(&mut self, pid: u32, generation: u32) {
         let (executed, caller) = match self.execve.take() {
             Some(Execve::Recorded { path, command, caller }) => ((path, command), caller),
@@ -142,7 +136,6 @@ impl RecordedProcess {
 }
 
 impl Execve {
-    /// Takes the body of a message apart; `caller` sent it.
     pub(crate) fn recorded(body: &[u8], caller: ThreadId) -> Self {
         let mut words = body.split(|byte| *byte == 0);
         let path = words.next().unwrap_or_default();
@@ -151,14 +144,13 @@ impl Execve {
             .take(COMMAND_WORDS_MAX)
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();
-        // Each word ends with a zero, behind the last of which is nothing.
+        // Each word ends with a zero, and nothing follows the last zero.
         if command.last().is_some_and(String::is_empty) {
             command.pop();
         }
         Self::Recorded { path, command, caller }
     }
 
-    /// The same for what is not recorded.
     pub(crate) fn unrecorded(body: &[u8]) -> Self {
         let why = wire::u32_at(body, 0).and_then(Unrecorded::from_number);
         let path = String::from_utf8_lossy(body.get(4..).unwrap_or_default()).into_owned();
@@ -166,7 +158,6 @@ impl Execve {
     }
 }
 
-/// The sentence on a program that clears memory that QEMU does not tell.
 pub(crate) fn unseen(path: &[u8]) -> String {
     format!(
         "{} clears whole pages with an instruction that QEMU tells nobody of (DC ZVA): those that it \
@@ -175,7 +166,6 @@ pub(crate) fn unseen(path: &[u8]) -> String {
     )
 }
 
-/// The sentence on a program that ran unrecorded.
 pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
     let why = match why {
         Unrecorded::SetUserId => {

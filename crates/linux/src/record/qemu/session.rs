@@ -1,23 +1,23 @@
-//! The loop of a recording: sockets, the program's end, signals, progress.
+//! The main loop of a recording: sockets, the program's end, signals, progress.
 //!
 //! Owns which connections are read, and when. Invariants:
-//! - S1: connections are read in the order they were accepted, and a later connection of a process
-//!   only when the earlier ones were read to their end. What it says first is read at once, and
-//!   acted on only then.
-//! - S2: a connection whose process no fork event announced is not read; its sender waits. Neither
-//!   is one of a process that lends its memory (vfork).
-//! - S3: after the program ended the loop ends when all connections closed. What a process sent
-//!   before its end is read whole, however long that takes, unless a signal comes; to processes that
-//!   live on the loop listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`]
-//!   is over, and then accepts no more.
-//! - S4: a connection speaks for the process that the kernel says is at its other end, and for no
-//!   other. That is the program that was started, or one that a recorded process announced, or one of
-//!   this user that names its parent. Of the others there are never more than [`NR_STRANGERS_MAX`],
-//!   and none that says nothing for [`SILENCE_MAX`]: its number may be that of a recorded process by
-//!   then.
-//! - S5: who waits for a process that fell silent (it ended, or cannot reach the socket any more) waits at
-//!   most [`SILENCE_MAX`]; if nothing comes for [`STANDSTILL`] while there is something to read, progress
-//!   and trace say who waits for whom.
+//! - S1: connections are read in the order they were accepted. A process's later connection is read
+//!   only after its earlier ones were read to their end. Its first message is read immediately, but
+//!   takes effect only then.
+//! - S2: a connection is not read until a fork event announces its process; the sender waits. The
+//!   same holds for a process that lends its memory (vfork).
+//! - S3: after the program ended, the loop ends when all connections are closed. Messages sent
+//!   before a process's end are read completely, however long that takes, unless a signal arrives.
+//!   The loop listens to surviving processes until nothing arrives for [`LINGER`], or for at most
+//!   [`LINGER_MAX`], and then stops accepting.
+//! - S4: a connection can only send for the process that the kernel sees at its other end. This
+//!   must be the started program, a process announced by a recorded one, or a process of this user
+//!   that names its parent. There are at most [`NR_STRANGERS_MAX`] other connections. A stranger
+//!   that sends nothing for [`SILENCE_MAX`] is closed, because its pid may by then belong to a
+//!   recorded process.
+//! - S5: waiting for a silent process (it ended or cannot reach the socket) takes at most
+//!   [`SILENCE_MAX`]. If nothing arrives for [`STANDSTILL`] while messages are unread, the progress
+//!   and the trace report which process waits for which.
 
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
@@ -38,23 +38,22 @@ use crate::record::error::RecordError;
 use crate::record::outcome::{Awaited, Progress, Standstill};
 use crate::signals::Signals;
 
-/// Time between calls of progress, and longest time a signal waits to be forwarded.
+/// The interval of progress calls, and the longest delay of a forwarded signal.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How long children that outlive the program are listened to.
+/// How long to wait for messages of children that outlive the program.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// How long, at most.
+/// The longest wait for them.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
-/// Time without a message after which a connection that waits is worth a word.
+/// A waiting connection is reported after this time without messages.
 const STANDSTILL: Duration = Duration::from_secs(10);
 
-/// Messages read from one connection before the others have their turn.
+/// Messages read from one connection per turn.
 const TURN_MAX: usize = 64;
 
-/// Connections accepted before those that are there have their turn: all that wait, however fast
-/// others come.
+/// Connections accepted per turn: all that wait, however fast others arrive.
 const NR_ACCEPTED_MAX: usize = 2 * BACKLOG as usize;
 
 /// Connections of other users' processes that no recorded process has announced.
@@ -66,15 +65,12 @@ const CUT_SHORT: &str = "A signal ended the recording while what processes had s
 pub(crate) struct Session<'ledger, 'book, 'sink> {
     ledger: &'ledger mut Ledger<'book, 'sink>,
     listener: OwnedFd,
-    /// The process that was started.
     program: u32,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
     started: Instant,
     last_message: Instant,
-    /// When the program's end was noticed.
     ended: Option<Instant>,
-    /// Whether nobody is accepted any more.
     has_accepted_last: bool,
     nr_packets: u64,
     has_hello: bool,
@@ -82,7 +78,6 @@ pub(crate) struct Session<'ledger, 'book, 'sink> {
 }
 
 impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
-    /// A recording of the process `program` that accepts on `listener`.
     pub(crate) fn new(
         ledger: &'ledger mut Ledger<'book, 'sink>,
         listener: OwnedFd,
@@ -105,17 +100,15 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Whether any process ever spoke.
     pub(crate) fn has_started(&self) -> bool {
         self.has_hello
     }
 
-    /// Whether nothing but messages of another layout came.
     pub(crate) fn is_misunderstood(&self) -> bool {
         self.nr_packets > 0 && !self.has_hello
     }
 
-    /// Records until `child` ended and everything it and its children sent was taken.
+    /// Records until `child` has ended and all messages of it and its children were read.
     pub(crate) fn run(
         &mut self,
         child: &mut Child,
@@ -128,13 +121,13 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let mut status = None;
         loop {
             self.wait(pidfd.as_ref().filter(|_| status.is_none()), status.is_some())?;
-            // The last time, for those that connected before the program's end.
+            // The last time, for processes that connected before the program's end.
             let is_last = self.is_overdue();
             if !std::mem::replace(&mut self.has_accepted_last, is_last) {
                 self.accept()?;
             }
             self.read_all()?;
-            // After its end was seen, its number may be another's.
+            // After it was reaped, its pid may belong to another process.
             if status.is_none() {
                 pass_on(child, signals);
             }
@@ -155,12 +148,11 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Whether the program has ended so long ago that nobody is waited for.
     fn is_overdue(&self) -> bool {
         self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX)
     }
 
-    /// Whether a signal came after the program ended, and not with its end.
+    /// Whether a signal arrived after the program's end, and not together with it.
     fn is_cut_short(&mut self, signals: &Signals) -> bool {
         let is_asked = signals.take().is_some();
         let is_cut = is_asked && self.ended.is_some_and(|ended| ended.elapsed() > LINGER);
@@ -170,13 +162,12 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         is_cut
     }
 
-    /// Whether the recording is over, once the program has ended.
     fn is_finished(&mut self) -> bool {
         if self.last_message.elapsed() <= LINGER && !self.is_overdue() {
             return self.connections.is_empty() && !self.ledger.has_executing();
         }
         self.connections.retain(Connection::has_hung_up);
-        // The child of a process that lives on waits in vain to be announced.
+        // A child of a surviving process waits in vain to be announced.
         !(0..self.connections.len()).any(|index| self.may_read(index))
     }
 
@@ -194,7 +185,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Notes who waits for whom if nothing has come for long, and tells the trace.
     fn look_for_standstill(&mut self) {
         if self.last_message.elapsed() < STANDSTILL {
             self.standstill = None;
@@ -206,7 +196,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Why connection `index`, which has something to read, is not read.
     fn awaited(&self, index: usize) -> Option<Standstill> {
         let connection = &self.connections[index];
         let pid = connection.pid.filter(|_| !self.may_read(index))?;
@@ -221,7 +210,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Some(Standstill { pid, awaited, silent: STANDSTILL })
     }
 
-    /// Waits for something to do, at most a tick.
     fn wait(&self, pidfd: Option<&OwnedFd>, is_ending: bool) -> Result<(), RecordError> {
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
@@ -249,8 +237,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Whether `parent` can still announce a child that connected at `since`: it speaks, or waits to be
-    /// announced itself.
+    /// Whether `parent` can still announce a child: it is connected, or waits for its own
+    /// announcement.
     fn may_announce(&self, parent: u32, since: Instant) -> bool {
         let waits =
             |connection: &Connection| connection.pid == Some(parent) && connection.waits.is_some();
@@ -261,8 +249,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Whether an earlier connection of `pid` is not read to its end. A process opens one after the other,
-    /// and they are accepted in that order.
+    /// Whether an earlier connection of `pid` has unread messages.
     fn is_preceded(&self, index: usize, pid: u32) -> bool {
         let is_earlier = |earlier: &Connection| earlier.pid == Some(pid) && !earlier.is_closed;
         self.connections[..index].iter().any(is_earlier)
@@ -272,7 +259,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         for _ in 0..NR_ACCEPTED_MAX {
             match Connection::accept(&self.listener) {
                 Ok(connection) => self.connections.push(connection),
-                // At the limit of descriptors, the others wait to be accepted.
+                // At the descriptor limit, the others wait in the queue.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED | Errno::MFILE) => break,
                 Err(error) => return Err(RecordError::os("accept a process")(error)),
             }
@@ -281,8 +268,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
-    /// Closes connections of other users' processes that nothing recorded has started: silent ones, and
-    /// the oldest but for `nr_max`. Descriptors are for those that are recorded.
+    /// Closes connections of other users' processes that no recorded process started: the silent
+    /// ones, and the oldest beyond `nr_max`. This keeps descriptors free for recorded processes.
     fn limit_strangers(&mut self, nr_max: usize) {
         let ledger = &*self.ledger;
         let is_stranger = |connection: &Connection| {
@@ -318,7 +305,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
-    /// Acts on what a connection that may be read said first.
     fn settle(&mut self, index: usize) -> Result<(), TraceError> {
         let connection = &mut self.connections[index];
         let (Some(hello), Some(pid)) = (connection.waits.take(), connection.pid) else {
@@ -330,8 +316,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                 self.ledger.start(pid);
                 true
             }
-            // The parent may have ended before it could announce the child. Nobody vouches for one of
-            // another user then.
+            // The parent may have ended before it announced the child. Another user's child is then
+            // rejected.
             Reason::Fork if !is_known => {
                 connection.is_ours && self.ledger.adopt(pid, hello.parent)?
             }
@@ -381,7 +367,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(false)
     }
 
-    /// Takes the message in the buffer; false when its connection must wait.
+    /// Handles the message in the buffer; returns false if its connection must wait.
     fn take(&mut self, index: usize, nr_bytes: usize) -> Result<bool, TraceError> {
         let bytes = self.buffer.get(..nr_bytes).unwrap_or_default();
         if let Some(pid) = self.connections[index].pid {

@@ -1,7 +1,7 @@
-//! The last rows of a process that could not send them.
+//! The last rows of a process, which it could not send itself.
 //!
-//! Owns the reading of tail files. Invariant I1: a tail is read only after its process ended,
-//! executed a program or left, and then removed.
+//! Owns reading tail files. Invariant I1: a tail is read only after its process ended, executed a
+//! program or left, and is then removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,25 +13,22 @@ use largefolio_trace::disk;
 
 use super::wire::{self, ROW_BYTES, TAIL_BYTES, TAIL_ROWS, TAIL_ROWS_OFFSET, WINDOW, tail_offset};
 
-/// A tail in memory.
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// Thread, by the kernel's number.
     pub(crate) tid: u32,
-    /// Sequence number its rows would have had.
+    /// The sequence number its rows would have had.
     pub(crate) seq: u64,
-    /// Grace periods its thread gave up waiting for.
+    /// Grace periods that its thread stopped waiting for.
     pub(crate) nr_grace_expired: u32,
     rows: Vec<u8>,
 }
 
 impl Tail {
-    /// Bytes of the rows that were not sent.
     pub(crate) fn rows(&self) -> &[u8] {
         &self.rows
     }
 
-    /// A recorded program can put anything there; one of nobody else's can.
+    /// Reads a tail. A recorded program can write anything there; other users' files are ignored.
     fn read(path: &Path, users: &BTreeSet<u32>) -> Option<Self> {
         let mut bytes = Vec::new();
         let file = disk::open_own(path).ok()?;
@@ -54,8 +51,7 @@ impl Tail {
     }
 }
 
-/// Takes the tails that process `pid` has as the program of `generation` out of `directory`, in the
-/// order of thread numbers: those of `users`.
+/// Removes and returns the tails of `pid` as the program of `generation`, in thread order.
 pub(crate) fn take(
     directory: &Path,
     pid: u32,
@@ -72,7 +68,7 @@ pub(crate) fn take(
         .collect();
     let taken = |path: PathBuf| {
         let tail = Tail::read(&path, users);
-        // The directory goes away at the end in any case.
+        // The directory is removed at the end anyway.
         let _ = fs::remove_file(path);
         tail
     };
@@ -90,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// What a recorded program left there: no tail, nothing that is waited for, and gone afterwards.
+    /// A recorded program left other files: they are not read, never block, and are removed.
     #[test]
     fn only_tails_of_a_sane_size_are_read() {
         let directory = TempDir::new().expect("a directory");

@@ -1,4 +1,4 @@
-//! Files of the system: a process that ends at every step, and what others put in the way.
+//! Files of the system: a process that ends at every step, and files that are in the way.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
@@ -11,7 +11,6 @@ use crate::persist::{Piece, Place, State, boot};
 use crate::tune::files::{self, Fate, Taken};
 use crate::tune::plan::Lasting;
 
-/// Settings, a variable of a service, and a file that is warmed: a file in every place.
 fn pieces(readahead: &str, arenas: &str) -> Vec<Piece> {
     let mut all = boot::of_settings(&settings(readahead)).unwrap();
     let service = ServiceName::try_from("job.service".to_owned()).unwrap();
@@ -38,7 +37,6 @@ impl System {
         self.store().take_back(foreign, &mut never_ends()).unwrap()
     }
 
-    /// Everything below `etc`, with its text.
     fn etc(&self) -> Vec<(PathBuf, String)> {
         let (mut folders, mut all) = (vec![self.root().join("etc")], Vec::new());
         while let Some(folder) = folders.pop() {
@@ -86,7 +84,7 @@ fn wherever_a_second_call_ends_undo_removes_what_both_wrote() {
         let _ = system.persist(&pieces("512", "4"), k);
         let listed = files::listed(system.root(), &system.store().files().unwrap());
         assert!(listed.iter().all(|file| file.state == State::Persisted), "{k}: {listed:?}");
-        // Another call goes on from there, too.
+        // A second call can continue from there, too.
         if k % 2 == 0 {
             system.persist(&pieces("1024", "8"), 9).unwrap();
         }
@@ -114,7 +112,7 @@ fn a_file_that_cannot_be_written_takes_those_before_it_back() {
     let first = &pieces("2048", "2")[..1];
     system.persist(first, 9).unwrap();
     let before = (system.etc(), system.store().files().unwrap());
-    // Something appears between the look and the write.
+    // Something appears between the check and the write.
     let way = system.root().join("etc/systemd/system/largefolio-warm-usr-bin-job.path");
     let mut nr_steps = 0;
     let made = system.store().persist(&pieces("512", "4"), &settings("512"), &mut || {
@@ -216,7 +214,7 @@ fn a_setting_that_a_file_makes_again_is_put_back_after_a_reboot_too() {
     store.persist(&boot::of_settings(&disk).unwrap(), &disk, &mut never_ends()).unwrap();
     drop(store);
     system.write("proc/sys/kernel/random/boot_id", "second-boot");
-    // udev has written it again, nobody the others.
+    // udev has set it again, but nothing has set the others.
     system.write("sys/block/vdb/queue/read_ahead_kb", "128");
     system.write(&format!("{THP}/khugepaged/pages_to_scan"), "4096");
     let names: Vec<_> = system.store().entries().unwrap().into_iter().map(|e| e.name).collect();
@@ -242,7 +240,7 @@ fn a_setting_that_is_right_already_lasts_if_it_was_asked_for_or_is_ours() {
     plan.set(&system.catalog(), "thp.defrag", "madvise").unwrap();
     assert!(names(&plan).contains(&"thp.defrag".to_owned()));
     system.store().apply(&system.catalog(), &of_profile(), &mut never_ends()).unwrap();
-    // As the kernel shows them now.
+    // As the kernel now shows them.
     let chosen = "always [madvise] never\n";
     system.write(&format!("{THP}/enabled"), chosen);
     assert!(names(&of_profile()).contains(&"thp.enabled".to_owned()));
@@ -274,7 +272,7 @@ fn a_record_of_the_version_before_and_places_of_somebody_else() {
         let error = system.store().take_back(Foreign::Overwrite, &mut never_ends()).unwrap_err();
         assert!(error.to_string().contains("state/tune-"), "{place}: {error}");
     }
-    // More directories than were made go only as far as they are empty.
+    // Removes directories only while they are empty, even if the record counts more.
     system.write("etc/tmpfiles.d/largefolio.conf", "x");
     system.write("etc/hosts", "");
     let files = r#""files": [{"place": "tmpfiles", "texts": ["x"], "nr_folders": 99}],"#;

@@ -1,12 +1,12 @@
-//! Which direction of a printed number is the better one, by the words around it.
+//! Guesses whether more is better from the words around a printed number.
 //!
 //! ```text
 //!   elapsed: ([0-9.]+) us per transaction, [0-9]+ tps    the pattern
 //!   elapsed: @ us per transaction, # tps                 its outline: `@` the number, `#` another one
 //! ```
 //!
-//! Owns the table of words. A wrong guess turns a slowdown into a gain, so that nothing is guessed where
-//! words of both directions occur, or where the only word is not next to the number.
+//! Owns the table of words. A wrong guess would report a slowdown as a gain. There is no guess if
+//! words of both directions occur, or if the only word is not next to the number.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -17,18 +17,16 @@ use serde::Deserialize;
 
 use super::Better;
 
-/// The number that is searched for, in an outline.
 const THE_NUMBER: char = '@';
-/// Another number, or any text.
 const ANOTHER: char = '#';
 
-/// A number that programs print, by a word of its name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Known {
     pub(super) word: String,
     is_higher_better: bool,
-    /// A unit stands beside its number; a name may be further away.
+    /// Whether the word is a unit, which must be adjacent to its number. A name can be further
+    /// away.
     #[serde(default)]
     is_unit: bool,
     #[serde(default)]
@@ -44,32 +42,20 @@ struct Table {
 
 static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let table = toml::from_str::<Table>(include_str!("words.toml"));
-    // A test reads the table.
     table.map(|table| table.metric).unwrap_or_default()
 });
 
-/// Why somebody has to say which direction is better.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoDirection {
-    /// No word of the table.
     #[error("more or less of the metric: which is better?")]
     NoWord,
-    /// One word of each direction.
+    /// The text has a word of each direction.
     #[error(
         "'{lower}' says that less is better, and '{higher}' that more is: which is the metric?"
     )]
-    Both {
-        /// Such as `elapsed`.
-        lower: String,
-        /// Such as `tps`.
-        higher: String,
-    },
-    /// A word that may belong to another number.
+    Both { lower: String, higher: String },
     #[error("'{word}' is not next to the number, so it may be about another one: which is better?")]
-    Elsewhere {
-        /// Such as `seconds`.
-        word: String,
-    },
+    Elsewhere { word: String },
 }
 
 impl Known {
@@ -78,19 +64,16 @@ impl Known {
     }
 }
 
-/// A word in a text.
 #[derive(Clone, Debug)]
 struct Found {
     known: &'static Known,
     range: Range<usize>,
 }
 
-/// What `text`, a shell command, is known to print.
 pub(super) fn of_command(text: &str) -> Result<&'static Known, NoDirection> {
     one_direction(&all_in(&text.to_lowercase()))
 }
 
-/// What the first group of `pattern` is known to be.
 pub(super) fn of_pattern(pattern: &str) -> Result<&'static Known, NoDirection> {
     let outline = outline(pattern).to_lowercase();
     let found = all_in(&outline);
@@ -99,7 +82,6 @@ pub(super) fn of_pattern(pattern: &str) -> Result<&'static Known, NoDirection> {
     nearest(&outline, at, &found).ok_or_else(|| NoDirection::Elsewhere { word: first.word.clone() })
 }
 
-/// The word next to the first group of `pattern`, if it is one of this direction.
 pub(super) fn beside(pattern: &str, better: Better) -> Option<&'static Known> {
     let outline = outline(pattern).to_lowercase();
     let at = outline.find(THE_NUMBER)?;
@@ -116,7 +98,8 @@ fn one_direction(found: &[Found]) -> Result<&'static Known, NoDirection> {
     }
 }
 
-/// Words of the table, in its order; not those that are parts of words, and no unit of another number.
+/// Returns the table's words in `text`, in table order. Skips parts of longer words, and units of
+/// other numbers.
 fn all_in(text: &str) -> Vec<Found> {
     let is_whole = |range: &Range<usize>| {
         let is_end = |c: Option<char>| !c.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -130,14 +113,14 @@ fn all_in(text: &str) -> Vec<Found> {
     all.filter(|one| !(one.known.is_unit && is_of_another(&text[..one.range.start]))).collect()
 }
 
-/// Whether a unit that follows `before` is that of another number, or one of a rate.
+/// Returns whether a unit after `before` belongs to another number or to a rate.
 fn is_of_another(before: &str) -> bool {
     let before = before.trim_end();
     let is_rate = before.ends_with('/') || before.split_whitespace().next_back() == Some("per");
     is_rate || before.ends_with(|c: char| c.is_ascii_digit() || c == ANOTHER)
 }
 
-/// The word that is closest to the number at `at`, with nothing in between that is about another one.
+/// Returns the word closest to the number at `at`, unless another number's text is in between.
 fn nearest(outline: &str, at: usize, found: &[Found]) -> Option<&'static Known> {
     let gap = |one: &Found| {
         let (from, to) = (one.range.end.min(at + 1), one.range.start.max(at));
@@ -147,7 +130,6 @@ fn nearest(outline: &str, at: usize, found: &[Found]) -> Option<&'static Known> 
     found.iter().filter_map(gap).min_by_key(|(nr_bytes, _)| *nr_bytes).map(|(_, known)| known)
 }
 
-/// Whether what stands at the ends of `gap` belongs together.
 fn is_of_one(gap: &str, is_unit: bool) -> bool {
     let mut words = gap.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
@@ -155,7 +137,6 @@ fn is_of_one(gap: &str, is_unit: bool) -> bool {
     !has_other && !gap.contains([ANOTHER, ',', ';'])
 }
 
-/// The text that `pattern` matches, roughly: see the head of this file.
 fn outline(pattern: &str) -> String {
     let mut outline = String::new();
     let mut letters = pattern.chars().peekable();
@@ -188,7 +169,6 @@ fn outline(pattern: &str) -> String {
     outline
 }
 
-/// What a backslash and the letter behind it stand for.
 fn escaped(letter: Option<char>) -> char {
     match letter {
         Some('d') => ANOTHER,
@@ -197,7 +177,6 @@ fn escaped(letter: Option<char>) -> char {
     }
 }
 
-/// What a class stands for, behind its bracket.
 fn class(letters: &mut Peekable<Chars<'_>>) -> char {
     let inside = letters.clone();
     let is_without = letters.next_if_eq(&'^').is_some();
@@ -214,7 +193,6 @@ fn class(letters: &mut Peekable<Chars<'_>>) -> char {
     if has_digit && !is_without { ANOTHER } else { ' ' }
 }
 
-/// Goes on behind the parenthesis that closes.
 fn skip_group(letters: &mut Peekable<Chars<'_>>) {
     let mut depth = 1;
     while depth > 0 {

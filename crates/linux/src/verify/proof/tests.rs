@@ -1,4 +1,4 @@
-//! Rounds made up by hand, with a change that shows, that does not, and that somebody disturbs.
+//! Artificial rounds, with a change that is visible, invisible or disturbed.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ fn rounds_in_which_both_arms_are_equal_are_dropped() {
     assert_eq!((proved.rounds.plain.len(), proved.rounds.changed.len()), (15, 15));
     assert_eq!(proved.traces, ["folios", "faults"]);
     assert_eq!(proved.dropped[0].why, "folios differ less than in other rounds");
-    // What need not show drops nothing.
+    // A change that may be invisible drops no round.
     let proved = prove(&all, Trace::Possible);
     assert_eq!((proved.dropped.len(), proved.nr_unlike), (0, 5));
     assert_eq!(proved.traces, ["folios", "faults"]);
@@ -45,7 +45,8 @@ fn rounds_in_which_both_arms_are_equal_are_dropped() {
 
 #[test]
 fn faults_and_memory_are_compared_over_all_rounds_and_time_over_those_that_count() {
-    // Every third changed run takes twice the memory and twice the faults; the others are as plain ones.
+    // Every third changed run takes twice the memory and twice the faults. The others equal plain
+    // ones.
     let of = |at: u64| if at % 3 == 2 { run(12_000, 128) } else { run(6000, 0) };
     let mut all = rounds((0..40).map(|at| (run(6000, 0), of(at))));
     all.plain[0].disturbance = Some("thp.enabled was always".to_owned());
@@ -68,7 +69,7 @@ fn rounds_with_the_effect_are_kept_where_they_are_few() {
         prove(&rounds((0..20).map(|at| (run(6021, 0), changed(at)))), Trace::Required)
     };
     assert_eq!(of(15).rounds.plain.len(), 5);
-    // So few may be chance.
+    // This few can be chance.
     assert_eq!(of(16).rounds.plain.len(), 0);
 }
 
@@ -84,7 +85,7 @@ fn a_change_that_never_shows_proves_nothing_where_it_must() {
 
 #[test]
 fn noise_is_no_trace() {
-    // Faults that go up and down by a fifth in the plain arm already.
+    // Faults already vary by a fifth in the plain arm.
     let noisy = |at: u64| run(6000 + (at * 7919 % 13) * 100, 0);
     let all = rounds((0..20).map(|at| (noisy(at), noisy(at + 5))));
     assert_eq!(prove(&all, Trace::Required).rounds.plain.len(), 0);
@@ -92,7 +93,7 @@ fn noise_is_no_trace() {
 
 #[test]
 fn a_delay_that_both_arms_have_at_times_is_no_trace() {
-    // A server that starts a process every now and then: most runs are equal, some are not.
+    // A server that starts a process occasionally: most runs are equal, some differ.
     let of = |at: u64| run(if at % 5 == 2 { 7000 } else { 6000 }, 0);
     let all = rounds((0..10).map(|at| (of(at), of(at + 1))));
     let proved = prove(&all, Trace::Possible);

@@ -1,4 +1,4 @@
-//! The running machine as a kernel before 6.7 shows it: without `PAGEMAP_SCAN`.
+//! Presents the running machine like a kernel before 6.7, without `PAGEMAP_SCAN`.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,7 +8,7 @@ use largefolio_linux::system::{Entries, FileFacts, FileRef, Live, System};
 
 pub(crate) struct OldKernel;
 
-/// Entries whose `scan` is the trait's refusal.
+/// Entries with the trait's default `scan`, which refuses.
 struct Unscanned(Box<dyn Entries>);
 
 impl Entries for Unscanned {

@@ -1,4 +1,4 @@
-//! Folios of a mapping, counted page by page with a read each: slow, and too simple to be wrong.
+//! Counts a mapping's folios page by page, with one read each: slow, but too simple to be wrong.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,10 +9,9 @@ use largefolio_linux::census::folios::{Size, Tally};
 
 const PAGE: u64 = 4096;
 
-/// Bytes aligned, unaligned and partial, by order.
+/// Aligned, unaligned and partial bytes, by order.
 pub(crate) type ByOrder = BTreeMap<u32, [u64; 3]>;
 
-/// A tally without its kinds.
 pub(crate) fn by_order(tally: &Tally) -> ByOrder {
     let mut counted = ByOrder::new();
     for (_, size, cell) in tally.cells() {
@@ -36,7 +35,7 @@ impl Flags {
         flags >> bit & 1 == 1
     }
 
-    /// Head and order of the folio of a page: bit 15 is a head, 16 a tail.
+    /// Returns the head and order of a page's folio: bit 15 marks a head, 16 a tail.
     fn folio(&mut self, pfn: u64) -> (u64, u32) {
         let mut head = pfn;
         while self.has(head, 16) {
@@ -56,15 +55,13 @@ fn entry(file: &File, at: u64) -> u64 {
     if nr == 8 { u64::from_ne_bytes(bytes) } else { 0 }
 }
 
-/// A range as it was counted.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) counted: ByOrder,
-    /// PFN of each present page: two looks with the same ones saw memory that stood still.
+    /// Each present page's PFN. Two counts with equal PFNs saw unchanged memory.
     pfns: BTreeMap<u64, u64>,
 }
 
-/// Counts a range of a process that lies in one mapping.
 pub(crate) fn look(pid: u32, range: &Range<u64>) -> Look {
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
     let file = File::open("/proc/kpageflags").unwrap();

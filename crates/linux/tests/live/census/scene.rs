@@ -1,4 +1,4 @@
-//! What the processes of the tests do.
+//! The actions of the tests' processes.
 
 use std::fs::File;
 use std::io::{self, BufRead as _};
@@ -11,7 +11,7 @@ const MADV_COLLAPSE: i32 = 25;
 /// `MADV_POPULATE_READ`, Linux 5.14.
 const MADV_POPULATE_READ: i32 = 22;
 
-/// Says where memory is and waits to be told to go on; ends when nobody listens any more.
+/// Prints the memory's address and waits for the next command; exits if the test has ended.
 fn say(at: usize, len: usize) {
     println!("\nat {at} {}", at + len);
     let mut line = String::new();
@@ -20,19 +20,19 @@ fn say(at: usize, len: usize) {
     }
 }
 
-/// A mapping at `at`, which was reserved; of a file if there is one.
+/// Maps memory, or a file if given, at the reserved address `at`.
 fn map(at: usize, len: usize, prot: i32, file: Option<(&File, i32)>) {
     let (fd, flags) = file
         .map_or((-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS), |(file, flags)| {
             (file.as_raw_fd(), flags)
         });
-    // SAFETY: the range was reserved by `reserve` for this, and nothing refers to it.
+    // SAFETY: the range was reserved by `reserve` for this, and no reference points into it.
     let result =
         unsafe { libc::mmap(at as *mut libc::c_void, len, prot, flags | libc::MAP_FIXED, fd, 0) };
     assert_ne!(result, libc::MAP_FAILED, "{}", io::Error::last_os_error());
 }
 
-/// Addresses aligned to 2 MiB, with as much room behind.
+/// Reserves addresses aligned to 2 MiB, with the same space after them.
 fn reserve(len: usize) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at an address the kernel chooses.
@@ -71,7 +71,6 @@ fn read(at: usize, len: usize) {
 const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const RX: i32 = libc::PROT_READ | libc::PROT_EXEC;
 
-/// Private memory with an advice, touched.
 fn anon(len: usize, advice: Option<i32>) -> usize {
     let at = reserve(len);
     map(at, len, RW, None);
@@ -92,11 +91,12 @@ fn moved() {
     let at = anon(4 * M, Some(libc::MADV_HUGEPAGE));
     let to = reserve(8 * M) + PAGE;
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: moves a mapping of this scene onto reserved addresses; nothing refers to either.
+    // SAFETY: moves a mapping of this scene onto reserved addresses; no reference points into
+    // either.
     let result =
         unsafe { libc::mremap(at as *mut _, 4 * M, 4 * M, flags, to as *mut libc::c_void) };
     assert_eq!(result as usize, to, "{}", io::Error::last_os_error());
-    // Khugepaged would make an aligned folio of parts of two.
+    // Khugepaged would make one aligned folio from parts of two.
     advise(to, 4 * M, libc::MADV_NOHUGEPAGE);
     say(to, 4 * M);
 }
@@ -131,7 +131,7 @@ fn memory(scene: &str) {
             .iter()
             .for_each(|hole| advise(at + hole, PAGE, libc::MADV_DONTNEED)),
         "split" => {
-            // Not the whole range: the PMD entries must be split.
+            // Not the whole range, because the PMD entries must be split.
             protect(at + PAGE, len - 2 * PAGE, libc::PROT_READ);
             protect(at + PAGE, len - 2 * PAGE, RW);
         }
@@ -164,7 +164,7 @@ fn memfd() {
     // SAFETY: the name is a C string.
     let fd = unsafe { libc::memfd_create(c"scene".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(fd >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: a new descriptor that nobody else has.
+    // SAFETY: a new descriptor with no other owner.
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(4 * M as u64).unwrap();
     let at = reserve(4 * M);
@@ -175,7 +175,7 @@ fn memfd() {
     say(at, 4 * M);
 }
 
-/// Maps a file for execution at an address that is `off` its alignment.
+/// Maps a file as executable, at an address `off` away from its alignment.
 fn text(file: &File, off: usize) -> usize {
     let at = reserve(8 * M) + off;
     map(at, 4 * M, RX, Some((file, libc::MAP_PRIVATE)));
@@ -186,7 +186,7 @@ fn file(file: &File) {
     let at = text(file, 0);
     read(at, 4 * M);
     say(at, 4 * M);
-    // SAFETY: unmaps a mapping of this scene; nothing refers to it.
+    // SAFETY: unmaps a mapping of this scene; no reference points into it.
     unsafe { libc::munmap(at as *mut libc::c_void, 4 * M) };
     rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let at = text(file, 0);
@@ -211,7 +211,7 @@ fn file_copy(file: &File) {
     say(at, 4 * M);
 }
 
-/// Run by the tests as a process of its own.
+/// The tests run this as a separate process.
 #[test]
 #[ignore = "what the processes of the other tests do"]
 fn play() {

@@ -22,7 +22,7 @@ fn map(table: &mut PageTable, (vpn, pfn, nr): (u64, u64, u64), flags: PteFlags, 
     table.validate().unwrap();
 }
 
-/// Maps a range page by page, low to high, as faults of one page do.
+/// Maps a range page by page in ascending order, as single-page faults do.
 fn map_singly(table: &mut PageTable, (vpn, pfn, nr): (u64, u64, u64), of: FolioSpan) {
     (0..nr).for_each(|by| map(table, (vpn + by, pfn + by, 1), RW, of));
 }
@@ -53,7 +53,7 @@ fn blocks_and_tables_follow_the_page_size() {
 
 #[test]
 fn a_set_range_folds_each_whole_aligned_block() {
-    // Pages 0x108..0x138 of a folio that starts at an aligned page frame: 0x110, 0x120 fold.
+    // Pages 0x108..0x138 of a folio that starts at an aligned page frame: 0x110 and 0x120 fold.
     let mut table = arm64();
     map(&mut table, (0x108, 0x1008, 0x30), RW, folio(0x1000, 6));
     let kinds = |nr| table.leaf(Vpn(nr)).map(|leaf| leaf.kind);
@@ -112,11 +112,11 @@ fn the_last_pte_folds_only_when_all_conditions_hold() {
     map(&mut table, (32, 128, 1), RW, folio(128, 0));
     map_singly(&mut table, (33, 65, 15), folio(64, 4));
     assert_eq!(nr_entries(&table), 16);
-    // Not one folio: 16 consecutive order-0 folios.
+    // 16 consecutive order-0 folios instead of one folio.
     let mut table = arm64();
     (0..16).for_each(|by| map(&mut table, (32 + by, 64 + by, 1), RW, folio(64 + by, 0)));
     assert_eq!(nr_entries(&table), 16);
-    // Other permissions.
+    // Different permissions.
     let mut table = arm64();
     map(&mut table, (32, 64, 1), RO, folio(64, 4));
     map_singly(&mut table, (33, 65, 15), folio(64, 4));
@@ -146,7 +146,7 @@ fn folding_ignores_accessed_and_dirty_and_spreads_their_or() {
         flags: all,
     };
     assert_eq!(table.leaf(Vpn(40)), Some(first));
-    // Unfolded, each PTE keeps the OR.
+    // After unfolding, each PTE keeps the OR.
     table.wrprotect_range(Vpn(40), 1);
     assert_eq!(table.pte(Vpn(47)).flags(), all);
 }
@@ -172,7 +172,7 @@ fn copying_one_page_makes_sixteen_entries_of_one() {
     // Putting the page back does not fold: it is not the last PTE of the block.
     table.replace_pte(Vpn(37), Pfn(69), RW, folio(64, 6));
     assert_eq!(nr_entries(&table), 16);
-    // Rewriting the last one does.
+    // Rewriting the last PTE folds.
     table.replace_pte(Vpn(47), Pfn(79), RW, folio(64, 6));
     assert_eq!(nr_entries(&table), 1);
 }
@@ -186,15 +186,15 @@ fn protecting_one_page_unfolds_and_only_the_last_pte_folds_again() {
     assert_eq!(nr_entries(&table), 16);
     table.protect_range(Vpn(33), 1, back, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 16);
-    // The second half of the block is protected, then the first: not folded, the last PTE was
-    // rewritten while the conditions did not hold.
+    // Protecting the second half first does not fold: the last PTE was rewritten before the
+    // conditions held.
     table.protect_range(Vpn(40), 8, change, |_| folio(64, 6));
     table.protect_range(Vpn(32), 8, change, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 16);
-    // The whole block at once: its last PTE is rewritten with all conditions true.
+    // Protecting the whole block rewrites its last PTE with all conditions true.
     table.protect_range(Vpn(32), 16, back, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 1);
-    // A whole folded block stays folded and is not counted as folded again.
+    // A whole folded block stays folded, and no new fold is counted.
     let nr_folds = table.stats().nr_folds;
     table.protect_range(Vpn(0), 100, change, |_| folio(64, 6));
     assert_eq!((nr_entries(&table), table.stats().nr_folds), (1, nr_folds));
@@ -209,7 +209,7 @@ fn write_protecting_for_fork_keeps_whole_blocks_and_unfolds_cut_ones() {
     assert_eq!(nr_entries(&table), 16 + 1 + 16);
     let writable = |vpn| table.pte(Vpn(vpn)).flags().contains(RW);
     assert_eq!([7, 8, 39, 40].map(writable), [true, false, false, true]);
-    // fork never folds, even when the last PTE of a block is rewritten.
+    // fork never folds, even if the last PTE of a block is rewritten.
     let mut table = arm64();
     map_singly(&mut table, (0, 64, 15), folio(64, 4));
     map(&mut table, (15, 79, 1), RO, folio(64, 4));
@@ -244,7 +244,7 @@ fn clearing_unfolds_cut_blocks_and_reports_one_batch_a_folio() {
     let flags = PteFlags::DIRTY;
     let expected = Cleared { kind: LeafKind::Pte, vpn: Vpn(8), pfn: Pfn(72), nr: 48, flags };
     assert_eq!(pieces, [expected]);
-    // Two blocks were cut (one of them unfolded before), two cleared whole.
+    // Two blocks were cut (one already unfolded), two were cleared whole.
     let stats = table.stats();
     assert_eq!((stats.nr_ptes, stats.nr_contpte_blocks, stats.nr_unfolds), (16, 0, 2));
     assert_eq!(nr_entries(&table), 16);
@@ -262,7 +262,7 @@ fn a_batch_ignores_writable_accessed_and_dirty_unless_told() {
     assert_eq!(nr_with(PteFlags::DIRTY), 5);
     let batch = table.batch(Vpn(1), 3, folio(64, 3), PteFlags::NONE);
     assert_eq!(batch, Batch { vpn: Vpn(1), pfn: Pfn(65), nr: 3, flags: RW });
-    // The folio ends before the run of page frames does.
+    // The folio ends before the run of page frames.
     assert_eq!(table.batch(Vpn(0), 100, folio(64, 2), PteFlags::NONE).nr, 4);
 }
 
@@ -277,7 +277,7 @@ fn a_pmd_leaf_is_aligned_and_needs_an_empty_slot() {
         (LeafKind::Pmd, Vpn(512), Pfn(1212))
     );
     assert_eq!(table.pte(Vpn(700)), Pte::new(Pfn(1212), RW));
-    // Clearing PTEs leaves their table, so that no PMD leaf fits until it is freed.
+    // Clearing PTEs leaves their table, so no PMD leaf fits until the table is freed.
     map(&mut table, (0, 0, 1), RW, folio(0, 0));
     cleared(&mut table, 0, 1, folio(0, 0));
     assert_eq!(table.pmd(Vpn(0)), PmdState::Table { nr_present: 0 });
@@ -365,7 +365,7 @@ fn hardware_coalescing_needs_natural_alignment_of_both_sides() {
     let run = |table: &PageTable, vpn| {
         table.contiguous_run(Vpn(vpn), Order::new(2), AccessBits::Any).map(Order::get)
     };
-    // Separate folios coalesce too: HPA needs adjacency only (C.2).
+    // Separate folios coalesce too: HPA needs only adjacency (C.2).
     (0..8).for_each(|by| map(&mut table, (8 + by, 40 + by, 1), RW, folio(40 + by, 0)));
     assert_eq!((run(&table, 8), run(&table, 15), run(&table, 16)), (Some(2), Some(2), None));
     map(&mut table, (20, 49, 4), RW, folio(48, 3));
@@ -373,7 +373,7 @@ fn hardware_coalescing_needs_natural_alignment_of_both_sides() {
     map(&mut table, (32, 50, 6), RW, folio(48, 3));
     // 32 -> 50: congruent to 2 pages only.
     assert_eq!((run(&table, 32), run(&table, 35)), (Some(1), Some(1)));
-    // Other permissions in one page leave its neighbours to pairs.
+    // One page with other permissions limits its neighbours to pairs.
     table.wrprotect_range(Vpn(11), 1);
     assert_eq!((run(&table, 8), run(&table, 10), run(&table, 11)), (Some(1), Some(0), Some(0)));
 }

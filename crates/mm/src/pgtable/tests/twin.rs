@@ -1,5 +1,5 @@
-//! Random operation sequences against the naive twin of `testkit`, compared page by page and
-//! validated after each step.
+//! Random operation sequences compared page by page with the naive twin of `testkit`, and validated
+//! after each step.
 
 use largefolio_testkit::pgtable::{self as naive, Folio, NaivePageTable, Piece};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ use crate::units::{Order, PageSize, Pfn, Vpn};
 
 const SLOT: u64 = 512;
 const NR_PAGES: u64 = 4 * SLOT;
-/// Order of the folios in each stretch of 512 page frames.
+/// Order of the folios in each run of 512 page frames.
 const ORDERS: [u8; 8] = [0, 2, 4, 5, 9, 4, 9, 6];
 const FLAGS: [(u8, PteFlags); 4] = [
     (naive::WRITABLE, PteFlags::WRITABLE),
@@ -46,7 +46,7 @@ struct Pair {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Page, page frame, number, flags.
+    /// Page, page frame, number of pages, flags.
     Map(u64, u64, u64, u8),
     MapPmd(u64, u64, u8),
     Replace(u64, u64, u8),
@@ -214,7 +214,7 @@ impl Pair {
 
 fn step() -> impl Strategy<Value = Step> {
     let vpn = || 0..NR_PAGES;
-    // Edges of blocks and slots are where the rules differ.
+    // The rules differ at the edges of blocks and slots.
     let edge = || prop_oneof![vpn(), (0..NR_PAGES / 16).prop_map(|nr| nr * 16), Just(SLOT)];
     let nr = || prop_oneof![1..4_u64, 1..40_u64, Just(16), 1..SLOT, Just(SLOT)];
     let range = move || (edge(), nr()).prop_map(|(vpn, nr)| (vpn, nr.min(NR_PAGES - vpn)));

@@ -1,4 +1,4 @@
-//! Generations come and go (docs/behaviour P.3.5).
+//! Adding and retiring generations (docs/behaviour P.3.5).
 //!
 //! Answers to: `try_to_inc_max_seq`, `inc_max_seq`, `inc_min_seq`, `try_to_inc_min_seq`.
 
@@ -11,7 +11,6 @@ use crate::memory::Memory;
 use crate::rules::reclaim::GenerationRule;
 
 impl Memory {
-    /// Walks the page tables of the group and adds a generation; whether one was added.
     pub(super) fn add_generation(&mut self, look: &mut Look) -> bool {
         look.has_aged = true;
         let look = *look;
@@ -21,13 +20,13 @@ impl Memory {
                 self.empty_oldest(look, kind);
             }
         }
-        // What is known of refaults is that of the oldest; the new one starts with nothing.
+        // The refault statistics belong to the oldest generation; the new one starts empty.
         self.gens_mut(look.group).max_seq += 1;
         true
     }
 
-    /// Moves what is in the oldest generation of a kind on to the next, and retires it; memory that
-    /// cannot be swapped stays on its list, which will be that of a young generation.
+    /// Moves a kind's oldest generation into the next, and retires it. Memory that cannot be
+    /// swapped stays on its list, which a young generation will reuse.
     fn empty_oldest(&mut self, look: Look, kind: LruKind) {
         if kind == LruKind::File || look.can_swap() {
             let seq = self.gens(look.group).min_seq[kind as usize];
@@ -40,7 +39,7 @@ impl Memory {
                 self.core.work.add(1);
                 self.move_on_from(look, id, kind);
             }
-            // So many that others get a turn: the caller comes back.
+            // The batch is used up: the caller comes back.
             if nr_left == 0 {
                 return;
             }
@@ -66,7 +65,6 @@ impl Memory {
         }
     }
 
-    /// Retires oldest generations that are empty; whether one was.
     pub(super) fn advance_oldest(&mut self, look: Look) -> bool {
         let gens = self.gens(look.group);
         let max_seq = gens.max_seq;
@@ -94,7 +92,6 @@ impl Memory {
         has_advanced
     }
 
-    /// Neither kind runs away from the other.
     fn keep_together(&self, look: Look, mut min_seq: [u64; 2]) -> [u64; 2] {
         let gens = self.gens(look.group);
         let [anon, file] = min_seq;

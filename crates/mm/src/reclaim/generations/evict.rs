@@ -13,14 +13,11 @@ use crate::reclaim::fate::Fate;
 use crate::reclaim::scan::Scan;
 use crate::rules::reclaim::GenerationRule;
 
-/// What was isolated, of one kind.
 struct Isolated {
     kind: LruKind,
     folios: Vec<FolioId>,
     nr_pages: u64,
-    /// Pages looked at.
     nr_scanned: u64,
-    /// Of those, dirty pages of files that were only moved.
     nr_dirty: u64,
 }
 
@@ -30,26 +27,18 @@ impl Isolated {
     }
 }
 
-/// What became of a folio at the tail of the oldest generation.
 enum Sorted {
-    /// It is to be examined.
     Belongs,
-    /// It is in a younger generation.
     Moved,
-    /// So it is, because it has to be written first.
     LeftDirty,
 }
 
-/// What may be isolated.
 #[derive(Clone, Copy)]
 struct ScanLimit {
-    /// Higher tiers are spared.
     tier_max: usize,
-    /// Folios looked at.
     nr_max: u64,
 }
 
-/// Whether a folio that nobody uses is examined once more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     First,
@@ -57,7 +46,6 @@ enum Round {
 }
 
 impl Memory {
-    /// Evicts a batch; the pages looked at, 0 where nothing came of it.
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
         let is_bounded = look.rule == GenerationRule::FirstUse;
         if is_bounded {
@@ -65,7 +53,7 @@ impl Memory {
         }
         let isolated = self.isolate_oldest(look, nr_max);
         let mut nr_scanned = isolated.nr_scanned;
-        // From 7.2 on it is no progress that empty generations are retired.
+        // From 7.2 on, retiring empty generations is not progress.
         let has_advanced = self.advance_oldest(look);
         if !is_bounded {
             nr_scanned += u64::from(has_advanced);
@@ -80,11 +68,11 @@ impl Memory {
         if folios.is_empty() {
             return nr_scanned;
         }
-        // With other rules what is dirty was not isolated, or nobody is told (P.6.3).
+        // Other rules do not isolate dirty folios, or do not wake the flusher (P.6.3).
         let is_all_dirty = is_bounded && self.are_dirty(&folios);
         let nr_free = self.core.buddy.nr_free_pages();
         let again = self.examine_all(look, kind, folios, Round::First);
-        // What could not go for a moment may go now: written, or let go of.
+        // Folios that were briefly busy may be evictable now.
         self.examine_all(look, kind, again, Round::Last);
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
         self.count_scan(scan.who, look.group, nr_pages, nr_freed);
@@ -93,7 +81,6 @@ impl Memory {
         nr_scanned
     }
 
-    /// The kind to evict from, and what is isolated of it; of the other if there is nothing.
     fn isolate_oldest(&mut self, look: Look, nr_max: u64) -> Isolated {
         let gens = self.gens(look.group);
         let [min_anon, min_file] = gens.min_seq;
@@ -121,11 +108,10 @@ impl Memory {
         isolated
     }
 
-    /// Sorts and isolates from the oldest generation of a kind until there is a batch.
     fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
         let mut isolated = Isolated::new(kind);
         let gens = self.gens(look.group);
-        // From 7.2 on the caller sees to it that there are enough.
+        // From 7.2 on the caller ensures that there are enough.
         if gens.nr(kind) == NR_GENERATIONS_MIN && look.rule != GenerationRule::FirstUse {
             return isolated;
         }
@@ -156,12 +142,10 @@ impl Memory {
         isolated
     }
 
-    /// Moves a folio of the oldest list where it belongs.
     fn sort(&mut self, look: Look, id: FolioId, kind: LruKind, tier_max: usize) -> Sorted {
         let min_seq = self.gens(look.group).min_seq[kind as usize];
         let marks = self.core.folios.lru().marks(id);
         let generation = marks.generation.unwrap_or(Generations::list_of(min_seq));
-        // It was promoted where it stood.
         if generation != Generations::list_of(min_seq) {
             self.core.folios.lru_mut().link_head(id, ListId::generation(kind, generation));
             return Sorted::Moved;
@@ -170,14 +154,14 @@ impl Memory {
         let (nr_pages, is_workingset) = (folio.nr_pages(), folio.is_workingset);
         let refs = nr_refs(marks, is_workingset, look.rule);
         let tier = tier_of(refs, is_workingset, look.rule);
-        // It was used as often as is counted: it is spared in any case, and refaults are not asked.
+        // Its use counter is saturated: protected in any case, whatever the refaults.
         let is_hot = match look.rule {
             GenerationRule::First | GenerationRule::Protected => refs > NR_REFS_MAX,
             GenerationRule::Reworked | GenerationRule::FirstUse => {
                 refs > NR_REFS_MAX && is_workingset
             }
         };
-        // Other kernels isolate what is dirty, and make it active (P.6.2).
+        // Other kernels isolate dirty folios and activate them (P.6.2).
         let is_moved = matches!(look.rule, GenerationRule::First | GenerationRule::Reworked);
         let is_dirty = is_moved && self.are_dirty(&[id]);
         let waits =
@@ -204,7 +188,6 @@ impl Memory {
         Sorted::LeftDirty
     }
 
-    /// A folio gets into the second oldest generation, and begins anew there; the list of that.
     pub(super) fn move_on(&mut self, look: Look, id: FolioId, kind: LruKind) -> ListId {
         let next = Generations::list_of(self.gens(look.group).min_seq[kind as usize] + 1);
         self.forget_uses(id, look.rule);
@@ -212,7 +195,6 @@ impl Memory {
         ListId::generation(kind, next)
     }
 
-    /// Uses that were counted count no more.
     fn forget_uses(&mut self, id: FolioId, rule: GenerationRule) {
         let marks = self.core.folios.lru_mut().marks_mut(id);
         (marks.is_referenced, marks.nr_refs) = (false, 0);
@@ -223,7 +205,7 @@ impl Memory {
 
     fn isolate_for_eviction(&mut self, look: Look, id: FolioId) {
         self.core.folios.lru_mut().take_off(id);
-        // To 6.18 the bit of the marker is cleared: it also says that reclaim waits for a writeback.
+        // Up to 6.18 the marker's bit is cleared: it also means that reclaim waits for writeback.
         if look.rule != GenerationRule::FirstUse {
             self.core.folios.get_mut(id).is_marked = false;
         }
@@ -232,8 +214,6 @@ impl Memory {
         }
     }
 
-    /// Examines what was isolated in its order, and puts back what stays; what is worth another
-    /// round.
     fn examine_all(
         &mut self,
         look: Look,
@@ -267,7 +247,6 @@ impl Memory {
         again
     }
 
-    /// Whether nothing speaks for a folio that stays: it was only busy.
     fn may_go_at_once(&self, look: Look, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         let marks = self.core.folios.lru().marks(id);
@@ -276,7 +255,6 @@ impl Memory {
         is_idle && (look.rule.is_reworked() || !marks.is_referenced && !folio.is_locked)
     }
 
-    /// What eviction refused does not go back to the oldest generation.
     fn leave_oldest(&mut self, look: Look, id: FolioId) {
         let kind = self.core.folios.get(id).kind();
         let is_oldest = || {
@@ -289,7 +267,6 @@ impl Memory {
         }
     }
 
-    /// Looks at an isolated folio (`shrink_folio_list`).
     fn examine(&mut self, look: Look, id: FolioId, kind: LruKind) -> Fate {
         let folio = self.core.folios.get(id);
         if folio.is_locked {
@@ -298,7 +275,7 @@ impl Memory {
         let is_mapped = folio.maps() > 0;
         let was_referenced = self.core.folios.lru().marks(id).is_referenced;
         let is_reworked = look.rule.is_reworked();
-        // Somebody tried to promote it while it was isolated.
+        // It was promoted while it was isolated.
         if !is_reworked && is_mapped && was_referenced {
             return Fate::Keep;
         }
@@ -319,7 +296,7 @@ impl Memory {
         self.gens(look.group).min_seq[kind as usize]
     }
 
-    /// Notes a use through page tables (`lru_gen_set_refs`): whether it was not the first.
+    /// Records a use through page tables (`lru_gen_set_refs`). Returns `false` for the first.
     pub(super) fn set_refs(&mut self, look: Look, id: FolioId) -> bool {
         let is_workingset = self.core.folios.get(id).is_workingset;
         let marks = self.core.folios.lru_mut().marks_mut(id);

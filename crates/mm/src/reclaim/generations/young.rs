@@ -1,14 +1,11 @@
-//! What page tables say of use: walks of whole tables, and looks around one entry
-//! (docs/behaviour P.3.6, P.3.7).
+//! Walks of page tables for young entries, and look-around (docs/behaviour P.3.6, P.3.7).
 //!
 //! Answers to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
 //! `suitable_to_scan`.
 //!
-//! A walk passes every table of every process of the group the first time; after that those ranges
-//! of a PMD in which enough entries were young (at least one in eight), found by the walk before or
-//! by a look around ([`WorthWalking`]).
-//!
-//! Owns who is promoted by use. Does not own what is evicted (`evict`).
+//! The first walk covers every table of every process of the cgroup. Later walks cover only PMD
+//! ranges in which at least one in eight entries was young at the last walk or look-around
+//! ([`WorthWalking`]).
 
 use std::collections::BTreeSet;
 
@@ -23,17 +20,15 @@ use crate::rules::reclaim::GenerationRule;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
 use crate::vma::{AccessAdvice, Vma};
 
-/// Entries in a line of a cache: a range is worth a walk if one in so many is young.
+/// Entries per cache line: a range is worth walking if one in this many is young.
 const ENTRIES_OF_LINE: u64 = 8;
 
-/// An entry found young.
 #[derive(Clone, Copy)]
 struct Young {
     id: FolioId,
     pfn: Pfn,
 }
 
-/// What was found in a range of entries.
 struct Found {
     young: Vec<Young>,
     nr_entries: u64,
@@ -46,8 +41,6 @@ impl Found {
 }
 
 impl Memory {
-    /// Walks the tables of every process of a group that ran since the last walk: what is young gets
-    /// into the youngest generation. None ran since there was a walk for the same request.
     pub(super) fn walk_group(&mut self, look: Look) {
         let pmd = self.rules.page.pmd_order();
         let request = self.core.pressure.nr_requests;
@@ -58,7 +51,7 @@ impl Memory {
         let max_seq = vec.gens.max_seq;
         let mut mms: Vec<MmId> = self.spaces().map(|(mm, _)| mm).collect();
         self.core.work.add_cheap(self.nr_spaces() as u64);
-        // A process that maps next to nothing is not worth the walk.
+        // A process with almost nothing mapped is not worth a walk.
         mms.retain(|&mm| self.space(mm).group == look.group && self.mapped_pages(mm) >= BATCH_MIN);
         if !mms.is_empty() {
             self.worth(look).begin_walk(max_seq);
@@ -73,7 +66,6 @@ impl Memory {
         }
     }
 
-    /// First pages of the PMD ranges of a process that have entries.
     fn table_ranges(&self, mm: MmId) -> BTreeSet<Vpn> {
         let pmd = self.rules.page.pmd_order();
         let space = self.space(mm);
@@ -115,7 +107,7 @@ impl Memory {
         }
         let mut last = None;
         for young in found.young {
-            // From 6.16 on the pages of a folio count once.
+            // From 6.16 on, all pages of a folio count once.
             if look.rule.is_reworked() && last == Some(young.id) {
                 continue;
             }
@@ -128,10 +120,8 @@ impl Memory {
         &mut self.core.folios.lru_mut().vec_mut(look.group).worth
     }
 
-    /// Young entries of a range that map folios of the group; they are old then.
     fn take_young(&mut self, look: Look, mm: MmId, range: VpnRange) -> Found {
         let VpnRange { start, end } = range;
-        // Entries that map nothing count as well.
         let areas = self.space(mm).vmas.overlapping(start, end);
         let nr_entries = areas.iter().map(Vma::nr_pages).sum();
         let mut found = Found { young: Vec::new(), nr_entries };
@@ -161,8 +151,7 @@ impl Memory {
         found
     }
 
-    /// Whether entries that map a folio are looked at: it is one of the group and can be evicted. From
-    /// 6.16 on one that is on no list keeps its bits.
+    /// Whether entries of a folio are checked. From 6.16 on, a folio on no list keeps its bits.
     fn is_looked_at(&self, look: Look, id: FolioId) -> bool {
         let is_listed = || self.core.folios.lru().marks(id).generation.is_some();
         self.core.folios.lru().group_of(id) == look.group
@@ -170,8 +159,8 @@ impl Memory {
             && (!look.rule.is_reworked() || is_listed())
     }
 
-    /// A folio that was found young belongs to the youngest generation (`folio_update_gen`); where
-    /// it stands on a list, it stays till that is sorted. From 6.16 on only the second time.
+    /// Promotes a young folio to the youngest generation (`folio_update_gen`). It keeps its list
+    /// position until that list is sorted. From 6.16 on, only its second use counts.
     fn update_generation(&mut self, look: Look, id: FolioId) {
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
         let is_isolated = self.core.folios.lru().marks(id).generation.is_none();
@@ -191,8 +180,8 @@ impl Memory {
         self.core.folios.get_mut(id).is_workingset = is_reworked;
     }
 
-    /// Whether an isolated folio was accessed through page tables since the last look. If so, what
-    /// is mapped around its entries is looked at too: locality is likely.
+    /// Whether an isolated folio was accessed through page tables since the last check. If so, also
+    /// checks the neighbouring entries: locality is likely.
     pub(super) fn look_around(&mut self, look: Look, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         if folio.maps() == 0 {
@@ -220,9 +209,8 @@ impl Memory {
         is_young
     }
 
-    /// What was said of the accesses to an area. Neither a walk nor a look around goes by entries of
-    /// one with `MADV_RANDOM` or `MADV_SEQUENTIAL`; in 6.1 the entry of a folio that is examined counts
-    /// all the same with the former.
+    /// Walks and look-around skip areas with `MADV_RANDOM` or `MADV_SEQUENTIAL`; in 6.1 an examined
+    /// folio's own entry still counts in a `MADV_RANDOM` area.
     fn advice_at(&self, mm: MmId, vpn: Vpn) -> AccessAdvice {
         if !self.has_unrecent {
             return AccessAdvice::Normal;
@@ -230,8 +218,6 @@ impl Memory {
         self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
-    /// The 64 entries around those of a site, within its area and its table: around each that is
-    /// young, from 7.2 on around the first, young or not.
     fn window_of(&self, look: Look, site: &Site) -> Option<VpnRange> {
         let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
         let mut first = (0..site.nr).find(is_young)?;
@@ -240,7 +226,7 @@ impl Memory {
             (first, last) = (0, 0);
         }
         let pmd = self.rules.page.pmd_order();
-        // Pages of a site lie side by side, and may lie in several areas.
+        // A site's pages are adjacent, but can be in several areas.
         let around = |vpn: Vpn| {
             let vma = self.space(site.mm).vmas.find(vpn)?;
             let table = pmd.round_down(vpn.0);
@@ -275,7 +261,7 @@ impl Memory {
         }
         others.retain(|&id| id != own);
         for id in others {
-            // Once the look has added a generation, what is young is promoted where it stands.
+            // After this pass added a generation, young folios are promoted in place.
             if look.has_aged {
                 self.update_generation(look, id);
             } else {
@@ -284,8 +270,6 @@ impl Memory {
         }
     }
 
-    /// A folio beside one that is examined was found young: it gets into a younger generation, by
-    /// way of the batch of activations.
     fn activate_young(&mut self, look: Look, id: FolioId) {
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
         let generation = self.core.folios.lru().marks(id).generation;
@@ -295,7 +279,7 @@ impl Memory {
             Some(nr) if is_used && nr != youngest => {
                 let _ = self.core.folios.activate(id);
             }
-            // It is isolated as well: whoever examines it sees that.
+            // Also isolated: its own examination will see the flag.
             None if !is_reworked => {
                 self.core.folios.lru_mut().marks_mut(id).is_referenced = true;
             }

@@ -1,4 +1,4 @@
-//! The counters of one large folio and their transitions (docs/behaviour F.3, F.5).
+//! Counters of one large folio and their transitions (docs/behaviour F.3, F.5).
 
 use std::ops::Range;
 
@@ -14,13 +14,12 @@ pub(super) const ENTIRELY_MAPPED: u32 = 0x80_0000;
 /// Counters of a large folio that is or was mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Large {
-    /// All mappings, and whose they are.
+    /// All mappings, and their owners.
     pub(super) owners: LayoutOwners,
-    /// PMD entries that map the folio.
     pub(super) entire_mapcount: u32,
-    /// Pages with a PTE mapping, plus [`ENTIRELY_MAPPED`] with a PMD mapping; 0 when not kept.
+    /// Pages with a PTE mapping, plus [`ENTIRELY_MAPPED`] with a PMD mapping; 0 if not kept.
     pub(super) nr_pages_mapped: u32,
-    /// PTE mappings of each page; zero when not kept.
+    /// PTE mappings of each page; zero if not kept.
     pub(super) pages: PageCounts,
 }
 
@@ -35,7 +34,6 @@ impl Large {
         Self { owners, entire_mapcount: 0, nr_pages_mapped: 0, pages: PageCounts::ZERO }
     }
 
-    /// PTEs of `mm` came to map pages (F.3.1, F.5.2).
     pub(super) fn add_ptes(
         &mut self,
         of: &Shape,
@@ -49,7 +47,7 @@ impl Large {
         Ok(change.with(change.updates + total))
     }
 
-    /// What a change of the large mapcount updates: the owner word, or a plain counter.
+    /// The counter that a change of the large mapcount updates: the owner word or a plain counter.
     fn update_of_total(&self) -> MapcountUpdates {
         if self.owners.is_tracking() {
             MapcountUpdates { owner_words: 1, ..MapcountUpdates::NONE }
@@ -58,7 +56,6 @@ impl Large {
         }
     }
 
-    /// The page counters of new PTEs.
     fn count_ptes(&mut self, of: &Shape, pages: Range<u32>, is_first: bool) -> Change {
         if !of.has_page_counts() {
             return Change::mapped(if is_first { of.nr_pages() } else { 0 });
@@ -70,7 +67,6 @@ impl Large {
         Change::mapped(nr_new).with(updates + MapcountUpdates::of_folio(nr_first > 0))
     }
 
-    /// PTEs of `mm` went (F.3.4, F.5.3).
     pub(super) fn remove_ptes(&mut self, of: &Shape, mm: MmOwnerId, pages: Range<u32>) -> Change {
         let total = self.update_of_total();
         let left = self.owners.remove(mm, pages.end - pages.start);
@@ -92,7 +88,6 @@ impl Large {
         Change::unmapped(nr_last, nr_last > 0 && self.nr_pages_mapped > 0).with(updates)
     }
 
-    /// A PMD entry of `mm` came (F.3.2, F.5.2).
     pub(super) fn add_pmd(
         &mut self,
         of: &Shape,
@@ -125,7 +120,6 @@ impl Large {
         Change { pmd_mapped_pages, ..Change::mapped(nr_new) }
     }
 
-    /// A PMD entry of `mm` went (F.3.5, F.5.3).
     pub(super) fn remove_pmd(&mut self, of: &Shape, mm: MmOwnerId) -> Change {
         let total = self.update_of_total();
         let left = self.owners.remove(mm, of.pmd_refs());
@@ -155,7 +149,7 @@ impl Large {
         Change { pmd_mapped_pages, updates: pmd_updates(of, is_last_pmd), ..change }
     }
 
-    /// F.3.6: all pages by PTEs first, then without the PMD entry.
+    /// F.3.6: adds PTEs for all pages, then drops the PMD entry.
     pub(super) fn split_pmd(
         &mut self,
         of: &Shape,
@@ -163,7 +157,7 @@ impl Large {
     ) -> Result<Change, MapcountOverflow> {
         let all = 0..of.nr_pages();
         if of.pmd_refs() == of.nr_pages() {
-            // The PMD entry counted all pages already: no mapping comes or goes.
+            // The PMD entry already counted all pages as mapped.
             let mapped = self.count_ptes(of, all, false);
             return Ok(mapped + self.uncount_pmd(of, self.owners.mapcount()));
         }
@@ -171,12 +165,10 @@ impl Large {
         Ok(mapped + self.remove_pmd(of, mm))
     }
 
-    /// Pages that something maps, where pages are counted.
     pub(super) fn nr_mapped(&self, of: &Shape) -> u32 {
         if self.nr_pages_mapped < ENTIRELY_MAPPED { self.nr_pages_mapped } else { of.nr_pages() }
     }
 
-    /// I1 .. I4 of [`super::Mapcount`].
     pub(super) fn validate(&self, of: &Shape) -> Result<(), Violation> {
         self.owners.validate().map_err(Violation::I1)?;
         let mapcount = self.owners.mapcount();
@@ -207,8 +199,8 @@ impl Large {
     }
 }
 
-/// The counters beside the total that a PMD entry updates: the entire mapcount; and
-/// `nr_pages_mapped`, where it is kept, for the first to come or the last to go.
+/// Counters that a PMD entry updates besides the total: the entire mapcount, and `nr_pages_mapped`
+/// for the first or last entry if the rules keep it.
 fn pmd_updates(of: &Shape, is_only: bool) -> MapcountUpdates {
     let of_folio = MapcountUpdates::of_folio;
     of_folio(true) + of_folio(is_only && of.has_page_counts())

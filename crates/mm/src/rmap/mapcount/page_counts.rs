@@ -1,25 +1,21 @@
-//! PTE mappings of each page of a large folio (F.1 `_mapcount`, here without the minus one).
+//! PTE mappings of each page of a large folio (F.1 `_mapcount`, but without the minus one).
 //!
-//! Owns the choice of representation: as long as every operation covers the whole folio all pages
-//! have the same count, and one number holds it. fork and munmap of whole folios then cost the
-//! same for every folio size.
+//! As long as every operation covers the whole folio, all pages have the same count and one number
+//! holds it. fork and munmap of a whole folio then cost the same for every folio size.
 
 use std::ops::Range;
 
-/// PTE mappings per page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageCounts {
-    /// Every page has this many.
+    /// All pages have this count.
     Uniform(u32),
-    /// One count a page, since a part of the folio was mapped or unmapped.
+    /// One count per page, since only part of the folio was mapped or unmapped.
     Each(Box<[u32]>),
 }
 
 impl PageCounts {
-    /// No page is mapped.
     pub(super) const ZERO: Self = Self::Uniform(0);
 
-    /// PTE mappings of `page`.
     pub(super) fn get(&self, page: u32) -> u32 {
         match self {
             Self::Uniform(count) => *count,
@@ -27,7 +23,7 @@ impl PageCounts {
         }
     }
 
-    /// Adds a mapping to each of `pages` of a folio of `nr_pages`; how many had none before.
+    /// Adds a mapping to each of `pages`. Returns how many had none before.
     pub(super) fn add(&mut self, pages: Range<u32>, nr_pages: u32) -> u32 {
         if let Self::Uniform(count) = self
             && pages.len() == nr_pages as usize
@@ -43,7 +39,7 @@ impl PageCounts {
         nr_first
     }
 
-    /// Removes a mapping from each of `pages`; how many have none now.
+    /// Removes a mapping from each of `pages`. Returns how many now have none.
     pub(super) fn remove(&mut self, pages: Range<u32>, nr_pages: u32) -> u32 {
         if let Self::Uniform(count) = self
             && pages.len() == nr_pages as usize
@@ -59,7 +55,6 @@ impl PageCounts {
         nr_last
     }
 
-    /// Whether each of `pages` is mapped.
     pub(super) fn are_mapped(&self, pages: Range<u32>) -> bool {
         match self {
             Self::Uniform(count) => *count > 0,
@@ -69,7 +64,7 @@ impl PageCounts {
         }
     }
 
-    /// The counts of `pages`, each of its own.
+    /// Switches to one count per page and returns the counts of `pages`.
     fn each(&mut self, pages: Range<u32>, nr_pages: u32) -> &mut [u32] {
         if let Self::Uniform(count) = self {
             *self = Self::Each(vec![*count; nr_pages as usize].into_boxed_slice());

@@ -1,31 +1,31 @@
-//! Which counters a kernel keeps and what it reads from them.
+//! Which counters a kernel keeps and how it interprets them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::rmap::owners::OwnerLayout;
 use crate::units::Order;
 
-/// The three ways in which kernels count the mappings of a large folio (F.1, F.2, F.5).
+/// How kernels count the mappings of a large folio (F.1, F.2, F.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MapcountRule {
-    /// \[..6.14\] a count per page; sharing is guessed from the first page (F.2.3).
+    /// \[..6.14\] one count per page; the kernel guesses sharing from the first page (F.2.3).
     PerPageLikely,
-    /// \[6.15+\] a count per page, and two tracked owners (F.4).
+    /// \[6.15+\] one count per page, and two tracked owners (F.4).
     PerPageTracked,
-    /// \[6.15+\], `NO_PAGE_MAPCOUNT`: tracked owners and no count per page (F.5).
+    /// \[6.15+\], `NO_PAGE_MAPCOUNT`: tracked owners and no counts per page (F.5).
     NoPageMapcount,
 }
 
-/// What a PMD entry counts in the large mapcount (F.1, K.5.2).
+/// How much a PMD entry adds to the large mapcount (F.1, K.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PmdCount {
-    /// One, and one reference, as in every kernel up to 7.2.
+    /// One mapping and one reference, as in every kernel up to 7.2.
     One,
-    /// As many as the folio has pages, and as many references. Differs: announced by the series,
-    /// in no kernel. Not combined with [`MapcountRule::PerPageLikely`], which keeps [`Self::One`]:
-    /// its guess reads a mapcount of 1 as one PMD entry.
+    /// One mapping and one reference per page. Differs: announced by the series, in no kernel.
+    /// [`MapcountRule::PerPageLikely`] always uses [`Self::One`]: its guess reads a mapcount of 1
+    /// as one PMD entry.
     AllPages,
 }
 
@@ -36,8 +36,8 @@ pub enum HugetlbOwners {
     /// No: shared means mapped more than once.
     #[default]
     Untracked,
-    /// Yes. Differs: in no kernel, because a shared page table may map through one mm and unmap
-    /// through another. A caller that shares page tables must not use it.
+    /// Yes. Differs: in no kernel, because a shared page table can map through one mm and unmap
+    /// through another. Do not use it with shared page tables.
     Tracked,
 }
 
@@ -47,15 +47,15 @@ pub enum HugetlbOwners {
 pub struct MapcountRules {
     /// Which counters are kept.
     pub counts: MapcountRule,
-    /// Owners are forgotten when a folio has more mappings than this (K.5.2). Differs: in no
-    /// kernel. `None` = never.
+    /// A folio with more mappings than this forgets its owners (K.5.2). Differs: in no kernel.
+    /// `None` = never.
     #[serde(default)]
     pub stop_above: Option<u32>,
-    /// What a PMD entry counts.
+    /// How much a PMD entry counts.
     pub pmd_counts: PmdCount,
     /// Whether hugetlb folios have owners.
     pub hugetlb: HugetlbOwners,
-    /// How ids and counts of owners are laid out.
+    /// Layout of the owner ids and counts.
     #[serde(default)]
     pub layout: OwnerLayout,
 }
@@ -79,28 +79,28 @@ impl MapcountRules {
     }
 }
 
-/// What kind of large folio is counted.
+/// The kind of a large folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapcountKind {
     /// Page cache, shmem or anonymous memory.
     Normal,
-    /// hugetlb: mapped as a whole only, absent from the mapped statistics (F.1.4).
+    /// hugetlb: only mapped as a whole, and not in the mapped statistics (F.1.4).
     Hugetlb,
 }
 
-/// What the counters need to know of their folio; they keep no copy.
+/// A folio's properties that its counters depend on. The counters keep no copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Size of the folio; does not change while it is mapped.
+    /// The folio's order; constant while it is mapped.
     pub order: Order,
-    /// What kind of folio it is.
+    /// The folio's kind.
     pub kind: MapcountKind,
-    /// The kernel's rules; the same for the life of the folio.
+    /// The kernel's rules; constant for the folio's life.
     pub rules: MapcountRules,
 }
 
 impl Shape {
-    /// A folio of `order` that is not hugetlb.
+    /// A folio that is not hugetlb.
     #[must_use]
     pub const fn new(order: Order, rules: MapcountRules) -> Self {
         Self { order, kind: MapcountKind::Normal, rules }
@@ -112,7 +112,7 @@ impl Shape {
         Self { order, kind: MapcountKind::Hugetlb, rules }
     }
 
-    /// Pages of the folio.
+    /// Pages in the folio.
     #[must_use]
     pub const fn nr_pages(&self) -> u32 {
         1 << self.order.get()
@@ -120,8 +120,8 @@ impl Shape {
 
     /// Mappings that a PMD entry counts, and references that it must hold.
     ///
-    /// With [`PmdCount::AllPages`] and a single reference, other references could pass for
-    /// mappings: equality of mapcount and references (E.3.7) would prove nothing.
+    /// The two must be equal. If an entry counted more mappings than references, other references
+    /// could pass for mappings, and comparing the two (E.3.7) would prove nothing.
     #[must_use]
     pub const fn pmd_refs(&self) -> u32 {
         match (self.rules.pmd_counts, self.rules.counts, self.kind) {
@@ -134,7 +134,6 @@ impl Shape {
         }
     }
 
-    /// Whether a count per page and `nr_pages_mapped` are kept.
     pub(crate) const fn has_page_counts(&self) -> bool {
         let by_rule = !matches!(self.rules.counts, MapcountRule::NoPageMapcount);
         by_rule && matches!(self.kind, MapcountKind::Normal)

@@ -1,27 +1,26 @@
-//! The atomic cells that owner tracking is made of.
+//! Atomic cells for owner tracking.
 //!
-//! Owns the seam between the protocol and the machine: [`Native`] is the machine's own atomics;
-//! the model checker and its mutants bring others and run the same protocol.
+//! [`Native`] uses the machine's own atomics. The model checker and its mutants supply others and run the same protocol.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// The pauses between two looks at a lock double up to 2^4. Every look takes the line away from the
-/// holder, who needs it to unlock; a lock is held for about ten nanoseconds, so that a few pauses
-/// are enough.
+/// The pause between two loads of a locked word doubles up to 2^4. Each load takes the cache line
+/// from the holder, which needs it to unlock. A lock is held for about ten nanoseconds, so a few
+/// pauses suffice.
 const TURNS_MAX: u32 = 4;
 
-/// A word of owner ids or of slot counts. The narrow layout uses only the low 32 bits.
+/// A word of owner ids or slot counts. The narrow layout uses only the low 32 bits.
 pub trait WordCell {
-    /// A cell that holds `value`.
+    /// Creates a cell with `value`.
     fn new(value: u64) -> Self;
     /// Reads the cell.
     fn load(&self, order: Ordering) -> u64;
     /// Writes the cell.
     fn store(&self, value: u64, order: Ordering);
-    /// Sets `bits` where they are clear: at most one read-modify-write (Acquire), and none where a
-    /// look says that they are set. The word before; `None` when it changed nothing.
+    /// Sets `bits` if they are clear, with at most one read-modify-write (Acquire). Returns the
+    /// previous word; `None` if nothing changed. Writes nothing if a load shows that they are set.
     fn try_lock(&self, bits: u64) -> Option<u64>;
-    /// Lets the holder of a lock finish; `turn` counts the waits in a row from 0. Orders nothing.
+    /// Lets the lock holder finish. `turn` counts consecutive waits from 0. Orders nothing.
     fn wait(&self, turn: u32) {
         for _ in 0..1_u32 << turn.min(TURNS_MAX) {
             std::hint::spin_loop();
@@ -29,34 +28,34 @@ pub trait WordCell {
     }
 }
 
-/// The large mapcount; and each count of a [`Gate`](crate::mapping::gate::Gate).
+/// The large mapcount, or a count of a [`Gate`](crate::mapping::gate::Gate).
 pub trait CountCell {
-    /// A cell that holds `value`.
+    /// Creates a cell with `value`.
     fn new(value: i32) -> Self;
     /// Reads the cell.
     fn load(&self, order: Ordering) -> i32;
     /// Writes the cell.
     fn store(&self, value: i32, order: Ordering);
-    /// Replaces `current` by `new`.
+    /// Replaces `current` with `new`.
     ///
     /// # Errors
-    /// What the cell holds instead of `current`.
+    /// The actual value, if it is not `current`.
     fn compare_exchange(&self, current: i32, new: i32) -> Result<i32, i32>;
-    /// Adds `by`, returns what the cell held before: one read-modify-write that orders nothing.
+    /// Adds `by` and returns the previous value, in one read-modify-write that orders nothing.
     fn fetch_add(&self, by: i32) -> i32;
 }
 
 /// A family of atomic cells.
 pub trait Atomics {
-    /// Word of 64 bits.
+    /// A 64-bit word.
     type Wide: WordCell;
-    /// Word of 32 bits.
+    /// A 32-bit word.
     type Narrow: WordCell;
-    /// Large mapcount.
+    /// The large mapcount.
     type Count: CountCell;
 }
 
-/// The atomics of the machine.
+/// The machine's atomics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Native {}
 

@@ -1,29 +1,28 @@
-//! Owners in the layout that the kernel's rules choose.
+//! Owners in the layout chosen by the kernel's rules.
 
 use serde::{Deserialize, Serialize};
 
 use super::{MapcountOverflow, MmOwnerId, Narrow, NotExclusive, Owners, State, Violation, Wide};
 
-/// Which kernel keeps the owners (F.1.1).
+/// The owner layout of a kernel (F.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OwnerLayout {
-    /// [`Wide`]: ids of 31 bits, counts of 32.
+    /// [`Wide`]: 31-bit ids, 32-bit counts.
     #[default]
     #[serde(rename = "64-bit")]
     Bits64,
-    /// [`Narrow`]: ids of 15 bits, counts of 16.
+    /// [`Narrow`]: 15-bit ids, 16-bit counts.
     #[serde(rename = "32-bit")]
     Bits32,
 }
 
-/// The [`Owners`] of one folio, for a holder who is alone.
+/// The [`Owners`] of one folio, for exclusive access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LayoutOwners {
     Wide(Owners<Wide>),
     Narrow(Owners<Narrow>),
 }
 
-/// The same call in both layouts.
 macro_rules! of_either {
     ($owners:expr, $it:ident => $call:expr) => {
         match $owners {
@@ -41,7 +40,7 @@ impl LayoutOwners {
         }
     }
 
-    /// A counter: no layout, because nothing but the large mapcount is kept.
+    /// Only a counter: its layout does not matter.
     pub(crate) fn untracked() -> Self {
         Self::Wide(Owners::untracked())
     }

@@ -1,4 +1,4 @@
-//! Owner ids: the small numbers by which an owner word names an mm (docs/behaviour F.1.2).
+//! Owner ids: the small numbers that identify an mm in an owner word (docs/behaviour F.1.2).
 //!
 //! Answers to: `mm_alloc_id`, `mm_free_id`.
 
@@ -7,42 +7,42 @@ use std::collections::BTreeSet;
 use super::layout::Layout;
 use super::state::MmOwnerId;
 
-/// Every id of the layout belongs to a live mm.
+/// Live mms use every id of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "all {nr_ids} owner ids belong to live processes; a process must end before another one starts"
 )]
 pub struct IdsExhausted {
-    /// Ids that the layout has.
+    /// Ids in the layout.
     pub nr_ids: u32,
 }
 
-/// Hands out the lowest free id at the creation of an mm, takes it back at its teardown.
+/// Allocates the lowest free id for a new mm, and frees it when the mm ends.
 ///
 /// Invariants:
-/// - I1: every id below `next` is in use or in `free`, none from `next` on is.
+/// - I1: every id below `next` is either in use or in `free`; no id from `next` on is.
 /// - I2: `next <= id_max + 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerIds {
-    /// Lowest id never handed out.
+    /// Lowest id never allocated.
     next: u32,
-    /// Ids below `next` that were given back.
+    /// Freed ids below `next`.
     free: BTreeSet<u32>,
-    /// Largest id of the layout.
+    /// The layout's largest id.
     id_max: u32,
 }
 
 impl OwnerIds {
-    /// All ids of the layout `L` are free.
+    /// All ids of layout `L`, free.
     #[must_use]
     pub fn new<L: Layout>() -> Self {
         Self { next: 1, free: BTreeSet::new(), id_max: L::ID_MAX }
     }
 
-    /// Takes the lowest free id.
+    /// Allocates the lowest free id.
     ///
     /// # Errors
-    /// When all ids are in use; nothing has changed then.
+    /// If all ids are in use. Nothing changes.
     pub fn alloc(&mut self) -> Result<MmOwnerId, IdsExhausted> {
         let id = match self.free.pop_first() {
             Some(id) => id,
@@ -56,10 +56,10 @@ impl OwnerIds {
         Ok(id)
     }
 
-    /// Gives `id` back. No folio may name it any more: everything the mm mapped is unmapped.
+    /// Frees `id`. Everything the mm mapped must be unmapped, so that no folio still names the id.
     ///
     /// # Panics
-    /// When `id` is not in use.
+    /// If `id` is not in use.
     pub fn free(&mut self, id: MmOwnerId) {
         let is_live = id.get() < self.next && self.free.insert(id.get());
         assert!(is_live, "owner id {} is given back and was not in use", id.get());

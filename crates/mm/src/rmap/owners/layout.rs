@@ -1,4 +1,4 @@
-//! The two layouts of the owner word and of the word of slot counts (docs/behaviour F.1.1).
+//! The two layouts of the owner word and the slot counts (docs/behaviour F.1.1).
 
 use super::atomics::{Atomics, WordCell};
 
@@ -8,8 +8,8 @@ mod sealed {
     impl Sealed for super::Narrow {}
 }
 
-/// How ids, lock bit, shared bit and slot counts share two words: each word has two halves of
-/// [`Layout::HALF_BITS`] bits, one a slot.
+/// Places ids, lock bit, shared bit and slot counts in two words. Each slot has one half,
+/// [`Layout::HALF_BITS`] wide, of each word.
 ///
 /// ```text
 ///               half 1                     half 0
@@ -20,10 +20,9 @@ mod sealed {
 ///          +---------------------+    +---------------------+
 /// ```
 ///
-/// A word that names the same id twice means that tracking has stopped: an mm never holds both
-/// slots.
+/// If both halves hold the same id, tracking has stopped: an mm never holds both slots.
 pub trait Layout: sealed::Sealed {
-    /// Bits of half a word: 32 or 16.
+    /// Bits per half word: 32 or 16.
     const HALF_BITS: u32;
     /// The atomic word in a family of atomics.
     type Cell<A: Atomics>: WordCell;
@@ -36,16 +35,16 @@ pub trait Layout: sealed::Sealed {
     const ID_MAX: u32 = (1 << (Self::HALF_BITS - 1)) - 1;
     /// Largest slot count, minus one: `2^31 - 1` or `2^15 - 1`.
     const COUNT_MAX: i32 = Self::ID_MAX.cast_signed();
-    /// The bits of one half, that of slot 0.
+    /// Mask of slot 0's half.
     const HALF: u64 = (1 << Self::HALF_BITS) - 1;
-    /// The word of slot counts with both slots free: -1 in each half.
+    /// Slot counts with both slots free: -1 in each half.
     const COUNTS_FREE: u64 = Self::HALF << Self::HALF_BITS | Self::HALF;
-    /// The owner word once tracking has stopped, unlocked.
+    /// The owner word after tracking has stopped, unlocked.
     const STOPPED: u64 =
         Self::SHARED | ((Self::ID_MAX as u64) << Self::HALF_BITS) | Self::ID_MAX as u64;
 }
 
-/// 64-bit kernels: ids of 31 bits, slot counts of 32.
+/// 64-bit kernels: 31-bit ids, 32-bit slot counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wide {}
 
@@ -54,7 +53,7 @@ impl Layout for Wide {
     type Cell<A: Atomics> = A::Wide;
 }
 
-/// 32-bit kernels: ids of 15 bits, slot counts of 16.
+/// 32-bit kernels: 15-bit ids, 16-bit slot counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Narrow {}
 

@@ -1,16 +1,16 @@
-//! What the words of a folio say, decoded: for those who look, and the invariants.
+//! The decoded owner words, with their invariants.
 //!
-//! Owns the reading. Does not own the transitions, which work on the words (`words.rs`).
+//! Does not own the transitions, which work on the words (`words.rs`).
 
 use std::num::NonZeroU32;
 
-/// Number of an mm in owner words: `1 ..= 2^31 - 1` (`2^15 - 1` in the narrow layout), unique among
-/// live mms only. 0, the dummy, is `None` wherever it may occur.
+/// An mm's id in owner words: `1 ..= 2^31 - 1` (`2^15 - 1` in the narrow layout). Unique among live
+/// mms only. 0 is the dummy id: `None` in an `Option`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MmOwnerId(NonZeroU32);
 
 impl MmOwnerId {
-    /// The id `id`; `None` for the dummy 0.
+    /// The id; `None` for the dummy 0.
     #[must_use]
     pub const fn new(id: u32) -> Option<Self> {
         match NonZeroU32::new(id) {
@@ -19,45 +19,45 @@ impl MmOwnerId {
         }
     }
 
-    /// The id as the owner word holds it.
+    /// The id as stored in the owner word.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0.get()
     }
 }
 
-/// One of the two owners a folio remembers.
+/// One of the two owners that a folio remembers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Who holds the slot; `None` = free.
+    /// The owner; `None` = free.
     pub owner: Option<MmOwnerId>,
-    /// Mappings recorded for the owner minus one, at most its true number; -1 = free.
+    /// Recorded mappings of the owner, minus one; at most its actual mappings. -1 = free.
     pub mapcount: i32,
 }
 
 impl Slot {
-    /// A slot without an owner.
+    /// A free slot.
     pub const FREE: Self = Self { owner: None, mapcount: -1 };
 }
 
 /// Large mapcount and owners of one large folio. Counts are minus one, as in F.1.
 ///
 /// Invariants ([`State::validate`]; `T`, `c0`, `c1`, `S` as in F.4):
-/// - I1: `T >= -1`; a slot is free, or it has an owner and a count of at least 0; two taken slots
-///   have different owners.
+/// - I1: `T >= -1`. A slot is free, or has an owner and a count of at least 0. Two used slots have
+///   different owners.
 /// - I2: `(c0 + 1) + (c1 + 1) <= T + 1`: mappings are never over-counted (F.4.1).
-/// - I3: S clear and `T >= 0`: one slot has a count of `T`, so its owner has all mappings.
-/// - I4: `T == -1`: S clear and both slots free.
-/// - I5: stopped: both slots free and S set, whatever `T`.
+/// - I3: if S is clear and `T >= 0`, one slot has a count of `T`, so its owner has all mappings.
+/// - I4: if `T == -1`, S is clear and both slots are free.
+/// - I5: if tracking has stopped, both slots are free and S is set, whatever `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
-    /// `T`: mappings of the folio minus one.
+    /// `T`: mappings of the folio, minus one.
     pub large_mapcount: i32,
     /// `c0` and `c1` with their owners.
     pub slots: [Slot; 2],
-    /// `S`: more than one mm may map the folio.
+    /// `S`: whether more than one mm may map the folio.
     pub is_shared: bool,
-    /// Tracking has stopped (K.5.2): shared until the folio is freed.
+    /// Whether tracking has stopped (K.5.2): shared until the folio is freed.
     pub is_stopped: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Violation {
 }
 
 impl State {
-    /// Mapped by no process.
+    /// No mappings.
     pub const UNMAPPED: Self =
         Self { large_mapcount: -1, slots: [Slot::FREE; 2], is_shared: false, is_stopped: false };
 
@@ -88,7 +88,7 @@ impl State {
         self.large_mapcount.wrapping_add(1).cast_unsigned()
     }
 
-    /// The slot that `owner` holds; the first free one for `None`.
+    /// The slot held by `owner`; for `None`, the first free slot.
     #[must_use]
     pub fn slot_of(&self, owner: Option<MmOwnerId>) -> Option<usize> {
         self.slots.iter().position(|slot| slot.owner == owner)
@@ -97,7 +97,7 @@ impl State {
     /// Checks I1 .. I5.
     ///
     /// # Errors
-    /// The first broken one.
+    /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         let [slot0, slot1] = self.slots;
         let is_sound = |slot: Slot| (slot.mapcount >= 0) == slot.owner.is_some();

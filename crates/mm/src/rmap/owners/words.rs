@@ -1,42 +1,38 @@
-//! The transitions of owner tracking on the words themselves (docs/behaviour F.4).
+//! The transitions of owner tracking, on the raw words (docs/behaviour F.4).
 //!
 //! Answers to: `folio_add_return_large_mapcount`, `folio_sub_return_large_mapcount`.
 //!
-//! Owns the rules, as pure functions: the words before, a change, the words after. Owns neither
-//! memory nor lock: [`super::Owners`] reads the words, with the lock or alone, and stores what
-//! comes out. Both ways run the same function, so the model checker judges the code that the
-//! memory manager runs.
+//! Owns the rules as pure functions from old words to new words. Does not own memory or lock:
+//! [`super::Owners`] reads the words, with the lock or with exclusive access, and stores the
+//! result. Both ways run the same function, so the model checker tests the code that the memory
+//! manager runs.
 //!
-//! Nothing is decoded: a slot is found by its shift, and only the half that changes is written.
-//! [`super::State`] is the decoded form, for those who look.
+//! Nothing is decoded: a slot is found by its shift, and only the changed half is written.
+//! [`super::State`] is the decoded form.
 
 use super::MapcountOverflow;
 use super::layout::Layout;
 use super::state::{MmOwnerId, Slot, State};
 
-/// The cells of one folio at one moment, the word unlocked.
+/// The cells of one folio at one moment, with the word unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words {
     /// Ids of both slots and S, without L; [`Layout::STOPPED`] once tracking has stopped.
     pub(super) word: u64,
-    /// Counts of both slots, minus one.
     pub(super) counts: u64,
     /// `T`: mappings of the folio, minus one.
     pub(super) large_mapcount: i32,
 }
 
 impl Words {
-    /// Mapped by no process.
     pub(super) const fn unmapped<L: Layout>() -> Self {
         Self { word: 0, counts: L::COUNTS_FREE, large_mapcount: -1 }
     }
 
-    /// A counter without owners.
     pub(super) const fn stopped<L: Layout>(large_mapcount: i32) -> Self {
         Self { word: L::STOPPED, counts: L::COUNTS_FREE, large_mapcount }
     }
 
-    /// What they say.
     pub(super) fn state<L: Layout>(&self) -> State {
         let Self { word, counts, large_mapcount } = *self;
         if word == L::STOPPED {
@@ -50,7 +46,6 @@ impl Words {
         State { large_mapcount, slots: [slot(0), slot(L::HALF_BITS)], is_shared, is_stopped: false }
     }
 
-    /// Mappings of the folio.
     pub(super) const fn mapcount(&self) -> u32 {
         self.large_mapcount.wrapping_add(1).cast_unsigned()
     }
@@ -58,7 +53,7 @@ impl Words {
     /// F.4 Add: `nr` mappings by `mm`. Tracking stops above `stop_above` mappings (K.5.2).
     ///
     /// # Errors
-    /// When the large mapcount would overflow.
+    /// If the large mapcount would overflow.
     #[inline]
     pub(super) fn add<L: Layout>(
         self,
@@ -73,7 +68,7 @@ impl Words {
         }
         let word = self.word;
         let Some(slot) = slot_of::<L>(word, mm.get()).or_else(|| slot_of::<L>(word, 0)) else {
-            // Case 5: both slots belong to others; S is set already.
+            // Case 5: others hold both slots; S is already set.
             return Ok(new);
         };
         match sum(count_of::<L>(self.counts, slot), nr) {
@@ -81,12 +76,12 @@ impl Words {
                 let counts = with_count::<L>(self.counts, slot, count);
                 let is_new = id_of::<L>(word, slot) == 0;
                 let word = if is_new { word | u64::from(mm.get()) << slot } else { word };
-                // Cases 3 and 4: others map it too.
+                // Cases 3 and 4: another mm also maps it.
                 let is_shared = is_new && count != large_mapcount;
                 let word = if is_shared { word | L::SHARED } else { word };
                 Ok(Self { word, counts, large_mapcount })
             }
-            // The overflow rule of cases 1 and 2: its mappings become untracked ones.
+            // The overflow rule of cases 1 and 2: the mm's mappings become untracked.
             Ok(_) | Err(_) => {
                 let freed = new.without_slot::<L>(slot);
                 Ok(Self { word: freed.word | L::SHARED, ..freed })
@@ -94,7 +89,7 @@ impl Words {
         }
     }
 
-    /// F.4 Remove: `nr` mappings by `mm`, which are there.
+    /// F.4 Remove: `nr` existing mappings by `mm`.
     #[inline]
     #[must_use]
     pub(super) fn remove<L: Layout>(self, mm: MmOwnerId, nr: u32) -> Self {
@@ -117,14 +112,13 @@ impl Words {
         new
     }
 
-    /// Frees the slot at `shift`.
     const fn without_slot<L: Layout>(self, shift: u32) -> Self {
         let word = self.word & !((L::ID_MAX as u64) << shift);
         Self { word, counts: self.counts | L::HALF << shift, ..self }
     }
 }
 
-/// The shift of the slot that `id` holds; of the first free one for 0.
+/// The shift of the slot that `id` holds; for 0, of the first free slot.
 fn slot_of<L: Layout>(word: u64, id: u32) -> Option<u32> {
     if id_of::<L>(word, 0) == id {
         Some(0)
@@ -138,19 +132,17 @@ pub(super) const fn id_of<L: Layout>(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32 & L::ID_MAX
 }
 
-/// The count of the slot at `shift`, with its sign.
+/// The signed count of the slot at `shift`.
 pub(super) const fn count_of<L: Layout>(counts: u64, shift: u32) -> i32 {
     let unused = 64 - L::HALF_BITS;
     ((counts >> shift << unused).cast_signed() >> unused) as i32
 }
 
-/// `counts` with `count` in the slot at `shift`.
 const fn with_count<L: Layout>(counts: u64, shift: u32, count: i32) -> u64 {
     let half = count.cast_unsigned() as u64 & L::HALF;
     counts & !(L::HALF << shift) | half << shift
 }
 
-/// `count + nr`.
 pub(super) fn sum(count: i32, nr: u32) -> Result<i32, MapcountOverflow> {
     count.checked_add_unsigned(nr).ok_or(MapcountOverflow { large_mapcount: count, nr })
 }
@@ -160,7 +152,7 @@ mod tests {
     use super::super::layout::{Narrow, Wide};
     use super::*;
 
-    /// Both halves in turn hold the smallest and the largest that fits.
+    /// Puts the smallest and the largest value into both halves.
     fn halves<L: Layout>() {
         let free = Words::unmapped::<L>();
         assert_eq!(free.state::<L>(), State::UNMAPPED);

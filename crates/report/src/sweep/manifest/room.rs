@@ -1,12 +1,12 @@
-//! A manifest that can be read again: what there is no room for goes, the oldest first.
+//! Keeps the manifest short enough to be read again: drops the oldest entries first.
 //!
 //! ```text
 //!   runs but the last   the oldest first
-//!   texts               that no run names any more
+//!   texts               that no remaining run names
 //!   failed              the oldest first
 //! ```
 //!
-//! What remains is of the last run alone. If that is still too long, the request is.
+//! The rest belongs to the last run alone. If that is still too long, the request is too large.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use super::super::error::SweepError;
 use super::Manifest;
 
 impl Manifest {
-    /// The text of it, at most `bytes_max`, after what there is no room for was dropped.
+    /// Returns the text in at most `bytes_max` bytes, after dropping what does not fit.
     pub(super) fn fitted(&mut self, bytes_max: u64) -> Result<Vec<u8>, SweepError> {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         loop {
@@ -36,7 +36,7 @@ impl Manifest {
         Ok(text)
     }
 
-    /// Drops about `nr_bytes` of one kind, or all of it; whether there was anything to drop.
+    /// Drops about `nr_bytes` of one kind, or all of it. Returns whether it dropped anything.
     fn drop_oldest(&mut self, nr_bytes: usize) -> bool {
         let nr_earlier = self.runs.len().saturating_sub(1);
         let nr_runs = nr_of(&self.runs[..nr_earlier], nr_bytes);
@@ -61,7 +61,7 @@ impl Manifest {
     }
 }
 
-/// How many of the first of `items` take `nr_bytes` at least, or all of them.
+/// Returns how many of the first `items` take at least `nr_bytes`, or all of them.
 fn nr_of<T: Serialize>(items: &[T], nr_bytes: usize) -> usize {
     let mut left = nr_bytes;
     let bytes_of = |item: &T| serde_json::to_vec_pretty(item).map_or(0, |text| text.len());
@@ -120,7 +120,8 @@ mod tests {
         manifest
     }
 
-    /// Runs, texts and failures of a manifest of at most `bytes_max`, which is read again.
+    /// Returns the runs, texts and failures left in a manifest of at most `bytes_max`, after
+    /// reading it again.
     fn left(bytes_max: u64) -> (usize, usize, usize) {
         let mut manifest = manifest();
         let text = manifest.fitted(bytes_max).unwrap();

@@ -1,4 +1,4 @@
-//! What a kill leaves while parts are merged, and parts that are not.
+//! What a kill leaves during a merge, and parts that are not merged.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ fn outcome(dir: &Path) -> Outcome {
     replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
 }
 
-/// A part of one row of a program whose name has `name_bytes`.
+/// Creates a part with one row; the program's name has `name_bytes` bytes.
 fn part(outcome: &Outcome, nr: usize, name_bytes: usize) -> Vec<u8> {
     let trace = TraceInfo { command: vec!["a".repeat(name_bytes)], ..TraceInfo::default() };
     let row = Row { trace: &trace, settings: &Settings::default(), outcome };
@@ -30,7 +30,7 @@ fn part(outcome: &Outcome, nr: usize, name_bytes: usize) -> Vec<u8> {
     file_of(&table::with_cells(&batch, &[format!("{nr:064x}")]).unwrap()).unwrap()
 }
 
-/// Writes `parts` to `dir`; their names.
+/// Writes `parts` to `dir` and returns their names.
 fn write(dir: &Path, parts: &[Vec<u8>]) -> Vec<String> {
     let name = |part: &Vec<u8>| {
         let name = part_name(&hash(part));
@@ -66,7 +66,7 @@ fn parts_that_would_become_one_that_is_refused_stay() {
     assert!(!names.iter().any(|name| dir.path().join(name).exists()));
 }
 
-/// The bytes of a part with these cells.
+/// Returns a part with these cells, as bytes.
 fn part_of_cells(outcome: &Outcome, cells: &[usize]) -> Vec<u8> {
     let settings = Settings::default();
     let trace = TraceInfo::default();
@@ -77,15 +77,15 @@ fn part_of_cells(outcome: &Outcome, cells: &[usize]) -> Vec<u8> {
     file_of(&table::with_cells(&batch, &cells).unwrap()).unwrap()
 }
 
-/// How a part stands on the disk.
+/// A part's state on the disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stands {
     Not,
     Hidden,
     Named,
-    /// A storage copies a file to its name, then removes the other.
+    /// Storage copies a file to its new name, then removes the old one.
     Both,
-    /// The copy is half of it.
+    /// Only half of the copy is written.
     HalfNamed,
     HalfHidden,
 }
@@ -117,7 +117,7 @@ fn listed(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Cells of all whole parts, in order.
+/// Returns the cells of all whole parts, in order.
 fn nrs_of_parts(dir: &Path) -> Vec<usize> {
     let names = listed(dir);
     let parts = names.iter().filter(|name| hash_of(name).is_some());
@@ -129,7 +129,7 @@ fn nrs_of_parts(dir: &Path) -> Vec<usize> {
     nrs
 }
 
-/// `first` and `second` were merged from parts of one cell; a last part was merged with nothing.
+/// Two merges of one-cell parts, `first` and `second`, and a last merge that replaces nothing.
 struct Killed {
     singles: Vec<Vec<u8>>,
     first: Vec<u8>,
@@ -145,7 +145,7 @@ impl Killed {
         Self { singles, first: of(&[0, 1, 2]), second: of(&[3, 4, 5]) }
     }
 
-    /// What is on the disk with the parts standing like this.
+    /// Writes the files with the parts in these states.
     fn put(&self, dir: &Path, singles: [Stands; Self::NR], merged: [Stands; 2]) {
         for (bytes, stands) in self.singles.iter().zip(singles) {
             put(dir, bytes, stands);
@@ -155,15 +155,15 @@ impl Killed {
     }
 }
 
-/// Every state that a kill can leave: no cell is lost, none has two rows, nothing is called
-/// damaged but what is half a file.
+/// Covers every state that a kill can leave: no cell is lost or has two rows, and only half-written
+/// files count as damaged.
 #[test]
 fn whatever_was_merging_no_row_is_lost_or_there_twice() {
     use Stands::{Both, HalfHidden, HalfNamed, Hidden, Named, Not};
     let place = tempfile::tempdir().unwrap();
     let killed = Killed::new(&outcome(place.path()));
     let mut nr_states = 0;
-    // Singles of the first were visible when they were merged, those of the second were hidden.
+    // The first merge's parts were visible when they were merged; the second's were hidden.
     let old = |nr_gone: usize, stands| [0, 1, 2].map(|nr| if nr < nr_gone { Not } else { stands });
     let mut check = |first: [Stands; 3], second: [Stands; 3], last, merged| {
         nr_states += 1;
@@ -177,19 +177,19 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
         assert_eq!(nrs_of_parts(dir.path()), (0..Killed::NR).collect::<Vec<_>>(), "{told}");
         assert!(!listed(dir.path()).iter().any(|name| name.ends_with(MERGING)), "{told}");
     };
-    // Written, nothing removed: half a merged file, one, both.
+    // The merged file is written and nothing is removed: half of the file, one file, or both.
     for last in [Hidden, Named] {
         for merged in [[HalfHidden, Not], [Hidden, Not], [Hidden, HalfHidden], [Hidden, Hidden]] {
             check([Named; 3], [Hidden; 3], last, merged);
         }
-        // Parts go, in any order of the two.
+        // Parts are removed, in any order of the two merges.
         for nr_first in 0..=3 {
             for nr_second in 0..=3 {
                 check(old(nr_first, Named), old(nr_second, Hidden), last, [Hidden, Hidden]);
             }
         }
     }
-    // All are gone; names are given one by one.
+    // All parts are removed; names are assigned one by one.
     for named in [Named, Both, HalfNamed] {
         for (last, merged) in [
             (Hidden, [named, Hidden]),
@@ -200,7 +200,7 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
             check([Not; 3], [Not; 3], last, merged);
         }
     }
-    // A storage that loses its way: the second has its name, and hidden singles are left.
+    // Storage out of order: the second merge has its name while hidden single parts are left.
     for nr in 0..3 {
         check([Not; 3], old(nr, Hidden), Hidden, [Named, Named]);
         check([Not; 3], old(nr, Hidden), Hidden, [Hidden, Named]);
@@ -208,7 +208,7 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
     assert_eq!(nr_states, 58);
 }
 
-/// Ctrl-C between any two steps: no row twice, and the next one ends it.
+/// Stops between any two steps: no row appears twice, and the next sweep completes the merge.
 #[test]
 fn what_is_stopped_while_it_ends_a_merge_goes_on_from_there() {
     use Stands::{Hidden, Named, Not};
@@ -239,7 +239,7 @@ fn two_files_that_were_merging_end_as_two_parts() {
     let outcome = outcome(dir.path());
     let parts: Vec<_> = (1..4).map(|nr| part(&outcome, nr, 10)).collect();
     let mut names = write(dir.path(), &parts);
-    // Other bytes with the same cells, so that they are other files.
+    // Other bytes with the same cells make other files.
     for nrs in [1, 2] {
         let bytes = part(&outcome, nrs, 20);
         let file = format!("{HIDDEN}{}{MERGING}", part_name(&hash(&bytes)));

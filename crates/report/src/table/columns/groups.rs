@@ -1,4 +1,4 @@
-//! The columns of what only some cells have: control groups, huge pages of pools, several processes.
+//! Columns that only some cells have: control groups, pools of huge pages, several processes.
 
 use largefolio_sim::replay::Outcome;
 
@@ -28,7 +28,7 @@ const PROGRAMS: Named = Named {
     ],
 };
 
-/// A column for each named field of the optional part `$part` of an outcome: null without it.
+/// A column for each named field of the outcome's optional part `$part`; null without it.
 macro_rules! some {
     ($prefix:literal, $part:ident; $($field:ident),+ $(,)?) => {
         [$(Column::new(

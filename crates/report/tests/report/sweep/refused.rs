@@ -1,4 +1,4 @@
-//! What a sweep refuses, and what it leaves of that.
+//! What a sweep refuses, and what it keeps of a refused file.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -46,13 +46,13 @@ fn what_does_not_belong_to_the_task_is_refused() {
         assert!(matches!(error, SweepError::NotOfTheTask(_)), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
-    // Damage inside of a page may be read as other values or not at all, but never panics.
+    // Damage inside a page can yield other values or an error, but never a panic.
     let _ = sweep.add(&tasks[0], flipped, NEVER);
     sweep.add(&tasks[1], theirs, NEVER).unwrap();
     assert!(sweep.counts().nr_done >= 4);
 }
 
-/// A kilobyte that would be a gigabyte: one long value, in each of many rows.
+/// A kilobyte that would expand to a gigabyte: one long value in each of many rows.
 #[test]
 fn a_part_that_would_fill_memory_is_refused() {
     let place = place();
@@ -66,7 +66,7 @@ fn a_part_that_would_fill_memory_is_refused() {
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_dictionary_page_size_limit(4 << 20)
         .build();
-    // Otherwise it is read as it was here: each value once.
+    // Without this, the reader would decode each value only once, as written here.
     let options =
         ArrowWriterOptions::new().with_properties(compressed).with_skip_arrow_metadata(true);
     let mut writer =
@@ -78,7 +78,7 @@ fn a_part_that_would_fill_memory_is_refused() {
     assert!(error.to_string().contains("it has more than"), "{error}");
 }
 
-/// Files of zeros without a block on the disk.
+/// Sparse files of zeros.
 #[test]
 fn files_that_are_longer_than_any_of_ours_are_set_aside_unread() {
     let place = place();
@@ -123,12 +123,12 @@ fn what_is_refused_leaves_no_directory() {
     idle.cells.annotations = vec!["nowhere=64K".parse().unwrap()];
     assert!(matches!(Sweep::open(&dir, &idle, NEVER), Err(SweepError::IdleAnnotation(_))));
     assert!(!place.path().join("a").exists());
-    // After the directory was made, before anything is written to it.
+    // Stopped after the directory was created, before anything is written to it.
     let nr_asked = AtomicUsize::new(0);
     let is_stopped = || nr_asked.fetch_add(1, Relaxed) > 0;
     assert!(matches!(Sweep::open(&dir, &plain, &is_stopped), Err(SweepError::Stopped)));
     assert!(!place.path().join("a").exists());
-    // What was there stays, without a lock.
+    // Existing content stays, without a lock.
     fs::create_dir_all(&dir).unwrap();
     assert!(matches!(Sweep::open(&dir, &plain, &|| true), Err(SweepError::Stopped)));
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);

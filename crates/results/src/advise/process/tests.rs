@@ -4,7 +4,7 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// A remedy called `command` that gains so many MiB.
+/// A remedy with the name `command` that gains `gain_mib`.
 fn remedy(command: &str, restart: Restart, gain_mib: u64) -> Remedy {
     let text = String::new;
     let action = if restart == Restart::None { Action::Collapse } else { Action::Option };
@@ -32,7 +32,7 @@ fn figures_of(lines: &[Line]) -> Vec<(&str, u64, usize)> {
         .collect()
 }
 
-/// A durable remedy is shown with all that it gains, whatever works now on the same memory.
+/// A permanent remedy shows its whole gain, even if another one works now on the same memory.
 #[test]
 fn each_remedy_has_its_whole_gain() {
     let [now, after] = [Restart::None, Restart::After];
@@ -51,7 +51,7 @@ fn each_remedy_has_its_whole_gain() {
     assert_eq!(figures_of(&areas[1].for_good), [("warm", 2, 1)]);
 }
 
-/// In any order of mappings: one that shares remedies with two pieces joins them.
+/// A mapping that shares remedies with two areas joins them, in any order of mappings.
 #[test]
 fn pieces_that_share_a_remedy_are_one_in_any_order() {
     let [now, after] = [Restart::None, Restart::After];

@@ -1,4 +1,4 @@
-//! The measured side: everything of one operation in the same rounds.
+//! The measured side: all variants of an operation in the same rounds.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -14,17 +14,16 @@ use super::model;
 use super::setup::{BACKINGS, Extent, Phase, WORKS, cached_pages};
 use crate::{Error, running};
 
-/// Takes one round's time.
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
 /// Nanoseconds per call, by backing and phase.
 pub(super) struct Calls {
     pub(super) of: Vec<(Backing, Phase, Series)>,
-    /// Of stubs packed into few pages.
+    /// Stubs packed into few pages.
     pub(super) packed: Series,
 }
 
-/// Calls of stubs; and notes on what backs them.
+/// Measures calls of stubs; returns notes on their backing.
 pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>), Error> {
     let mut texts = Vec::new();
     for backing in BACKINGS {
@@ -66,19 +65,18 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
     Ok((Calls { of: of.collect(), packed }, notes.collect()))
 }
 
-/// Operations of the kernel, all in the same rounds.
+/// Kernel operations, all in the same rounds.
 pub(super) struct Measured {
-    /// Nanoseconds for each 4 KiB, by work and folio size.
+    /// Nanoseconds per 4 KiB, by work and folio size.
     pub(super) of: Vec<(Work, usize, Series)>,
-    /// Nanoseconds of a read fault, by cached pages of the 16 around it.
+    /// Nanoseconds per read fault, by cached pages among the 16 around it.
     pub(super) faults: Vec<(usize, Series)>,
-    /// The machine meanwhile.
+    /// The machine's pace during the measurement.
     pub(super) pace: Pace,
-    /// Sizes that are missing.
     pub(super) notes: Vec<String>,
 }
 
-/// Works by folio size, and read faults.
+/// Measures works by folio size, and read faults.
 pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     let shift = running::page().shift();
     let sizes = WORKS.iter().flat_map(|(_, _, sizes)| *sizes);
@@ -103,7 +101,7 @@ pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     Ok(Measured { of: of.collect(), faults: faults.collect(), pace, notes })
 }
 
-/// What is done with folios of so many base pages.
+/// Returns the operations for folios of `nr_pages`.
 fn works(nr_pages: usize) -> impl Iterator<Item = Work> {
     WORKS.iter().filter(move |(_, _, sizes)| sizes.contains(&nr_pages)).map(|(work, ..)| *work)
 }

@@ -1,4 +1,4 @@
-//! The predicted side: the operation in the model, its events priced with the machine file.
+//! The predicted side: runs the operation in the model and prices its events with the machine file.
 
 use largefolio_linux::bench::stubs::Backing;
 use largefolio_linux::calibrate::{AROUND_BYTES, Work};
@@ -17,13 +17,13 @@ use crate::{Error, running};
 pub(super) struct Predicted {
     /// `None`: a cost is not known.
     ns: Option<f64>,
-    /// Its bounds, from those of the costs.
+    /// The bounds that follow from the costs' bounds.
     interval: Option<Interval>,
     by_cause: Vec<(&'static str, Option<f64>)>,
 }
 
 impl Predicted {
-    /// For each of `nr`, which take `base` nanoseconds besides: the time, its bounds, its causes.
+    /// Returns time, bounds and causes per part, for `nr` parts that also take `base` nanoseconds.
     pub(super) fn each(&self, nr: usize, base: f64) -> (Option<f64>, Option<Interval>, String) {
         let ns = self.ns.map(|ns| base + ns / float(nr));
         let interval = self
@@ -32,7 +32,7 @@ impl Predicted {
         (ns, interval, self.causes(nr))
     }
 
-    /// `fault 12.0 + walk 190.1`, for each of `nr`.
+    /// `fault 12.0 + walk 190.1`, per part.
     fn causes(&self, nr: usize) -> String {
         let text = |(name, ns): &(&str, Option<f64>)| match ns {
             Some(ns) => format!("{name} {:.2}", ns / float(nr)),
@@ -41,7 +41,7 @@ impl Predicted {
         self.by_cause.iter().map(text).collect::<Vec<_>>().join(" + ")
     }
 
-    /// The sum of `causes` of `estimate`, less those of `base`.
+    /// Sums `causes` in `estimate`, minus those in `base`.
     fn new(estimate: &Estimate, base: Option<&Estimate>, causes: &[Cause]) -> Self {
         let of = |cause: &Cause| {
             let ns = |estimate: &Estimate| Some(float_of(estimate.causes.get(cause)?.ns?));
@@ -63,7 +63,6 @@ impl Predicted {
     }
 }
 
-/// An operation on anonymous memory.
 pub(super) fn anon(request: &CheckRequest, work: Work, bytes: usize) -> Result<Predicted, Error> {
     let mut bench =
         AnonBench::new(&request.kernel, bytes as u64, request.extent.region_bytes as u64)?;
@@ -87,7 +86,7 @@ pub(super) fn anon(request: &CheckRequest, work: Work, bytes: usize) -> Result<P
     Ok(Predicted::new(&estimate, None, &Cause::ALL))
 }
 
-/// Read faults on a file of memory with `nr_cached` pages in every 64 KiB.
+/// Predicts read faults on an in-memory file with `nr_cached` pages in every 64 KiB.
 pub(super) fn faults(request: &CheckRequest, nr_cached: usize) -> Result<Predicted, Error> {
     let len_bytes = request.extent.region_bytes as u64;
     let mut bench = FileBench::new(&request.kernel, len_bytes, (AROUND_BYTES / nr_cached) as u64)?;
@@ -98,15 +97,15 @@ pub(super) fn faults(request: &CheckRequest, nr_cached: usize) -> Result<Predict
     Ok(Predicted::new(&estimate, None, &Cause::ALL))
 }
 
-/// A phase of the stubs: two replays with a warm page cache, one with the random calls and one
-/// without.
+/// Predicts a phase of the stubs with two replays on a warm page cache, with and without the random
+/// calls.
 pub(super) fn stubs(
     request: &CheckRequest,
     backing: Backing,
     phase: Phase,
 ) -> Result<Predicted, Error> {
     let swept = outcome(request, backing, phase, 0)?.estimate;
-    // The end of the process is not part of either phase.
+    // Neither phase includes the process's exit.
     let causes: Vec<Cause> =
         Cause::ALL.into_iter().filter(|cause| *cause != Cause::Unmap).collect();
     match phase {
@@ -142,7 +141,7 @@ fn outcome(
 
 fn workload(request: &CheckRequest, backing: Backing, nr_calls: usize) -> RetStubs {
     let advice = match backing {
-        // One page a read, as reads with FADV_RANDOM leave them.
+        // One page per read, as with FADV_RANDOM.
         Backing::CacheBase => Advice::Random,
         Backing::CacheLarge => Advice::HugePage,
         _ => Advice::None,
@@ -159,11 +158,11 @@ fn workload(request: &CheckRequest, backing: Backing, nr_calls: usize) -> RetStu
     }
 }
 
-/// The events; where the pages are collapsed, that comes after the sweep, and before calls another
-/// sweep, which maps them again. The run before has collapsed them already.
+/// Returns the events. If the pages are collapsed, that comes after the sweep, and a second sweep
+/// maps them again before the calls. The previous run has already collapsed them.
 fn events(stubs: &RetStubs, backing: Backing, phase: Phase) -> Result<Vec<Event>, Error> {
     let mut events = stubs.events()?;
-    // The measured mapping stands on a multiple of 2 MiB, wherever the kernel would put it.
+    // The measured mapping is 2 MiB aligned, wherever the kernel would place it.
     for event in events.iter_mut().filter(|event| event.op == Op::Mmap) {
         event.flags |= MAP_FIXED;
     }
@@ -182,7 +181,6 @@ fn events(stubs: &RetStubs, backing: Backing, phase: Phase) -> Result<Vec<Event>
     Ok(events)
 }
 
-/// A count in a quotient.
 #[expect(clippy::cast_precision_loss, reason = "counts of the check are below 2^40")]
 pub(super) const fn float(nr: usize) -> f64 {
     nr as f64

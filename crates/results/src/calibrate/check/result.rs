@@ -1,8 +1,8 @@
 //! The table of predicted and measured values, and the verdict.
 //!
-//! - V1: a row is within if its measured median lies in the predicted interval and, unless it is the
+//! - V1: a row passes if its measured median is in the predicted interval and, unless it is the
 //!   reference, its ratio to the reference is within the bound.
-//! - V2: what could not be predicted is within nothing.
+//! - V2: a row without a prediction does not pass.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::setup::{CheckRequest, CheckRow};
 use crate::{Forms, running};
 
-/// Version of the JSON's layout.
 const SCHEMA_VERSION: u32 = 3;
 
 #[derive(Debug, Serialize)]
@@ -24,18 +23,18 @@ struct Line {
     size: String,
     unit: String,
     predicted_ns: Option<f64>,
-    /// What the ranges of its costs allow.
+    /// The prediction over the ranges of its costs.
     predicted_interval_ns: Option<Interval>,
     causes: String,
     measured_ns: Spread,
     predicted_over_measured: Option<f64>,
-    /// To the first size of the operation; absent for itself.
+    /// Relative to the operation's first size; absent for that size.
     ratio_predicted: Option<f64>,
     ratio_measured: Option<Spread>,
-    /// Predicted over measured ratio, less 1.
+    /// Predicted over measured ratio, minus 1.
     distance: Option<f64>,
     bound: f64,
-    /// Whether the measured median lies in the predicted interval.
+    /// Whether the measured median is in the predicted interval.
     is_in_interval: bool,
     /// Whether the distance is within the bound; absent for the reference.
     is_ratio_within: Option<bool>,
@@ -43,7 +42,7 @@ struct Line {
     is_within: bool,
 }
 
-/// Predicted beside measured times in nanoseconds; the verdict is about ratios of folio sizes.
+/// Predicted and measured times in nanoseconds. The verdict compares ratios of folio sizes.
 #[derive(Debug, Serialize)]
 pub struct CheckResult {
     schema_version: u32,
@@ -91,7 +90,7 @@ impl CheckResult {
         }
     }
 
-    /// Whether every row is within.
+    /// Returns whether every row passes.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.nr_within == self.nr_rows && self.nr_rows > 0
@@ -245,7 +244,6 @@ mod tests {
 
     use super::*;
 
-    /// Predicted within a quarter either way.
     fn row(size: &str, predicted: Option<f64>, rounds_ns: &[f64]) -> CheckRow {
         CheckRow {
             operation: "x",
@@ -269,9 +267,9 @@ mod tests {
         let lines = lines(&[
             row("4K", Some(140.0), &[100.0, 200.0]),
             row("2M", Some(32.0), &[20.0, 40.0]),
-            // In the interval; the ratio is not.
+            // In the interval, but the ratio is out of bounds.
             row("64K", Some(37.0), &[20.0, 40.0]),
-            // The ratio is within; the interval is not.
+            // The ratio is within bounds, but not in the interval.
             row("32K", Some(22.0), &[20.0, 40.0]),
             row("1G", None, &[20.0, 40.0]),
         ]);

@@ -1,4 +1,4 @@
-//! What is compared, on how much memory, within which bounds.
+//! What is compared: operations, amounts of memory and bounds.
 
 use std::path::PathBuf;
 
@@ -12,17 +12,18 @@ use largefolio_sim::machine::Machine;
 
 use crate::{Error, running};
 
-/// Largest distance of a predicted from a measured ratio of stubs.
+/// The largest relative distance between predicted and measured ratio for stubs.
 pub(super) const STUBS_BOUND: f64 = 0.15;
-/// Of the other operations.
+/// The same for the other operations.
 pub(super) const KERNEL_BOUND: f64 = 0.25;
 /// Backings of stubs, the reference first.
 pub(super) const BACKINGS: [Backing; 3] =
     [Backing::CacheBase, Backing::CacheLarge, Backing::MemfdCollapsed];
-/// Folio sizes of most operations on anonymous memory, in base pages and the reference first. Base
-/// pages and PMD entries have no other size, so those are calibrated as well; the others are not.
+/// Folio sizes of most operations on anonymous memory, in base pages, the reference first. The
+/// sizes of base pages and PMD entries are calibrated too, because neither has another size; the
+/// others are not.
 const SIZES: &[usize] = &[1, 16, 128, 512];
-/// Of copy-on-write, of which nothing is calibrated.
+/// Sizes for copy-on-write, which is not calibrated.
 const COW_SIZES: &[usize] = &[1, 4, 16, 512];
 /// Operations on anonymous memory, and their sizes in base pages.
 pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
@@ -32,16 +33,15 @@ pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
     (Work::MunmapShared, "munmap, child alive", SIZES),
     (Work::Cow, "store, child alive", COW_SIZES),
 ];
-/// Cached pages of those that fault-around looks at, the reference first. One and all are calibrated.
+/// Returns the numbers of cached pages within fault-around, the reference first. One and all are
+/// also calibrated.
 pub(super) fn cached_pages() -> Vec<usize> {
     let all = AROUND_BYTES >> running::page().shift();
     [1, 2, 4, 16].into_iter().filter(|nr| *nr <= all).collect()
 }
 
-/// How much is compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Bytes of text.
     pub(super) text_bytes: usize,
     /// Bytes of anonymous regions.
     pub(super) region_bytes: usize,
@@ -50,8 +50,8 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// Regions are not those of the calibration: 384 MiB for walks and 2M folios, 192 MiB for the
-    /// others.
+    /// Uses other regions than the calibration, which has 384 MiB for walks and 2M folios and 192
+    /// MiB for the others.
     pub(super) const fn new(effort: Effort) -> Self {
         match effort {
             Effort::Full => Self {
@@ -67,7 +67,6 @@ impl Extent {
     }
 }
 
-/// A phase of the stubs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Sweep of a fresh mapping, page cache warm.
@@ -85,25 +84,23 @@ impl Phase {
     }
 }
 
-/// One operation on one size.
 pub(super) struct CheckRow {
     pub(super) operation: &'static str,
     pub(super) size: String,
-    /// What one of it is.
+    /// The unit of one operation.
     pub(super) unit: &'static str,
-    /// Nanoseconds of one; `None`: the machine file lacks a cost.
+    /// Nanoseconds per unit; `None`: the machine file lacks a cost.
     pub(super) predicted: Option<f64>,
-    /// Its bounds; `None`: a cost has none.
+    /// The bounds; `None`: a cost has none.
     pub(super) interval: Option<Interval>,
-    /// Causes of the prediction, for the reader of a miss.
     pub(super) causes: String,
     pub(super) measured: Series,
     pub(super) bound: f64,
-    /// Whether the others of the operation are compared with it.
+    /// Whether the operation's other rows are compared with this one.
     pub(super) is_reference: bool,
 }
 
-/// A comparison that can be made.
+/// A prepared comparison.
 pub struct CheckRequest {
     pub(super) machine: Machine,
     pub(super) kernel: Kernel,
@@ -113,11 +110,11 @@ pub struct CheckRequest {
 }
 
 impl CheckRequest {
-    /// With the machine that a user names, under the rules nearest to those of this kernel; `dir` has
-    /// files that are executed.
+    /// Prepares a comparison with the named machine, under the rules closest to this kernel. `dir`
+    /// is for files that are executed.
     ///
     /// # Errors
-    /// A machine that is not known.
+    /// If the machine is not known.
     pub fn new(machine: &str, effort: Effort, dir: PathBuf) -> Result<Self, Error> {
         let machine = Machine::of_user(machine)?;
         Ok(Self {

@@ -1,4 +1,4 @@
-//! The costs of a machine file from what was measured.
+//! The costs of a machine file from measurements.
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Rate, Side};
 use largefolio_sim::cost::digits;
@@ -9,8 +9,9 @@ use super::quantity::{RANGE_WITHIN, assumed, measured, range, spread_text};
 use super::walks;
 use crate::running;
 
-/// Largest share of `unmap_pte` that is the count of its page. Without freeing, an entry that goes is
-/// little else (n = 12: 10 ns, of which 9); the count alone, on a busy machine, was measured above it.
+/// The largest share of `unmap_pte` attributed to the page's map count. Without freeing, removing
+/// an entry is little else (n = 12: 10 ns, of which 9). On a busy machine the count alone was
+/// measured above that.
 const MAPCOUNT_SHARE: f64 = 0.9;
 
 pub(super) fn costs(
@@ -56,8 +57,8 @@ pub(super) fn costs(
     costs
 }
 
-/// Unmapping without freeing, and freeing, both as measured; or both in one as the other machine has
-/// them: its costs of unmapping include freeing, which must not count twice.
+/// Sets unmapping without freeing, and freeing, both as measured. Otherwise takes both from the
+/// other machine: its costs of unmapping include freeing, which must not count twice.
 fn set_unmap(costs: &mut Costs, found: &Calibration, stand_in: &Costs) {
     let kernel = &found.kernel;
     let own = |figure: &Option<Figure>| figure.as_ref().map(measured);
@@ -77,10 +78,10 @@ fn set_unmap(costs: &mut Costs, found: &Calibration, stand_in: &Costs) {
     costs.page_free = own(&kernel.page_free);
 }
 
-/// Takes map counts out of the costs that were measured with them in, as `cascadelake` has them: of
-/// each PTE the count of its page, of each batch of a large folio the owner word, and on the way out
-/// the folio's own counter as well. The count of a page costs at most [`MAPCOUNT_SHARE`] of
-/// `unmap_pte`. Where too little would be left otherwise they stay in, and nothing stands apart.
+/// Subtracts map counts from costs measured together with them, as in `cascadelake`: the page's
+/// count from each PTE, the owner word from each batch of a large folio, and on unmapping the
+/// folio's own counter too. A page's count takes at most [`MAPCOUNT_SHARE`] of `unmap_pte`. If a
+/// subtraction would leave too little, nothing is subtracted.
 fn set_apart(costs: &mut Costs, found: &Calibration) {
     let (Some(page), Some(word)) = (&found.mapcounts.page, &found.mapcounts.owner_word) else {
         (costs.page_mapcount, costs.owner_word) = (None, None);
@@ -104,7 +105,7 @@ fn set_apart(costs: &mut Costs, found: &Calibration) {
         (&mut costs.unmap_pte, page, "page_mapcount"),
         (&mut costs.unmap_large, page + word, "page_mapcount and owner_word"),
     ];
-    // What was taken from another machine has them out already.
+    // Costs from another machine already exclude map counts.
     let measured = |cost: &Option<Quantity>| cost.as_ref().is_some_and(|cost| !cost.assumed);
     let fits = |cost: &Option<Quantity>, less: f64| {
         cost.as_ref().is_none_or(|cost| cost.assumed || cost.value > less)
@@ -138,7 +139,7 @@ fn clock(found: &Calibration) -> Option<Quantity> {
     })
 }
 
-/// What translation adds to loads over working sets between the levels.
+/// Returns the cost of translation for loads over working sets between the two levels.
 fn l2_hit(found: &Calibration) -> Quantity {
     let curve = found.curve(Side::Data, Pages::Base);
     let extra = curve.and_then(|curve| curve.extra_over(96..=512));
@@ -162,7 +163,7 @@ fn l2_hit(found: &Calibration) -> Quantity {
     }
 }
 
-/// The kernel's own clearing for base pages, user space's for larger units.
+/// Base pages use the kernel's own clearing rate, larger units user space's.
 fn clear(found: &Calibration) -> Vec<UnitRate> {
     let mut rates: Vec<UnitRate> = found.clear.iter().map(rate).collect();
     if let (Some(first), Some(figure)) = (rates.first_mut(), &found.kernel.clear_page) {
@@ -184,7 +185,8 @@ fn rate(known: &Rate) -> UnitRate {
     UnitRate { size, gb_per_s, source, assumed: false, range }
 }
 
-/// With the most reads outstanding; none where that is no faster than one after the other.
+/// Returns the figure with most outstanding reads, or `None` if it is no faster than sequential
+/// reads.
 fn deepest(found: &Calibration) -> Option<&Figure> {
     let (_, deepest) = found.storage.at_depth.iter().max_by_key(|(depth, _)| *depth)?;
     let one = found.storage.random.as_ref()?;

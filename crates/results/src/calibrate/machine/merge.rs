@@ -1,19 +1,19 @@
-//! Several calibrations of one machine as one: a cost is their mean, and its range holds them all.
+//! Merges several calibrations of one machine: a cost is their mean, and its range covers them all.
 //!
-//! A machine drifts by more from one hour to the next than within the rounds of one calibration, so
-//! the bounds of an estimate that knows only one are too narrow. Calibrations belong together if CPU
-//! and kernel are the same. Costs that only make sense together - unmapping with or without freeing,
-//! entries with or without map counts - are kept from before only if the same ones were measured
-//! then; else the last calibration stands alone for them.
+//! A machine drifts more from hour to hour than within one calibration's rounds, so bounds from one
+//! calibration are too narrow. Calibrations with the same CPU and kernel are merged. Some costs
+//! only make sense together: unmapping with or without freeing, entries with or without map counts.
+//! Their earlier values are kept only if the earlier calibration measured the same set; otherwise
+//! the last calibration alone counts.
 
 use std::collections::BTreeMap;
 
 use largefolio_sim::cost::digits;
 use largefolio_sim::machine::{Costs, Machine, Quantity, UnitRate};
 
-/// Weight at which a mean no longer becomes heavier, so that it follows a machine that changes.
+/// The largest weight of a mean, so that it follows a machine that changes.
 const NR_MAX: u32 = 8;
-/// Costs that stand for something else if another of them is missing.
+/// Costs whose meaning changes if another of them is missing.
 const TOGETHER: [&str; 11] = [
     "map_entry",
     "fork_entry",
@@ -27,10 +27,10 @@ const TOGETHER: [&str; 11] = [
     "page_mapcount",
     "owner_word",
 ];
-/// Costs that are of programs, not of a machine: no calibration measures them.
+/// Costs of programs, not of a machine: no calibration measures them.
 const NOT_MEASURED: [&str; 2] = ["cpi", "reference"];
 
-/// Adds to `made` what `earlier` knows; whether there was anything to add.
+/// Adds the values of `earlier` to `made`, and returns whether there were any.
 pub(super) fn add(made: &mut Machine, earlier: &Machine) -> bool {
     let same_cpu = made.cpu.is_some() && made.cpu == earlier.cpu;
     let (Some(now), Some(before)) = (&mut made.calibrated, &earlier.calibrated) else {
@@ -44,9 +44,9 @@ pub(super) fn add(made: &mut Machine, earlier: &Machine) -> bool {
     true
 }
 
-/// `nr` calibrations with this one.
+/// Merges `nr` calibrations, including this one.
 fn add_costs(costs: &mut Costs, earlier: &Costs, nr: u32) {
-    // A cost that one of them lacks would change what the others stand for.
+    // A cost that one side lacks would change the meaning of the others.
     let apart = |costs: &Costs| {
         [&costs.page_mapcount, &costs.owner_word, &costs.folio_free]
             .map(|cost| is_measured(cost.as_ref()))
@@ -74,7 +74,7 @@ fn add_quantity(cost: &mut Option<Quantity>, earlier: &Quantity, nr: u32) {
             (cost.value, cost.range) = (mean.value, Some(mean.range));
             cost.source.push_str(&mean.note(nr));
         }
-        // What this calibration could not measure, an earlier one did.
+        // An earlier calibration measured what this one could not.
         Some(cost) if cost.assumed => *cost = earlier.clone(),
         Some(_) => {}
         None => *cost = Some(earlier.clone()),
@@ -98,7 +98,7 @@ struct Mean {
 }
 
 impl Mean {
-    /// Of the last of `nr` calibrations, and of those before it.
+    /// Averages the last of `nr` calibrations with the mean of the earlier ones.
     fn of(
         (value, range): (f64, Option<[f64; 2]>),
         (earlier, earlier_range): (f64, Option<[f64; 2]>),

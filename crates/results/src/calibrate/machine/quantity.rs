@@ -12,10 +12,9 @@ pub(super) fn spread_text(ns: &Spread) -> String {
     format!("median of n = {}, {:.4} to {:.4} ns", ns.n, ns.min, ns.max)
 }
 
-/// Factor below the median where a spread ends that reaches below 0.
+/// If a spread reaches below 0, the range ends at the median divided by this.
 pub(super) const RANGE_WITHIN: f64 = 10.0;
 
-/// A figure of this machine.
 pub(super) fn measured(figure: &Figure) -> Quantity {
     Quantity {
         value: digits(figure.ns.median),
@@ -26,8 +25,8 @@ pub(super) fn measured(figure: &Figure) -> Quantity {
     }
 }
 
-/// The spread as a range of the median; a difference of two measurements may fall below 0, which no
-/// cost does.
+/// Returns the spread as a range around the median. A difference of two measurements may fall below
+/// 0, but a cost never does.
 pub(super) fn range(ns: &Spread) -> Option<[f64; 2]> {
     let least = ns.median / RANGE_WITHIN;
     (ns.median > 0.0).then(|| {
@@ -35,7 +34,6 @@ pub(super) fn range(ns: &Spread) -> Option<[f64; 2]> {
     })
 }
 
-/// A number of another machine.
 pub(super) fn assumed(known: &Quantity) -> Quantity {
     Quantity {
         source: format!(

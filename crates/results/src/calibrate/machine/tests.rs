@@ -85,7 +85,7 @@ fn found() -> Calibration {
     }
 }
 
-/// The machine as it is read from its file.
+/// Returns the machine as read from its file.
 fn written(found: &Calibration) -> Machine {
     let made = machine(found).unwrap();
     let text = made.machine.to_toml(&made.comment(Effort::Full)).unwrap();
@@ -105,7 +105,7 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
     assert_eq!(machine.costs.fork_pmd, None);
     let comment = super::machine(&found).unwrap().comment(Effort::Full);
     assert!(comment.contains("Not measured: folios of 32 KiB: changing it needs root"));
-    // 59 ns less the lines of walks over 16,384 and 49,152 pages.
+    // 59 ns minus the lines of walks over 16,384 and 49,152 pages.
     let walk = machine.costs.walk.unwrap();
     assert!(!walk.assumed && walk.value > 1.0 && walk.value < 59.0, "{walk:?}");
     let [l2, llc, memory] =
@@ -121,12 +121,12 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
 
 #[test]
 fn walks_to_pmd_entries_have_a_fixed_part_where_2m_folios_are_walked_for_as_4k_folios_are() {
-    // Here 2M folios have entries of their own.
+    // Here 2M folios have their own entries.
     assert_eq!(written(&found()).costs.walk_pmd, None);
     let mut splintered = found();
     splintered.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
     let costs = written(&splintered).costs;
-    // The same time, of which a line of PMD entries is less than the PTEs' lines.
+    // The same time, but a line of PMD entries costs less than the PTEs' lines.
     let [walk, walk_pmd] = [costs.walk, costs.walk_pmd].map(|cost| cost.unwrap().value);
     assert!(walk_pmd >= walk && walk_pmd < 59.0, "{walk} {walk_pmd}");
 }
@@ -152,11 +152,11 @@ fn map_counts_stand_apart_from_the_costs_that_were_measured_with_them_in() {
     assert!(costs.unmap_pte.unwrap().source.ends_with("; less page_mapcount"));
     let stand_in = Machine::named(STAND_IN).unwrap().costs;
     assert_eq!(ns(&costs.fork_entry), ns(&stand_in.fork_entry), "has them out already");
-    // A count is a part of its entry, however slowly it was measured alone.
+    // A map count is part of its entry's cost, however slow it was alone.
     let costs = with(5.0, 150.0);
     assert_eq!((ns(&costs.page_mapcount), ns(&costs.owner_word)), (Some(4.5), Some(10.0)));
     assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(0.5), Some(135.5)));
-    // Too little would be left of another cost: nothing stands apart.
+    // Too little of another cost would be left, so nothing is subtracted.
     let costs = with(45.0, 15.0);
     assert_eq!((ns(&costs.page_mapcount), ns(&costs.owner_word)), (None, None));
     assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(45.0), Some(15.0)));
@@ -178,7 +178,7 @@ fn freeing_stands_apart_only_from_unmapping_that_was_measured_without_it() {
     let ns = |cost: &Option<Quantity>| cost.as_ref().map(|cost| cost.value);
     assert_eq!((ns(&costs.folio_free), ns(&costs.page_free)), (Some(210.0), Some(8.0)));
     assert_eq!((ns(&costs.unmap_batch), ns(&costs.unmap_pmd)), (Some(80.0), Some(5000.0)));
-    // Another machine's costs of unmapping include freeing: nothing of it may stand beside them.
+    // The other machine's costs of unmapping include freeing, so no measured part may be added.
     let costs = with(None);
     let stand_in = Machine::named(STAND_IN).unwrap().costs;
     assert_eq!((ns(&costs.folio_free), ns(&costs.page_free)), (None, None));
@@ -228,7 +228,7 @@ fn structures_are_those_of_the_cpu_and_a_disagreement_is_told() {
     let machine = written(&found);
     assert_eq!(machine.tlb.l1_data.len(), 1);
     assert_eq!((machine.tlb.l1_data[0].entries, machine.tlb.l2_data[0].entries), (72, 3072));
-    // Seven ways do not divide 512 entries.
+    // 512 entries are not divisible into seven ways.
     assert_eq!(machine.tlb.l2_instruction[0].ways, Ways::Full);
     assert_eq!(machine.tlb.l1_data[0].sizes, EntrySizes::Any);
     assert!(machine.costs.l2_hit.unwrap().value > 1.9);
@@ -276,7 +276,7 @@ fn no_measurement_makes_a_file_that_is_none() {
         written_or_refused(&found);
         written(&Calibration { cpu: found.cpu.clone(), ..self::found() }.named());
     }
-    // Inverted curves: the larger the faster.
+    // Inverted curves: larger sets are faster.
     let mut found = found();
     for curve in &mut found.curves {
         for points in [&mut curve.spread, &mut curve.extra] {
@@ -299,7 +299,7 @@ impl Named for Calibration {
     }
 }
 
-/// Either a whole file or none: it never returns text that is not a machine.
+/// Checks that the output is a valid machine file or an error.
 fn written_or_refused(found: &Calibration) {
     let made = machine(found).unwrap();
     if let Ok(text) = made.machine.to_toml(&made.comment(Effort::Full)) {

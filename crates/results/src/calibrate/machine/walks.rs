@@ -1,8 +1,8 @@
-//! What a walk costs on the measured machine.
+//! The costs of page walks on the measured machine.
 //!
-//! A line costs what a load of a line costs, shares are measured as such; what is left of a walk is
-//! its fixed part: what translation adds to chains of loads, less the lines that the model counts for
-//! the same chain.
+//! A line costs as much as a load of a line, and its shares are measured. The rest is the walk's
+//! fixed part: the cost of translation in chains of loads, minus the lines that the model counts
+//! for the same chain.
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Side};
 use largefolio_linux::measure::Spread;
@@ -18,13 +18,13 @@ use largefolio_trace::generate::Rng;
 use super::quantity::{assumed, measured, range};
 use crate::running;
 
-/// Working sets, in pages, whose walks show the fixed part: level-2 entries run out, page tables are
-/// in the L2 cache.
+/// Working sets, in pages, whose walks show the fixed part: level-2 entries run out, and page
+/// tables are in the L2 cache.
 const SETS: std::ops::RangeInclusive<usize> = 6_000..=50_000;
-/// The part of its size down to which noise may bring the fixed part.
+/// The lower limit of the fixed part, in nanoseconds, because noise could make it negative.
 const FIXED_MIN_NS: f64 = 0.5;
 
-/// Page-walk caches: nothing tells their size.
+/// Page-walk caches, with assumed sizes: nothing reports them.
 pub(super) fn caches() -> Vec<WalkCacheConfig> {
     let of = |name: &str, level, entries, ways| WalkCacheConfig {
         name: name.to_owned(),
@@ -41,7 +41,7 @@ pub(super) fn caches() -> Vec<WalkCacheConfig> {
     ]
 }
 
-/// The walker: caches as the kernel reports them.
+/// Returns the walker, with the caches that the kernel reports.
 pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
     let host_page = if is_splintered { "4K" } else { "2M" };
     let half = found.caches.llc_bytes as u64 / 2;
@@ -64,7 +64,7 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
     }
 }
 
-/// Writes the costs of walks.
+/// Sets the costs of walks.
 pub(super) fn set(
     costs: &mut Costs,
     found: &Calibration,
@@ -81,7 +81,7 @@ pub(super) fn set(
     costs.walk_memory = line(&found.lines.memory, &stand_in.walk_memory);
     let shares = &found.walk_shares;
     let of = |measured: &Option<Spread>, what, other: &Option<Quantity>| match measured {
-        // What no machine has was disturbed.
+        // An impossible share means that the measurement was disturbed.
         Some(spread) if Unit::Share.limits().contains(&spread.median) => Some(share(spread, what)),
         _ => other.as_ref().map(assumed),
     };
@@ -91,7 +91,7 @@ pub(super) fn set(
     costs.walk_fetch = of(&shares.fetch, "of calls of stubs", &stand_in.walk_fetch);
     costs.walk =
         fixed(costs, found, Pages::Base, tlb).or_else(|| stand_in.walk.as_ref().map(assumed));
-    // Where 2M folios have entries of their own, few walks end at a PMD entry.
+    // If 2M folios have their own entries, few walks end at a PMD entry.
     costs.walk_pmd = if is_splintered { fixed(costs, found, Pages::Pmd, tlb) } else { None };
 }
 
@@ -109,10 +109,10 @@ fn share(spread: &Spread, what: &str) -> Quantity {
     }
 }
 
-/// The fixed part of a walk to folios of a kind.
+/// Returns the fixed part of a walk to one type of folio.
 fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> Option<Quantity> {
     let curve = found.curve(Side::Data, pages)?;
-    // What a CPU says of itself need not make a TLB; the machine file will be refused.
+    // CPUID may describe an impossible TLB; the machine file will be refused.
     let base = running::page();
     tlb.check(&[base]).ok()?;
     let each = |cost: &Option<Quantity>| ns_each(cost.as_ref()?, costs);
@@ -138,8 +138,8 @@ fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> O
     Some(measured(&Figure { ns, how: how.to_owned() }))
 }
 
-/// Walks of a chain of loads over `nr` pages in random order, and the lines that they read, once the
-/// chain has been followed.
+/// Counts the walks of a chain of loads over `nr` pages in random order, after a first pass over
+/// the chain, and the lines that they read.
 fn chain(config: &TlbConfig, base: PageSize, nr: usize, pages: Pages) -> (u64, Lines) {
     let mut tlb = Tlb::new(config, base);
     let pmd_order = base.pmd_order();

@@ -2,7 +2,7 @@ use std::cell::RefCell;
 
 use super::*;
 
-/// A program as a kernel answers it, and as none does.
+/// A program with the answer of a kernel, and one with an impossible answer.
 const EQUAL: &str = "0 78 1:0 x =16385";
 const OTHER: &str = "0 78 1:4 x =16385";
 
@@ -23,7 +23,7 @@ fn disturbed(answer: &str) -> CowRun {
     CowRun { changes: vec![change], ..recorded(answer) }
 }
 
-/// The report on runs that went one after the other as given.
+/// Returns the report on successive runs.
 fn checked(runs: &[CowRun]) -> CowResult {
     let left = RefCell::new(runs.iter());
     let record = |_: &str, _: &ProcessProgram| Ok(left.borrow_mut().next().unwrap().clone());

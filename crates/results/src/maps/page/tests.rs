@@ -1,4 +1,4 @@
-//! The page of machines that are directories, and of one that is too large for a page.
+//! Pages of simulated machines, one of which is too large for a page.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use largefolio_linux::system::MemSystem;
 
 use super::*;
 
-/// A name that would do harm where it was taken for HTML.
+/// A name that would do harm as HTML.
 const HOSTILE: &str = "/lib/</script><script>window.harmed=1</script>\u{1b}[31m\u{202e}";
 
 fn system() -> MemSystem {

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::running::This;
 
-/// A system below a directory, with the files that `files` names.
+/// A system in a directory, with the given files.
 fn system(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -26,7 +26,7 @@ const OF_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled"
 const SHMEM_OF_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled";
 const GENERATIONS: &str = "sys/kernel/mm/lru_gen/enabled";
 
-/// Whoever changes a setting meanwhile: the columns of one command have the same.
+/// All columns of a command have the same settings, even if another process changes them meanwhile.
 #[test]
 fn the_kernels_of_one_command_have_the_settings_of_one_moment() {
     let dir = system(&[
@@ -97,7 +97,7 @@ fn what_is_not_followed_is_named() {
     );
 }
 
-/// A value that another folio holds is not the system's.
+/// A value set temporarily by another folio is not the system's own.
 #[test]
 fn a_setting_that_another_folio_holds_is_a_warning() {
     let dir = system(&[(ENABLED, "always [madvise] never\n")]);

@@ -1,4 +1,5 @@
-//! Programs below limits as charts: a line for each kernel, the two kinds of lists side by side.
+//! Programs below limits as charts: a line per kernel, with the two kinds of lists next to each
+//! other.
 
 use largefolio_report::html::frame::{TABLE_END, figure, table_head};
 use largefolio_report::html::lines::{Chart, Line, Point, charts, legend};
@@ -7,14 +8,14 @@ use largefolio_sim::study::{CountFinding, CurveFinding, LineFinding, Series};
 
 use super::super::curve::{basis, head, mib, value, verdict};
 
-/// Where each line loses on what is counted first.
+/// Names the limits at which each line loses, by the first count.
 pub(super) fn answer(answer: &mut Markup, curve: &CurveFinding) {
     let Some(count) = curve.counts.first() else { return };
     answer.raw("<p class=\"answer\">").element("b", &curve.title);
     answer.text(&format!(". {}, {}.", count.what, verdict(curve, count))).raw("</p>");
 }
 
-/// One curve; `at` is its place in the JSON.
+/// Draws one curve; `at` is its JSON pointer.
 pub(super) fn drawn(curve: &CurveFinding, at: &str) -> Markup {
     let mut body = Markup::new();
     body.element("h3", &curve.title).element("p class=\"note\"", &basis(curve));

@@ -1,4 +1,4 @@
-//! Kernels over many programs as fields: what each gains over what it pays, in the mean and in each
+//! Kernels over many programs as fields: each kernel's gain over its cost, on average and per
 //! program.
 
 use largefolio_report::html::frame::{TABLE_END, figure, table_head};
@@ -9,11 +9,10 @@ use largefolio_sim::study::{FrontierFinding, FrontierLine};
 use super::super::columns::signed;
 use super::super::frontier::{basis, lower, verdict};
 
-/// Colours of lines; a frontier has at most as many.
+/// Line colours; a frontier has at most this many lines.
 const COLOURS: [&str; 8] =
     ["dot k0", "dot k1", "dot k2", "dot k3", "dot k4", "dot k5", "dot k6", "dot k7"];
 
-/// Who is on the frontier.
 pub(super) fn answer(answer: &mut Markup, found: &FrontierFinding) {
     let nr_paid = found.counts.len().saturating_sub(1);
     let sentences: Vec<String> = verdict(found).into_iter().take(nr_paid).collect();
@@ -21,7 +20,7 @@ pub(super) fn answer(answer: &mut Markup, found: &FrontierFinding) {
     answer.text(&format!(": {}.", sentences.join("; "))).raw("</p>");
 }
 
-/// One frontier; `at` is its place in the JSON.
+/// Draws one frontier; `at` is its JSON pointer.
 pub(super) fn drawn(found: &FrontierFinding, at: &str) -> Markup {
     let mut body = Markup::new();
     body.element("h3", &found.title).element("p class=\"note\"", &basis(found));
@@ -38,7 +37,7 @@ pub(super) fn drawn(found: &FrontierFinding, at: &str) -> Markup {
     body
 }
 
-/// A mark for the mean of each line, smaller ones for its programs.
+/// Draws a mark for each line's mean, and smaller ones for its programs.
 fn picture(found: &FrontierFinding, paid: usize) -> Markup {
     let name_of = |line: &FrontierLine| {
         let is_on_frontier = line.is_on_frontier[paid - 1];

@@ -1,4 +1,4 @@
-//! Verdicts that are not measured on this machine.
+//! Verdicts from synthetic measurements.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use largefolio_linux::verify::verdict::{Judged, Question};
 use super::super::result::Change;
 use super::*;
 
-/// Rounds whose changed runs take `percent` of the plain ones.
+/// Rounds in which the changed runs take `percent` of the plain ones.
 fn judged_rounds(nr_rounds: u64, percent: u64) -> (Rounds, Judged, Question) {
     let run = |ns: u64| {
         let sample = Sample {

@@ -43,7 +43,7 @@ fn a_difference_is_in_doubt_by_its_own_events_alone() {
     let fault = Some(cost(100.0, Unit::Ns, Some([50.0, 200.0]), false));
     let costs = Costs { fault, ..Costs::default() };
     let (before, now) = (faults(1_000_000, &costs), faults(999_990, &costs));
-    // Ten faults of a million: not the doubt of all of them.
+    // The error of ten faults, not of a million.
     assert_eq!(now.change(&before), Some(of(-2_000.0, -1_000.0, -500.0)));
     assert_eq!(before.change(&before), Some(of(0.0, 0.0, 0.0)));
 }
@@ -75,7 +75,7 @@ fn walks_are_as_uncertain_as_their_lines_and_their_share() {
     let walks = WalkCounters { beside, ..WalkCounters::default() };
     let events = Events { walks, has_links: true, ..Events::default() };
     let estimate = Estimate::new(&events, &costs, Walks::Native);
-    // 3 and 4 to the sides of 30, squared and added; then the shares.
+    // 3 and 4 on the sides of 30, added in quadrature; then the shares.
     assert_eq!(estimate.total, Some(of(2.5, 15.0, 21.0).rounded()));
     let open = Events { has_links: false, ..events };
     let open = Estimate::new(&open, &costs, Walks::Native);
@@ -102,16 +102,16 @@ fn no_run_becomes_shorter_than_nothing() {
     let costs = Costs { fault, ..Costs::default() };
     let (before, now) = (faults(1_000, &costs), faults(0, &costs));
     let change = |run: BaseTime| now.run_change_from(&Estimate { run, ..before.clone() });
-    // 100 us, 400 us at most, are saved: of a run of 200 us, of one of 80 us.
+    // Saves 100 us, at most 400 us, of a run of 200 us, then of 80 us.
     assert_eq!(change(BaseTime::given(200_000.0)), Some(of(-100.0, -50.0, -25.0)));
     assert_eq!(change(BaseTime::given(80_000.0)), None);
-    // Of instructions that take 100 us, and what memory management takes besides.
+    // Instructions take 100 us, plus the time of memory management.
     let ns = of(100_000.0, 100_000.0, 100_000.0);
     let run = BaseTime { ns, source: BaseSource::Estimated, runs: 0, off_cpu_ns: None };
     assert_eq!(change(run), Some(of(-80.0, -50.0, -10.0)));
 }
 
-/// Each term has its own rounding; the total has it once for both of its forms.
+/// Each term is rounded separately, but the total only once.
 #[test]
 fn the_middle_of_the_total_is_the_total() {
     let a_bit = Some(cost(0.4, Unit::Ns, None, false));

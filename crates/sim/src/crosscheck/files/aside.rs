@@ -1,8 +1,8 @@
-//! Files that are not compared from some step on, and why.
+//! Files that are not compared from some step on, and the reason.
 //!
-//! A program may do what no rule covers (`mlock`, `O_DIRECT`, `MADV_PAGEOUT`): the recording says
-//! so by name, and from there on the file is left out on both sides. Files are independent, so the
-//! others are compared to the end.
+//! A program can do things that no rule covers (`mlock`, `O_DIRECT`, `MADV_PAGEOUT`). The recording
+//! names them, and both sides ignore the file from there on. Files are independent, so all others
+//! are compared to the end.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,10 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::step::{Action, FileStep};
 use crate::crosscheck::verdict::NotCompared;
 
-/// Why a file is left out where threads were at work on it at once and kernel and model differ.
+/// Reason for a file that several threads used concurrently, if kernel and model differ.
 const MET: &str = "threads at work on one file at once";
 
-/// The files left out so far.
 #[derive(Debug, Default)]
 pub(super) struct Asides {
     files: BTreeSet<u32>,
@@ -21,7 +20,6 @@ pub(super) struct Asides {
 }
 
 impl Asides {
-    /// Takes note of a step that says what cannot be compared.
     pub(super) fn note(&mut self, action: &Action, found: &mut BTreeMap<String, NotCompared>) {
         match action {
             Action::Met(file) => {
@@ -37,13 +35,12 @@ impl Asides {
         }
     }
 
-    /// Whether this file is left out.
     pub(super) fn has(&self, file: Option<u32>) -> bool {
         file.is_some_and(|file| self.files.contains(&file))
     }
 
-    /// Leaves out the files of a step that differs and on which threads had met; whether there are
-    /// any.
+    /// Leaves out the files of a differing step that threads used concurrently. Returns whether
+    /// there are any.
     pub(super) fn excuse(
         &mut self,
         kernel: &FileStep,
@@ -64,7 +61,6 @@ impl Asides {
         true
     }
 
-    /// What is compared of a step, whose action is on `file`.
     pub(super) fn rest<'a>(&self, step: &'a FileStep, file: Option<u32>) -> Cow<'a, FileStep> {
         if self.files.is_empty() {
             return Cow::Borrowed(step);
@@ -77,14 +73,13 @@ impl Asides {
         rest.handler.retain(|(file, _)| is_in(*file));
         rest.windows.retain(|line| is_in(line.file));
         rest.entries.retain(|line| is_in(line.file));
-        // Neither side faulted.
+        // A left-out file faults on neither side.
         rest.was_mapped |= self.has(file);
         Cow::Owned(rest)
     }
 }
 
 impl FileStep {
-    /// Files that the kernel or the model did something to.
     fn files(&self) -> impl Iterator<Item = u32> {
         let insertions = self.insertions.iter().map(|folio| folio.file);
         let removals = self.removals.iter().map(|folio| folio.file);

@@ -1,4 +1,4 @@
-//! One recording of files compared with the model.
+//! Compares one recording of files with the model.
 
 mod check;
 mod ends;
@@ -14,14 +14,13 @@ use crate::crosscheck::verdict::Verdict;
 use crate::kernel::Kernel;
 use check::FileComparison;
 
-/// Why the rest of a recording is left out.
 const WRITTEN: &str = "writes under a limit, after the first request";
 
 impl Recording<FileSteps> {
-    /// Replays under `kernel`, or under the rules of the kernel that made the recording.
+    /// Replays under `kernel`, or under the recorded kernel's rules.
     ///
     /// # Errors
-    /// When there are no rules for it or the model cannot be set up. A difference is not an error.
+    /// There are no rules for it, or the model cannot be set up. A difference is not an error.
     pub fn check(&self, kernel: Option<&Kernel>) -> Result<Verdict, CheckError> {
         let kernel = self.rules(kernel)?;
         if self.body.is_empty() {
@@ -60,8 +59,8 @@ impl FileComparison<'_> {
             if is_wait && was_cached {
                 self.found.waits.insert(nr);
             }
-            // A cold fault whose page was still being read when the fault was repeated: the model
-            // needs no hint, the additional pass changes nothing.
+            // A cold fault that repeated while its page was still being read. The extra pass
+            // changes nothing, so the model needs no hint.
             if is_wait && !was_cached && self.verdict.nr_waits < NR_WAITS_MAX as u64 {
                 self.verdict.nr_waits += 1;
                 self.verdict.differences.clear();
@@ -72,8 +71,8 @@ impl FileComparison<'_> {
         self.ends();
     }
 
-    /// Under a limit, after the first request: what reclaim left because it is dirty goes when the disk
-    /// has written it, so nothing that follows is compared. Notes that.
+    /// Returns whether writeback timing decides the rest, and records that. Under a limit, after
+    /// the first request, dirty folios that reclaim skipped leave once the disk has written them.
     fn depends_on_disk(&mut self, step: &FileStep) -> bool {
         let is_decided = self.workload.is_limited()
             && self.replay.nr_dirtied() > 0

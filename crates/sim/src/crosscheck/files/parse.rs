@@ -1,4 +1,4 @@
-//! Reader of the recordings of files (`recordings/README.md`).
+//! Parser for recordings of files (`recordings/README.md`).
 
 use largefolio_mm::core::observed::EntryKind;
 use largefolio_mm::mapping::reserve::{Extent, ExtentKind};
@@ -11,19 +11,19 @@ use super::step::{
 use crate::crosscheck::recording::{PAGE_BYTES_MAX, RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
 
-/// Folios that all `A` and `D` lines of a recording may stand for, those of a file of 16 GiB in
-/// base pages: each is kept, and 16 bytes of text may stand for any number. The recordings that
-/// come with folio have at most 80,896.
+/// Maximum number of folios in all `A` and `D` lines of a recording: a 16 GiB file in base pages.
+/// Each folio is stored, and 16 bytes of text can describe any number of them. The recordings
+/// shipped with folio have at most 80,896.
 const NR_FOLIOS_MAX: u64 = 1 << 22;
-/// Largest page number: byte positions stay below 2^62.
+/// Largest page index: byte positions stay below 2^62.
 const INDEX_MAX: u64 = 1 << 46;
-/// Descriptors, mappings and files one recording may have.
+/// Maximum number of descriptors, mappings or files per recording.
 const NR_IDS_MAX: u64 = 1 << 16;
-/// Where the one mapping of a recording without `N` lines begins.
+/// Address of the only mapping in a recording without `N` lines.
 const DEFAULT_ADDR: u64 = 0x4000_0000_0000;
 
 impl RecordingBody for FileSteps {
-    /// Mapping whose final state is being read, once the steps have ended.
+    /// The mapping whose final state is being read, after the last step.
     type Position = Option<u32>;
 
     fn begin(&mut self, header: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
@@ -46,7 +46,7 @@ impl RecordingBody for FileSteps {
         setup.nr_major = pairs.number("majflt")?;
         setup.limit_bytes = pairs.number("limit")?;
         setup.lru = pairs.text("lru");
-        // A recording of a self-built kernel describes its one mapping here.
+        // Self-built kernels' recordings describe their only mapping here.
         let has_mapping = pairs.get("map") != Some("none");
         if setup.events.is_none() && has_mapping && setup.program.is_none() {
             let area = AreaSpec {
@@ -90,7 +90,7 @@ impl RecordingBody for FileSteps {
         };
         match words {
             _ if is_known => Ok(()),
-            // The first line of a recording of a program (`processes`).
+            // First line of a recording of a program (`processes`).
             ["program", ..] => Err("a recording of private memory, which only the tests replay; \
                 crosscheck replay takes those of files"
                 .to_owned()),
@@ -104,7 +104,7 @@ impl FileSteps {
         self.steps.push(FileStep { action, ..FileStep::default() });
     }
 
-    /// A line that says what the program did; whether it is one.
+    /// Reads a line with a program action. Returns whether it is one.
     fn action(&mut self, page: u64, words: &[&str]) -> Parsed<bool> {
         let action = match *words {
             ["I", file, bytes, ..] => {
@@ -165,7 +165,7 @@ impl FileSteps {
         Ok(true)
     }
 
-    /// `idx off` or `idx off len open`.
+    /// Reads `idx off` or `idx off len open`.
     fn file_io(&self, page: u64, words: &[&str]) -> Parsed<FileIo> {
         match *words {
             [index, offset] => {
@@ -180,9 +180,9 @@ impl FileSteps {
         }
     }
 
-    /// A line that says what the kernel did; whether it is one.
+    /// Reads a line with a kernel event. Returns whether it is one.
     fn kernel_line(&mut self, page: u64, file: u32, words: &[&str]) -> Parsed<bool> {
-        // Before the first action: the mapping of the file itself.
+        // Events before the first action come from mapping the file itself.
         if self.steps.is_empty() {
             self.start(Action::Start);
         }
@@ -212,7 +212,7 @@ impl FileSteps {
             }
             ["F", index] => step.handler.push((file, at(index)?)),
             ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
-            // `v`, `l`: what a probe with `detail=` tells of lists, for whoever looks for a rule.
+            // `v` and `l` lines: list details from a probe with `detail=`, for research only.
             ["G", _, _, ..] | ["R", "sync" | "async", ..] | ["v" | "l", ..] => {}
             ["S", "order", index, order, size, async_size, _] => {
                 let order = Some(order_of(order)?);
@@ -242,7 +242,7 @@ impl FileSteps {
         Ok(true)
     }
 
-    /// A line behind the last action; whether it is one.
+    /// Reads a line after the last action. Returns whether it is one.
     fn final_line(&mut self, area: u32, words: &[&str]) -> Parsed<bool> {
         if let ["=", key, value] = *words {
             self.counted.insert(key.to_owned(), number(value)?);
@@ -262,7 +262,7 @@ impl FileSteps {
                 // A page map without a present page has no `P` line.
                 end.present.get_or_insert_default();
             }
-            // Late events, the cached set (it equals the insertions), other lines of smaps.
+            // Late events, the cached set (equal to the insertions), other lines of smaps.
             [
                 "M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K" | "v" | "l",
                 ..,
@@ -273,14 +273,13 @@ impl FileSteps {
     }
 }
 
-/// Folios of one size, one after the other.
 struct CachedRun {
     first: CachedFolio,
     times: u64,
 }
 
 impl CachedRun {
-    /// Each folio; `nr_folios` of the recording came before.
+    /// Lists each folio. `nr_folios` is the recording's running total.
     fn folios(self, nr_folios: &mut u64) -> Parsed<impl Iterator<Item = CachedFolio>> {
         let Self { first: CachedFolio { file, index, order }, times } = self;
         if times > NR_FOLIOS_MAX - *nr_folios {
@@ -293,7 +292,7 @@ impl CachedRun {
     }
 }
 
-/// `idx order [xN]`.
+/// Reads `idx order [xN]`.
 fn cached_run(file: u32, index: u64, order: &str, rest: &[&str]) -> Parsed<CachedRun> {
     let order = order_of(order)?;
     let times = rest.first().map_or(Ok(1), |times| number(times.trim_start_matches('x')))?;
@@ -303,12 +302,11 @@ fn cached_run(file: u32, index: u64, order: &str, rest: &[&str]) -> Parsed<Cache
     Ok(CachedRun { first: CachedFolio { file, index, order }, times })
 }
 
-/// Byte `offset` of page `index`.
 fn pos(page: u64, index: &str, offset: &str) -> Parsed<u64> {
     Ok(index_of(index)? * page + number(offset)?.min(PAGE_BYTES_MAX))
 }
 
-/// `FIRST+NR`, then `d` or `u`, then `<`.
+/// Reads `FIRST+NR`, then `d` or `u`, then `<`.
 fn extent_of(word: &str) -> Parsed<Extent> {
     let (word, is_next) = word.strip_suffix('<').map_or((word, false), |word| (word, true));
     let (word, kind) = if let Some(word) = word.strip_suffix('d') {
@@ -323,7 +321,6 @@ fn extent_of(word: &str) -> Parsed<Extent> {
     Ok(Extent { first, end: first + nr, kind, is_next })
 }
 
-/// A window of large folios.
 fn window(
     file: u32,
     start: u64,
@@ -334,7 +331,7 @@ fn window(
     Ok(WindowLine { file, is_base: false, start, order, size, async_size })
 }
 
-/// `idx req order size async_size ra_pages miss prev_pos`.
+/// Reads `idx req order size async_size ra_pages miss prev_pos`.
 fn entry(kind: &str, file: u32, words: &[&str]) -> Parsed<EntryLine> {
     let &[index, nr, order, size, async_size, ra_pages, miss, prev_pos] = words else {
         return Err("an entry has eight values".to_owned());
@@ -389,7 +386,7 @@ fn order_of(word: &str) -> Parsed<u8> {
     u8::try_from(order).ok().filter(|&order| order < 32).ok_or_else(|| format!("order {order}?"))
 }
 
-/// `17` or `17..20`.
+/// Reads `17` or `17..20`.
 fn run_of(word: &str) -> Parsed<PageRun> {
     let (first, last) = word.split_once("..").unwrap_or((word, word));
     let (first, last) = (index_of(first)?, index_of(last)?);

@@ -1,4 +1,4 @@
-//! A recorded workload running in the memory manager.
+//! Runs a recorded workload in the memory manager.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,27 +24,23 @@ mod group;
 mod in_flight;
 mod observed;
 
-/// The model in the middle of a recording.
 pub(super) struct FileReplay {
     memory: Memory,
-    /// Address space that acts, and all by their numbers.
+    /// The current address space; `spaces` has all by number.
     mm: MmId,
     spaces: BTreeMap<u32, MmId>,
     files: BTreeMap<u32, MappingId>,
     opens: BTreeMap<u32, OpenId>,
     areas: BTreeMap<u32, AreaSpec>,
     takes_io_in_flight: bool,
-    /// Reads are complete when the call that asks for them returns.
     reads_within_call: bool,
-    /// Whether pages that were reclaimed come back as part of the working set.
+    /// Reclaimed pages come back as part of the working set.
     restores: bool,
-    /// The group that everything is charged to, and its limit in pages.
+    /// The cgroup that everything is charged to, and its limit in pages.
     group: Option<(GroupId, u64)>,
-    /// Folios that were reclaimed: file, first index.
+    /// Reclaimed folios: file, first index.
     reclaimed: BTreeSet<(u32, u64)>,
-    /// What the recording says about reads in flight.
     timing: IoTiming,
-    /// What faults did with folios that they were reading.
     reads: FaultReads,
 }
 
@@ -60,7 +56,7 @@ impl FileReplay {
         let page = rules.page.bytes();
         rules.readahead_bytes = setup.ra_pages * page;
         rules.io_bytes = setup.io_bytes;
-        // Recordings that do not say were made without generations.
+        // Older recordings have no `lru` field and were made without MGLRU.
         let has_generations = setup.lru == "generations";
         rules.reclaim.lru = if has_generations { LruRule::Generations } else { LruRule::Lists };
         if let Some(bytes) = setup.fault_around_bytes {
@@ -78,7 +74,7 @@ impl FileReplay {
         for (id, bytes) in &workload.files {
             files.insert(*id, memory.add_file(*bytes, &header.filesystem));
         }
-        // Recorded before the probe told what the file has: its files that are written were holes.
+        // Older probes did not record extents; their written files were holes.
         let is_untold =
             |step: &FileStep| matches!(step.action, Action::Write(_)) && step.extents.is_none();
         if setup.program.is_none() && workload.steps.iter().any(is_untold) {
@@ -108,18 +104,16 @@ impl FileReplay {
         Ok(replay)
     }
 
-    /// Major faults so far.
     pub(super) fn nr_major(&self) -> u64 {
         self.memory.counters().pgmajfault
     }
 
-    /// Pages that became dirty so far.
     pub(super) fn nr_dirtied(&self) -> u64 {
         self.memory.counters().reclaim.nr_dirtied
     }
 
-    /// Follows the kernel's choice of what to reclaim, and marks what came back as part of the
-    /// working set: reclaim itself is not compared.
+    /// Drops the folios that the kernel reclaimed, and marks those that came back as part of the
+    /// working set. The choice itself is not compared.
     pub(super) fn follow_reclaim(&mut self, kernel: &FileStep) -> Result<(), String> {
         for &CachedFolio { file: number, index, .. } in &kernel.removals {
             let file = *self.files.get(&number).ok_or_else(|| format!("no file {number}"))?;
@@ -141,7 +135,6 @@ impl FileReplay {
         self.memory.rules().page.bytes()
     }
 
-    /// The readahead state that `action` meets, for a report of what differs.
     pub(super) fn state_before(&self, action: &Action) -> Option<RaState> {
         if matches!(action, Action::AdviseFile(..) | Action::Map(_)) {
             return None;
@@ -150,12 +143,10 @@ impl FileReplay {
         Some(self.memory.open_file(*open).state)
     }
 
-    /// The file that an action is on.
     pub(super) fn file_of(&self, action: &Action) -> Option<u32> {
         self.file_of_open(self.descriptor(action)?)
     }
 
-    /// The descriptor that an action uses.
     fn descriptor(&self, action: &Action) -> Option<u32> {
         match action {
             Action::Touch { area, .. } | Action::Advise(_, area) => {
@@ -178,7 +169,6 @@ impl FileReplay {
         Some(self.number_of(mapping))
     }
 
-    /// Does the action of `step` and says what the model did.
     pub(super) fn run(&mut self, nr: usize, step: &FileStep) -> Result<FileStep, String> {
         self.refresh();
         let mut was_mapped = false;
@@ -259,8 +249,8 @@ impl FileReplay {
         self.opens.get(&io.open).copied().ok_or_else(|| format!("no descriptor {}", io.open))
     }
 
-    /// The filesystem may have written back at any time, so what a file has is told before each
-    /// write.
+    /// Sets the file's extents before each write, because the filesystem may have written back at
+    /// any time.
     fn tell_extents(&mut self, open: OpenId, step: &FileStep) {
         let file = self.memory.open_file(open).mapping;
         if let Some(extents) = &step.extents {
@@ -268,7 +258,7 @@ impl FileReplay {
         }
     }
 
-    /// What is reserved for the first file in the model, unless that cannot be known.
+    /// Returns the model's reservations for the first file, unless they are unknown.
     pub(super) fn reserved(&self) -> Option<Vec<(u64, u64)>> {
         let file = *self.files.get(&0)?;
         self.memory.core().mapping(file).reservations.as_ref()?.reserved()
@@ -288,7 +278,6 @@ impl FileReplay {
         self.areas.get(&id).ok_or_else(|| format!("no mapping {id}"))
     }
 
-    /// Whether the page was mapped already.
     fn touch(&mut self, index: u64, area: u32, how: Touch) -> Result<bool, String> {
         let area = self.area(area)?;
         let (first, end) = (area.first, area.first + area.nr_pages);
@@ -306,14 +295,13 @@ impl FileReplay {
         Ok(touched.outcome == Outcome::Hit)
     }
 
-    /// The folio of a mapping's page, where it is cached.
     fn cached(&self, area: u32, index: PageIndex) -> Option<FolioId> {
         let open = *self.opens.get(&self.areas.get(&area)?.open)?;
         let file = self.memory.open_file(open).mapping;
         Some(self.memory.core().find(file, index)?.folio)
     }
 
-    /// The mapping at `from` becomes mapping `id` at `to`.
+    /// Moves the mapping at `from` to `to` and renames it to `id`.
     fn remap(&mut self, id: u32, from: ByteSpan, to: ByteSpan) -> Result<(), String> {
         let of = |span: ByteSpan| AddrRange { addr: Vaddr(span.addr), len_bytes: span.len_bytes };
         self.memory.mremap(self.mm, of(from), of(to)).map_err(|e| e.to_string())?;
@@ -346,7 +334,7 @@ impl FileReplay {
         Ok(())
     }
 
-    /// One page of no file, touched. Fault-around asks whether a page table is there (B.5.6).
+    /// Touches an anonymous page. Fault-around checks whether a page table exists (B.5.6).
     fn table(&mut self, addr: Vaddr) -> Result<(), String> {
         let page = self.memory.rules().page;
         let is_free = self.memory.space(self.mm).vmas.find(addr.vpn(page)).is_none();
@@ -358,7 +346,6 @@ impl FileReplay {
         Ok(())
     }
 
-    /// The address space with this number; a new one is empty.
     fn space(&mut self, number: u32) -> MmId {
         *self.spaces.entry(number).or_insert_with(|| self.memory.new_space())
     }

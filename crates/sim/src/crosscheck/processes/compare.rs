@@ -1,9 +1,9 @@
-//! Compares what the kernel has after a step with what the model has.
+//! Compares the kernel's state after a step with the model's.
 //!
-//! Page frame numbers themselves are not compared: a freed frame may be handed out again at once,
-//! or not. What is compared of them is
-//! - whether a page that was present before and after a step kept its frame, and
-//! - which pages of which processes are the same page.
+//! Page frame numbers are not compared, because a freed page may or may not be reused immediately.
+//! Two facts derived from them are:
+//! - whether a page that was present before and after a step kept its pfn, and
+//! - which pages of which processes are the same physical page.
 
 use std::collections::BTreeMap;
 
@@ -24,11 +24,11 @@ use crate::crosscheck::verdict::Verdict;
 use crate::kernel::Kernel;
 
 impl Recording<Programs> {
-    /// Replays each program under `kernel`, or under the rules of the kernel that made the
-    /// recording, and compares after each step, up to the first that differs.
+    /// Replays each program under `kernel`, or under the recorded kernel's rules. Compares after
+    /// each step, up to the first difference.
     ///
     /// # Errors
-    /// When there are no rules for it or the model cannot be set up. A difference is not an error.
+    /// There are no rules for it, or the model cannot be set up. A difference is not an error.
     pub fn check(&self, kernel: Option<&Kernel>) -> Result<Vec<Verdict>, CheckError> {
         let kernel = self.rules(kernel)?;
         let one = |run| Ok(ProgramComparison::new(self, &kernel, run)?.run());
@@ -36,27 +36,23 @@ impl Recording<Programs> {
     }
 }
 
-/// What may work later.
+/// Error of a call that may succeed later.
 const EAGAIN: u32 = 11;
 
-/// A comparison under way.
 struct ProgramComparison<'a> {
     run: &'a ProgramRun,
     replay: ProgramReplay,
     verdict: Verdict,
-    /// After the last step.
     pair: Worlds,
-    /// Pages of the program's own file that the kernel has cached.
+    /// Cached pages of the program's own file, from the kernel.
     nr_cached: u64,
-    /// Pages of them in PMD-sized folios, if it said so.
+    /// Cached pages in PMD-sized folios, if the kernel reports them.
     nr_huge: Option<u64>,
-    /// Swap space after the last step, as the kernel told.
     swap: SwapNumbers,
-    /// Freed slots still count as used for a while.
+    /// Freed slots count as used until their batch is released.
     hides_freed: bool,
     hides_pmds: bool,
     recorded: Recorded,
-    /// What the kernel says of the areas of each process.
     areas: AllAreas,
 }
 
@@ -104,12 +100,13 @@ impl<'a> ProgramComparison<'a> {
             self.step(step, answer, answered);
             self.verdict.nr_steps += 1;
             if !self.verdict.is_equal() && (is_met || reads && self.is_fault_around(step)) {
-                // What a read or a write in flight lets happen depends on time: no more is compared.
+                // Timing decided the step, because a read or a write was in flight. Stop comparing.
                 self.verdict.differences.clear();
                 self.verdict.nr_in_flight += 1;
                 break;
             }
-            // The model's own invariants cost more than the step: they are held at the end.
+            // Checking the model's own invariants costs more than a step, so only check them at the
+            // end.
             if self.verdict.nr_steps == steps.len() {
                 self.invariants(step);
             }
@@ -132,7 +129,7 @@ impl<'a> ProgramComparison<'a> {
         self.scanned(step, answer);
         self.swapped(step, answer);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
-        // A page that went and came back may have the frame it had.
+        // A page that was swapped out and in may have its old pfn again.
         if self.swap.nr_in == 0 {
             self.pair.compare_frames(&before, &mut self.verdict);
         }
@@ -146,7 +143,6 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// What `smaps` and `numa_maps` say of each area that the kernel has.
     fn areas(&mut self) {
         let program = &self.run.program;
         let has = |is: fn(ProcessOp) -> bool| program.steps.iter().any(|step| is(step.op));
@@ -170,12 +166,11 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// Mapped pages of the machine since the program began.
     fn machine(&mut self, answer: &Answer) {
         let (Some(before), Some(after)) = (self.run.machine_before, answer.machine) else {
             return;
         };
-        // A step that frees lazily has the probe collapse a block of its own.
+        // For a `MADV_FREE` step, the probe collapses a range of its own.
         if self.run.program.steps.iter().any(|step| matches!(step.op, ProcessOp::Free(_))) {
             return;
         }
@@ -187,7 +182,8 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// Whether the step was allowed; of a collapse also the error number, which says why not.
+    /// Compares whether the step was allowed; for a collapse also the error number, which is its
+    /// reason.
     fn answers(&mut self, step: &ProcessStep, answer: &Answer, model: Option<u32>) {
         let kernel = answer.error;
         let is_equal = match step.op {
@@ -237,15 +233,15 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// Whether other processes of the machine had a part in what khugepaged may scan in this step:
-    /// nothing from here on is compared.
+    /// Returns whether khugepaged spent part of its scan budget on other processes. Nothing from
+    /// here on is compared.
     fn is_spent_on_others(&self, answer: &Answer) -> bool {
         let is_limited = self.run.program.khugepaged.is_some_and(|limits| limits.pages > 0);
         is_limited && answer.scan.is_of_others
     }
 
-    /// Whether loads found other pages mapped around theirs, and nothing else differs: the reads of the
-    /// step were complete sooner or later than the rule says (docs/design/fidelity.md, "In flight").
+    /// Returns whether the only differences are pages that fault-around mapped: the step's reads
+    /// completed sooner or later than in the model (docs/design/fidelity.md, "In flight").
     fn is_fault_around(&self, step: &ProcessStep) -> bool {
         let follows =
             |aspect| matches!(aspect, Aspect::Presence | Aspect::Smaps | Aspect::Mapcount);
@@ -253,7 +249,6 @@ impl<'a> ProgramComparison<'a> {
             && self.verdict.differences.iter().all(|one| follows(one.aspect))
     }
 
-    /// What khugepaged looked at in this step, and what came of it.
     fn scanned(&mut self, step: &ProcessStep, answer: &Answer) {
         let Some(model) = self.replay.take_scan() else { return };
         let (at, kernel) = (Location::page(step.slot, 0), &answer.scan);
@@ -269,13 +264,12 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// What went to swap space and came back in this step, and what is there.
     fn swapped(&mut self, step: &ProcessStep, answer: &Answer) {
         let Some(model) = self.replay.swap_numbers() else { return };
         let kernel = answer.swap.unwrap_or(self.swap.still());
         self.swap = kernel;
         self.verdict.count(Aspect::Swap, kernel.nr_in + kernel.nr_out);
-        // Where freed slots are handed in together, their number says what other programs did, too.
+        // If freed slots are released in batches, the count depends on other programs.
         let model =
             if self.hides_freed { SwapNumbers { nr_used: kernel.nr_used, ..model } } else { model };
         if kernel != model {
@@ -291,14 +285,12 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// The model's folios behind the first pages that the step changes.
     fn folios_before(&self, answer: &Answer) -> BTreeMap<(usize, u64), String> {
         let changed = answer.changes.iter().take(NR_TOLD);
         let folio = |slot, page| Some(((slot, page), self.replay.folio_of(slot, page)?));
         changed.filter_map(|change| folio(change.slot, change.pages.first)).collect()
     }
 
-    /// Says of each difference which folio was there before, where that is known.
     fn tell(&mut self, before: &BTreeMap<(usize, u64), String>) {
         for difference in &mut self.verdict.differences {
             if let Location::Page { slot, page, folio_before } = &mut difference.place {
@@ -308,14 +300,14 @@ impl<'a> ProgramComparison<'a> {
     }
 }
 
-/// Whether a collapse found a page locked, which may be one that it has just begun to read.
+/// Returns whether a collapse found a locked page, which may be one whose read it has just started.
 fn has_met_read(answer: &Answer) -> bool {
     let is_locked = |look: &String| look.ends_with(" f page_lock");
     answer.error == Some(EAGAIN) || answer.scan.looks.iter().any(is_locked)
 }
 
-/// Whether khugepaged began to write a file on a disk back and then looked at other blocks: they may
-/// be written by then.
+/// Returns whether khugepaged started writeback of a file on disk and then scanned other ranges:
+/// their pages may be clean by then.
 fn has_met_flush(answer: &Answer, is_on_disk: bool) -> bool {
     let begins = |look: &String| look.ends_with(" f fail") || look.ends_with("dirty_or_writeback");
     let looks = &answer.scan.looks;
@@ -323,17 +315,15 @@ fn has_met_flush(answer: &Answer, is_on_disk: bool) -> bool {
     is_on_disk && first.is_some_and(|first| first + 1 < looks.len())
 }
 
-/// Changes of a step whose folios before it are told.
+/// Number of changes per step for which the previous folio is reported.
 const NR_TOLD: usize = 8;
 
-/// Kernel and model after the same step.
 struct Worlds {
     kernel: World,
     model: World,
 }
 
 impl Worlds {
-    /// Every page of every process.
     fn pages(&self) -> impl Iterator<Item = ((usize, u64), PageState, PageState)> {
         (0..NR_SLOTS).flat_map(move |slot| {
             let pages = self.kernel.slots[slot].iter().zip(&self.model.slots[slot]);
@@ -341,9 +331,8 @@ impl Worlds {
         })
     }
 
-    /// Compares what is mapped.
     fn compare(&self, hides_pmds: bool, verdict: &mut Verdict) {
-        // Names of one folio on either side.
+        // Maps each side's folio label to the other's.
         let mut to_model = BTreeMap::new();
         let mut to_kernel = BTreeMap::new();
         for (at, kernel, model) in self.pages() {
@@ -390,7 +379,6 @@ impl Worlds {
         }
     }
 
-    /// Compares how often each page is mapped.
     fn compare_mapcounts(&self, verdict: &mut Verdict) {
         for ((slot, page), kernel, model) in self.pages() {
             if label(kernel.page).is_none() || label(model.page).is_none() {
@@ -405,7 +393,6 @@ impl Worlds {
         }
     }
 
-    /// Compares which pages kept their frame.
     fn compare_frames(&self, before: &Self, verdict: &mut Verdict) {
         for (((slot, page), kernel, model), (_, kernel_was, model_was)) in
             self.pages().zip(before.pages())
@@ -429,7 +416,7 @@ impl Worlds {
     }
 }
 
-/// Whether a page kept its frame; `None` if it was not, or is not, a page of a folio.
+/// Returns whether a page kept its pfn; `None` unless both are pages of a folio.
 fn is_same(before: MappedPage, after: MappedPage) -> Option<bool> {
     label(before).zip(label(after))?;
     let frame = |page| match page {
@@ -450,7 +437,7 @@ fn kind(state: PageState) -> &'static str {
     }
 }
 
-/// Order of the folio, and which page of it.
+/// Returns the folio's order and the page's index in it.
 fn place(page: MappedPage) -> (u8, u32) {
     match page {
         MappedPage::Folio { order, index, .. } => (order, index),

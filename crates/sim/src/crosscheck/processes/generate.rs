@@ -1,7 +1,7 @@
-//! Random programs: the same seed and options give the same text.
+//! Generates random programs; the same seed and options produce the same text.
 //!
-//! Ranges and pages are not uniform. What decides a copy lies at the borders of folio-sized blocks:
-//! whole blocks, all of a block but one page, its first and last page.
+//! Ranges and pages are not uniform. Copy decisions depend on the edges of folio-sized ranges, so
+//! the generator prefers whole ranges, ranges without one page, and first and last pages.
 
 mod areas;
 mod collapse;
@@ -19,33 +19,28 @@ use super::program::{AreaSource, ProcessOp, ProcessProgram, ProcessStep};
 use super::range::{NR_PAGES_MAX, NR_SLOTS, PageRange};
 use areas::Areas;
 
-/// What programs are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// fork and copy-on-write.
     Cow,
-    /// `MADV_COLLAPSE` of anonymous memory and of a file in memory.
+    /// `MADV_COLLAPSE` of anonymous memory and of a memfd or tmpfs file.
     Collapse,
     /// khugepaged, for the same kinds of memory.
     Khugepaged,
-    /// `MADV_COLLAPSE` of a file on a disk, and its writers.
+    /// `MADV_COLLAPSE` of a file on disk, with writers.
     Disk,
-    /// khugepaged, for such a file.
     DiskKhugepaged,
-    /// Huge pages of a pool: the one order that is given.
     Hugetlb,
-    /// A memory cgroup with a limit, and swap space.
     Swap,
 }
 
 impl Topic {
-    /// Whether programs with folios up to `highest` fit into what a program can have.
+    /// Returns whether a program's window is large enough for folios up to `highest`.
     #[must_use]
     pub fn fits(self, page: PageSize, highest: Order) -> bool {
         self.window_pages(page, highest) <= NR_PAGES_MAX
     }
 
-    /// Pages of the window of its programs.
     fn window_pages(self, page: PageSize, highest: Order) -> u64 {
         let pmd = page.pmd_order();
         if self == Self::Hugetlb {
@@ -53,7 +48,7 @@ impl Topic {
         } else if self == Self::Swap && highest < pmd {
             swap::WINDOW_PAGES
         } else if self == Self::Collapse && pmd.nr_pages() == NR_PAGES_MAX {
-            // 64K pages: one block of 512M is the whole window.
+            // 64K pages: one 512M PMD range fills the window.
             NR_PAGES_MAX
         } else if highest == pmd || self.is_collapse() {
             let halves = if self == Self::Khugepaged { 7 } else { 5 };
@@ -63,12 +58,10 @@ impl Topic {
         }
     }
 
-    /// Whether blocks of the PMD size are collapsed.
     const fn is_collapse(self) -> bool {
         matches!(self, Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged)
     }
 
-    /// Whether khugepaged is woken.
     const fn is_scanned(self) -> bool {
         matches!(self, Self::Khugepaged | Self::DiskKhugepaged)
     }
@@ -78,26 +71,20 @@ impl Topic {
     }
 }
 
-/// What programs to make.
 #[derive(Clone, Debug)]
 pub struct ProgramOptions {
-    /// What they are about.
     pub topic: Topic,
-    /// Base page.
     pub page: PageSize,
-    /// Orders that are enabled for advised areas.
     pub orders: Vec<Order>,
-    /// Steps of each program.
     pub nr_steps: usize,
 }
 
-/// Pages of a window without PMD-sized folios.
 const SMALL_WINDOW_PAGES: u64 = 128;
 
-/// Programs with neighbouring seeds that get the same pool of huge pages.
+/// Number of neighbouring seeds that share one hugetlb pool size.
 const NR_ALIKE: u64 = 25;
 
-/// Makes the program of `seed`.
+/// Generates the program for `seed`.
 ///
 /// ```
 /// use largefolio_mm::units::{Order, PageSize};
@@ -136,9 +123,7 @@ struct Generator {
     pmd: Order,
     orders: Vec<Order>,
     nr_processes: usize,
-    /// Areas of each living process.
     living: [Option<Areas>; NR_SLOTS],
-    /// Which of them have the program's file open for write.
     is_writer: [bool; NR_SLOTS],
     program: ProcessProgram,
 }
@@ -151,7 +136,7 @@ impl Generator {
         let nr_pages = topic.window_pages(*page, highest);
         let kib = |order: Order| (page.bytes() << order.get()) >> 10;
         let huge = (*topic == Topic::Hugetlb).then(|| hugetlb::pool_of(seed, kib(highest)));
-        // Pages of such programs are huge ones: what lies between orders 0 and 2 is of interest.
+        // These programs work in units of hugetlb pages; only orders 0 to 2 matter.
         let orders = if huge.is_some() { Vec::new() } else { orders.clone() };
         let sizes_kib = orders.iter().copied().map(kib).collect();
         let mut rng = Rng::new(seed);
@@ -171,7 +156,7 @@ impl Generator {
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));
-        // Blocks that no size is enabled for: neighbours of two and four pages.
+        // Add neighbours of two and four pages, even if no folio size is enabled for them.
         let mut orders = orders;
         orders.extend([Order::new(1), Order::new(2)]);
         if topic.is_collapse() {
@@ -190,7 +175,6 @@ impl Generator {
         self.living = Areas::after(std::mem::take(&mut self.living), slot, op);
     }
 
-    /// One to three areas of the first process.
     fn map_first_areas(&mut self) {
         for _ in 0..=self.rng.below(3) {
             match (self.program.own_file, self.program.huge) {
@@ -229,7 +213,6 @@ impl Generator {
         }
     }
 
-    /// A free range becomes an area.
     fn map(&mut self, slot: usize) {
         let Some(areas) = &self.living[slot] else { return };
         let free = areas.free_runs();
@@ -280,7 +263,8 @@ impl Generator {
         let range = self.part_of(area);
         let mut to = self.rng.below(self.program.nr_pages - range.nr + 1);
         if self.chance(60) {
-            // To the same place in another block: folios and PMD entries can move whole.
+            // Use the same offset in another PMD range, so that folios and PMD entries can move
+            // whole.
             let nr = self.some_order().nr_pages();
             to = to / nr * nr + range.first % nr;
         }
@@ -305,7 +289,7 @@ impl Generator {
         self.orders[self.rng.below(self.orders.len() as u64) as usize]
     }
 
-    /// A block around a random page of `range`, as far as it lies in it.
+    /// Returns an aligned range around a random page of `range`, clipped to it.
     fn block_of(&mut self, range: PageRange) -> PageRange {
         let order = self.some_order();
         let page = range.first + self.rng.below(range.nr);

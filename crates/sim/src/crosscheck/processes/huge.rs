@@ -1,9 +1,9 @@
-//! Programs about hugetlb: their pages are huge pages of a pool.
+//! Programs about hugetlb: their pages are huge pages from a pool.
 //!
 //! ```text
-//!   program 3 pages=8 sizes=- huge=2048:6    2M pages, of which the pool has 6
+//!   program 3 pages=8 sizes=- huge=2048:6    2M pages, the pool has 6
 //!   0 map 0 3 g                              private; gs shared; with o: MAP_NORESERVE
-//!   0 trim 0 2 ue                            munmap of 2 huge pages but for the last base page
+//!   0 trim 0 2 ue                            munmap of 2 huge pages except the last base page
 //! ```
 
 use std::fmt;
@@ -13,25 +13,23 @@ use largefolio_mm::vma::Sharing;
 use super::range::{PageRange, SIZE_KIB_MAX};
 use crate::crosscheck::text::{Parsed, number_to};
 
-/// Pages a pool can have here.
 const NR_POOL_MAX: u64 = 1024;
 
-/// The huge pages of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
-    /// Size of one.
+    /// Size of one page in KiB.
     pub kib: u64,
-    /// Pages of the pool that are promised to nobody when the program begins; none is in use.
+    /// Free, unreserved pages in the pool at the start; none is in use.
     pub nr_pool: u64,
-    /// Pages beyond these, promised to nobody who lives (docs/behaviour O.5.3). The kernel tells.
+    /// Additional pages, reserved for processes that have exited (docs/behaviour O.5.3). The kernel
+    /// reports them.
     pub nr_lost: u64,
 }
 
-/// A mapping of huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HugeMapping {
     pub(super) sharing: Sharing,
-    /// Not with `MAP_NORESERVE`.
+    /// Mapped without `MAP_NORESERVE`.
     pub(super) is_reserved: bool,
 }
 
@@ -46,13 +44,13 @@ pub(super) struct Trim {
 pub(super) enum TrimCall {
     Unmap,
     Drop,
-    /// To loads alone.
+    /// To read-only.
     Protect,
-    /// `MADV_FREE`, which no such memory takes.
+    /// `MADV_FREE`, which hugetlb memory refuses.
     Free,
 }
 
-/// Which base page the range lacks.
+/// The base page that the range excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     First,
@@ -61,7 +59,7 @@ pub(super) enum Edge {
 }
 
 impl HugePages {
-    /// `KIB:NR`, `KIB:NR:LOST`.
+    /// Reads `KIB:NR` or `KIB:NR:LOST`.
     pub(super) fn of(word: &str) -> Parsed<Self> {
         let (kib, nr) = word.split_once(':').ok_or("huge= needs KIB:NR")?;
         let (nr, lost) = nr.split_once(':').unwrap_or((nr, "0"));
@@ -73,14 +71,12 @@ impl HugePages {
         Ok(Self { kib, nr_pool, nr_lost })
     }
 
-    /// All pages of the pool.
     pub(super) const fn nr_pages(self) -> u64 {
         self.nr_pool + self.nr_lost
     }
 }
 
 impl HugeMapping {
-    /// The mapping that a word of flags with `g` asks for.
     pub(super) fn of(word: &str) -> Self {
         let sharing = if word.contains('s') { Sharing::Shared } else { Sharing::Private };
         Self { sharing, is_reserved: !word.contains('o') }
@@ -105,7 +101,7 @@ impl Trim {
         Ok(Self { call, edge })
     }
 
-    /// First byte and length of the call's range, which lacks a base page of `range`.
+    /// Returns the call's first byte and length: `range` without one base page.
     pub(super) const fn bytes(self, range: PageRange, unit: u64, base: u64) -> (u64, u64) {
         let (at, len) = (range.first * unit, range.nr * unit);
         match self.edge {

@@ -1,15 +1,15 @@
-//! khugepaged in a program of processes: its limits, and what one waking of it did.
+//! khugepaged in a program of processes: its limits, and the results of one wakeup.
 //!
 //! ```text
-//!   program 4 pages=1280 sizes=2048 memfd=1024 khugepaged=511,256,0    empty, shared, pages a waking
-//!   0 scan                                               it wakes once
-//!   k 0 a exceed_none_pte                                a block of process 0, anonymous memory
-//!   k 1 f succeeded                                      a block of process 1, a file
-//!   K 1 1                                                passes ended, blocks collapsed
+//!   program 4 pages=1280 sizes=2048 memfd=1024 khugepaged=511,256,0    none, shared, pages per wakeup
+//!   0 scan                                               one wakeup
+//!   k 0 a exceed_none_pte                                a PMD range of process 0, anonymous memory
+//!   k 1 f succeeded                                      a PMD range of process 1, a file
+//!   K 1 1                                                completed passes, collapsed ranges
 //! ```
 //!
-//! Owns the words of both sides, so that they can be compared. The blocks come in the order in
-//! which khugepaged looked at them.
+//! Translates both sides' results to common names, so they can be compared. The ranges appear in
+//! scan order.
 
 use std::fmt;
 
@@ -26,12 +26,12 @@ use largefolio_mm::vma::Prot;
 use super::range::slot_of;
 use crate::crosscheck::text::{Parsed, number, number_to, unknown};
 
-/// What a block came to if it was one folio, or one entry, before.
+/// Result for a range that already was one folio or one PMD entry.
 const ALREADY: &str = "already";
 const SUCCEEDED: &str = "succeeded";
 
-/// Names of results that the kernel's tracepoints write in other words than the model, and the
-/// model's; the others are equal.
+/// Results that the kernel's tracepoints name differently, with the model's names; all others are
+/// equal.
 const NAMES: [(&str, &str); 22] = [
     ("failed", "fail"),
     ("pmd_null", "no_pte_table"),
@@ -57,32 +57,26 @@ const NAMES: [(&str, &str); 22] = [
     ("non_present_pte", "pte_non_present"),
 ];
 
-/// What khugepaged may do for the processes of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScanLimits {
-    /// `max_ptes_none`.
     pub(super) none: u64,
-    /// `max_ptes_shared`.
     pub(super) shared: u64,
-    /// `pages_to_scan`; 0: so many that each waking is one pass over all processes.
+    /// `pages_to_scan`; 0: large enough that each wakeup is one pass over all processes.
     pub(super) pages: u64,
 }
 
-/// What one waking did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
-    /// Blocks of the program's processes, in order: process, kind of memory and result.
+    /// The program's scanned ranges, in order: process, kind of memory and result.
     pub(super) looks: Vec<String>,
-    /// Passes over all processes that ended.
     pub(super) nr_passes: u64,
-    /// Blocks it counts as collapsed; `None` where those of other processes are among them.
+    /// Collapsed ranges; `None` if ranges of other processes are included.
     pub(super) nr_collapsed: Option<u64>,
-    /// It also looked at blocks of other processes.
     pub(super) is_of_others: bool,
 }
 
 impl ScanLimits {
-    /// `NONE,SHARED,PAGES`.
+    /// Reads `NONE,SHARED,PAGES`.
     pub(super) fn of(word: &str) -> Parsed<Self> {
         let numbers: Vec<&str> = word.split(',').collect();
         let [none, shared, pages] = numbers[..] else { return unknown(&[word]) };
@@ -90,7 +84,6 @@ impl ScanLimits {
         Ok(Self { none: count(none)?, shared: count(shared)?, pages: count(pages)? })
     }
 
-    /// Sets them in the model.
     pub(super) fn apply(self, rules: &mut Rules) {
         let nr = rules.page.pmd_order().nr_pages();
         rules.anon.max_ptes_none =
@@ -108,17 +101,17 @@ impl fmt::Display for ScanLimits {
 }
 
 impl Scan {
-    /// `k SLOT a|f RESULT` without the `k`.
+    /// Reads `k SLOT a|f RESULT` without the `k`.
     pub(super) fn line(&mut self, words: &[&str]) -> Parsed<()> {
         let [slot, kind @ ("a" | "f"), result] = *words else { return unknown(words) };
         let known = NAMES.iter().find(|(kernel, _)| *kernel == result);
-        // Of a file "already" is what the page cache says, before the tables.
+        // For a file, "already" comes from the page cache, before the page tables.
         let result = known.map_or(result, |(_, model)| model);
         self.looks.push(format!("{} {kind} {result}", slot_of(slot)?));
         Ok(())
     }
 
-    /// `K PASSES COLLAPSED` without the `K`.
+    /// Reads `K PASSES COLLAPSED` without the `K`.
     pub(super) fn end(&mut self, passes: &str, collapsed: &str) -> Parsed<()> {
         self.nr_passes = number(passes)?;
         self.is_of_others = collapsed == "-";
@@ -126,7 +119,6 @@ impl Scan {
         Ok(())
     }
 
-    /// A block that the model looked at.
     pub(super) fn look(
         &mut self,
         slot: usize,
@@ -142,8 +134,8 @@ impl Scan {
     }
 }
 
-/// A process in khugepaged's list of which nothing can be collapsed (`probe/khugepaged.h`): the list
-/// is never empty.
+/// Adds a process that keeps khugepaged's list non-empty and has nothing to collapse
+/// (`probe/khugepaged.h`).
 pub(super) fn add_keeper(memory: &mut Memory) {
     let page = memory.rules().page;
     let nr = 2 * page.pmd_order().nr_pages();

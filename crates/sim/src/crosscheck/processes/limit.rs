@@ -1,7 +1,7 @@
 //! Programs in a memory cgroup with a limit, on a machine with swap space.
 //!
-//! Owns what such programs and their recordings say beyond the others: the limit, the lists that were
-//! on, and after each step what went to swap space and came back. Does not own what reclaim does.
+//! Owns the additional parts of such programs and their recordings: the limit, the LRU kind, and
+//! the swap numbers after each step. Does not own reclaim.
 
 use std::fmt;
 
@@ -12,26 +12,23 @@ use largefolio_mm::units::{GroupId, MmId};
 
 use crate::crosscheck::text::{Parsed, number_to, unknown};
 
-/// Bytes of the swap space of a recording machine (`scripts/recordings/swap.py`).
+/// Swap space of a recording machine in bytes (`scripts/recordings/swap.py`).
 pub(super) const SWAP_BYTES: u64 = 256 << 20;
-/// A limit is below what a window can hold.
 const LIMIT_KIB_MAX: u64 = 1 << 20;
 
-/// `memory.max` of the group that the processes of a program are in.
+/// `memory.max` of the program's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// In KiB.
     pub(super) kib: u64,
 }
 
 impl Limit {
-    /// The limit that `limit=KIB` announces, if the word does.
+    /// Reads `limit=KIB`; `None` for another word.
     pub(super) fn of(word: &str) -> Option<Parsed<Self>> {
         let kib = word.strip_prefix("limit=")?;
         Some(number_to(LIMIT_KIB_MAX, kib).map(|kib| Self { kib }))
     }
 
-    /// A group with this limit that the process joins.
     pub(super) fn begin(self, memory: &mut Memory, mm: MmId) -> GroupId {
         let pages = (self.kib << 10) >> memory.rules().page.shift();
         let group = memory.add_group(GroupLimits::max(pages));
@@ -46,7 +43,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// The lists that `lru=` of a header names.
+/// Reads a header's `lru=` word.
 pub(super) fn lists_of(word: Option<&str>) -> Parsed<Option<LruRule>> {
     match word {
         None => Ok(None),
@@ -56,22 +53,18 @@ pub(super) fn lists_of(word: Option<&str>) -> Parsed<Option<LruRule>> {
     }
 }
 
-/// What a step did to swap space, and what is there after it, in pages.
+/// Swap activity of one step, and the state after it, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "counts of pages")]
 pub(super) struct SwapNumbers {
-    /// Read from it by the step.
     pub(super) nr_in: u64,
-    /// Written to it by the step.
     pub(super) nr_out: u64,
-    /// In the swap cache.
     pub(super) nr_cached: u64,
-    /// Slots that the group is charged for.
     pub(super) nr_used: u64,
 }
 
 impl SwapNumbers {
-    /// `w IN OUT CACHED USED`.
+    /// Reads `w IN OUT CACHED USED`.
     pub(super) fn of(words: &[&str]) -> Parsed<Self> {
         let [nr_in, nr_out, cached, used] = words else { return unknown(words) };
         let number = |word| number_to(u64::MAX, word);
@@ -83,7 +76,6 @@ impl SwapNumbers {
         })
     }
 
-    /// After a step that says nothing: nothing moved.
     pub(super) const fn still(self) -> Self {
         Self { nr_in: 0, nr_out: 0, ..self }
     }

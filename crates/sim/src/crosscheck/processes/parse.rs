@@ -1,4 +1,4 @@
-//! Reader of the recordings of processes (`recordings/README.md`).
+//! Parser for recordings of processes (`recordings/README.md`).
 
 use super::limit::{SwapNumbers, lists_of};
 use super::program::{ProcessProgram, ProcessStep};
@@ -9,13 +9,14 @@ use super::world::{MappedPage, PageState, PoolState};
 use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, number_to, reason, unknown};
 
-/// Labels of one program are small; this bounds what a text can make us hold.
+/// Labels of one program are small; this bounds the memory that a text can make the parser
+/// allocate.
 const NR_LABELS_MAX: u64 = 1 << 16;
-/// Largest order of a folio: a gigantic page of x86-64.
+/// Largest folio order: a gigantic page of x86-64.
 const ORDER_MAX: u64 = 18;
 
 impl RecordingBody for Programs {
-    /// Orders of the folios of a program by label: each is written once.
+    /// Folio orders of a program by label; a recording writes each only once.
     type Position = Vec<u8>;
 
     fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
@@ -53,7 +54,6 @@ impl RecordingBody for Programs {
 }
 
 impl Answer {
-    /// A line below a step of a program whose window has `nr_pages`.
     fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, words: &[&str]) -> Parsed<()> {
         match *words {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
@@ -115,13 +115,13 @@ fn inside(pages: PageRange, nr_pages: u64) -> Parsed<()> {
     Ok(())
 }
 
-/// `FIRST[+NR]`.
+/// Reads `FIRST[+NR]`.
 fn run_of(word: &str) -> Parsed<PageRange> {
     let (first, nr) = word.split_once('+').unwrap_or((word, "1"));
     PageRange::of(first, nr)
 }
 
-/// `STATE [FLAGS] [=SUM]`.
+/// Reads `STATE [FLAGS] [=SUM]`.
 fn state_of(word: &str, how: &[&str], orders: &mut Vec<u8>) -> Parsed<PageState> {
     let mut state = PageState { page: page_of(word, orders)?, ..PageState::default() };
     for word in how {
@@ -136,7 +136,7 @@ fn state_of(word: &str, how: &[&str], orders: &mut Vec<u8>) -> Parsed<PageState>
     Ok(state)
 }
 
-/// `-`, `s`, `z`, `Z.INDEX`, `LABEL[:ORDER][.INDEX]`.
+/// Reads `-`, `s`, `z`, `Z.INDEX` or `LABEL[:ORDER][.INDEX]`.
 fn page_of(word: &str, orders: &mut Vec<u8>) -> Parsed<MappedPage> {
     match word {
         "-" => return Ok(MappedPage::Absent),

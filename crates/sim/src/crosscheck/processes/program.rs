@@ -1,4 +1,4 @@
-//! A program of a few processes: what each of them does, step by step, in one order.
+//! A program of a few processes: their actions step by step, in one order.
 //!
 //! ```text
 //!   program 17 pages=128 sizes=64        seed, pages of the window, enabled folio sizes in KiB
@@ -10,7 +10,7 @@
 //!   0 share 0 512 512 s                           mapped from its page 512 on
 //!   0 collapse 0 512
 //!   program 19 pages=1280 sizes=2048 khugepaged=511,256,0     khugepaged's limits (`khugepaged`)
-//!   0 scan                                                    it wakes once
+//!   0 scan                                                    one wakeup
 //! ```
 //!
 //! Owns the operations and their text. The same text runs on a kernel (`probe/cow.c`) and in the
@@ -27,132 +27,99 @@ use super::limit::Limit;
 use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX, slot_of};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
-/// What a few processes do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessProgram {
-    /// Seed it was made from; its name.
+    /// The program's seed, which is also its name.
     pub seed: u64,
-    /// Pages of the window that all areas lie in.
     pub(super) nr_pages: u64,
     /// Folio sizes enabled for advised areas, in KiB.
     pub sizes_kib: Vec<u64>,
-    /// The file its processes share.
     pub(super) own_file: Option<OwnFile>,
-    /// Its pages are huge pages of a pool.
     pub huge: Option<HugePages>,
-    /// What khugepaged may do, if it is woken at all.
     pub(super) khugepaged: Option<ScanLimits>,
-    /// Its processes are in a group with this limit.
     pub(super) limit: Option<Limit>,
-    /// The steps, in order.
     pub(super) steps: Vec<ProcessStep>,
 }
 
-/// A file that belongs to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnFile {
-    /// Its path.
     pub(super) kind: FileKind,
     pub(super) nr_pages: u64,
 }
 
-/// Where a program's file lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// `memfd_create`.
     Memfd,
-    /// A mounted tmpfs.
     Tmpfs,
-    /// A filesystem on a disk: zeroes, none of them cached.
+    /// A filesystem on disk; the file has zeros and is not cached.
     Disk,
 }
 
-/// One step of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProcessStep {
-    /// Which process, below [`NR_SLOTS`](super::range::NR_SLOTS).
+    /// The process, below [`NR_SLOTS`](super::range::NR_SLOTS).
     pub(super) slot: usize,
     pub(super) op: ProcessOp,
 }
 
-/// What an area maps, privately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AreaSource {
-    /// Zeroes.
     Anon,
     /// A file in memory of `FILE_PAGES` cached base pages, from page `first % (FILE_PAGES / 2)`.
     File,
 }
 
-/// Pages of the file.
 pub(super) const FILE_PAGES: u64 = 256;
 
-/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessOp {
-    /// Maps an area that may be stored to, where nothing is mapped, and gives folio advice.
+    /// Maps a writable area in a free range and applies folio advice.
     Map(PageRange, AreaSource, Option<Madvice>),
-    /// Maps the program's own file from a page of it, where nothing is mapped.
+    /// Maps the program's own file, from the given file page, in a free range.
     Share(PageRange, u64, OwnMapping),
-    /// Maps huge pages that may be stored to.
     MapHuge(PageRange, HugeMapping),
-    /// A call whose range lacks a base page of these huge pages.
+    /// A call whose range excludes one base page of these huge pages.
     Trim(PageRange, Trim),
-    /// Loads from each page, in ascending order, until one fails.
+    /// Loads from each page in ascending order until one fails.
     Read(PageRange),
-    /// Stores to each page, in ascending order, until one fails.
+    /// Stores to each page in ascending order until one fails.
     Write(PageRange),
-    /// `munmap`.
     Unmap(PageRange),
     /// `MADV_DONTNEED`.
     Drop(PageRange),
-    /// `MADV_FREE`.
     Free(PageRange),
-    /// `MADV_COLD`.
     Cold(PageRange),
-    /// `MADV_PAGEOUT`.
     Pageout(PageRange),
-    /// `MADV_COLLAPSE`.
     Collapse(PageRange),
-    /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
+    /// `FALLOC_FL_PUNCH_HOLE` for these pages of the program's own file.
     Punch(PageRange),
-    /// A pipe refers to a page (`vmsplice`).
+    /// Makes a pipe refer to a page (`vmsplice`).
     Pin(u64),
-    /// The pipe gives back the page it has referred to for longest.
     Unpin,
-    /// `pread` of pages of the program's own file, one call each.
+    /// `pread` from the program's own file, one call per page.
     Load(PageRange),
-    /// Opens the program's own file for write.
     Open,
-    /// Closes it again.
     Close,
-    /// `pwrite` to pages of the program's own file, one call each.
+    /// `pwrite` to the program's own file, one call per page.
     Put(PageRange),
-    /// `fsync` of the program's own file.
     Sync,
-    /// `mprotect`.
     Protect(PageRange, Prot),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
     Advise(PageRange, Madvice),
-    /// `mremap` to a page of the window; what was mapped there goes.
+    /// `mremap` to a page of the window, replacing existing mappings.
     Remap(PageRange, u64),
     /// `fork`; the child gets this slot.
     Fork(usize),
-    /// The process ends.
     Exit,
-    /// khugepaged wakes once.
     Scan,
-    /// All pages of the process look unused (`clear_refs`), and nothing of them is read until the next
-    /// scan.
+    /// Clears the accessed bits of the process (`clear_refs`). Nothing is read until the next scan.
     Idle,
 }
 
-/// How the program's own file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnMapping {
-    /// Whether stores reach the file.
     pub(super) sharing: Sharing,
-    /// What is allowed.
     pub(super) prot: Prot,
 }
 
@@ -169,7 +136,6 @@ impl FileKind {
 }
 
 impl AreaSource {
-    /// Page of the file behind the first page of an area that is mapped at `first`.
     pub(super) const fn file_page(first: u64) -> u64 {
         first % (FILE_PAGES / 2)
     }
@@ -198,7 +164,6 @@ impl fmt::Display for OwnMapping {
     }
 }
 
-/// Folio advice that a word of flags has.
 fn advice_of(word: &str) -> Option<Madvice> {
     match (word.contains('h'), word.contains('n')) {
         (true, _) => Some(Madvice::Hugepage),
@@ -320,7 +285,6 @@ impl ProcessStep {
 }
 
 impl ProcessOp {
-    /// The operation `name` on pages, with the words that follow.
     fn of(name: &str, pages: PageRange, rest: &[&str]) -> Parsed<Self> {
         let how = rest.last().copied().unwrap_or_default();
         let advice = advice_of(how);
@@ -333,7 +297,6 @@ impl ProcessOp {
             "trim" => Self::Trim(pages, Trim::of(how)?),
             "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
             "map" => Self::Map(pages, AreaSource::Anon, advice),
-            // A page of the file, not of the window.
             "share" => {
                 let word = rest.first().copied().unwrap_or_default();
                 Self::Share(pages, number_to(NR_PAGES_MAX - 1, word)?, OwnMapping::of(how))
@@ -360,7 +323,6 @@ impl ProcessOp {
 }
 
 impl ProcessProgram {
-    /// Reads a `program` line: a program without steps.
     pub(super) fn of(words: &[&str]) -> Parsed<Self> {
         let ["program", seed, pages, sizes, rest @ ..] = words else { return unknown(words) };
         let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
@@ -385,16 +347,15 @@ impl ProcessProgram {
         Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps })
     }
 
-    /// Whether khugepaged is woken by steps of it.
     #[must_use]
     pub const fn wakes_khugepaged(&self) -> bool {
         self.khugepaged.is_some()
     }
 
-    /// The programs of a text that is called `name`; lines that begin with `#` are passed over.
+    /// Reads the programs of a text called `name`, skipping lines that begin with `#`.
     ///
     /// # Errors
-    /// The first line that is no step, or a step before the first program.
+    /// The first malformed line, or a step before the first program.
     pub fn all_of(name: &str, text: &str) -> Result<Vec<Self>, ParseError> {
         let mut all: Vec<Self> = Vec::new();
         each_line(name, text, &mut |words| {
@@ -411,7 +372,7 @@ impl ProcessProgram {
 }
 
 impl OwnFile {
-    /// The file that `memfd=NR`, `tmpfs=NR` or `disk=NR` announces.
+    /// Reads `memfd=NR`, `tmpfs=NR` or `disk=NR`.
     fn of(word: &str) -> Parsed<Self> {
         let pair = word.split_once('=');
         let found = pair.and_then(|(name, nr)| {
@@ -423,7 +384,6 @@ impl OwnFile {
     }
 }
 
-/// A number of pages, at least one.
 fn window_of(word: &str) -> Parsed<u64> {
     Ok(PageRange::of("0", word)?.nr)
 }

@@ -1,32 +1,27 @@
-//! What the steps of a program name: processes, and pages of the window.
+//! Processes and page ranges in a program's steps.
 
 use std::fmt;
 
 use crate::crosscheck::text::{Parsed, number_to};
 
-/// Pages a program's window can have.
 pub(super) const NR_PAGES_MAX: u64 = 8192;
-/// Largest size: a gigantic page of x86-64.
+/// Largest folio size: a gigantic page of x86-64.
 pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
 
-/// Processes a program can have.
 pub(super) const NR_SLOTS: usize = 4;
 
-/// Consecutive pages of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRange {
     pub(super) first: u64,
-    /// Number of pages, at least 1.
+    /// At least 1.
     pub(super) nr: u64,
 }
 
 impl PageRange {
-    /// The page after the last.
     pub(super) const fn end(&self) -> u64 {
         self.first + self.nr
     }
 
-    /// The `nr` pages from `first` on.
     pub(super) fn of(first: &str, nr: &str) -> Parsed<Self> {
         let first = number_to(NR_PAGES_MAX - 1, first)?;
         let nr = number_to(NR_PAGES_MAX - first, nr)?;
@@ -43,7 +38,6 @@ impl fmt::Display for PageRange {
     }
 }
 
-/// The number of a process.
 pub(super) fn slot_of(word: &str) -> Parsed<usize> {
     Ok(number_to(NR_SLOTS as u64 - 1, word)? as usize)
 }

@@ -1,4 +1,4 @@
-//! A program running in the memory manager.
+//! Runs a program in the memory manager.
 
 mod huge;
 mod look;
@@ -32,56 +32,44 @@ use super::run::Programs;
 use crate::crosscheck::recording::{Recording, RecordingHeader};
 use crate::kernel::Kernel;
 
-/// First byte of the window in every process (`probe/command.h`): a multiple of every folio size.
+/// The window's first byte in every process (`probe/command.h`), aligned to every folio size.
 const BASE: u64 = 0x4000_0000_0000;
-/// What the disk of a recording machine moves at once (the limit of its emulated controller).
+/// Largest I/O of a recording machine's disk (the limit of its emulated controller).
 const DISK_IO_BYTES: u64 = 512 << 10;
-/// Memory of the model: no program fills it.
+/// The model's memory; no program fills it.
 const RAM_BYTES: u64 = 4 << 30;
-/// What the kernel answers to an access that may not be, or to a move of what is not one area.
+/// Error of a forbidden access, or of a move across areas.
 const EFAULT: u32 = 14;
-/// No memory, or nothing mapped.
+/// Out of memory, or nothing mapped.
 const ENOMEM: u32 = 12;
-/// A limit.
 const EBUSY: u32 = 16;
-/// What may work later; also what a read of the empty pipe answers.
+/// May succeed later; also a read from the empty pipe.
 const EAGAIN: u32 = 11;
-/// Numbers that the stores of one step may leave (`probe/cow.c`).
+/// Number of distinct values that one step's stores can write (`probe/cow.c`).
 const VALUES_PER_STEP: u32 = 8192;
-/// Error of any other refusal.
 const EINVAL: u32 = 22;
 
-/// The model in the middle of a program.
 pub(super) struct ProgramReplay {
     memory: Memory,
     file: OpenId,
-    /// The program's own file.
     own: Option<Own>,
     slots: [Option<MmId>; NR_SLOTS],
-    /// References of the pipe, the oldest first.
     pins: VecDeque<Pin>,
     nr_pages: u64,
     nr_steps: u32,
-    /// Nobody reads pages after a step until the next scan.
+    /// Pages are not read after a step until the next scan.
     is_idle: bool,
-    /// What khugepaged did in this step.
     scan: Option<Scan>,
-    /// The group with the program's limit.
     group: Option<GroupId>,
-    /// Pages read from and written to swap space before the step.
     swapped: SwapNumbers,
-    /// Its pages are huge pages.
     huge: Option<HugePages>,
-    /// Bytes of a page of the program.
     unit_bytes: u64,
 }
 
-/// The program's own file.
 #[derive(Clone, Copy)]
 struct Own {
     file: MappingId,
     open: OpenId,
-    /// Opened for writing, by process.
     writers: [Option<OpenId>; NR_SLOTS],
     is_on_disk: bool,
 }
@@ -111,12 +99,12 @@ impl ProgramReplay {
     ) -> Result<Self, MemoryError> {
         let header = &recording.header;
         let mut rules = kernel.rules.clone();
-        // Others were made without generations.
+        // Older recordings were made without MGLRU.
         rules.reclaim.lru = recording.body.lists.unwrap_or(LruRule::Lists);
         for kib in &program.sizes_kib {
             rules.anon.set_size(kib << 10, SizeMode::Madvise);
         }
-        // The size that inherits the global setting is never enabled otherwise.
+        // The size with the global `inherit` setting is otherwise never enabled.
         let pmd_kib = (rules.page.bytes() << rules.page.pmd_order().get()) >> 10;
         if !program.sizes_kib.contains(&pmd_kib) {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
@@ -144,7 +132,7 @@ impl ProgramReplay {
         let file = memory.open(file);
         let page = memory.rules().page.bytes();
         for index in 0..FILE_PAGES {
-            // Page by page, so that the file has base pages; each holds its number.
+            // Write page by page to get base pages; each page stores its number.
             let written = memory.write_file(file, index * page, &(index as u32).to_le_bytes());
             debug_assert!(written.is_ok(), "the file is small");
         }
@@ -174,17 +162,15 @@ impl ProgramReplay {
         })
     }
 
-    /// The address of a page.
     fn addr(&self, page: u64) -> Vaddr {
         Vaddr(BASE + page * self.unit_bytes)
     }
 
-    /// The address of a range, and its length in bytes.
     fn bytes(&self, range: PageRange) -> (Vaddr, u64) {
         (self.addr(range.first), range.nr * self.unit_bytes)
     }
 
-    /// Does a step; an error as the kernel's error number.
+    /// Runs a step. An error is the kernel's error number.
     pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
         self.refresh();
@@ -193,7 +179,6 @@ impl ProgramReplay {
             return done;
         }
         match step.op {
-            // Only programs about hugetlb have a pool.
             ProcessOp::MapHuge(..) | ProcessOp::Trim(..) => Err(EINVAL),
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),
@@ -259,7 +244,6 @@ impl ProgramReplay {
         }
     }
 
-    /// All pages of the process look unused.
     fn idle(&mut self, mm: MmId) {
         self.read_mapped();
         self.memory.clear_refs(mm);
@@ -293,11 +277,10 @@ impl ProgramReplay {
     fn advise(&mut self, mm: MmId, range: PageRange, advice: Madvice) -> Result<(), u32> {
         let (at, len) = self.bytes(range);
         self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)?;
-        // Given to what is mapped all the same.
+        // The kernel applies advice to the mapped parts even if the range has holes.
         if self.is_mapped(mm, range) { Ok(()) } else { Err(ENOMEM) }
     }
 
-    /// Whether areas cover a range without a gap.
     fn is_mapped(&self, mm: MmId, range: PageRange) -> bool {
         let first = Vaddr(BASE).vpn(self.memory.rules().page);
         let end = first.plus(range.end());
@@ -319,7 +302,7 @@ impl ProgramReplay {
         Ok(())
     }
 
-    /// Stores consecutive numbers, the first of which names the step.
+    /// Stores consecutive values, starting with a value unique to the step.
     fn write(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
         for (value, page) in self.values().zip(range.first..range.end()) {
             let at = self.addr(page);
@@ -337,7 +320,6 @@ impl ProgramReplay {
         Ok(())
     }
 
-    /// A child has the descriptors of its parent.
     fn inherit_writer(&mut self, parent: usize, child: usize) {
         let Some(own) = &mut self.own else { return };
         own.writers[child] = own.writers[parent];
@@ -346,7 +328,6 @@ impl ProgramReplay {
         }
     }
 
-    /// A process that ends closes what it has open.
     fn close_writer(&mut self, slot: usize) {
         let writer = self.own.as_mut().and_then(|own| own.writers[slot].take());
         if let Some(writer) = writer {
@@ -354,7 +335,6 @@ impl ProgramReplay {
         }
     }
 
-    /// A call on the program's own file.
     fn call(&mut self, &ProcessStep { slot, op }: &ProcessStep) -> Result<(), u32> {
         let mut own = self.own.ok_or(EINVAL)?;
         let page = self.memory.rules().page.bytes();
@@ -387,8 +367,8 @@ impl ProgramReplay {
         Ok(())
     }
 
-    /// khugepaged wakes once. Shared memory has base pages at every other time, and may be collapsed
-    /// now (`probe/khugepaged.h`).
+    /// Wakes khugepaged once. Only now can shared memory be collapsed; at all other times it gets
+    /// base pages (`probe/khugepaged.h`).
     fn scan(&mut self) {
         self.read_mapped();
         let counted = |memory: &Memory| memory.counters().collapse;
@@ -412,13 +392,12 @@ impl ProgramReplay {
         self.is_idle = false;
     }
 
-    /// What khugepaged did in the last step.
     pub(super) fn take_scan(&mut self) -> Option<Scan> {
         self.scan.take()
     }
 
-    /// The probe reads every page that it may after each step, unless pages are to look unused: only
-    /// what a processor notes of it matters, and that only to khugepaged.
+    /// Reads every readable page, as the probe does after each step unless pages must look unused.
+    /// Only the accessed bits matter, and only to khugepaged.
     fn read_mapped(&mut self) {
         if self.is_idle {
             return;
@@ -438,12 +417,10 @@ impl ProgramReplay {
         }
     }
 
-    /// What the stores of this step leave, page by page.
     fn values(&self) -> impl Iterator<Item = u32> + use<> {
         (self.nr_steps - 1) * VALUES_PER_STEP + 1..
     }
 
-    /// The model's own invariants.
     pub(super) fn validate(&self) -> Result<(), Violation> {
         self.memory.validate()
     }

@@ -1,4 +1,4 @@
-//! What came of one program, as a row of a result.
+//! The result for one program, as a row of a table.
 
 use std::fmt;
 
@@ -8,34 +8,25 @@ use super::run::ProgramRun;
 use crate::crosscheck::difference::{Aspect, Difference};
 use crate::crosscheck::verdict::Verdict;
 
-/// Differences that are printed; the others are counted.
+/// Differences to print; the others are counted.
 const NR_SHOWN: usize = 6;
 
-/// What came of one program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProgramRow {
-    /// Its seed.
     pub seed: u64,
-    /// Sizes enabled, in KiB.
     pub sizes_kib: Vec<u64>,
-    /// Steps compared.
     pub nr_steps: usize,
-    /// Pages compared over all steps.
     pub nr_pages: u64,
-    /// Areas of which `smaps` was compared, over all steps.
+    /// Areas whose `smaps` was compared, summed over all steps.
     pub nr_areas: u64,
-    /// Pages that got a new frame.
     pub nr_new_frames: u64,
-    /// Events of the machine that disturbed the program.
     pub disturbances: Vec<String>,
-    /// Text of the step that differs.
     pub step: Option<String>,
-    /// What differs after that step; nothing after it is compared.
+    /// Differences after that step; later steps are not compared.
     pub differences: Vec<Difference>,
 }
 
 impl ProgramRow {
-    /// The row of a program that `verdict` is about.
     #[must_use]
     pub fn new(run: &ProgramRun, verdict: Verdict) -> Self {
         let last = verdict.nr_steps.checked_sub(1).and_then(|nr| run.program.steps.get(nr));
@@ -52,7 +43,6 @@ impl ProgramRow {
         }
     }
 
-    /// Whether nothing differs.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()

@@ -1,6 +1,5 @@
-//! What `/proc` said of mapped memory after a step: `smaps` and `numa_maps` of each area, and
-//! `meminfo` where nothing else ran. Map counts of single pages are part of the
-//! [`super::world::World`].
+//! Memory statistics from `/proc` after a step: `smaps` and `numa_maps` per area, and `meminfo` if
+//! nothing else ran. Mapcounts of single pages are part of [`super::world::World`].
 
 use std::fmt;
 
@@ -10,9 +9,8 @@ use largefolio_mm::view::statistics::Smaps;
 use super::range::{NR_SLOTS, PageRange};
 use crate::crosscheck::text::{Parsed, number_to};
 
-/// Numbers of an area: [`NAMES`].
 const NR_VALUES: usize = 12;
-/// Names of the numbers of an area, in the order of the recording.
+/// Names of an area's numbers, in the recording's order.
 const NAMES: [&str; NR_VALUES] = [
     "Rss",
     "Pss",
@@ -27,24 +25,22 @@ const NAMES: [&str; NR_VALUES] = [
     "FilePmdMapped",
     "mapmax",
 ];
-/// Places of numbers in [`NAMES`]; dirty ones follow clean ones.
+/// Indices into [`NAMES`]; dirty numbers follow clean ones.
 const PSS_DIRTY: usize = 2;
 const SHARED_CLEAN: usize = 3;
 const PRIVATE_CLEAN: usize = 5;
-/// Numbers of the machine.
 const NR_COUNTS: usize = 5;
 
-/// What is known of a program's memory beside its pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
-    /// `smaps` and map counts.
+    /// `smaps` and mapcounts.
     pub(super) has_processes: bool,
-    /// `meminfo`: nothing else ran.
+    /// `meminfo`; nothing else ran.
     pub(super) has_machine: bool,
 }
 
 impl Recorded {
-    /// The `statistics=` of a header.
+    /// Reads a header's `statistics=` word.
     pub(super) fn of(word: Option<&str>) -> Parsed<Self> {
         match word {
             None => Ok(Self::default()),
@@ -55,29 +51,26 @@ impl Recorded {
     }
 }
 
-/// What `smaps` says of one area, in kB, and `mapmax`.
+/// An area's numbers in `smaps`, in kB, and its `mapmax`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AreaNumbers([Option<u64>; NR_VALUES]);
 
-/// One area of a process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) pages: PageRange,
     pub(super) numbers: AreaNumbers,
 }
 
-/// The areas of a process, after a step that changed what is said of them.
 #[derive(Clone, Debug)]
 pub(super) struct SlotAreas {
     pub(super) slot: usize,
     pub(super) areas: Vec<Area>,
 }
 
-/// The areas of all processes.
 pub(super) type AllAreas = [Vec<Area>; NR_SLOTS];
 
 impl Area {
-    /// Reads `FIRST NR NUMBERS..`; `-` is a number that the kernel does not tell.
+    /// Reads `FIRST NR NUMBERS..`; `-` means that the kernel does not report the number.
     pub(super) fn of(first: &str, nr: &str, words: &[&str]) -> Parsed<Self> {
         if words.len() != NR_VALUES {
             return Err(format!("an area has {NR_VALUES} numbers, not {}", words.len()));
@@ -91,7 +84,6 @@ impl Area {
 }
 
 impl AreaNumbers {
-    /// What the model says, as far as the kernel told it.
     pub(super) fn of_model(smaps: &Smaps, told: &Self) -> Self {
         let kib = |bytes: u64| bytes >> 10;
         let all = [
@@ -106,7 +98,7 @@ impl AreaNumbers {
             kib(smaps.anon_by_pmd_bytes),
             kib(smaps.shmem_by_pmd_bytes),
             kib(smaps.file_by_pmd_bytes),
-            // The kernel tells a largest count above 1 only.
+            // The kernel prints the largest mapcount only above 1.
             u64::from(smaps.mapmax.max(1)),
         ];
         let mut numbers = Self::default();
@@ -118,9 +110,9 @@ impl AreaNumbers {
 }
 
 impl AreaNumbers {
-    /// The same without telling clean pages from dirty ones: dirty bits that `MADV_FREE` cleared
-    /// spread at the next mprotect (6.17), and a store to shared memory that a load had mapped
-    /// leaves its folio clean. The model does neither (docs/behaviour F.5.9).
+    /// Merges dirty pages into clean ones, because the model differs from the kernel in two cases.
+    /// Dirty bits that `MADV_FREE` cleared spread at the next mprotect (6.17). A store to shared
+    /// memory that a load had mapped leaves its folio clean (docs/behaviour F.5.9).
     pub(super) fn without_dirty(mut self) -> Self {
         for (clean, dirty) in [(SHARED_CLEAN, SHARED_CLEAN + 1), (PRIVATE_CLEAN, PRIVATE_CLEAN + 1)]
         {
@@ -144,7 +136,7 @@ impl fmt::Display for AreaNumbers {
     }
 }
 
-/// Mapped pages of the machine in kB: `AnonPages`, `Mapped`, `AnonHugePages`, `ShmemPmdMapped`,
+/// The machine's mapped pages in kB: `AnonPages`, `Mapped`, `AnonHugePages`, `ShmemPmdMapped`,
 /// `FilePmdMapped`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct MachineKib([i64; NR_COUNTS]);
@@ -161,7 +153,6 @@ impl MachineKib {
         Ok(counts)
     }
 
-    /// Since the program began.
     pub(super) fn since(self, before: Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at] - before.0[at]))
     }

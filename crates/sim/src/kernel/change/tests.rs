@@ -4,7 +4,6 @@ fn changes(before: &str, after: &str) -> Vec<Change> {
     Kernel::parse(before).unwrap().changes_to(&Kernel::parse(after).unwrap()).unwrap()
 }
 
-/// Rule, version and whether it is undone.
 fn origins(before: &str, after: &str) -> Vec<(String, Option<String>, bool)> {
     let of = |change: Change| {
         let version = change.origin.as_ref().map(|origin| origin.version.clone());
@@ -36,9 +35,9 @@ fn a_rule_came_with_the_first_version_that_has_it() {
     };
     assert_eq!(of("fault.exec"), "6.17");
     assert_eq!(of("filesystems.ext4"), "6.16");
-    // Said by the file; the list alone would say 6.12 and 6.16.
+    // From the files' `[since]`; the list alone would show 6.12 and 6.16.
     assert_eq!((of("anon.sizes"), of("anon.reuse")), ("6.8".to_owned(), "6.15".to_owned()));
-    // 6.12 has the value too, 6.16 has not.
+    // 6.12 has the value too; 6.16 does not.
     assert_eq!(of("fault.eof_guard"), "6.17");
     let versions: Vec<_> =
         origins.iter().map(|(_, v, _)| super::super::version(v.as_ref().unwrap())).collect();

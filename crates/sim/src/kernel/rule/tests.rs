@@ -13,14 +13,12 @@ const OTHERS: [&str; 8] = [
     "fault.exec=none+min-folio=16K+page=16K+clear=posted+copy=extents+arm64-bulk=mops",
 ];
 
-/// Every kernel, and the newest with each of [`OTHERS`].
 fn kernels() -> Vec<Kernel> {
     let edited = OTHERS.iter().map(|edits| format!("7.3+{edits}"));
     let names = Kernel::names().map(str::to_owned).chain(edited);
     names.map(|name| Kernel::parse(&name).unwrap()).collect()
 }
 
-/// Path and text of every value of the table.
 fn leaves(table: &Table) -> Vec<(String, String)> {
     let leaf = |(name, value): (&String, &Value)| match value {
         Value::Table(below) => {
@@ -48,7 +46,7 @@ fn every_rule_of_every_kernel_is_set_by_its_path() {
             rules = set(&rules, &path, &value).unwrap();
             let after = leaves_of(&rules);
             assert!(after.contains(&(path.clone(), value)), "{}: {path}", kernel.name);
-            // A variant of another form takes the place of the old one; all else stays.
+            // A variant of another form replaces the old one; all other rules stay.
             let rule = path.split('.').take(2).collect::<Vec<_>>().join(".");
             let others = |leaves: Vec<(String, String)>| -> Vec<_> {
                 leaves.into_iter().filter(|(path, _)| !path.starts_with(&rule)).collect()
@@ -64,7 +62,7 @@ fn every_rule_of_every_kernel_is_set_by_its_path() {
 #[test]
 fn a_whole_kernel_is_edits_of_another() {
     for kernel in kernels() {
-        // What depends on another rule comes after it.
+        // Settings that depend on another rule come after it.
         let is_last = |path: &str| path.starts_with("anon.size_kib");
         let mut leaves = leaves_of(&kernel.rules);
         leaves.sort_by_key(|(path, _)| is_last(path));

@@ -1,4 +1,4 @@
-//! Machine files that are wrong: what is said about them, and on which line.
+//! Invalid machine files: the error messages and their lines.
 
 use proptest::prelude::*;
 
@@ -40,17 +40,15 @@ from = "32M"
 source = "test"
 "#;
 
-/// Up to three bytes that mean something in TOML.
+/// Up to three bytes with a meaning in TOML.
 const BYTES: &str = "[-0-9a-zA-Z\"\\[\\]{}=.#\n ]{0,3}";
 
-/// One structure of a level 2.
 const L2: &str = "\n[[tlb.l2]]\nname=\"x\"\nentries=65536\nways=1\nsizes=\"any\"\nsource=\"s\"";
 
 fn load(text: &str) -> Result<Machine, String> {
     Machine::from_toml(text, "f").map_err(|error| error.to_string())
 }
 
-/// The message for the whole file with one text replaced.
 fn message_of(from: &str, to: &str) -> String {
     let whole = format!("{GOOD}{MORE}");
     assert!(whole.contains(from), "{from}");
@@ -65,7 +63,6 @@ fn the_file_that_the_tables_change_is_good() {
     assert_eq!(String::from(machine.costs.clear[1].size), "2M");
 }
 
-/// One wrong file.
 #[derive(serde::Deserialize)]
 struct Case {
     from: String,
@@ -95,8 +92,8 @@ fn every_wrong_file_is_answered_with_file_line_and_expected_form() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(300)))]
 
-    /// Lines of a good file deleted, doubled, swapped and spoilt: an answer, never a panic, and a
-    /// line that the file has.
+    /// Deletes, doubles, swaps and damages lines of a good file. The parser never panics, and an
+    /// error names an existing line.
     #[test]
     fn a_damaged_file_is_refused_with_a_line_or_is_a_machine(
         edits in proptest::collection::vec((0_usize..70, 0_u8..6, any::<u16>()), 1..6),
@@ -124,7 +121,6 @@ proptest! {
         check(&lines.join("\n"))?;
     }
 
-    /// Bytes of a good file replaced.
     #[test]
     fn replaced_bytes_are_refused_with_a_line_or_are_a_machine(
         edits in proptest::collection::vec((any::<u16>(), BYTES), 1..8),

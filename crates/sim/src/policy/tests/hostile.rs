@@ -1,10 +1,10 @@
-//! Files and programs of anybody's making: an error, or a program that runs to its end.
+//! Hostile files and programs: each is refused, or runs to its end.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Runs what was accepted, twice from the start: no trap, and the same answers.
+/// Runs an accepted policy twice from the start: no trap, and the same answers.
 fn runs_the_same(policy: &KernelPolicy) {
     let (mut one, mut other) = (policy.0.start().unwrap(), policy.0.start().unwrap());
     for page in 0..3 {
@@ -21,12 +21,11 @@ fn objects() -> impl Strategy<Value = &'static [u8]> {
     prop::sample::select(names).prop_map(|name| builtin::object(name).unwrap())
 }
 
-/// A register that programs use.
 fn register() -> impl Strategy<Value = u8> {
     prop_oneof![4 => 0_u8..4, 1 => 4_u8..11]
 }
 
-/// An instruction: likely to be accepted after others, and now and then anything.
+/// An instruction: mostly one that is accepted after others, sometimes anything.
 fn instruction() -> impl Strategy<Value = Vec<Insn>> {
     let arithmetic =
         (register(), register(), any::<u8>(), -40_i64..40).prop_map(|(dst, src, op, imm)| {
@@ -68,7 +67,6 @@ fn instruction() -> impl Strategy<Value = Vec<Insn>> {
     prop_oneof![6 => arithmetic, 1 => swap, 4 => comparison, 6 => access, 3 => pointer, 3 => map, 3 => constant, 1 => anything]
 }
 
-/// What is wrong with `per-program` after `patch` changed the section that `is_it` chooses.
 fn refused_with(is_it: impl Fn(&str) -> bool, patch: impl Fn(&mut [u8])) -> String {
     use ::object::{Object as _, ObjectSection as _};
     let mut bytes = builtin::object("per-program").unwrap().to_vec();
@@ -82,7 +80,7 @@ fn refused_with(is_it: impl Fn(&str) -> bool, patch: impl Fn(&mut [u8])) -> Stri
 
 #[test]
 fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
-    // Every symbol begins 16 bytes further on: functions, and maps.
+    // Shift every function symbol by 16 bytes.
     let moved = refused_with(
         |name| name == ".symtab",
         |table| {
@@ -93,7 +91,7 @@ fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
         },
     );
     assert!(moved.contains("its function does not begin it"), "{moved}");
-    // A second map of the same place: the function's symbol is one as well.
+    // Add a second map at the same place by replacing the function's symbol.
     let crowded = refused_with(
         |name| name == ".symtab",
         |table| {
@@ -113,7 +111,7 @@ fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
     assert!(twice.contains("two relocations are of one instruction"), "{twice}");
 }
 
-/// Where the header and the sections of an object file are: first byte and length.
+/// Returns the header's and the sections' byte ranges: first byte and length.
 fn ranges(object: &[u8]) -> Vec<(usize, usize)> {
     use ::object::{Object as _, ObjectSection as _};
     const HEADER_BYTES: u64 = 64;
@@ -123,7 +121,6 @@ fn ranges(object: &[u8]) -> Vec<(usize, usize)> {
     all.map(|(start, size)| (start.try_into().unwrap(), size.try_into().unwrap())).collect()
 }
 
-/// Contexts whose numbers are where signs and halves change.
 fn contexts() -> impl Iterator<Item = Context> {
     let ends = [0, 7, 8, 14, 1 << 31, 1 << 32, 1 << 32 | 3, 1 << 63, u64::MAX];
     ends.into_iter().flat_map(|end| [0, 1, u64::MAX].map(|by| end.wrapping_add(by))).map(|number| {
@@ -134,7 +131,7 @@ fn contexts() -> impl Iterator<Item = Context> {
     })
 }
 
-/// A number of the context that is compared and moves a pointer to variables.
+/// Compares a number of the context, then adds it to a pointer to variables.
 fn bounded() -> impl Strategy<Value = Vec<Insn>> {
     let load = (0_u8..4, 0_i16..10);
     let compare = (any::<bool>(), 1_u8..0xe, prop::sample::select(vec![-1_i64, 0, 1, 7, 8, 9, 15]));
@@ -154,7 +151,7 @@ fn bounded() -> impl Strategy<Value = Vec<Insn>> {
                     ]
                 }
             };
-            // Over the other comparisons and what follows, or to the next one.
+            // Jump over the remaining comparisons and the access, or to the next instruction.
             let mut left = compares.len() + 4 + if is_late { shifts.len() } else { 0 };
             let compares = compares.into_iter().flat_map(|(is_half, op, imm)| {
                 left -= 1;
@@ -221,11 +218,11 @@ proptest! {
     fn what_the_verifier_lets_through_never_traps(
         parts in prop::collection::vec(instruction(), 1..24),
     ) {
-        // Every register holds a number, so that more is let through.
+        // Set every register to a number, so that more programs pass.
         let mut code = vec![mov(0, 1), mov(2, 9), mov(3, 3)];
         code.extend(parts.into_iter().flatten());
         code.extend([mov(0, 2), EXIT]);
-        // What does not pass is cut out, one instruction after the other.
+        // Remove refused instructions one by one.
         for _ in 0..code.len() {
             let found = parsed(Point::Window, code.clone());
             let Err(fault) = verify::check(&code, &found, Point::Window) else { break };
@@ -244,8 +241,8 @@ proptest! {
     }
 }
 
-/// Whatever a number was compared with: a pointer that it moves stays where it may, or the program is
-/// refused. Both happen.
+/// After any comparison, adding the number keeps a pointer inside its object, or the program is
+/// refused. Both cases occur.
 #[test]
 fn a_number_that_was_compared_moves_no_pointer_out_of_its_thing() {
     use proptest::strategy::ValueTree as _;

@@ -1,4 +1,4 @@
-//! What instructions mean.
+//! The meaning of instructions.
 
 use super::*;
 
@@ -113,7 +113,6 @@ fn a_window_is_set_by_its_helper() {
     let answer = run(Point::Window, code, &Context::default());
     let window = largefolio_mm::policy::Window { start: 1, nr_pages: 2, nr_ahead: 3, order: 4 };
     assert_eq!(answer, Answer::Window(window));
-    // As a function returns it, and one of type int.
     for class in [class::ALU64, class::ALU] {
         let own = vec![insn(class | alu::MOV, 0, 0, 0, -1), EXIT];
         assert_eq!(run(Point::Window, own, &Context::default()), Answer::Own);
@@ -129,10 +128,9 @@ fn an_answer_counts_what_ran_in_steps() {
     };
     assert_eq!(steps(vec![mov(0, 1), EXIT]), 0);
     assert_eq!(steps([vec![mov(0, 1); 159], vec![EXIT]].concat()), 10);
-    // What is jumped over does not run.
     let over = vec![mov(0, 1), insn(class::JMP | jump::JA, 0, 0, 157, 0)];
     assert_eq!(steps([over, vec![mov(0, 1); 157], vec![EXIT]].concat()), 0);
-    // Five instructions; the lookup costs 64, and its key of 8 bytes one.
+    // Five instructions; the lookup costs 64, and its 8-byte key one.
     let lookup = [
         &[insn(0x7a, 10, 0, -8, 5)][..],
         &wide(1, insn::wide::MAP, 0),

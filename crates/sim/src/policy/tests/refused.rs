@@ -1,8 +1,8 @@
-//! Programs that may not run, each with its reason.
+//! Refused programs, each with its reason.
 
 use super::*;
 
-/// `bpf_map_lookup_elem(&hash, r10 - 8)` after the key was set; the answer is in r0.
+/// `bpf_map_lookup_elem(&hash, r10 - 8)` with the key set; the result is in r0.
 fn lookup() -> Vec<Insn> {
     let mut code = vec![insn(0x7a, 10, 0, -8, 5)];
     code.extend(wide(1, insn::wide::MAP, 0));
@@ -85,7 +85,7 @@ fn what_only_looks_harmless() {
         code.extend([insn(class::ALU64 | alu::ADD | X, 2, 3, 0, 0), load(0, 2, off), EXIT]);
         code
     };
-    // Whether variables + 17 is 0 tells where they are, once it is moved far enough.
+    // Whether variables + 17 is 0 would reveal their address if the sum can wrap around.
     let comes_round = [
         &wide(2, insn::wide::DATA, 1 << 32)[..],
         &[add(2, 17), mov(0, 1), insn(class::JMP | jump::JEQ, 2, 0, 0, 0), EXIT],
@@ -106,7 +106,6 @@ fn what_only_looks_harmless() {
     ]
     .concat();
     are_refused(&[
-        // A call of the address in r1.
         (
             vec![insn(0x8d, 0, 0, 0, 1), EXIT],
             "0: it calls an address, as code does that was not optimized; compile with -O2",
@@ -134,7 +133,7 @@ fn are_refused(cases: &[(Vec<Insn>, &str)]) {
 
 #[test]
 fn a_number_that_was_bounded_may_move_a_pointer_and_no_other() {
-    // r3 = a byte of the context; r2 = variables + r3, which has 16 bytes.
+    // r3 = a byte of the context; r2 = variables (16 bytes) + r3.
     let start = |bound: Option<i64>| {
         let mut code = vec![insn(0x71, 3, 1, 0, 0)];
         code.extend(bound.map(|bound| insn(class::ALU64 | alu::AND, 3, 0, 0, bound)));
@@ -145,7 +144,7 @@ fn a_number_that_was_bounded_may_move_a_pointer_and_no_other() {
     assert_eq!(fault_at(Point::Around, &start(Some(8))), None);
     assert!(fault_at(Point::Around, &start(Some(9))).is_some());
     assert!(fault_at(Point::Around, &start(None)).is_some());
-    // The same by a comparison: r3 > 8 returns.
+    // Bounded by a comparison: r3 > 8 returns.
     let compared = |limit| {
         let mut code = vec![insn(0x71, 3, 1, 0, 0), mov(0, 0)];
         code.push(insn(class::JMP | jump::JGT, 3, 0, 4, limit));

@@ -1,23 +1,20 @@
-//! What is known of the stack, byte by byte; a register that was saved whole comes back as it was.
+//! The known state of the stack, byte by byte. A register that was saved whole is restored
+//! unchanged.
 
 use super::super::insn::STACK_BYTES;
 use super::number::Number;
 use super::value::Value;
 
-/// Bytes of a saved register.
 const SLOT_BYTES: usize = 8;
 const NR_SLOTS: usize = STACK_BYTES / SLOT_BYTES;
 
-/// What is known of eight bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
-    /// These of its bytes hold numbers, as bits.
+    /// Bitmap of the bytes that hold numbers.
     Bytes(u8),
-    /// A register was saved there.
     Saved(Value),
 }
 
-/// The stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     slots: [Slot; NR_SLOTS],
@@ -30,7 +27,6 @@ impl Default for Frame {
 }
 
 impl Slot {
-    /// Bytes that hold numbers.
     const fn numbers(self) -> u8 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -41,7 +37,7 @@ impl Slot {
 }
 
 impl Frame {
-    /// Offset from the lowest byte of `nr` bytes that begin `from_end` bytes from the end.
+    /// Converts an offset from the end of the stack to one from its lowest byte, for `nr` bytes.
     pub(super) fn at(from_end: i64, nr: usize) -> Result<usize, String> {
         let offset = from_end.checked_add(STACK_BYTES as i64);
         let offset = offset.and_then(|offset| usize::try_from(offset).ok());
@@ -62,7 +58,6 @@ impl Frame {
         Ok(Value::Number(Number::of_bytes(nr)))
     }
 
-    /// Whether all of these bytes hold numbers.
     pub(super) fn check_numbers(&self, offset: usize, nr: usize) -> Result<(), String> {
         for at in offset..offset + nr {
             if self.slots[at / SLOT_BYTES].numbers() >> (at % SLOT_BYTES) & 1 == 0 {
@@ -91,7 +86,6 @@ impl Frame {
         Ok(())
     }
 
-    /// What holds on both paths.
     pub(super) fn meet(&mut self, other: &Self, fresh: &mut usize) {
         for (one, other) in self.slots.iter_mut().zip(&other.slots) {
             *one = match (*one, *other) {
@@ -104,7 +98,6 @@ impl Frame {
         }
     }
 
-    /// Registers that were saved.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
         self.slots.iter_mut().filter_map(|slot| match slot {
             Slot::Saved(value) => Some(value),

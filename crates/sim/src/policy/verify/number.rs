@@ -1,25 +1,23 @@
-//! What is known of a number: bounds, and how arithmetic and comparisons move them.
+//! The known range of a number, and the effect of arithmetic and comparisons on it.
 //!
-//! Owns ranges. What a register may be beside a number is `value`'s.
+//! Owns ranges. `value` has the other kinds of register contents.
 //!
 //! Invariants:
-//! - I1: a number that a run can have is within what is known of it. Where a comparison or an
-//!   operation says less than could be known, more is allowed for, never less.
+//! - I1: every number that a run can have is within its known range. If the analysis is imprecise,
+//!   the range is too wide, never too narrow.
 
 use super::super::insn::{alu, jump};
 
-/// The lower 32 bits.
 const HALF: u64 = u32::MAX as u64;
 
-/// Numbers of 64 bits without a sign, both ends included. Offsets below 0 wrap around.
+/// Unsigned 64-bit numbers, both ends included. Negative offsets wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     pub(super) min: u64,
     pub(super) max: u64,
 }
 
-/// A number: what is known of all its bits, and of the lower 32, which some instructions compare
-/// alone.
+/// The known range of all bits, and of the lower 32, because some instructions compare only those.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number {
     pub(super) all: Range,
@@ -28,14 +26,12 @@ pub(super) struct Number {
 
 impl Range {
     pub(super) const ANY: Self = Self { min: 0, max: u64::MAX };
-    /// All that 32 bits can hold.
     const HALF: Self = Self { min: 0, max: HALF };
 
     pub(super) const fn exact(number: u64) -> Self {
         Self { min: number, max: number }
     }
 
-    /// What so many bytes can hold.
     pub(super) const fn of_bytes(nr: usize) -> Self {
         Self { min: 0, max: if nr >= 8 { u64::MAX } else { (1 << (8 * nr)) - 1 } }
     }
@@ -48,7 +44,7 @@ impl Range {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 
-    /// The sum, as far as an end does not overflow; a negative number is an exact one.
+    /// Returns the sum if no end overflows; a negative number must be exact.
     pub(super) fn plus(self, by: Self) -> Option<Self> {
         if by.is_exact() {
             let by = by.min as i64;
@@ -58,7 +54,7 @@ impl Range {
         Some(Self { min: self.min.checked_add(by.min)?, max: self.max.checked_add(by.max)? })
     }
 
-    /// Of what is subtracted, only an exact number can move a pointer.
+    /// Returns the negated number. Only an exact number can be subtracted from a pointer.
     pub(super) fn negated(self) -> Result<Self, String> {
         if !self.is_exact() {
             return Err("it moves an address back by an unknown number".to_owned());
@@ -66,7 +62,6 @@ impl Range {
         Ok(Self::exact(self.min.wrapping_neg()))
     }
 
-    /// The lower 32 bits.
     fn low_half(self) -> Self {
         if self.max <= HALF {
             self
@@ -77,13 +72,12 @@ impl Range {
         }
     }
 
-    /// By how many bits is shifted: the number is cut to what the width has.
+    /// Returns the shift amount, masked to the operand's width.
     fn of_shift(self, width: Width) -> Self {
         let most = if width == Width::Whole { 63 } else { 31 };
         if self.is_exact() { Self::exact(self.min & most) } else { Self { min: 0, max: most } }
     }
 
-    /// What an operation may give.
     fn computed(self, op: u8, by: Self) -> Self {
         let both = |min: Option<u64>, max: Option<u64>| match (min, max) {
             (Some(min), Some(max)) => Self { min, max },
@@ -98,7 +92,7 @@ impl Range {
             alu::MOD if by.min > 0 => Self { min: 0, max: self.max.min(by.max - 1) },
             alu::AND => Self { min: 0, max: self.max.min(by.max) },
             alu::OR | alu::XOR => {
-                // No bit above the highest of both.
+                // No result bit is above the operands' highest bit.
                 let bits = 64 - (self.max | by.max).leading_zeros();
                 Self { min: 0, max: if bits == 64 { u64::MAX } else { (1 << bits) - 1 } }
             }
@@ -116,8 +110,8 @@ impl Range {
         }
     }
 
-    /// What is left where the comparison holds; everything where nothing is, because then no run
-    /// comes there.
+    /// Returns the numbers for which the comparison is true. If there are none, the branch is never
+    /// taken, and the range stays unchanged.
     fn if_true(self, op: u8, than: Self, width: Width) -> Self {
         let Self { min, max } = self;
         let (min, max) = match op {
@@ -134,8 +128,8 @@ impl Range {
         self.both(Self { min, max })
     }
 
-    /// The same of a comparison with a sign. Where what is left has numbers of both signs, it is no
-    /// range without one.
+    /// Narrows the range by a signed comparison. If the remaining numbers have both signs, they are
+    /// not an unsigned range.
     fn if_signed(self, op: u8, than: Self, width: Width) -> Self {
         let ((low, high), (than_low, than_high)) = (width.signed(self), width.signed(than));
         let (low, high) = match op {
@@ -150,7 +144,8 @@ impl Range {
         self.both(Self { min: width.unsigned(low), max: width.unsigned(high) })
     }
 
-    /// What is in both, or this one where nothing is: no run comes there.
+    /// Intersects two ranges. If the result is empty, the branch is never taken, and `self` stays
+    /// unchanged.
     fn both(self, other: Self) -> Self {
         let (min, max) = (self.min.max(other.min), self.max.min(other.max));
         if min <= max { Self { min, max } } else { self }
@@ -160,14 +155,11 @@ impl Range {
 /// Bits that an instruction compares or computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// All 64.
     Whole,
-    /// The lower 32.
     Half,
 }
 
 impl Width {
-    /// The largest number that is not below 0 with a sign.
     const fn positive_max(self) -> u64 {
         match self {
             Self::Whole => i64::MAX as u64,
@@ -175,7 +167,7 @@ impl Width {
         }
     }
 
-    /// The ends of a range as numbers with a sign; those of all numbers where it has both signs.
+    /// Returns a range's signed ends; if it has both signs, the ends of all numbers.
     const fn signed(self, range: Range) -> (i64, i64) {
         let has_both = range.min <= self.positive_max() && range.max > self.positive_max();
         match self {
@@ -201,7 +193,6 @@ impl Number {
         Self { all: Range::exact(number), low: Range::exact(number & HALF) }
     }
 
-    /// What so many bytes can hold.
     pub(super) fn of_bytes(nr: usize) -> Self {
         Self::of(Range::of_bytes(nr))
     }
@@ -210,29 +201,25 @@ impl Number {
         Self { all, low: all.low_half() }
     }
 
-    /// What both ranges say.
     fn new(all: Range, low: Range) -> Self {
         let low = low.both(all.low_half());
-        // Without an upper half both are the same number.
+        // If the upper half is 0, both describe the same number.
         let all = if all.max <= HALF { all.both(low) } else { all };
         Self { all, low }
     }
 
-    /// What holds for both.
     pub(super) fn hull(self, other: Self) -> Self {
         Self::new(self.all.hull(other.all), self.low.hull(other.low))
     }
 
-    /// The lower 32 bits, and zeroes above.
     pub(super) fn low_half(self) -> Self {
         Self::of(self.low)
     }
 
-    /// What an operation may give.
     pub(super) fn computed(self, op: u8, by: Self, width: Width) -> Self {
         let (a, b) = match width {
             Width::Half => (self.low, by.low),
-            // What is above goes.
+            // The AND clears the upper half.
             Width::Whole if op == alu::AND && by.all.max <= HALF => (self.low, by.all),
             Width::Whole if op == alu::AND && self.all.max <= HALF => (self.all, by.low),
             Width::Whole if op == alu::LSH && by.all.is_exact() && by.all.min & 63 >= 32 => {
@@ -242,13 +229,13 @@ impl Number {
         };
         let is_shift = matches!(op, alu::LSH | alu::RSH | alu::ARSH);
         let b = if is_shift { b.of_shift(width) } else { b };
-        // The sign that is shifted in is 0.
+        // The sign bit is 0, so an arithmetic shift equals a logical one.
         let op = if op == alu::ARSH && a.max <= width.positive_max() { alu::RSH } else { op };
         let range = a.computed(op, b);
         Self::of(if width == Width::Half { range.low_half() } else { range })
     }
 
-    /// What is left where the comparison holds.
+    /// Returns the numbers for which the comparison is true.
     pub(super) fn if_true(self, op: u8, than: Self, width: Width) -> Self {
         match width {
             Width::Whole => Self::new(self.all.if_true(op, than.all, width), self.low),
@@ -256,7 +243,7 @@ impl Number {
         }
     }
 
-    /// What is left where it does not.
+    /// Returns the numbers for which the comparison is false.
     pub(super) fn if_false(self, op: u8, than: Self, width: Width) -> Self {
         let opposite = match op {
             jump::JNE => jump::JEQ,
@@ -274,7 +261,7 @@ impl Number {
     }
 }
 
-/// The comparison of the other operand with the first.
+/// Returns the comparison with the operands swapped.
 pub(super) const fn mirrored(op: u8) -> u8 {
     match op {
         jump::JGT => jump::JLT,

@@ -1,18 +1,17 @@
-//! An order of instructions in which all that leads to one comes before it.
+//! Sorts instructions so that every predecessor comes first.
 
 use super::super::insn::{Insn, LDDW, class, jump};
 use super::Fault;
 
-/// How far the search has come with an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Not,
-    /// It is on the path that is followed.
+    /// On the current path.
     OnPath,
     Done,
 }
 
-/// The instructions that a run can come to; a loop is refused.
+/// Returns the reachable instructions in order; refuses a loop.
 pub(super) fn order(code: &[Insn]) -> Result<Vec<usize>, Fault> {
     let mut seen = vec![Seen::Not; code.len()];
     let (mut order, mut path) = (Vec::new(), vec![(0, 0)]);
@@ -35,7 +34,7 @@ pub(super) fn order(code: &[Insn]) -> Result<Vec<usize>, Fault> {
                 seen[next] = Seen::OnPath;
                 path.push((next, 0));
             }
-            // What lies outside is refused where it is looked at.
+            // A target outside the program is refused when the jump is checked.
             Some(Seen::Done) | None => {}
         }
     }
@@ -43,7 +42,6 @@ pub(super) fn order(code: &[Insn]) -> Result<Vec<usize>, Fault> {
     Ok(order)
 }
 
-/// Where a run can go on.
 fn followers(code: &[Insn], at: usize) -> [Option<usize>; 2] {
     let insn = code[at];
     let is_jump = matches!(insn.class(), class::JMP | class::JMP32);

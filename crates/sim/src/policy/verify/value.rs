@@ -1,32 +1,42 @@
-//! What is known of a value: a number within a range, or a pointer into one thing.
+//! The known state of a value: a number in a range, or a pointer into one object.
 
 use super::number::{Number, Range};
 
-/// What is said of [`Value::Mixed`].
 pub(super) const MIXED: &str = "an address is of one thing on one path and of another on another; use \
                                 each in its own branch, and let the branches join with numbers";
 
-/// What is known of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
-    /// Nothing: it may not be used.
+    /// Unset: it may not be used.
     Unset,
-    /// A number.
     Number(Number),
-    /// An address of different things on different paths, or an address on one and a number on another.
+    /// An address of different objects on different paths, or an address on one and a number on
+    /// another.
     Mixed,
-    /// Into the context, so many bytes from its start.
-    Context { offset: Range },
-    /// Into the stack, so many bytes from its end.
-    Stack { offset: i64 },
-    /// A map.
-    Map { nr: usize },
-    /// What lookup `id` returned: an entry, or 0.
-    MaybeEntry { map: usize, id: usize },
-    /// Into an entry of a map.
-    Entry { map: usize, offset: Range },
-    /// Into a section of variables.
-    Data { section: usize, offset: Range },
+    /// Into the context, from its start.
+    Context {
+        offset: Range,
+    },
+    /// Into the stack, from its end.
+    Stack {
+        offset: i64,
+    },
+    Map {
+        nr: usize,
+    },
+    /// The result of lookup `id`: an entry, or 0.
+    MaybeEntry {
+        map: usize,
+        id: usize,
+    },
+    Entry {
+        map: usize,
+        offset: Range,
+    },
+    Data {
+        section: usize,
+        offset: Range,
+    },
 }
 
 impl Value {
@@ -34,8 +44,7 @@ impl Value {
         matches!(self, Self::Number(_))
     }
 
-    /// What holds for both; `fresh` is a number that no lookup has, and is used up where both are
-    /// an entry or 0.
+    /// Merges the values of two paths. If both are an entry or 0, `fresh` becomes a new lookup id.
     pub(super) fn meet(self, other: Self, fresh: &mut usize) -> Self {
         match (self, other) {
             (one, other) if one == other => one,
@@ -62,7 +71,7 @@ impl Value {
         }
     }
 
-    /// The map of which both are an entry from its start, or 0; at least one is.
+    /// Returns the map if both are the start of its entry, or 0, and at least one is an entry.
     fn entry_or_none(self, other: Self) -> Option<usize> {
         let start = Range::exact(0);
         let map_of = |value| match value {
@@ -78,7 +87,6 @@ impl Value {
         }
     }
 
-    /// The pointer moved on.
     pub(super) fn moved(self, by: Range) -> Result<Self, String> {
         let exact = || {
             let is_exact = by.min == by.max;

@@ -25,7 +25,7 @@ fn laid(image: &LinkedImage) -> Vec<(u64, u64)> {
     image.segments.iter().map(|segment| (segment.pos, segment.addr)).collect()
 }
 
-/// What `ld -shared` makes of 3 MB of text, as glibc maps it: the whole, then the rest.
+/// The mappings of glibc for 3 MB of text linked by `ld -shared`: the whole image, then the rest.
 fn by_ld() -> Vec<Event> {
     vec![
         map(0, 0x2e_e000, 0, PROT_READ),
@@ -38,7 +38,7 @@ fn by_ld() -> Vec<Event> {
 #[test]
 fn text_begins_at_a_multiple_in_memory_and_in_the_file_where_it_was_separate() {
     let linked = image(&by_ld()).linked(2 * MIB, 0x2e_5970);
-    // As `ld -z max-page-size=2097152` did with the same input, but for the alignment of RELRO.
+    // `ld -z max-page-size=2097152` laid the same input out this way, except for RELRO's alignment.
     assert_eq!(
         laid(&linked),
         [(0, 0), (2 * MIB, 2 * MIB), (6 * MIB, 6 * MIB), (0x60_1000, 0x80_1000)]
@@ -63,7 +63,7 @@ fn the_pages_it_was_linked_for_give_the_image_that_was_recorded() {
 fn what_was_linked_for_2m_closes_up_for_4k() {
     let mut calls = vec![
         map(0, 0xa0_0000, 0, PROT_READ),
-        // glibc takes the gaps away before it maps the other segments.
+        // glibc removes the gaps before it maps the other segments.
         Event { addr: BASE + 0x1000, len: 0x90_0000, ..Event::new(0, Op::Mprotect) },
         map(2 * MIB, 0x2d_d000, 2 * MIB, PROT_READ | PROT_EXEC),
         map(6 * MIB, 0x2000, 6 * MIB, PROT_READ),
@@ -72,7 +72,7 @@ fn what_was_linked_for_2m_closes_up_for_4k() {
     let linked = image(&calls).linked(4 * KIB, 0x80_59b0);
     assert_eq!(laid(&linked)[..3], [(0, 0), (0x1000, 0x1000), (0x2d_e000, 0x2d_e000)]);
     assert_eq!(laid(&linked)[3].1, 0x2e_0000);
-    // Without that call nobody knows where the first segment ends.
+    // Without that call, the end of the first segment is unknown.
     calls.remove(1);
     let linked = image(&calls).linked(4 * KIB, 0x80_59b0);
     assert_eq!(laid(&linked)[1], (2 * MIB, 2 * MIB));
@@ -80,7 +80,7 @@ fn what_was_linked_for_2m_closes_up_for_4k() {
 
 #[test]
 fn a_file_whose_pages_are_shared_stays_as_it_is_and_addresses_move() {
-    // As lld lays out: text begins in the page where the headers end.
+    // lld's layout: text begins in the page where the headers end.
     let linked = image(&[
         map(0, 0x40_0000, 0, PROT_READ),
         map(0x5000, 0x30_0000, 0x4000, PROT_READ | PROT_EXEC),

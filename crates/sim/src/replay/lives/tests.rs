@@ -1,4 +1,4 @@
-//! Random lives of processes against a naive model: who lives, and which pages each space has.
+//! Tests random process lives against a naive model: live processes, and the pages of each space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -20,7 +20,6 @@ const PAGE: u64 = 4096;
 const NR_PAGES: u64 = 8;
 const NR_PROGRAMS: u32 = 3;
 
-/// A step of one of the threads that live: `pick` says which.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Store(u64),
@@ -28,7 +27,7 @@ enum Step {
     Fork(u32),
     Execve(u32),
     Exit,
-    /// A row of a thread that ended is a stray.
+    /// A row of an ended thread is a stray.
     StoreOfEnded(u64),
 }
 
@@ -101,7 +100,6 @@ impl Naive {
         self.ended.extend(of_process.map(|(thread, _)| thread));
     }
 
-    /// What the step is in a trace.
     fn event(&mut self, pick: usize, step: Step) -> Option<Event> {
         let nr = pick.checked_rem(self.process_of.len())?;
         let (&thread, &process) = self.process_of.iter().nth(nr)?;
@@ -166,7 +164,6 @@ fn meta() -> Meta {
     }
 }
 
-/// Pages of private memory that each address space maps.
 fn mapped(cell: &Cell) -> Vec<u64> {
     let spaces = cell.program.spaces.iter().map(|(_, space)| {
         let mut sizes = FolioSizes::default();

@@ -1,4 +1,4 @@
-//! Whether each control group of a request has programs, so that what it says is in force.
+//! Checks that each cgroup of a request has programs, so its limit has an effect.
 
 use std::collections::BTreeSet;
 use std::iter;
@@ -10,7 +10,7 @@ use crate::replay::cgroup::{Cgroup, NR_CGROUPS_MAX};
 use crate::replay::pattern::name_of;
 
 impl Request {
-    /// What can be said before a trace is examined: no two groups are for the same programs.
+    /// Checks everything that does not depend on a trace: no two cgroups name the same programs.
     pub(super) fn check_cgroups(&self) -> Result<(), RequestError> {
         if self.cgroups.len() > NR_CGROUPS_MAX {
             return Err(RequestError::Cgroups(self.cgroups.len()));
@@ -24,8 +24,9 @@ impl Request {
         Ok(())
     }
 
-    /// Each group for programs has one that runs, and that is in no later group. One for all may have
-    /// none: it is for what the others leave. A sweep has several traces, of which one is enough.
+    /// Checks that each cgroup for named programs contains a program that runs and that no later
+    /// cgroup matches. A cgroup for all programs can be empty, because it takes only the rest. In a
+    /// sweep, one of the traces is enough.
     ///
     /// # Errors
     /// [`RequestError::IdleCgroup`], [`RequestError::OverriddenCgroup`].
@@ -50,7 +51,7 @@ impl Request {
         Ok(())
     }
 
-    /// The group that the program at `path` is in by its name, if it is not `group`.
+    /// Returns the cgroup that the program at `path` belongs to, unless it is `group`.
     fn other_than(&self, group: &Cgroup, path: &str) -> Option<&Cgroup> {
         self.cgroups.iter().rfind(|other| other.fits(path)).filter(|other| *other != group)
     }

@@ -100,7 +100,6 @@ fn a_group_that_a_later_one_leaves_empty_is_refused() {
     assert_eq!(said(&["64M", "*=1M"]), Ok(()), "the first is for what the second leaves");
 }
 
-/// The footer of a trace of programs at `paths`, the first of which starts the others.
 fn programs(paths: &[&str]) -> Meta {
     let file = |path: &&str| FileInfo { path: (*path).to_owned(), ..FileInfo::default() };
     let layout = |file| {

@@ -1,4 +1,4 @@
-//! What the lines came to, and at which limits they are worse than the first.
+//! The results of a curve's lines, and the limits at which each is worse than the first.
 
 use std::collections::BTreeMap;
 
@@ -12,75 +12,58 @@ use super::super::metric::Number;
 use super::super::unit::scaled;
 use super::{Kind, cell_name, limit};
 
-/// A number this much larger, as a factor, is worse.
+/// A value is worse if it is larger by more than this factor.
 const WORSE: f64 = 1.05;
 
-/// Lines over limits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CurveFinding {
-    /// What the program is.
     pub title: String,
     /// Trace, machine, filesystem and swap space.
     pub of: String,
-    /// Most memory that the first line has in use without a limit: 100%.
+    /// Peak memory of the first line without a limit: 100%.
     pub peak_bytes: Option<u64>,
-    /// Why there are no numbers.
     pub missing: Option<String>,
     /// Rising.
     pub limits: Vec<LimitFinding>,
-    /// What the series beside are.
     pub beside: Option<String>,
-    /// One table each.
     pub counts: Vec<CountFinding>,
 }
 
-/// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitFinding {
-    /// Share of the peak.
     pub percent: u32,
     /// `memory.max`.
     pub bytes: u64,
 }
 
-/// A number at every limit, for every line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountFinding {
-    /// What it is of.
     pub what: String,
-    /// Its unit; empty for a plain count.
     pub unit: String,
-    /// In the order of the study file.
     pub lines: Vec<LineFinding>,
 }
 
-/// A line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineFinding {
-    /// What sets it apart.
     pub name: String,
-    /// Its own kernel.
     pub own: Series,
-    /// That kernel with the edit beside.
+    /// The same kernel with the `beside` edit.
     pub beside: Option<Series>,
 }
 
-/// A kernel at every limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Series {
-    /// The kernel by name.
     pub kernel: String,
-    /// In the order of the limits; absent where the program did not get to its end.
+    /// In the order of the limits; absent if the program ended early.
     pub values: Vec<Option<f64>>,
-    /// Why it did not, by limit in percent.
+    /// Why the program ended early, by limit in percent.
     pub ended: BTreeMap<u32, Ended>,
-    /// Limits, in percent, at which it is worse than the first line of its kind: by more than 5%,
-    /// or ended where that is not.
+    /// Limits in percent at which it is worse than the first line of its kind: by more than 5%, or
+    /// because only this line ended early.
     pub worse_at: Vec<u32>,
 }
 
 impl CurveFinding {
-    /// What the cells of curve `nr` came to.
     pub(in super::super) fn new(study: &Study, nr: usize, values: &Values) -> Self {
         let curve = &study.curves[nr];
         let (whole, spec) = curve.whole(nr);
@@ -141,7 +124,6 @@ impl CurveFinding {
     }
 }
 
-/// Says of each line where it is worse than the first.
 fn compare(lines: &mut [LineFinding], limits: &[u32]) {
     let Some((first, others)) = lines.split_first_mut() else { return };
     for line in others {
@@ -156,7 +138,7 @@ fn worse_at(series: &Series, first: &Series, limits: &[u32]) -> Vec<u32> {
     let pairs = limits.iter().zip(series.values.iter().zip(&first.values));
     let worse = pairs.filter(|(limit, pair)| match pair {
         (Some(value), Some(first)) => *value > *first * WORSE,
-        // A number that is not known is no worse: the program got to its end.
+        // An unknown number is worse only if the program ended early.
         (None, Some(_)) => series.ended.contains_key(*limit),
         (_, None) => false,
     });

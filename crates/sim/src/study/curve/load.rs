@@ -1,4 +1,4 @@
-//! Reading and checking a curve of a study file.
+//! Reads and checks a curve of a study file.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,12 @@ use super::super::sample::Sample;
 use super::{Curve, Line};
 use crate::replay::CellSpec;
 
-/// Lines, limits and counts at most.
 const NR_LINES_MAX: usize = 16;
 const NR_LIMITS_MAX: usize = 32;
 const NR_COUNTS_MAX: usize = 16;
 /// The largest limit, in percent.
 const PERCENT_MAX: u32 = 1000;
 
-/// A curve as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(in super::super) struct CurveFile {
@@ -46,7 +44,6 @@ struct BesideFile {
 }
 
 impl CurveFile {
-    /// The curve; `place` names it in errors.
     pub(in super::super) fn curve(
         self,
         place: &str,
@@ -100,7 +97,7 @@ fn wrong(place: &str, key: &str, value: &str, expected: &'static str) -> Mistake
     Mistake::Value { place: format!("{place}.{key}"), value: value.to_owned(), expected }
 }
 
-/// `["10%", "100%"]`, rising.
+/// Reads `["10%", "100%"]`, rising.
 fn limits_of(texts: &[String], place: &str) -> Result<Vec<u32>, Mistake> {
     let mut limits: Vec<u32> = Vec::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! What each line gains and pays, which lines are on the frontier, and which programs lose.
+//! Each line's gain and cost, the lines on the frontier, and the programs that lose.
 
 use std::collections::BTreeSet;
 
@@ -12,69 +12,53 @@ use super::super::metric::Number;
 use super::super::unit::scaled;
 use super::cell_name;
 
-/// A program that takes up to this many per cent more does not lose.
+/// A program loses only if it needs more than this many percent more.
 const SAME_WITHIN: f64 = 0.05;
 
-/// Lines over programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierFinding {
-    /// What is compared.
     pub title: String,
-    /// Machine, filesystem and swap space.
     pub of: String,
-    /// Programs by name.
     pub programs: Vec<String>,
-    /// Why programs have no numbers.
     pub missing: BTreeSet<String>,
-    /// The first is what is to be gained.
+    /// The first count is the gain.
     pub counts: Vec<FrontierCount>,
-    /// In the order of the study file; the first is what the others are compared with.
+    /// In file order; the first line is the reference.
     pub lines: Vec<FrontierLine>,
 }
 
-/// A number of every cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierCount {
-    /// What it is of.
     pub what: String,
-    /// Its unit; empty for a plain count.
     pub unit: String,
-    /// Whether it is estimated with the costs of the machine.
     pub is_estimate: bool,
-    /// Constants it rests on that no document or measurement gives.
+    /// Constants without a document or measurement that it uses.
     pub assumed: BTreeSet<String>,
 }
 
-/// A kernel over all programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierLine {
-    /// What sets it apart.
     pub name: String,
-    /// The kernel by name.
     pub kernel: String,
-    /// One for each count.
     pub changes: Vec<ChangeFinding>,
-    /// For each count that is paid with: whether no other line gains more and pays no more of it, or
-    /// gains as much and pays less.
+    /// Per cost: whether no other line gains more at the same or a lower cost, or gains as much at
+    /// a lower cost.
     pub is_on_frontier: Vec<bool>,
-    /// Programs in which it loses what is to be gained.
+    /// Programs whose gain count gets worse.
     pub losers: Vec<String>,
 }
 
-/// A count of a kernel over all programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangeFinding {
-    /// In the order of the programs.
     pub values: Vec<Option<f64>>,
-    /// Against the first line, in per cent.
+    /// Against the first line, in percent.
     pub percent: Vec<Option<f64>>,
-    /// Of the geometric mean of the ratios, in per cent; over the programs of which every line has all
+    /// The geometric mean of the ratios, in percent, over the programs for which every line has all
     /// numbers.
     pub mean_percent: Option<f64>,
 }
 
 impl FrontierFinding {
-    /// What the cells of frontier `nr` came to.
     pub(in super::super) fn new(study: &Study, nr: usize, values: &Values) -> Self {
         let frontier = &study.frontiers[nr];
         let programs: Vec<String> =
@@ -115,15 +99,14 @@ fn means(line: &FrontierLine) -> Vec<Option<f64>> {
     line.changes.iter().map(|change| change.mean_percent).collect()
 }
 
-/// Whether a line with the means `other` gains as much as `own` and pays no more, and one of them is
-/// better.
+/// Returns whether a line with the means `other` gains and costs no worse than `own`, and one of
+/// the two is better.
 fn is_better(other: &[Option<f64>], own: &[Option<f64>], paid: usize) -> bool {
     let (Some(other_gain), Some(other_paid)) = (other[0], other[paid]) else { return false };
     let (Some(gain), Some(pays)) = (own[0], own[paid]) else { return false };
     other_gain <= gain && other_paid <= pays && (other_gain < gain || other_paid < pays)
 }
 
-/// A count, and what it rests on in the cells of frontier `nr`.
 fn told(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCount {
     let cells = study.frontiers[nr].cells(nr);
     let cells = cells.filter_map(|(name, ..)| values.cell(&study.name, &name).ok());
@@ -135,13 +118,11 @@ fn told(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCou
     }
 }
 
-/// What the cells of a frontier say, by line and program.
 struct Numbers(Vec<Vec<CellNumbers>>);
 
-/// What a cell says of each count, or why not.
+/// A cell's number per count, or the reason for its absence.
 struct CellNumbers {
     counts: Vec<Result<f64, String>>,
-    /// Its program did not get to its end.
     has_ended: bool,
 }
 
@@ -173,8 +154,8 @@ impl Numbers {
         self.0[line][program].counts[count].as_ref().ok().copied()
     }
 
-    /// A number of a line as a share of the first line's; of nothing there is none, but nothing stays
-    /// nothing.
+    /// Returns a line's number as a share of the first line's. A share of 0 is undefined, but 0 of
+    /// 0 is 1.
     fn ratio(&self, line: usize, program: usize, count: usize) -> Option<f64> {
         let before = self.value(0, program, count)?;
         let after = self.value(line, program, count)?;
@@ -185,7 +166,7 @@ impl Numbers {
         }
     }
 
-    /// Whether every line has a change of every count that a mean can take.
+    /// Returns whether every line has a positive share for every count, as the mean needs.
     fn is_whole(&self, program: usize) -> bool {
         self.0.iter().enumerate().all(|(line, of_line)| {
             let mut counts = 0..of_line[program].counts.len();
@@ -193,15 +174,14 @@ impl Numbers {
         })
     }
 
-    /// Why a program is in no mean.
     fn missing(&self, program: usize) -> &str {
         let mut all = self.0.iter().flat_map(|of_line| &of_line[program].counts);
         let why = all.find_map(|number| number.as_ref().err());
         why.map_or("a count is 0 for some and not for others", String::as_str)
     }
 
-    /// Whether a line needs more of what is to be gained than the first, or does not get to the end of
-    /// a program that the first does.
+    /// Returns whether a line has a worse gain count than the first, or ends a program early that
+    /// the first completes.
     fn loses(&self, line: usize, program: usize) -> bool {
         match (self.value(0, program, 0), self.value(line, program, 0)) {
             (Some(before), Some(after)) => after > before * (1.0 + SAME_WITHIN / 100.0),

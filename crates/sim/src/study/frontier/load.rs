@@ -1,4 +1,4 @@
-//! Reading and checking a frontier of a study file.
+//! Reads and checks a frontier of a study file.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,11 @@ use super::super::parts::Generated;
 use super::super::sample::Sample;
 use super::Frontier;
 
-/// Programs, lines and counts at most.
 const NR_PROGRAMS_MAX: usize = 64;
-/// Lines are told apart by colour.
+/// Lines differ by colour.
 const NR_LINES_MAX: usize = 8;
 const NR_COUNTS_MAX: usize = 4;
 
-/// A frontier as written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(in super::super) struct FrontierFile {
@@ -36,7 +34,6 @@ pub(in super::super) struct FrontierFile {
 }
 
 impl FrontierFile {
-    /// The frontier; `place` names it in errors.
     pub(in super::super) fn frontier(
         self,
         place: &str,

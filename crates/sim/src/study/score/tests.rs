@@ -1,4 +1,4 @@
-//! Rows by hand, and random rows against the words of the rule.
+//! Rows by hand, and random rows against the documented rule.
 
 use proptest::prelude::*;
 
@@ -54,12 +54,9 @@ fn a_match_has_the_level_and_the_change() {
         score(&points, published, ours)
     };
     assert_eq!(of([46.0, 7.0], [45.0, 7.5]), Score::Match);
-    // The change fits, the level does not.
     assert_eq!(of([46.0, 7.0], [62.5, 23.5]), Score::Miss);
-    // Nothing changes on either side, at other levels.
     assert_eq!(of([11.0, 11.0], [0.0, 0.0]), Score::Miss);
     assert_eq!(of([11.0, 11.0], [11.4, 10.9]), Score::Match);
-    // Below the resolution a number is nothing.
     assert_eq!(of([0.0, 0.0], [0.0, 0.0]), Score::Zero);
     assert_eq!(of([1.0, 0.0], [0.27, 0.26]), Score::Zero);
     assert_eq!(of([0.0, 0.0], [2.31, 2.28]), Score::Miss);
@@ -69,10 +66,8 @@ fn a_match_has_the_level_and_the_change() {
     assert_eq!(of(single(8.0), single(8.0)), Score::Match);
     assert_eq!(of(single(0.0), single(0.0)), Score::Zero);
     assert_eq!(of(single(8.0), single(7.0)), Score::Miss);
-    // From nothing to something.
     let [some, more] = [4096.0, 6144.0].map(|after| pair(0.0, after, Change::Percent));
     assert_eq!((of(some, some), of(some, more)), (Score::Match, Score::Miss));
-    // The change alone was published.
     let change = |change| Pair { change: Some(change), ..Pair::default() };
     assert_eq!(of(change(-65.0), pair(40.0, 15.0, Change::Percent)), Score::Match);
     assert_eq!(of(change(-65.0), pair(40.0, 25.0, Change::Percent)), Score::Miss);
@@ -96,7 +91,6 @@ struct Made {
 }
 
 fn made() -> impl Strategy<Value = Made> {
-    // Near and far, above and below the resolution, and nothing.
     let number = || prop_oneof![Just(0.0), Just(0.4), Just(11.0), 0.0..2.0_f64, 1.0..100.0_f64];
     let change = prop_oneof![Just(Change::Points), Just(Change::Percent)];
     let kinds = (change, prop_oneof![Just(0.0), Just(1.0)], any::<[bool; 5]>(), 0..3_u8);
@@ -136,7 +130,6 @@ proptest! {
             prop_assert_eq!(found, Score::OtherQuantity);
             return Ok(());
         }
-        // The rule for a match, number by number.
         let slack = |number: f64, unit: f64| (0.1 * number.abs()).max(row.same_within * unit) + 1e-6;
         let near = |published: Option<f64>, ours: Option<f64>, unit: f64| match published {
             None => true,
@@ -162,7 +155,6 @@ proptest! {
             prop_assert!(!is_nothing, "{}", what);
         }
         if found == Score::Zero {
-            // No more than the table resolves, on the side that could tell.
             let small = |number: Option<f64>| number.is_none_or(|number| number.abs() <= row.same_within);
             prop_assert!(small(published.before) && small(published.after) && small(published.change));
             prop_assert!(small(ours.change));

@@ -1,5 +1,5 @@
-//! The places of a stack, by time: who is used takes the next place, and depth is the number of
-//! places taken since.
+//! The places of a stack in time order. A used entry takes the next slot. Its depth is the number
+//! of taken slots from its own on.
 //!
 //! ```text
 //!   slot      0 1 2 3 4 5 6 7 8 9          taken  an entry or a place left free
@@ -14,13 +14,12 @@
 
 const WORD_BITS: usize = 64;
 
-/// Slots by time, the latest last.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     taken: Vec<u64>,
     free: Vec<u64>,
     nr_in_word: Vec<u8>,
-    /// By slot: who took it; stale where nobody did or a place is free.
+    /// By slot: its node; stale if the slot is not taken or its place is free.
     nodes: Vec<u32>,
     next: usize,
     nr_taken: usize,
@@ -28,7 +27,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Slots for `nr_places` places, and as many again until they must move.
+    /// Creates twice as many slots as places, so entries rarely have to move.
     pub(super) fn new(nr_places: usize) -> Self {
         let nr_slots = (2 * nr_places).next_multiple_of(WORD_BITS);
         let nr_words = nr_slots / WORD_BITS;
@@ -43,22 +42,18 @@ impl Slots {
         }
     }
 
-    /// Places taken, free ones included.
     pub(super) const fn nr_taken(&self) -> usize {
         self.nr_taken
     }
 
-    /// Whether no slot is left until they move.
     pub(super) fn is_full(&self) -> bool {
         self.next == self.nodes.len()
     }
 
-    /// Whether a place is free.
     pub(super) const fn has_free(&self) -> bool {
         self.top_free.is_some()
     }
 
-    /// Places from a taken slot on: 1 for the latest.
     #[inline]
     pub(super) fn depth(&self, slot: usize) -> usize {
         let (word, bit) = (slot / WORD_BITS, slot % WORD_BITS);
@@ -68,7 +63,6 @@ impl Slots {
         sum as usize + (self.taken[word] >> bit).count_ones() as usize
     }
 
-    /// The next slot, for `node`. There must be one.
     pub(super) fn push(&mut self, node: u32) -> usize {
         let slot = self.next;
         self.next += 1;
@@ -77,8 +71,8 @@ impl Slots {
         slot
     }
 
-    /// The entry of `slot` goes to the top: the place it leaves closes, or stays free instead of the
-    /// uppermost free one above it.
+    /// Takes out the entry of `slot`, which goes to the top. Closes its place, or leaves it free
+    /// and closes the uppermost free place above it.
     pub(super) fn leave(&mut self, slot: usize) {
         match self.top_free {
             Some(free) if free > slot => {
@@ -89,20 +83,18 @@ impl Slots {
         }
     }
 
-    /// The entry of `slot` is gone, its place stays.
     pub(super) fn leave_free(&mut self, slot: usize) {
         self.free[slot / WORD_BITS] |= 1 << (slot % WORD_BITS);
         self.top_free = self.top_free.max(Some(slot));
     }
 
-    /// Closes the uppermost free place.
     pub(super) fn close_free(&mut self) {
         if let Some(slot) = self.top_free {
             self.close(slot);
         }
     }
 
-    /// Takes the lowest place away; who had it. No place may be free.
+    /// Removes the lowest place and returns its node. No place may be free.
     pub(super) fn pop_lowest(&mut self) -> Option<u32> {
         let word = self.taken.iter().position(|&word| word != 0)?;
         let slot = word * WORD_BITS + self.taken[word].trailing_zeros() as usize;
@@ -110,7 +102,7 @@ impl Slots {
         Some(self.nodes[slot])
     }
 
-    /// Moves all places down; `moved` hears the new slot of each node.
+    /// Moves all places down. Calls `moved` with the new slot of each node.
     pub(super) fn compact(&mut self, mut moved: impl FnMut(u32, usize)) {
         let (taken, free) = (self.taken.clone(), self.free.clone());
         let end = self.next;
@@ -126,7 +118,6 @@ impl Slots {
         }
     }
 
-    /// The same places with room for `nr_places`.
     pub(super) fn grown(&self, nr_places: usize, mut moved: impl FnMut(u32, usize)) -> Self {
         let mut grown = Self::new(nr_places);
         for slot in (0..self.next).filter(|&slot| is_set(&self.taken, slot)) {
@@ -140,12 +131,10 @@ impl Slots {
         grown
     }
 
-    /// Whether the slot holds an entry.
     pub(super) fn holds_entry(&self, slot: usize) -> bool {
         is_set(&self.taken, slot) && !is_set(&self.free, slot)
     }
 
-    /// Checks I1 to I3.
     pub(super) fn is_valid(&self) -> bool {
         let words = || self.taken.iter().zip(&self.free).zip(&self.nr_in_word);
         let nr: u32 = self.taken.iter().map(|word| word.count_ones()).sum();
@@ -176,7 +165,6 @@ impl Slots {
         self.nr_taken -= 1;
     }
 
-    /// Closes the free place at `slot`, the uppermost one.
     fn close(&mut self, slot: usize) {
         self.give(slot);
         self.free[slot / WORD_BITS] &= !(1 << (slot % WORD_BITS));

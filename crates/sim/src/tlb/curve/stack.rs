@@ -1,14 +1,12 @@
-//! The stack of one side of one thread.
-//!
-//! Its first places are a short list that is searched from end to end, which serves most references;
-//! below them lie the slots.
+//! The LRU stack of one side of one thread: a short list with a linear search, then the slots
+//! below.
 //!
 //! Invariants:
 //! - I1: no two entries cover the same page.
-//! - I2: an entry lies in the slot it names, and every slot with an entry is named by one.
+//! - I2: an entry is in the slot it names, and every slot with an entry is named by exactly one.
 //! - I3: the index and the sums find exactly the entries.
-//! - I4: at most `nr_max` places are taken, free ones included; slots are taken only while the front
-//!   is full.
+//! - I4: at most `nr_max` places are taken, free ones included. Slots are taken only while the
+//!   front is full.
 
 use largefolio_mm::units::{PageSize, Vpn};
 
@@ -19,56 +17,42 @@ use crate::tlb::entry::Key;
 use crate::tlb::index::Index;
 use crate::tlb::resident::Resident;
 
-/// Places at first: most threads of most programs need few.
 const NR_PLACES_MIN: usize = 64;
 
-/// Places of the front: it serves four of five references of a compiler that are not to the entry
-/// on top.
+/// Places of the front. Of a compiler's references that miss the top entry, it serves four of five.
 const NR_FRONT: usize = 8;
-/// Slot of entries in the front.
 const IN_FRONT: usize = usize::MAX;
 
-/// Where a reference found its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a reference is counted, and filled where it found nothing it may use"]
 pub enum Found {
-    /// The buffers of `depth` and more entries had it.
-    Entry {
-        /// 1 for the last used one.
-        depth: usize,
-    },
-    /// They had it for reading only, and it is wanted for a write: it is gone. Fill.
-    ReadOnly {
-        /// As above.
-        depth: usize,
-    },
+    /// Buffers with at least `depth` entries had it.
+    Entry { depth: usize },
+    /// The entry was read-only, but the access is a write: it is removed. Fill.
+    ReadOnly { depth: usize },
     /// No buffer had it. Fill.
     Nothing,
 }
 
 impl Found {
-    /// Whether the largest buffer walks.
     #[must_use]
     pub const fn needs_walk(self) -> bool {
         !matches!(self, Self::Entry { .. })
     }
 }
 
-/// What follows a lookup that finds its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The entry is used as it is: it goes on top.
+    /// The entry is used unchanged and moves to the top.
     Use,
-    /// The machine walks: [`LruStack::fill`] puts on top what it finds, which may cover more.
+    /// The machine walks: [`LruStack::fill`] puts the result on top, which may cover more pages.
     Fill,
 }
 
-/// The uppermost places.
 #[derive(Clone, Debug)]
 struct Front {
-    /// The last used entry first; [`Key::EMPTY`] where a place is free.
+    /// Most recently used first; [`Key::EMPTY`] for a free place.
     keys: [Key; NR_FRONT],
-    /// By place: its node.
     nodes: [u32; NR_FRONT],
     len: usize,
 }
@@ -82,12 +66,10 @@ impl Front {
         self.keys[..self.len].iter().position(covers)
     }
 
-    /// The uppermost free place above `end`.
     fn free_above(&self, end: usize) -> Option<usize> {
         self.keys[..end].iter().position(|&key| key == Key::EMPTY)
     }
 
-    /// Puts an entry on top; those above place `at` move down onto it.
     #[inline]
     fn put(&mut self, at: usize, key: Key, node: u32) {
         self.keys.copy_within(..at, 1);
@@ -96,27 +78,20 @@ impl Front {
     }
 }
 
-/// LRU buffers of 1 to `nr_max` entries at once.
 #[derive(Clone, Debug)]
 pub struct LruStack {
-    /// By node; [`Key::EMPTY`] if there is none.
     keys: Vec<Key>,
-    /// By node: whether stores may use it.
     is_writable: Vec<bool>,
-    /// By node: its slot, or [`IN_FRONT`].
     slot_of: Vec<usize>,
-    /// Nodes without an entry.
     unused: Vec<u32>,
     index: Index,
     resident: Resident,
     front: Front,
     slots: Slots,
-    /// Places of the front and below.
     nr_max: usize,
 }
 
 impl LruStack {
-    /// Empty buffers of up to `nr_max >= 1` entries.
     #[must_use]
     pub fn new(page: PageSize, nr_max: usize) -> Self {
         let nr_places = NR_PLACES_MIN.min(nr_max);
@@ -133,7 +108,7 @@ impl LruStack {
         }
     }
 
-    /// Whether the last used entry serves the reference: buffers of any size hit, nothing changes.
+    /// Returns whether the last used entry serves the reference. Buffers of any size then hit.
     #[inline]
     #[must_use]
     pub fn is_top(&self, vpn: Vpn, access: Access) -> bool {
@@ -142,7 +117,6 @@ impl LruStack {
         key == Key::covering(vpn.0, key.order()) && (access == Access::Read || is_writable())
     }
 
-    /// Looks a reference up.
     pub fn lookup(&mut self, vpn: Vpn, access: Access, then: Then) -> Found {
         let (node, depth) = match self.front.find(vpn) {
             Some(at) => (self.front.nodes[at] as usize, at + 1),
@@ -161,8 +135,8 @@ impl LruStack {
         Found::Entry { depth }
     }
 
-    /// The entry of `node` goes on top: the place it leaves closes, or stays free instead of the
-    /// uppermost free one above it.
+    /// Moves the entry of `node` to the top. Closes its place, or leaves it free and closes the
+    /// uppermost free place above it.
     #[expect(clippy::cast_possible_truncation, reason = "a node is below nr_max, which fits")]
     fn use_again(&mut self, node: usize, depth: usize) {
         let key = self.keys[node];
@@ -188,7 +162,6 @@ impl LruStack {
         }
     }
 
-    /// Puts what a walk found on top, in place of what it overlaps.
     pub fn fill(&mut self, walked: &Translation) {
         let key = Key::covering(walked.first_vpn.0, walked.order.get());
         let is_top = key == self.front.keys[0];
@@ -207,8 +180,9 @@ impl LruStack {
         self.resident.add(key);
     }
 
-    /// A place for a new entry: the uppermost free one, or another, or that of the least recently
-    /// used entry; where those above it move down to in the front.
+    /// Makes room for a new entry and returns the place in the front that the entries above move
+    /// down to. Uses the uppermost free place, then an unused one, then the least recently used
+    /// entry's.
     fn make_place(&mut self) -> usize {
         if let Some(free) = self.front.free_above(self.front.len) {
             return free;
@@ -228,7 +202,6 @@ impl LruStack {
         self.front.len - 1
     }
 
-    /// The last entry of the full front gets the next slot.
     fn push_down(&mut self) {
         if self.slots.is_full() {
             let slot_of = &mut self.slot_of;
@@ -242,7 +215,6 @@ impl LruStack {
         self.front.len + self.slots.nr_taken()
     }
 
-    /// Removes what covers one of `nr_pages` pages from `first`; its places stay free.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         let Some(last) = nr_pages.checked_sub(1).map(|more| first.0.saturating_add(more)) else {
             return;
@@ -273,7 +245,6 @@ impl LruStack {
         keys.find_map(|key| self.index.find(&self.keys, key))
     }
 
-    /// The entry goes, its place stays free.
     fn remove(&mut self, node: usize) {
         match self.slot_of[node] {
             IN_FRONT => {
@@ -288,12 +259,10 @@ impl LruStack {
         self.forget(node);
     }
 
-    /// The least recently used entry of the largest buffer goes.
     fn evict(&mut self) {
         if let Some(node) = self.slots.pop_lowest() {
             self.forget(node as usize);
         } else {
-            // Buffers as small as the front.
             self.front.len -= 1;
             self.forget(self.front.nodes[self.front.len] as usize);
         }
@@ -307,7 +276,6 @@ impl LruStack {
         self.unused.push(node as u32);
     }
 
-    /// Twice the places, but not more than `nr_max`.
     fn grow(&mut self) {
         let (old, new) = (self.keys.len(), (2 * self.keys.len()).min(self.nr_max));
         self.keys.resize(new, Key::EMPTY);
@@ -325,7 +293,7 @@ impl LruStack {
     /// Checks I1 to I4.
     ///
     /// # Errors
-    /// The first broken one.
+    /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         let held: Vec<(usize, Key)> =
             (0..).zip(self.keys.iter().copied()).filter(|(_, key)| *key != Key::EMPTY).collect();
@@ -350,7 +318,6 @@ impl LruStack {
         Ok(())
     }
 
-    /// Whether each entry is in a place of its own, and the front holds no other.
     fn is_placed(&self, held: &[(usize, Key)]) -> bool {
         let (front, below): (Vec<_>, Vec<_>) =
             held.iter().partition(|&&(node, _)| self.slot_of[node] == IN_FRONT);
@@ -369,25 +336,19 @@ impl LruStack {
     }
 }
 
-/// Node numbers, the lowest to be used first.
 #[expect(clippy::cast_possible_truncation, reason = "nr_max is far below 2^32")]
 fn nodes(first: usize, end: usize) -> Vec<u32> {
     (first..end).rev().map(|node| node as u32).collect()
 }
 
-/// A broken invariant of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// Two entries overlap.
     #[error("I1: two entries cover the same page")]
     I1,
-    /// Entries and slots disagree.
     #[error("I2: an entry is not where it says")]
     I2,
-    /// The index or the sums are off.
     #[error("I3: the index or the sums miss an entry")]
     I3,
-    /// Too many places.
     #[error("I4: more places are taken than the largest buffer has entries")]
     I4,
 }

@@ -1,4 +1,4 @@
-//! The stack against one plain list for each size, against the TLB, and where the answer is known.
+//! Tests the stack against one plain list per size, against the TLB, and on known answers.
 
 use largefolio_mm::units::{Order, Pfn, Vpn};
 use largefolio_testkit::lru::{NaiveFound, NaiveLru, NaiveLruEntry};
@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::super::{Access, LeafKind, Tlb, Translation, tests as tlb_tests};
 use super::*;
 
-/// Sizes of naive lists: all small ones, and some that make a stack grow.
 const SMALL: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 const LARGE: [usize; 6] = [7, 8, 9, 40, 70, 80];
 
@@ -20,18 +19,8 @@ fn translation(vpn: u64, order: u8, is_writable: bool) -> Translation {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Refer {
-        vpn: u64,
-        access: Access,
-        order: u8,
-        is_writable: bool,
-        /// The machine walks as well, and finds this order.
-        is_walked: bool,
-    },
-    Invalidate {
-        first: u64,
-        nr_pages: u64,
-    },
+    Refer { vpn: u64, access: Access, order: u8, is_writable: bool, is_walked: bool },
+    Invalidate { first: u64, nr_pages: u64 },
 }
 
 fn steps(nr_pages: u64) -> impl Strategy<Value = Vec<Step>> {
@@ -49,7 +38,7 @@ fn steps(nr_pages: u64) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(prop_oneof![12 => refer, 1 => invalidate], 1..600)
 }
 
-/// Lists, the largest last. What that one holds decides what an entry covers.
+/// Lists, the largest last. The largest one determines the ranges of entries.
 struct Lists(Vec<NaiveLru>);
 
 impl Lists {
@@ -126,7 +115,6 @@ proptest! {
     }
 }
 
-/// Misses of `nr_rounds` rounds over `nr_pages` pages.
 fn cyclic(nr_pages: u64, nr_rounds: u64, order: u8) -> Vec<Point> {
     let mut stack = LruStack::new(PageSize::K4, NR_ENTRIES_MAX);
     let mut distances = Distances::default();
@@ -157,7 +145,7 @@ fn a_walk_in_circles_misses_all_below_its_length_and_only_cold_from_there() {
 
 #[test]
 fn free_places_are_used_before_an_entry_goes() {
-    // Buffers of two: b goes, c comes in its place, a is still there.
+    // Buffers of two: c replaces b, a is still there.
     let mut stack = LruStack::new(PageSize::K4, 8);
     let mut refer = |vpn: u64| {
         let found = stack.lookup(Vpn(vpn), Access::Read, Then::Use);
@@ -201,7 +189,7 @@ fn a_fully_associative_level_1_alone_is_a_point_of_the_curve() {
         let then = if found.needs_walk() { Then::Fill } else { Then::Use };
         let measured = stack.lookup(Vpn(vpn), Access::Read, then);
         distances.count(measured);
-        // Pages from 256 on are always mapped by blocks: what an entry covers never changes.
+        // Pages from 256 on are always mapped by blocks, so the range of an entry never changes.
         let walked = translation(vpn, if vpn >= 256 { 4 } else { 0 }, true);
         if found.needs_walk() {
             tlb.fill(Side::Data, Vpn(vpn), &walked);

@@ -3,7 +3,6 @@
 use super::*;
 use crate::machine::Machine;
 
-/// Reads `vpns` and says how many missed level 1.
 fn l1_misses(tlb: &mut Tlb, vpns: impl Iterator<Item = u64>) -> u64 {
     let before = tlb.counters().data.l1_misses;
     for vpn in vpns {
@@ -14,8 +13,8 @@ fn l1_misses(tlb: &mut Tlb, vpns: impl Iterator<Item = u64>) -> u64 {
     tlb.counters().data.l1_misses - before
 }
 
-/// Pages `0..nr_pages` in a circle under LRU: a set with more pages than ways misses each of its
-/// pages in each round, any other none after the first.
+/// Cycles through pages `0..nr_pages` under LRU. A set with more pages than ways misses each of its
+/// pages in each round. Any other set misses only in the first round.
 fn misses_of_a_round(nr_pages: u64, nr_sets: u64, ways: u64) -> u64 {
     let in_set = |set: u64| nr_pages / nr_sets + u64::from(set < nr_pages % nr_sets);
     (0..nr_sets).map(in_set).filter(|&pages| pages > ways).sum()
@@ -46,7 +45,6 @@ fn a_circle_misses_all_of_a_set_or_nothing() {
     }
 }
 
-/// `SplitMix64`: pages of a trace.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -55,11 +53,11 @@ fn random(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Once all its sets are full, a TLB of E entries holds E of the W pages, whichever they are (W/S
-/// pages in each of S sets), and the next page is any of the W, whatever came before. So each
-/// reference misses with probability exactly p = (W - E)/W, independently of the others, and N
-/// references miss B(N, p) times: mean Np, variance Np(1 - p). Six standard deviations are missed
-/// once in 5 * 10^8 runs with other seeds; with this one never or always.
+/// Once all sets are full, a TLB of E entries holds E of the W pages (W/S pages compete in each of
+/// S sets), and the next page is any of the W, independent of the past. So each reference misses
+/// with probability exactly p = (W - E)/W, and N references miss B(N, p) times: mean Np, variance
+/// Np(1 - p). With random seeds, one run in 5 * 10^8 would deviate by six standard deviations. With
+/// a fixed seed the test always passes or always fails.
 #[test]
 fn uniform_references_miss_with_the_share_that_does_not_fit() {
     const NR: u32 = 200_000;
@@ -78,7 +76,7 @@ fn uniform_references_miss_with_the_share_that_does_not_fit() {
         let mut state = seed;
         let vpns = std::iter::repeat_with(|| random(&mut state) % nr_pages).take(NR as usize);
         let misses = l1_misses(&mut tlb, vpns);
-        // (misses - Np)^2 <= 36 Np(1 - p), all times W^2.
+        // (misses - Np)^2 <= 36 Np(1 - p), both sides times W^2.
         let (w, e) = (i128::from(nr_pages), i128::from(entries));
         let n = i128::from(NR);
         let off = i128::from(misses) * w - n * (w - e);
@@ -89,8 +87,7 @@ fn uniform_references_miss_with_the_share_that_does_not_fit() {
     }
 }
 
-/// Rounds over `nr_pages` pages, each mapped by itself: level-1 misses and walks of the second
-/// round on the data side.
+/// Reads `nr_pages` pages in two rounds. Returns the second round's level-1 misses and walks.
 fn second_round(name: &str, nr_pages: u64, run: u8) -> (u64, u64) {
     let machine = Machine::named(name).unwrap();
     let mut tlb = Tlb::new(&machine.tlb, PageSize::K4);
@@ -112,8 +109,8 @@ fn second_round(name: &str, nr_pages: u64, run: u8) -> (u64, u64) {
 
 #[test]
 fn the_machines_keep_what_their_entries_reach_and_no_page_more() {
-    // Level 1 fully associative with E entries: E pages stay, E + 1 miss all. Level 2 with S sets
-    // of A ways: S * A pages stay; one more and its set of A + 1 pages walks.
+    // A fully associative level 1 with E entries: E pages stay, E + 1 all miss. A level 2 with S
+    // sets of A ways: S * A pages stay; with one more, its set of A + 1 pages walks.
     for (name, l1, l2, ways) in [
         ("altra", 48, 1280, 5),
         ("grace-4k", 48, 2048, 8),
@@ -126,12 +123,12 @@ fn the_machines_keep_what_their_entries_reach_and_no_page_more() {
         assert_eq!(second_round(name, l2, 0), (l2, 0), "{name}");
         assert_eq!(second_round(name, l2 + 1, 0), (l2 + 1, ways + 1), "{name}");
     }
-    // Level 1 of 16 sets of 4 ways.
+    // Level 1 has 16 sets of 4 ways.
     assert_eq!(second_round("icelake", 64, 0), (0, 0));
     assert_eq!(second_round("icelake", 65, 0), (5, 0));
     assert_eq!(second_round("icelake", 2049, 0), (2049, 17));
-    // Zen merges four contiguous pages: 72 and 64 entries reach four times as far, and a 73rd or
-    // 65th costs one miss for each group of four pages.
+    // Zen merges four contiguous pages: 72 and 64 entries cover four times as many pages, and a
+    // 73rd or 65th costs one miss per group of four pages.
     assert_eq!(second_round("zen4", 4 * 72, 2), (0, 0));
     assert_eq!(second_round("zen4", 4 * 73, 2), (73, 0));
     assert_eq!(second_round("milan", 4 * 65, 2), (65, 0));

@@ -1,4 +1,4 @@
-//! Rows served from the front against a TLB that is asked for every row.
+//! Compares rows served from the front with a TLB that looks up every row.
 
 #![expect(clippy::cast_possible_truncation, reason = "small numbers")]
 
@@ -9,7 +9,6 @@ use super::super::front::Rows;
 use super::*;
 use crate::machine::Machine;
 
-/// A row: op, recorded page, references.
 type Row = (Op, u64, u64);
 
 fn kind(op: Op) -> (Side, Access) {
@@ -20,18 +19,16 @@ fn kind(op: Op) -> (Side, Access) {
     }
 }
 
-/// One row as a replay does it; the places of recorded pages are `shift` pages up.
+/// Processes one row as a replay does. Placed pages are `shift` pages above the recorded ones.
 fn refer(tlb: &mut Tlb, (op, page, len): Row, shift: u64) {
     let (side, access) = kind(op);
     let vpn = Vpn(page + shift);
     if tlb.lookup_run(side, vpn, access, len).needs_walk() {
-        // Every eighth page is read-only until it is written.
         let is_writable = access == Access::Write || page % 8 != 0;
         tlb.fill_walk(side, &walk(vpn.0, if page % 5 == 0 { 2 } else { 0 }, is_writable));
     }
 }
 
-/// Recorded pages: mostly a few, some of which share a hint.
 fn any_page(rng: &mut Rng) -> u64 {
     match rng.below(8) {
         0 => rng.below(1 << 20),

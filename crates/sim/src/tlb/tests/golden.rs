@@ -5,8 +5,8 @@ use crate::machine::Machine;
 
 #[test]
 fn two_sets_of_two_ways_keep_the_two_latest_of_each_parity() {
-    // set 0: 0, 2, 4 in turn in two ways: each evicts the one needed next but one, never a hit.
-    // set 1: 1, 3 fit.
+    // set 0: 0, 2, 4 take turns in two ways: each evicts the one needed after the next, so nothing
+    // hits. set 1: 1, 3 fit.
     let mut tlb = tlb(vec![structure(4, 2, &["4K"])], vec![]);
     assert_eq!(reads(&mut tlb, [0, 2, 4, 0, 2, 4]), "------");
     assert_eq!(reads(&mut tlb, [1, 3, 1, 3]), "--11");
@@ -60,7 +60,7 @@ fn sizes_share_the_sets_of_a_mixed_structure() {
     assert_eq!(letter(read(&mut tlb, 0x7ff, 9)), '-');
     assert_eq!(letter(read(&mut tlb, 0x30, 4)), '1');
     assert_eq!(letter(read(&mut tlb, 0x600, 9)), '1');
-    // Page 3 comes back and evicts the block, the oldest of set 0 now.
+    // Page 3 returns and evicts the block, now the oldest of set 0.
     assert_eq!(reads(&mut tlb, [3, 0x600, 0x30]), "-1-");
     assert_eq!((tlb.counters().walks_pte, tlb.counters().walks_pmd), (4, 1));
     assert_eq!(tlb.counters().walks_contpte, 1);
@@ -70,7 +70,7 @@ fn sizes_share_the_sets_of_a_mixed_structure() {
 fn level_one_splits_what_it_cannot_hold_and_level_two_refuses_a_pmd() {
     let l1 = || vec![structure(2, 0, &["4K", "64K"])];
     let mut with_2m = tlb(l1(), vec![structure(8, 0, &["4K", "2M"])]);
-    // Level 1 gets the 64 KiB piece around page 0x215, level 2 the whole.
+    // Level 1 gets the 64 KiB piece around page 0x215, level 2 the whole entry.
     assert_eq!(letter(read(&mut with_2m, 0x215, 9)), '-');
     assert_eq!(reads(&mut with_2m, [0x210, 0x21f, 0x220, 0x3ff, 0x210]), "11222");
     let piece = with_2m.peek(Side::Data, Vpn(0x215)).unwrap();
@@ -79,7 +79,7 @@ fn level_one_splits_what_it_cannot_hold_and_level_two_refuses_a_pmd() {
     let mut without = tlb(l1(), vec![structure(8, 0, &["4K"])]);
     assert_eq!(letter(read(&mut without, 0x215, 9)), '-');
     assert_eq!(letter(read(&mut without, 0x220, 9)), '-');
-    // A contpte block is split into pages by that level 2, as its PTEs are pages.
+    // That level 2 splits a contpte block into pages, because its PTEs are pages.
     assert_eq!(letter(read(&mut without, 0x1234, 4)), '-');
     assert_eq!(letter(read(&mut without, 0x1250, 4)), '-');
     assert_eq!(letter(read(&mut without, 0x1260, 4)), '-');
@@ -125,7 +125,7 @@ fn a_range_is_invalidated_to_the_page() {
     assert_eq!(reads(&mut tlb, [0x0f, 0x20, 0x21, 0x5000]), "----");
     assert_eq!(letter(read(&mut tlb, 0x13, 4)), '-');
     tlb.invalidate(Vpn(0x1f), 2);
-    // The block goes because its last page was hit, page 0x20 goes, its neighbours stay.
+    // The block's last page is in the range, and so is page 0x20. Their neighbours stay.
     assert_eq!(reads(&mut tlb, [0x0f, 0x21, 0x5000]), "111");
     assert_eq!(tlb.peek(Side::Data, Vpn(0x13)), None);
     assert_eq!(tlb.peek(Side::Data, Vpn(0x20)), None);
@@ -140,8 +140,8 @@ fn a_range_is_invalidated_to_the_page() {
 #[test]
 fn one_page_more_than_the_stlb_of_a_cascade_lake_costs_one_set() {
     // 128 sets of 12 ways hold pages 0..1536 exactly. With page 1536 the set of pages 0 mod 128 has
-    // 13 pages in 12 ways: per round 13 walks, everything else is found in level 2. The data TLB
-    // (16 sets of 4 ways, 96 or 97 pages a set) never hits.
+    // 13 pages in 12 ways: each round has 13 walks and finds the rest in level 2. The data TLB (16
+    // sets of 4 ways, 96 or 97 pages a set) never hits.
     let machine = Machine::named("cascadelake").unwrap();
     let mut tlb = Tlb::new(&machine.tlb, PageSize::K4);
     let mut walks = Vec::new();
@@ -163,9 +163,9 @@ fn one_page_more_than_the_stlb_of_a_cascade_lake_costs_one_set() {
 
 #[test]
 fn folded_blocks_give_an_altra_sixteen_times_the_reach() {
-    // 768 pages = 48 blocks of 16. Folded: the 48 entries of level 1 hold them, one walk a block.
-    // Unfolded: 768 entries, in a circle through 48, never hit level 1, and fit level 2 (256 sets,
-    // 3 of 5 ways).
+    // 768 pages = 48 blocks of 16. Folded: the 48 entries of level 1 hold them, one walk per block.
+    // Unfolded: 768 entries cycle through 48 entries of level 1 without a hit, and fit level 2 (256
+    // sets, 3 of 5 ways).
     let machine = Machine::named("altra").unwrap();
     for (order, l1_misses, l2_misses) in [(4, 48, 48), (0, 3 * 768, 768)] {
         let mut tlb = Tlb::new(&machine.tlb, PageSize::K4);

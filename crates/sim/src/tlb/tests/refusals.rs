@@ -1,4 +1,4 @@
-//! What [`TlbConfig::check`] refuses, and in which words.
+//! Tests what [`TlbConfig::check`] rejects, and its messages.
 
 use super::*;
 

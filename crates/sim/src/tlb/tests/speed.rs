@@ -1,4 +1,4 @@
-//! Nanoseconds per lookup; asserts nothing about them.
+//! Prints nanoseconds per lookup, without assertions.
 //!
 //! `cargo test --release -p largefolio-sim speed -- --ignored --nocapture --test-threads 1`
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 use super::*;
 use crate::machine::Machine;
 
-/// Rounds; the fastest is printed, as the others were disturbed.
+/// Number of rounds. Only the fastest is printed, because the others were disturbed.
 const ROUNDS: u32 = 7;
 
 fn fastest_ns(nr: u64, mut round: impl FnMut()) -> f64 {
@@ -23,7 +23,6 @@ fn fastest_ns(nr: u64, mut round: impl FnMut()) -> f64 {
     ns.fold(f64::INFINITY, f64::min)
 }
 
-/// Pages of a trace: `nr` pseudo-random ones below `pages`.
 fn random_vpns(nr: usize, pages: u64) -> Vec<u64> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let next = || {

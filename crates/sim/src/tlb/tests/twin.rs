@@ -1,4 +1,4 @@
-//! The TLB and its page-walk caches against their naive twins, lookup for lookup, walk for walk, on
+//! Compares the TLB and its page-walk caches with naive twins after every lookup and walk, on
 //! random configurations and traces.
 
 use largefolio_testkit::tlb::{NaiveEntry, NaiveLevel, NaiveLookup, NaiveStructure, NaiveTlb};
@@ -57,7 +57,7 @@ fn any_structure() -> impl Strategy<Value = StructureConfig> {
     })
 }
 
-/// A level 1 holds base pages; a level 2 may lack anything.
+/// A level 1 always holds base pages; a level 2 can lack any size.
 fn any_l1() -> impl Strategy<Value = Vec<StructureConfig>> {
     proptest::collection::vec(any_structure(), 1..4).prop_map(|mut level| {
         if !level.iter().any(|structure| structure.sizes.orders(PageSize::K4) & 1 == 1) {
@@ -82,7 +82,6 @@ fn any_config() -> impl Strategy<Value = TlbConfig> {
     )
 }
 
-/// At most one cache for each level, in any order.
 fn any_walk_caches() -> impl Strategy<Value = Vec<WalkCacheConfig>> {
     let levels = vec![TableLevel::Pgd, TableLevel::Pmd, TableLevel::Pud];
     let shapes = proptest::collection::vec((1_u32..4, 1_u32..4), 3);
@@ -100,7 +99,7 @@ fn any_walk_caches() -> impl Strategy<Value = Vec<WalkCacheConfig>> {
 }
 
 fn naive_walker(configs: &[WalkCacheConfig], page: PageSize) -> NaiveWalker {
-    // Eight bytes an entry: 512, 2,048 and 8,192 entries in a table.
+    // Eight bytes per entry: 512, 2,048 and 8,192 entries in a table.
     let (table_bits, nr_levels) = match page {
         PageSize::K4 => (9, 4),
         PageSize::K16 => (11, 4),
@@ -149,7 +148,6 @@ fn naive(config: &TlbConfig, page: PageSize) -> NaiveTlb {
     NaiveTlb { l1, l2, l2_of }
 }
 
-/// Runs `steps` through both and compares after each.
 fn compare(config: &TlbConfig, page: PageSize, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut tlb = Tlb::new(config, page);
     let mut twin = naive(config, page);
@@ -163,7 +161,7 @@ fn compare(config: &TlbConfig, page: PageSize, steps: &[Step]) -> Result<(), Tes
                 prop_assert_eq!(found, translated(twin_found), "step {}: {:?}", nr, step);
                 count_lookup(expected.side_mut(side), twin_found, count);
                 if found.needs_walk() {
-                    // A new frame each time, so that a stale entry shows.
+                    // Uses a new frame each time to expose stale entries.
                     let order = Order::new(order.min(page.pmd_order().get()));
                     let first_vpn = Vpn(order.round_down(vpn));
                     let pfn = Pfn(((nr as u64) << 20) + first_vpn.0);

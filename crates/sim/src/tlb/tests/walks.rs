@@ -1,4 +1,4 @@
-//! What walks read, worked out by hand.
+//! The entries that walks read, worked out by hand.
 
 use LeafKind::{Contpte, Pmd, Pte};
 
@@ -15,7 +15,7 @@ fn cache(level: TableLevel, entries: u32, ways: u32) -> WalkCacheConfig {
     }
 }
 
-/// Entries read by the walk of each (page, leaf), as `pgd pud pmd pte` digits.
+/// Returns the entries read by the walk of each (page, leaf), as `pgd pud pmd pte` digits.
 fn reads(caches: &mut WalkCaches, walks: &[(u64, LeafKind)]) -> Vec<String> {
     let read = |&(vpn, leaf): &(u64, LeafKind)| {
         let steps = caches.walk(Vpn(vpn), leaf);
@@ -75,7 +75,7 @@ fn a_flush_takes_the_entries_above_its_pages() {
     let mut caches = WalkCaches::new(&configs, PageSize::K4);
     let (a, b) = (0x0, 0x200);
     assert_eq!(reads(&mut caches, &[(a, Pte), (b, Pte)]), ["1111", "0011"]);
-    // One page below B: A's entry stays, those above both go.
+    // Inside B: A's entry stays, but B's entry and all entries above both go.
     caches.invalidate(Vpn(0x3ff), 1);
     assert_eq!(reads(&mut caches, &[(a, Pte), (b, Pte), (b, Pte)]), ["0001", "1111", "0001"]);
     caches.invalidate(Vpn(0), 0);
@@ -107,7 +107,7 @@ fn a_tlb_counts_what_its_walks_read() {
     let by_level = (counters.walk_refs_pgd, counters.walk_refs_pud, counters.walk_refs_pmd);
     assert_eq!((by_level, counters.walk_refs_pte), ((2, 2, 2), 2));
     assert_eq!((counters.walk_references(), counters.walks()), (8, 3));
-    // A flush of the mapped page takes the cached entry; a permission miss does not.
+    // A flush of the mapped page removes the cached entry; a permission miss does not.
     tlb.fill_walk(Side::Data, &walk(2, 0, false));
     assert_eq!(tlb.lookup(Side::Data, Vpn(2), Access::Write), Lookup::Permission);
     tlb.fill_walk(Side::Data, &walk(2, 0, true));

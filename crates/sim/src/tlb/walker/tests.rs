@@ -4,7 +4,7 @@ use largefolio_mm::units::{Order, Pfn};
 
 use super::*;
 
-/// 64 lines in the L2 cache, 1,024 in the last one.
+/// 64 lines in the L2 cache, 1,024 in the last-level cache.
 fn config() -> WalkerConfig {
     let (l2, llc) = (CacheSize(4 << 10), CacheSize(64 << 10));
     WalkerConfig { l2, llc, window: 100, ..WalkerConfig::default() }
@@ -12,7 +12,6 @@ fn config() -> WalkerConfig {
 
 const PTE: Steps = Steps { pte: 1, pmd: 0, pud: 0, pgd: 0 };
 
-/// A walker and the time.
 struct Bench {
     walker: Walker,
     now: Moment,
@@ -26,14 +25,12 @@ impl Bench {
         Self { walker, now, next_page: 1 << 40 }
     }
 
-    /// A walk of data `rows` and `instructions` later; what it added to the counters of its kind.
     fn walk(&mut self, walk: &Walk, [rows, instructions]: [u64; 2]) -> WalkCounters {
         self.now.row += rows;
         self.now.instructions += instructions;
         self.see(Side::Data, walk, PTE)
     }
 
-    /// `nr` references to a page that nobody used before.
     fn bring_in(&mut self, side: Side, nr: u64) {
         self.next_page += 1;
         self.walker.bring_in(side, self.next_page, nr);
@@ -86,7 +83,7 @@ fn a_page_brings_in_no_more_lines_than_it_has() {
         bench.walker.bring_in(Side::Data, page, 1);
         bench.walker.lines.volume
     };
-    // The same page again, one beside it, one in its place, and it again.
+    // The same page again, a neighbour, a page with the same slot, and the first again.
     let pages = [7, 7, 8, 7 + NR_PAGES as u64, 8, 7];
     assert_eq!(pages.map(&mut use_page), [67, 67, 68, 69, 69, 70]);
 }
@@ -130,7 +127,7 @@ fn a_walk_is_chained_to_the_walk_its_address_came_from() {
     assert_eq!(bench.walk(&linked(2), [3, 5]).beside.walks, 1, "no walk was there");
     assert_eq!(bench.walk(&page(1), [3, 5]).beside.walks, 1);
     assert_eq!(bench.walk(&linked(9), [3, 5]).chained.walks, 1, "that of nine rows before");
-    // A fetch is of its own kind, and no data depends on it.
+    // A fetch is a separate kind, and no data depends on it.
     bench.now.row += 1;
     let counters = bench.see(Side::Instruction, &page(1), PTE);
     assert_eq!((counters.fetch.walks, counters.fetch.lines), (1, lines([1, 0, 0])));
@@ -146,7 +143,7 @@ fn a_host_is_asked_for_the_page_and_for_each_table() {
     let KindCounters { walks, lines: own, host_lines, .. } = bench.see(Side::Data, &far, all).alone;
     assert_eq!((walks, own.l2 + own.llc + own.memory), (1, 4));
     assert_eq!(host_lines.l2 + host_lines.llc + host_lines.memory, 5);
-    // With 2M pages below, a line of the host is 16 MiB.
+    // With 2M host pages, a line of host entries covers 16 MiB.
     let mut near = |pfn| {
         let walk = Walk { pfn: Pfn(pfn), ..far };
         bench.see(Side::Data, &walk, Steps::default()).beside.host_lines.l2
@@ -154,7 +151,7 @@ fn a_host_is_asked_for_the_page_and_for_each_table() {
     assert_eq!([1 << 20, 1 << 20, (1 << 20) + 4095, (1 << 20) + 4096].map(&mut near), [0, 1, 1, 0]);
 }
 
-/// Whatever is walked for: a line is in the L2 cache exactly if a list of all readings says so.
+/// A line is in the L2 cache exactly if a full list of all reads says so, for any walks.
 #[test]
 fn lines_agree_with_a_list_of_all_readings_and_old_ones_are_forgotten() {
     let mut bench = Bench::new();

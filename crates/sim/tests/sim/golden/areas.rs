@@ -1,5 +1,5 @@
-//! Areas, files and page tables together: what mprotect, madvise, mremap, truncate and write calls
-//! leave behind.
+//! Areas, files and page tables together: the effects of mprotect, madvise, mremap, truncate and
+//! write.
 
 use largefolio_mm::fault::{Access, FaultError, Outcome};
 use largefolio_mm::map::{Madvice, Map, MapError};
@@ -14,7 +14,8 @@ const PAGE: u64 = 4096;
 
 #[test]
 fn a_border_inside_a_pmd_entry_drops_it() {
-    // H.5 step 7, B.6.3: a file's PMD entry lies inside one area; its pages fault again.
+    // A file's PMD entry must be inside one area; after a split its pages fault again (H.5 step 7,
+    // B.6.3).
     let mut world = World::x86("6.18", "xfs", 2048).mapped(Prot::READ);
     world.cache(512, 9);
     assert_eq!(world.touch(600).leaf.kind, LeafKind::Pmd);
@@ -90,7 +91,7 @@ fn a_file_position_beyond_63_bits_is_an_error() {
 
 #[test]
 fn a_mapping_moves_with_its_pages_and_refuses_to_move_onto_itself_or_past_its_area() {
-    // From 6.17 on a move may take in several areas and the holes between them.
+    // Since 6.17 a move may cover several areas and the holes between them.
     let mut world = World::x86("6.16", "xfs", 64).mapped(Prot::READ_WRITE);
     world.touch(5);
     world.store(6);
@@ -130,7 +131,7 @@ fn a_mapping_moves_with_its_pages_and_refuses_to_move_onto_itself_or_past_its_ar
 
 #[test]
 fn a_large_file_is_placed_congruent_to_the_pmd() {
-    // C.6.4: on ext4 and xfs; a small one is not.
+    // On ext4 and xfs, but not for a small file (C.6.4).
     for (fs, is_pmd) in [("xfs", true), ("ext4", true), ("vfat", false)] {
         let mut world = World::x86("6.18", fs, 2048);
         let map = Map::file(world.open, 3, 2000 * PAGE, Prot::READ);

@@ -1,4 +1,4 @@
-//! Fault-around: its window, what it skips, how far it widens, what it earns (B.5).
+//! Fault-around: its window, skipped pages, widening, and miss credit (B.5).
 
 use largefolio_mm::core::NewFolio;
 use largefolio_mm::pgtable::PteFlags;
@@ -7,7 +7,6 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// A file cached in base pages without markers.
 fn cached(kernel: &str, nr_pages: u64) -> World {
     let mut world = World::x86(kernel, "xfs", nr_pages);
     (0..nr_pages).for_each(|index| world.cache(index, 0));
@@ -16,7 +15,7 @@ fn cached(kernel: &str, nr_pages: u64) -> World {
 
 #[test]
 fn the_window_is_virtually_aligned() {
-    // B.5.2: F = 16; page 0 lies 5 pages after a multiple of 16.
+    // F = 16; page 0 is 5 pages after a multiple of 16 (B.5.2).
     for kernel in ["6.1", "6.12", "6.18", "7.2"] {
         let mut world = cached(kernel, 100).mapped(Prot::READ);
         world.touch(37);
@@ -29,7 +28,7 @@ fn the_window_is_virtually_aligned() {
 
 #[test]
 fn what_a_marker_hit_reads_is_mapped_by_the_next_fault() {
-    // Recorded on 6.18 (`faults_6.18_amd64/*_markerhit_s0`): window 184 .. 215, marker at 208; the
+    // Recorded on 6.18 (`faults_6.18_amd64/*_markerhit_s0`): window 184 .. 215, marker at 208. The
     // next window begins at 216 and is in flight while the rest of 208 .. 223 is mapped.
     let mut world = World::x86("6.18", "xfs", 16384).mapped(Prot::READ);
     world.touch(200);
@@ -43,7 +42,7 @@ fn what_a_marker_hit_reads_is_mapped_by_the_next_fault() {
 
 #[test]
 fn a_fault_waits_for_its_own_request_and_those_before_it() {
-    // Page 205 was cached: it cuts the window 184 .. 215 in two requests (`*_cutbehind_s0`).
+    // Page 205 was cached: it splits the window 184 .. 215 into two requests (`*_cutbehind_s0`).
     let cut = |cached: u64| {
         let mut world = World::x86("6.18", "xfs", 16384).mapped(Prot::READ);
         world.cache(cached, 0);
@@ -56,7 +55,7 @@ fn a_fault_waits_for_its_own_request_and_those_before_it() {
 
 #[test]
 fn the_window_is_clipped_to_the_area() {
-    // B.5.2, L.22: mapping from page 37, to page 41.
+    // The mapping begins at page 37; pages up to 41 are mapped (B.5.2, L.22).
     let mut world = cached("6.18", 100);
     world.map_part(Prot::READ, (37, 42));
     world.touch(40);
@@ -65,7 +64,7 @@ fn the_window_is_clipped_to_the_area() {
 
 #[test]
 fn the_window_is_clipped_to_the_pte_table() {
-    // B.5.2: a window of 64 pages at slots 488.. of a table of 512 would reach 552.
+    // A window of 64 pages at slots 488.. of a 512-entry table would reach 552 (B.5.2).
     let mut world = cached("6.18+fault-around=2M", 1024).shifted(200).mapped(Prot::READ);
     world.touch(300);
     assert_eq!(world.present(), [(0, 311)]);
@@ -75,7 +74,7 @@ fn the_window_is_clipped_to_the_pte_table() {
 
 #[test]
 fn the_window_is_clipped_to_the_file() {
-    // B.5.5: the mapping is longer than the file.
+    // The mapping is longer than the file (B.5.5).
     let mut world = cached("6.18", 20);
     world.map_part(Prot::READ, (0, 64));
     world.touch(17);
@@ -84,7 +83,7 @@ fn the_window_is_clipped_to_the_file() {
 
 #[test]
 fn pages_of_a_folio_beyond_the_file_are_not_mapped() {
-    // B.5.5: the smallest folio holds pages 40..=43, the file ends with 41.
+    // The smallest folio has pages 40..=43, the file ends with 41 (B.5.5).
     for kernel in ["6.12", "6.18", "7.2"] {
         let mut world = World::x86(&format!("{kernel}+min-folio=16K"), "xfs", 42);
         world.cache(32, 2);
@@ -143,7 +142,7 @@ fn only_the_batch_of_the_faulting_page_is_young() {
 
 #[test]
 fn a_large_folio_is_mapped_inside_the_window_until_6_17_and_whole_from_6_18() {
-    // B.5.7, N.12: order 8 at 256, touch in its middle.
+    // Order 8 at 256, a touch in its middle (B.5.7, N.12).
     for (kernel, present) in
         [("6.12", (384, 399)), ("6.17", (384, 399)), ("6.18", (256, 511)), ("7.2", (256, 511))]
     {
@@ -157,7 +156,7 @@ fn a_large_folio_is_mapped_inside_the_window_until_6_17_and_whole_from_6_18() {
 
 #[test]
 fn a_folio_that_leaves_the_area_or_the_table_is_not_widened() {
-    // B.5.7, N.12: the mapping starts, or ends, in the middle of the folio; a table ends in it.
+    // The mapping begins or ends in the middle of the folio; a page table ends in it (B.5.7, N.12).
     let mut world = World::x86("6.18", "xfs", 1024);
     world.cache(256, 8);
     world.map_part(Prot::READ, (300, 600));
@@ -177,8 +176,8 @@ fn a_folio_that_leaves_the_area_or_the_table_is_not_widened() {
 
 #[test]
 fn a_folio_behind_the_fault_is_judged_by_its_own_place() {
-    // B.5.7: the window reaches from the faulting folio into the next one, which ends beyond the
-    // area: only its part inside the window is mapped.
+    // The window covers the faulting folio and part of the next, which passes the end of the area.
+    // Only pages inside the window are mapped (B.5.7).
     let mut world = World::x86("6.18", "xfs", 1024).shifted(8);
     world.cache(8, 0);
     world.cache(16, 4);
@@ -197,7 +196,7 @@ fn a_folio_behind_the_fault_is_judged_by_its_own_place() {
 
 #[test]
 fn set_ptes_are_stepped_over() {
-    // B.5.7: a private store to page 20 before.
+    // A private store to page 20 comes first (B.5.7).
     let mut world = World::x86("6.18", "xfs", 1024).mapped(Prot::READ_WRITE);
     world.cache(16, 4);
     world.store(20);
@@ -209,14 +208,14 @@ fn set_ptes_are_stepped_over() {
 
 #[test]
 fn the_folio_that_ends_on_the_last_page_is_not_widened() {
-    // B.5.6 off by one; the PTE table is there already.
+    // One page short of B.5.6; the PTE table exists already.
     let mut world = World::x86("6.18", "xfs", 512).mapped(Prot::READ);
     world.cache(0, 0);
     world.cache(256, 8);
     world.touch(0);
     world.touch(390);
     assert_eq!(world.present(), [(0, 0), (384, 399)]);
-    // One page more in the file, and it is.
+    // With one more page in the file, it is widened.
     let mut world = World::x86("6.18", "xfs", 513).mapped(Prot::READ);
     world.cache(256, 8);
     world.touch(390);
@@ -225,7 +224,7 @@ fn the_folio_that_ends_on_the_last_page_is_not_widened() {
 
 #[test]
 fn over_an_empty_slot_the_last_folio_is_left_to_the_finishing_step() {
-    // docs/differences.md "last folio", recorded on 6.12 (b, e, f); N.14 gives PMD + PMD.
+    // Recorded on 6.12 (docs/differences.md "last folio"; b, e, f); N.14 yields PMD + PMD.
     for kernel in ["6.12", "6.18", "7.2"] {
         let mut world = World::x86(kernel, "xfs", 1024).mapped(Prot::READ);
         world.cache(0, 9);
@@ -238,7 +237,7 @@ fn over_an_empty_slot_the_last_folio_is_left_to_the_finishing_step() {
         assert_eq!(world.present(), [(0, 1023)]);
         world.validate();
     }
-    // Extended by one page fault-around does it itself.
+    // With one more page, fault-around maps it itself.
     let mut world = World::x86("6.18", "xfs", 1025).mapped(Prot::READ);
     world.cache(512, 9);
     world.touch(600);
@@ -246,8 +245,8 @@ fn over_an_empty_slot_the_last_folio_is_left_to_the_finishing_step() {
     assert_eq!((counters.nr_file_pmds, counters.nr_around), (1, 1));
 }
 
-/// Miss counter after `nr` misses and one fault that fault-around ends, `nr_cached` base pages of
-/// its window cached.
+/// Returns the miss counter after `nr` misses and one fault that fault-around serves, with
+/// `nr_cached` base pages of its window cached.
 fn credit(kernel: &str, prot: Prot, nr_cached: u64, is_workingset: bool) -> u32 {
     let mut world = World::x86(kernel, "xfs", 4096).mapped(prot);
     world.count_misses(50);
@@ -275,7 +274,7 @@ fn credits_are_per_page_then_per_new_page_then_one_per_fault() {
         assert_eq!(credit(kernel, Prot::READ, 10, false), new, "{kernel}");
         assert_eq!(credit(kernel, Prot::READ, 10, true), refaulted, "{kernel}");
     }
-    // Neither SEQ nor EXEC earns in 7.2.
+    // Neither SEQ nor EXEC gets credit in 7.2.
     assert_eq!(credit("7.2", Prot::READ_EXEC, 10, false), 50);
     assert_eq!(credit("7.0", Prot::READ_EXEC, 10, false), 40);
 }

@@ -9,7 +9,6 @@ use largefolio_mm::vma::Prot;
 use largefolio_sim::kernel::Kernel;
 
 const PAGE: u64 = 4096;
-/// Pages of a PMD folio.
 const NR: u64 = 512;
 const AT: Vaddr = Vaddr(0x4000_0000_0000);
 
@@ -17,7 +16,8 @@ fn addr(page: u64) -> Vaddr {
     Vaddr(AT.0 + page * PAGE)
 }
 
-/// A block whose pages were stored to in this order, each with a byte of its own, and collapsed.
+/// A PMD range whose pages were stored to in this order, each with a distinct byte, and then
+/// collapsed.
 fn collapsed(edits: &str, pages: impl IntoIterator<Item = u64>) -> (Memory, MmId) {
     let rules = Kernel::parse(&format!("7.3+page=4K+thp=never{edits}")).unwrap().rules;
     let ram_bytes = 32 << 20;
@@ -38,7 +38,6 @@ fn mark(page: u64) -> u8 {
     (page % 251) as u8 + 1
 }
 
-/// Pages of the stretches, and how many there were.
 fn lengths(stretches: &Stretches) -> Vec<(u64, u64)> {
     let mut all: Vec<_> = stretches.iter().map(|(of, nr)| (of.nr_pages(), nr)).collect();
     all.sort_unstable();

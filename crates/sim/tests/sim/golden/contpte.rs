@@ -7,14 +7,13 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// Kinds of the leaves that map pages `[first, end)`.
 fn nr_folded(world: &World) -> u64 {
     world.memory.space(world.mm).table.stats().nr_contpte_blocks
 }
 
 #[test]
 fn an_order_4_folio_in_an_aligned_window_folds_at_once() {
-    // B.5.11, C.1.1: F = 64 KiB, virtual and file alignment agree.
+    // F = 64 KiB; virtual and file alignment agree (B.5.11, C.1.1).
     for kernel in ["6.12", "6.18", "7.2"] {
         let mut world = World::arm(kernel, "xfs", 256).mapped(Prot::READ);
         world.cache(32, 4);
@@ -27,7 +26,7 @@ fn an_order_4_folio_in_an_aligned_window_folds_at_once() {
 
 #[test]
 fn nothing_folds_where_virtual_and_file_alignment_differ() {
-    // C.1: the block starts 4 pages into the folio.
+    // The block begins 4 pages into the folio (C.1).
     let mut world = World::arm("6.18", "xfs", 256).shifted(4).mapped(Prot::READ);
     world.cache(32, 4);
     assert_eq!(world.touch(37).leaf.kind, LeafKind::Pte);
@@ -36,7 +35,7 @@ fn nothing_folds_where_virtual_and_file_alignment_differ() {
 
 #[test]
 fn smaller_folios_do_not_fold() {
-    // C.1: one folio covers the whole block.
+    // One folio covers the whole block (C.1).
     let mut world = World::arm("6.18", "xfs", 256).mapped(Prot::READ);
     world.cache(32, 3);
     world.cache(40, 3);
@@ -67,7 +66,7 @@ fn exec_windows_and_exec_blocks_give_folded_text() {
         assert_eq!(nr_folded(&world) * 16, pages, "{kernel}: everything mapped is folded");
         world.validate();
     }
-    // Read-around of 6.12 gives order 2 at first: nothing to fold.
+    // 6.12's read-around yields order 2 at first: nothing to fold.
     let mut world = World::arm("6.12", "xfs", 4096).mapped(Prot::READ_EXEC);
     world.touch(100);
     assert_eq!(nr_folded(&world), 0);
@@ -75,7 +74,7 @@ fn exec_windows_and_exec_blocks_give_folded_text() {
 
 #[test]
 fn on_16k_a_block_is_128_pages() {
-    // 0.4: order 7, 2 MiB.
+    // Order 7, 2 MiB (0.4).
     let mut world = World::arm("6.18+page=16K", "xfs", 1024).mapped(Prot::READ);
     world.cache(0, 6);
     world.cache(128, 7);
@@ -86,7 +85,7 @@ fn on_16k_a_block_is_128_pages() {
 
 #[test]
 fn a_private_store_into_a_block_unfolds_it() {
-    // C.1.3, L.12: 1 entry becomes 16; nothing folds again.
+    // 1 entry becomes 16; nothing folds again (C.1.3, L.12).
     let mut world = World::arm("6.18", "xfs", 256).mapped(Prot::READ_WRITE);
     world.cache(32, 4);
     world.touch(37);
@@ -111,7 +110,7 @@ fn unmapping_part_of_a_block_unfolds_it() {
 
 #[test]
 fn fork_keeps_whole_blocks_and_the_child_gets_them() {
-    // C.1.3, E.1: write-protecting a whole block leaves it folded.
+    // Write-protecting a whole block leaves it folded (C.1.3, E.1).
     let mut world = World::arm("6.18", "xfs", 256).mapped(Prot::READ_WRITE);
     world.cache(32, 4);
     world.touch(37);
@@ -125,7 +124,7 @@ fn fork_keeps_whole_blocks_and_the_child_gets_them() {
 
 #[test]
 fn touching_the_last_page_folds_a_block_that_was_mapped_one_by_one() {
-    // C.1.2, L.20: only the last PTE of the block tries.
+    // Only the block's last PTE tries (C.1.2, L.20).
     let kernel = "6.12+fault-around=4K";
     let mut world = World::arm(kernel, "xfs", 256).mapped(Prot::READ);
     world.cache(32, 4);
@@ -133,7 +132,7 @@ fn touching_the_last_page_folds_a_block_that_was_mapped_one_by_one() {
     assert_eq!(nr_folded(&world), 0);
     world.touch(47);
     assert_eq!(nr_folded(&world), 1);
-    // From the top down nothing folds.
+    // In descending order nothing folds.
     let mut world = World::arm(kernel, "xfs", 256).mapped(Prot::READ);
     world.cache(32, 4);
     world.touch_all((32..48).rev());

@@ -5,7 +5,7 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// What a first touch of `fault` reads in a mapping of pages `[10, 74)` with e = 4, M = 32.
+/// The folios read by a first touch of `fault` in a mapping of pages `[10, 74)` with e = 4, M = 32.
 fn first_touch(kernel: &str, fault: u64) -> String {
     let mut world = World::arm(kernel, "xfs", 4096);
     world.map_part(Prot::READ_EXEC, (10, 74));
@@ -28,7 +28,7 @@ fn exec_windows_are_those_of_b_4_7() {
 
 #[test]
 fn the_exec_window_is_recorded_with_no_tail() {
-    // B.4.7: start, size, async_size = 0; no readahead follows.
+    // start, size, async_size = 0; no readahead follows (B.4.7).
     let mut world = World::arm("6.18", "xfs", 4096);
     world.map_part(Prot::READ_EXEC, (10, 74));
     world.touch(10);
@@ -39,13 +39,13 @@ fn the_exec_window_is_recorded_with_no_tail() {
 
 #[test]
 fn on_other_machines_the_exec_window_is_order_0_from_the_fault_on() {
-    // B.4.7 "Generic arch", L.14; before 6.17 half of the window lies before the fault.
+    // Before 6.17, half of the window is before the fault (B.4.7 "Generic arch", L.14).
     for (kernel, cached) in [("6.16", (984, 1015)), ("6.17", (1000, 1031)), ("7.2", (1000, 1031))] {
         let mut world = World::x86(kernel, "xfs", 4096).mapped(Prot::READ_EXEC);
         world.touch(1000);
         assert_eq!(world.cached(), [cached], "{kernel}");
     }
-    // N.6: clipped to the mapping.
+    // The window is clipped to the mapping (N.6).
     let mut world = World::x86("6.18", "xfs", 4096);
     world.map_part(Prot::READ_EXEC, (10, 74));
     world.touch(73);
@@ -54,7 +54,7 @@ fn on_other_machines_the_exec_window_is_order_0_from_the_fault_on() {
 
 #[test]
 fn exec_orders_follow_the_base_page() {
-    // 0.4: 4 / 2 / 0.
+    // Orders 4 / 2 / 0 (0.4).
     for (page, folios) in [("4K", "2xo4@992"), ("16K", "2xo2@1000"), ("64K", "2xo0@1000")] {
         let kernel = format!("6.18+page={page}");
         let mut world = World::arm(&kernel, "xfs", 4096).mapped(Prot::READ_EXEC);
@@ -72,7 +72,7 @@ fn read_around_lies_half_before_the_fault_with_the_marker_at_three_quarters() {
         assert_eq!(world.folios(), folios, "{kernel}");
         assert_eq!((world.window(), world.markers()), ((84, 32, 8), vec![108]), "{kernel}");
     }
-    // At the start of the file the window starts at 0.
+    // Near the start of the file the window begins at 0.
     let mut world = World::x86("6.18", "xfs", 4096).mapped(Prot::READ);
     world.touch(5);
     assert_eq!((world.cached(), world.markers()), (vec![(0, 31)], vec![24]));
@@ -80,7 +80,7 @@ fn read_around_lies_half_before_the_fault_with_the_marker_at_three_quarters() {
 
 #[test]
 fn read_around_is_not_clipped_to_the_mapping() {
-    // K.3.3: only the exec window is.
+    // Only the exec window is clipped (K.3.3).
     let mut world = World::x86("7.2", "xfs", 4096);
     world.map_part(Prot::READ, (100, 104));
     world.touch(100);
@@ -116,8 +116,9 @@ fn markers_of_mapped_reads_ramp_up_as_in_a_9_3() {
 
 #[test]
 fn a_touch_inside_the_marked_folio_takes_the_interleaved_branch() {
-    // A.4.6: the faulting page never equals "expected" there. 148..=175 with the marker on o2@148;
-    // page 149: the walk from 150 starts at slot 148, so that the hole at 176 is reported as 178.
+    // The faulting page never equals "expected" there (A.4.6). The window is 148..=175 with the
+    // marker on o2@148. For page 149 the walk from 150 begins at slot 148, so that the hole at 176
+    // is reported as 178.
     let mut world = World::x86("6.18", "xfs", 4096).mapped(Prot::READ);
     world.touch_all([100, 108, 116]);
     assert_eq!((world.cached(), world.markers()), (vec![(84, 175)], vec![148]));
@@ -161,7 +162,7 @@ fn the_posted_block_ignores_random_advice_and_a_switched_off_window_the_merged_o
 
 #[test]
 fn random_advice_on_text_keeps_the_window_and_loses_the_marker() {
-    // B.3.2: the async step has no exception for EXEC.
+    // The async step has no exception for EXEC (B.3.2).
     let mut world = World::arm("6.18", "xfs", 4096).mapped(Prot::READ_EXEC).advised(&[Random]);
     (0..8).for_each(|index| world.read(index));
     let markers = world.markers();
@@ -172,7 +173,7 @@ fn random_advice_on_text_keeps_the_window_and_loses_the_marker() {
 
 #[test]
 fn the_exec_block_is_never_throttled() {
-    // B.4.9: before the miss counter.
+    // The exec block precedes the miss counter (B.4.9).
     let kernel = "6.12+exec-block=64K+fault-around=4K";
     let mut world = World::arm(kernel, "xfs", 1 << 14).mapped(Prot::READ_EXEC);
     for nr in 0..250 {

@@ -1,5 +1,5 @@
-//! Soft fallback and odd files: memory without large blocks, smallest folio orders, ends of files,
-//! exhausted memory (A.5.8, A.5.9, A.6, A.8).
+//! Fallback and unusual files: memory without large free blocks, minimum folio orders, ends of
+//! files, exhausted memory (A.5.8, A.5.9, A.6, A.8).
 
 use largefolio_mm::buddy::Fragmentation;
 use largefolio_mm::fault::{Access, FaultError};
@@ -12,7 +12,7 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// 64 MiB of 4K pages without one free block of `order`.
+/// 64 MiB of 4K pages without a free block of `order`.
 fn fragmented(order: u8) -> Config {
     let order = Order::new(order);
     let used_permille = (1000 >> order.get()) + 20;
@@ -26,7 +26,7 @@ fn short(kernel: &str, order: u8, fs: &str, nr_pages: u64) -> World {
 
 #[test]
 fn an_exec_block_without_memory_becomes_base_pages_for_the_same_block() {
-    // B.4.9, A.5.9: no retry at a lower order although order 3 is free.
+    // No retry at a lower order, although order 3 is free (B.4.9, A.5.9).
     for kernel in ["6.12+exec-block=64K", "6.18+exec-block=64K"] {
         let mut world = short(kernel, 4, "xfs", 4096).mapped(Prot::READ_EXEC);
         world.touch(1000);
@@ -67,8 +67,8 @@ fn forced_and_sequential_windows_fall_back_and_stay_sound() {
 
 #[test]
 fn what_is_read_again_after_a_failed_insertion_depends_on_the_version() {
-    // A.5.8: page 100 of the window 87..=118 is cached: 6.12 restarts with the whole size from
-    // there, 7.0 reads what is left; the marker stands 8 pages before the end of that.
+    // Page 100 of the window 87..=118 is cached (A.5.8). 6.12 restarts there with the whole size,
+    // 7.0 reads the rest; the marker is 8 pages before the end.
     for (kernel, cached, marker) in
         [("6.12", (87, 131), 124), ("7.0", (87, 118), 111), ("7.2", (87, 118), 111)]
     {
@@ -82,7 +82,7 @@ fn what_is_read_again_after_a_failed_insertion_depends_on_the_version() {
 
 #[test]
 fn a_write_steps_the_order_down() {
-    // A.7.1, A.5.9: order 4 is not available, order 3 is.
+    // Order 4 is unavailable, order 3 is available (A.7.1, A.5.9).
     let mut world = short("6.18", 4, "xfs", 4096);
     world.memory.pwrite(world.open, 0, 64 << 10).unwrap();
     assert_eq!(world.folios(), "2xo3@0");
@@ -91,7 +91,7 @@ fn a_write_steps_the_order_down() {
 
 #[test]
 fn writes_take_their_order_from_length_and_alignment() {
-    // A.7.1: 1 MiB at 0 is order 8; from page 3 on the index limits it.
+    // 1 MiB at 0 is order 8; from page 3 the index limits the order (A.7.1).
     let mut world = World::x86("6.18", "xfs", 4096);
     world.memory.pwrite(world.open, 0, 1 << 20).unwrap();
     assert_eq!(world.folios(), "o8@0");
@@ -105,7 +105,7 @@ fn writes_take_their_order_from_length_and_alignment() {
 
 #[test]
 fn no_folio_is_smaller_than_the_smallest_of_the_filesystem() {
-    // A.5.4, A.6.2, A.7.2, A.9.4: order 2, aligned, also where the file ends inside one.
+    // Order 2, aligned, even if the file ends inside a folio (A.5.4, A.6.2, A.7.2, A.9.4).
     for kernel in ["6.12", "6.17", "6.18", "7.0", "7.2"] {
         let kernel = format!("{kernel}+min-folio=16K");
         for nr_pages in [1, 3, 4, 5, 42, 63, 64, 65] {
@@ -164,7 +164,6 @@ fn a_file_that_ends_inside_a_page_has_that_page() {
     world.validate();
 }
 
-/// A world of 64 pages of memory.
 fn tiny(kernel: &str) -> World {
     let config = Config { ram_bytes: 64 * 4096, ..Config::new(Arch::X86_64) };
     World::new(kernel, &config, "xfs", 4096)
@@ -174,7 +173,7 @@ fn tiny(kernel: &str) -> World {
 fn exhausted_memory_is_a_named_error_everywhere() {
     for kernel in ["6.1", "6.12", "6.18", "7.2", "6.18+min-folio=16K"] {
         let mut world = tiny(kernel).mapped(Prot::READ);
-        // Private memory without swap space: nothing can be reclaimed.
+        // Private memory without swap space cannot be reclaimed.
         let hog = Vaddr(0x1000_0000);
         let map = Map::anon(100 * 4096, Prot::READ_WRITE).at(hog);
         world.memory.mmap(world.mm, map).unwrap();
@@ -195,7 +194,7 @@ fn exhausted_memory_is_a_named_error_everywhere() {
         assert!(error.to_string().contains("out of memory at byte 1048576"), "{error}");
         assert!(world.memory.pwrite(world.open, 2 << 20, 4096).is_err());
         world.validate();
-        // What is given back can be used again, and page cache gives way by itself.
+        // Freed memory is reusable, and the page cache shrinks on its own.
         world.memory.munmap(world.mm, hog, 100 * 4096).unwrap();
         for index in 0..200 {
             assert!(world.memory.touch(world.mm, world.addr(index), Access::Read).is_ok());

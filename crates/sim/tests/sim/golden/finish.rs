@@ -23,7 +23,7 @@ fn without_fault_around_one_pte_until_6_17_and_the_folio_from_6_18() {
 
 #[test]
 fn one_set_pte_leaves_exactly_one_pte_to_finish() {
-    // B.6.4, N.13 third run.
+    // Third run (B.6.4, N.13).
     let kernel = "6.18+fault-around=4K";
     let mut world = World::x86(kernel, "xfs", 1024).mapped(Prot::READ_WRITE);
     world.cache(256, 8);
@@ -50,7 +50,7 @@ fn a_folio_that_leaves_area_or_table_gets_one_pte() {
 
 #[test]
 fn the_end_of_file_test_of_the_finishing_step_is_exact() {
-    // B.6.2: a folio that ends on the last page is whole; one that passes it gets one PTE.
+    // A folio that ends on the last page is mapped whole; one that passes it gets one PTE (B.6.2).
     let kernel = "6.18+fault-around=4K";
     let mut world = World::x86(kernel, "xfs", 512).mapped(Prot::READ);
     world.cache(256, 8);
@@ -63,7 +63,6 @@ fn the_end_of_file_test_of_the_finishing_step_is_exact() {
     world.validate();
 }
 
-/// Whether a PMD folio at 512 is mapped by one entry.
 fn is_pmd(world: &mut World) -> bool {
     world.cache(512, 9);
     world.touch(700).leaf.kind == LeafKind::Pmd
@@ -94,7 +93,7 @@ fn a_pmd_folio_needs_congruence_room_an_empty_slot_and_no_nohugepage() {
 
 #[test]
 fn a_shared_store_maps_the_last_folio_by_a_pmd_everywhere() {
-    // B.5.6: fault-around has no part in stores.
+    // Stores do not use fault-around (B.5.6).
     for kernel in ["6.12", "6.18", "7.2"] {
         let mut world = World::x86(kernel, "xfs", 512);
         let map = Map::file(world.open, 0, 512 * 4096, Prot::READ_WRITE).shared().at(world.base);
@@ -143,7 +142,7 @@ fn beyond_the_file_is_an_error() {
 
 #[test]
 fn text_on_64k_is_mapped_page_by_page_until_6_17() {
-    // L.20: fault-around is off; an order-5 folio folds with its last PTE, or at once.
+    // Fault-around is off; an order-5 folio folds with its last PTE, or immediately (L.20).
     for (kernel, is_whole) in [("6.12", false), ("6.17", false), ("6.18", true), ("7.2", true)] {
         let mut world = World::arm(&format!("{kernel}+page=64K"), "xfs", 256).mapped(Prot::READ);
         world.cache(32, 5);
@@ -157,7 +156,7 @@ fn text_on_64k_is_mapped_page_by_page_until_6_17() {
 
 #[test]
 fn text_on_4k_is_mapped_as_far_as_the_window_until_6_17() {
-    // L.19: order-4 folio, virtual and file alignment apart by 8 pages.
+    // An order-4 folio; virtual and file alignment differ by 8 pages (L.19).
     let present = |kernel: &str| {
         let mut world = World::arm(kernel, "xfs", 256).shifted(8).mapped(Prot::READ_EXEC);
         world.cache(32, 4);

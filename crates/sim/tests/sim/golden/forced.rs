@@ -11,7 +11,7 @@ fn huge(kernel: &str, fs: &str, nr_pages: u64) -> World {
 
 #[test]
 fn two_pmd_folios_with_the_marker_on_the_second() {
-    // B.4.6; the state's start keeps its value.
+    // The state's start keeps its value (B.4.6).
     for kernel in ["6.1", "6.12", "6.18", "7.0", "7.2"] {
         let mut world = huge(kernel, "xfs", 1 << 13);
         world.touch(1000);
@@ -23,7 +23,7 @@ fn two_pmd_folios_with_the_marker_on_the_second() {
 
 #[test]
 fn random_advice_leaves_one_folio_with_the_marker_on_itself() {
-    // B.4.6: size T, mark = s.
+    // Size T, mark = s (B.4.6).
     for kernel in ["6.12", "6.18", "7.0", "7.2"] {
         let mut world = huge(kernel, "xfs", 1 << 13).advised(&[Random]);
         world.touch(1000);
@@ -54,7 +54,7 @@ fn the_order_is_that_of_b_4_5_in_7_2() {
 
 #[test]
 fn before_7_2_the_window_is_pmd_sized_or_there_is_none() {
-    // B.4.1 step 1, N.8: 16K XFS two 32 MiB folios, 64K ordinary read-around.
+    // 16K XFS gets two 32 MiB folios, 64K ordinary read-around (B.4.1 step 1, N.8).
     for kernel in ["6.18", "7.0"] {
         let mut world = huge(&format!("{kernel}+page=16K"), "xfs", 1 << 13);
         world.touch(5000);
@@ -67,7 +67,7 @@ fn before_7_2_the_window_is_pmd_sized_or_there_is_none() {
 
 #[test]
 fn the_posted_form_differs_from_the_final_one_where_b_4_5_says() {
-    // B.4.4, B.4.5: 16K used order 11; 64K the mapping's maximum up to 2 MiB.
+    // 16K uses order 11; 64K the mapping's maximum up to 2 MiB (B.4.4, B.4.5).
     let folios = |page: &str, fs: &str| {
         let mut world = huge(&format!("7.0+forced=posted+page={page}"), fs, 1 << 13);
         world.touch(5000);
@@ -77,13 +77,13 @@ fn the_posted_form_differs_from_the_final_one_where_b_4_5_says() {
     assert_eq!(folios("64K", "xfs"), "2xo5@4992");
     assert_eq!(folios("64K", "ext4"), "2xo5@4992");
     assert_eq!(folios("4K", "xfs"), "2xo9@4608");
-    // B.4.4 (c): without large folios on 64K the window is 2 pages.
+    // Without large folios on 64K the window is 2 pages (B.4.4 (c)).
     assert_eq!(folios("64K", "vfat"), "2xo0@5000");
 }
 
 #[test]
 fn a_pmd_window_on_a_filesystem_with_smaller_folios_is_filled_with_those() {
-    // B.4.4 (d): ext4 with 16K pages has order 9 at most.
+    // ext4 with 16K pages has at most order 9 (B.4.4 (d)).
     let mut world = huge("6.18+page=16K", "ext4", 1 << 13);
     world.touch(5000);
     assert_eq!(world.folios(), "8xo9@4096");
@@ -101,12 +101,11 @@ fn a_mapping_without_large_folios_is_forced_before_7_2_only() {
 
 #[test]
 fn a_forced_window_ignores_the_readahead_setting() {
-    // B.4.1 step 1: not examined, in any version.
+    // No version checks the setting (B.4.1 step 1).
     for kernel in ["6.12", "6.18", "7.0", "7.2"] {
         let mut world = huge(&format!("{kernel}+readahead=0"), "xfs", 1 << 13);
         world.touch(1000);
         assert_eq!(world.folios(), "2xo9@512", "{kernel}");
-        // Step 2 and 3 for everything else.
         let mut world =
             World::arm(&format!("{kernel}+readahead=0"), "xfs", 1 << 13).mapped(Prot::READ);
         world.touch(1000);
@@ -116,7 +115,7 @@ fn a_forced_window_ignores_the_readahead_setting() {
 
 #[test]
 fn a_sequential_huge_sweep_on_64k_doubles_twice_from_the_second_window_on() {
-    // B.4.5.1 (recorded, g): 2 x order 5, then order 6.
+    // 2 x order 5, then order 6 (B.4.5.1; recorded, g).
     for fs in ["xfs", "ext4"] {
         let mut world = huge("7.2+page=64K", fs, 1 << 13);
         for index in 0..1024 {
@@ -130,7 +129,7 @@ fn a_sequential_huge_sweep_on_64k_doubles_twice_from_the_second_window_on() {
 
 #[test]
 fn a_marker_hit_of_a_forced_window_is_unexpected_unless_start_happens_to_match() {
-    // B.4.6, M.5: start stays 0; at page 0 that is right, further on it is not.
+    // The start stays 0, which is correct only at page 0 (B.4.6, M.5).
     let mut world = huge("6.18", "xfs", 1 << 13);
     world.touch(0);
     world.touch(512);
@@ -138,14 +137,14 @@ fn a_marker_hit_of_a_forced_window_is_unexpected_unless_start_happens_to_match()
     let mut world = huge("6.18", "xfs", 1 << 13);
     world.touch(1000);
     world.touch(1024);
-    // Interleaved branch (A.4.3): the hole after 1024 is beyond the 32 pages searched.
+    // Interleaved branch: the hole after 1024 is beyond the 32 pages searched (A.4.3).
     assert_eq!(world.window(), (0, 1024, 512));
     assert_eq!(world.folios(), "2xo9@512");
 }
 
 #[test]
 fn sequential_advice_reads_a_window_from_the_fault_on() {
-    // B.4.1 step 4, L.22; a forced window goes first.
+    // A forced window takes precedence (B.4.1 step 4, L.22).
     let mut world = World::x86("6.18", "xfs", 1 << 13).mapped(Prot::READ).advised(&[Sequential]);
     world.touch(1000);
     assert_eq!(world.cached(), [(1000, 1031)]);
@@ -156,7 +155,7 @@ fn sequential_advice_reads_a_window_from_the_fault_on() {
 
 #[test]
 fn the_posted_form_stores_its_order_even_when_the_gate_is_closed() {
-    // B.4.4 (b), B.4.5: the final form stores it only with the window.
+    // The final form stores it only with the window (B.4.4 (b), B.4.5).
     let order = |forced: &str| {
         let kernel = format!("7.0+page=64K+forced={forced}");
         let mut world = huge(&kernel, "xfs", 1 << 13);

@@ -28,7 +28,7 @@ fn every_sweep_keeps_every_invariant() {
 
 #[test]
 fn async_windows_from_6_17_on_end_on_natural_boundaries() {
-    // L.3: multiples of 2^min(order, ctz(M)), except for the first partial ones.
+    // Multiples of 2^min(order, ctz(M)), except for the first partial ones (L.3).
     for kernel in ["6.17", "6.18", "7.2"] {
         for ra_kb in [64, 128, 192, 512] {
             let mut world = World::x86(&format!("{kernel}+readahead={ra_kb}K"), "xfs", 1 << 14);
@@ -53,7 +53,7 @@ fn async_windows_from_6_17_on_end_on_natural_boundaries() {
 
 #[test]
 fn a_window_has_at_most_one_marker() {
-    // L.2: sequentially read, at any time one marker is ahead.
+    // In a sequential read, one marker is ahead at any time (L.2).
     for kernel in KERNELS {
         let mut world = World::x86(kernel, "xfs", 1 << 12).mapped(Prot::READ);
         let mut nr_marked = 0;
@@ -68,7 +68,7 @@ fn a_window_has_at_most_one_marker() {
 
 #[test]
 fn a_sequential_mapped_sweep_faults_at_least_once_per_window() {
-    // L.13: fault-around never maps the marked folio.
+    // Fault-around never maps the marked folio (L.13).
     for kernel in KERNELS {
         let mut world = World::x86(kernel, "xfs", 1 << 12).mapped(Prot::READ);
         let mut nr_reached = 0;

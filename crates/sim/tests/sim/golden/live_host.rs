@@ -1,4 +1,4 @@
-//! L.22: what a live 6.18.44 (x86-64, ext4, 128 KiB window) did.
+//! L.22: behaviour of a live 6.18.44 (x86-64, ext4, 128 KiB window).
 
 use largefolio_mm::map::Madvice::{Hugepage, Sequential};
 use largefolio_mm::units::PageIndex;
@@ -22,8 +22,8 @@ fn a_plain_first_touch() {
 fn then_the_marker() {
     let mut world = world(Prot::READ);
     world.touch(1000);
-    // The new window was still being read when the fault was repeated: its first folio carries
-    // the marker, the second was locked (B.5.4). Time is not modelled, so the test says it.
+    // The new window was still being read when the fault repeated: its first folio had the marker,
+    // the second was locked (B.5.4). The model has no time, so the test delays the read.
     world.memory.delay_read(world.file, PageIndex(1020));
     world.touch(1008);
     assert_eq!(world.cached(), [(984, 1047)]);

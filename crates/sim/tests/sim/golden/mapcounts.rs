@@ -1,4 +1,4 @@
-//! How often map counts change, and who is seen to share (docs/behaviour F.3, F.4, F.5.1).
+//! Number of mapcount updates, and which pages count as shared (docs/behaviour F.3, F.4, F.5.1).
 
 use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use largefolio_mm::vma::Prot;
@@ -13,7 +13,6 @@ fn counted(kernel: &str, operation: AnonOperation) -> Counted {
     AnonBench::new(&kernel, 64 << 10, 4 << 20).unwrap().count(operation).unwrap()
 }
 
-/// Updates of pages, of folios, of owner words.
 fn updates(kernel: &str, operation: AnonOperation) -> [u64; 3] {
     let events = counted(kernel, operation).events;
     let MapcountUpdates { pages, folios, owner_words } =
@@ -48,8 +47,8 @@ fn a_child_in_the_second_slot_is_seen_f_4() {
     assert_eq!((alive.copied_pages, alive.reused_pages), (1024, 0));
 }
 
-/// An area of four pages of a cached folio of sixteen: the first mapping counts the whole folio, and
-/// nothing after it counts.
+/// An area of four pages of a cached 16-page folio: the first mapping counts the whole folio, later
+/// ones count nothing.
 #[test]
 fn without_page_map_counts_the_first_mapping_counts_the_folio_f_5_2() {
     for (kernel, counts) in [("7.2+page=4K", [4, 8]), ("7.2+page=4K+mapcount=folio", [16, 16])] {

@@ -1,4 +1,4 @@
-//! The miss counter, cell by cell (B.7), and when readahead stops (B.7.1 .. B.7.4, L.4).
+//! The miss counter, case by case (B.7), and when readahead stops (B.7.1 .. B.7.4, L.4).
 
 use largefolio_mm::map::Madvice::{self, Hugepage, Random, Sequential};
 use largefolio_mm::units::PageIndex;
@@ -6,17 +6,16 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// The columns of the table.
 const KERNELS: [&str; 6] =
     ["6.1", "6.12", "6.18", "7.0", "6.12+forced=posted+forced-gate=on+exec-miss=posted", "7.2"];
 
-/// A mapping on x86-64 whose fault-around is off, so that a retry earns nothing.
+/// A mapping on x86-64 with fault-around off, so that a retry gets no credit.
 fn quiet(kernel: &str, fs: &str, prot: Prot, advices: &[Madvice]) -> World {
     let kernel = format!("{kernel}+fault-around=4K");
     World::x86(&kernel, fs, 1 << 20).mapped(prot).advised(advices)
 }
 
-/// What one cold fault adds, and how many of 150 sparse ones are refused readahead.
+/// Returns the increment by one cold fault, and how many of 150 sparse faults get no readahead.
 fn cold(kernel: &str, fs: &str, prot: Prot, advices: &[Madvice]) -> (u32, u64) {
     let mut world = quiet(kernel, fs, prot, advices);
     world.touch(1000);
@@ -26,7 +25,7 @@ fn cold(kernel: &str, fs: &str, prot: Prot, advices: &[Madvice]) -> (u32, u64) {
     (added, world.memory.counters().nr_gated)
 }
 
-/// Counted and gated: the 101st of 150 is the first that is refused.
+/// Counted and gated: the 101st of 150 is the first without readahead.
 const Y: (u32, u64) = (1, 50);
 const N: (u32, u64) = (0, 0);
 
@@ -50,7 +49,7 @@ fn a_cold_fault_with_sequential_advice_never_counts() {
 fn a_cold_fault_with_random_advice_counts_only_where_it_is_forced_and_gated() {
     row("xfs", Prot::READ, &[Random], [N, N, N, N, N, N]);
     row("xfs", Prot::READ, &[Random, Hugepage], [N, N, N, Y, Y, Y]);
-    // B.3.1.2, B.4.5: without large folios nothing is forced in 7.2.
+    // Without large folios 7.2 forces nothing (B.3.1.2, B.4.5).
     row("vfat", Prot::READ, &[Random, Hugepage], [N, N, N, Y, Y, N]);
 }
 
@@ -67,7 +66,7 @@ fn a_cold_fault_of_text_counts_until_series_002() {
     row("xfs", Prot::READ_EXEC, &[], [Y, Y, Y, Y, N, N]);
 }
 
-/// What a hit in the handler takes from 50, the folio locked or not.
+/// Returns the decrement by a handler hit from 50, with the folio locked or not.
 fn hit(kernel: &str, prot: Prot, advices: &[Madvice], is_locked: bool) -> u32 {
     let mut world = quiet(kernel, "xfs", prot, advices);
     world.count_misses(50);
@@ -85,13 +84,13 @@ fn a_handler_hit_gives_back_as_in_the_table() {
         KERNELS.map(|kernel| hit(kernel, prot, advices, is_locked))
     };
     assert_eq!(of(Prot::READ, &[], false), [1; 6]);
-    // B.3.1.1: 6.12 counts a locked folio twice (a minor retry runs the async step again), 6.18
-    // does not count the first time.
+    // 6.12 counts a locked folio twice (a minor retry runs the async step again), 6.18 does not
+    // count it the first time (B.3.1.1).
     assert_eq!(of(Prot::READ, &[], true), [1, 2, 1, 1, 2, 1]);
-    // B.4.3: series 002 as posted still gives back for EXEC, the merged form does not.
+    // Series 002 as posted still decrements for EXEC, the merged form does not (B.4.3).
     assert_eq!(of(Prot::READ_EXEC, &[], false), [1, 1, 1, 1, 1, 0]);
     assert_eq!(of(Prot::READ, &[Sequential], false), [1, 1, 1, 1, 1, 0]);
-    // B.3: RAND_READ skips the whole step.
+    // RAND_READ skips the whole step (B.3).
     assert_eq!(of(Prot::READ, &[Random], false), [0; 6]);
 }
 
@@ -126,7 +125,7 @@ fn the_counter_stays_between_0_and_1000_and_the_gate_is_strict() {
 
 #[test]
 fn the_counter_belongs_to_the_open_file() {
-    // B.7.1: two mappings of one open share it, two opens of one file do not.
+    // Two mappings of one open share the counter, two opens of one file do not (B.7.1).
     let mut world = quiet("6.18", "xfs", Prot::READ, &[]);
     world.touch(1000);
     let other = world.memory.new_space();
@@ -141,7 +140,8 @@ fn the_counter_belongs_to_the_open_file() {
     world.mm = first;
 }
 
-/// First of `nr` touches `stride` pages apart that reads no more than its page; fault-around on.
+/// Returns the first of `nr` touches, `stride` pages apart, that reads only its own page;
+/// fault-around is on.
 fn first_refused(kernel: &str, prot: Prot, nr: u64) -> Option<u64> {
     let mut world = World::x86(kernel, "xfs", 1 << 20).mapped(prot);
     (0..nr).find(|touch| {
@@ -158,7 +158,7 @@ fn with_fault_around_sparse_misses_cancel_themselves_until_7_1() {
         assert_eq!(first_refused(kernel, Prot::READ, 250), None, "{kernel}");
         assert_eq!(first_refused(kernel, Prot::READ_EXEC, 250), None, "{kernel}");
     }
-    // B.7.3: in 7.2 the 101st is refused; text never.
+    // 7.2 refuses the 101st; it never refuses text (B.7.3).
     assert_eq!(first_refused("7.2", Prot::READ, 250), Some(100));
     assert_eq!(first_refused("7.2", Prot::READ_EXEC, 250), None);
     assert_eq!(first_refused("7.2+fault-around=4K", Prot::READ, 250), Some(100));
@@ -166,7 +166,7 @@ fn with_fault_around_sparse_misses_cancel_themselves_until_7_1() {
 
 #[test]
 fn exec_accesses_of_7_2_leave_the_counter_alone() {
-    // N.5 second half: text first, then 101 cold touches of a plain mapping of the same open.
+    // Text first, then 101 cold touches of a plain mapping of the same open (N.5 second half).
     let mut world = quiet("7.2", "xfs", Prot::READ_EXEC, &[]);
     world.touch_all((0..120).map(|nr| 1000 + nr * 64));
     world.touch_all((0..32).map(|index| 1000 + index));

@@ -1,4 +1,4 @@
-//! What the discussion of series 000 proposed beside a fixed order for text (K.1.4).
+//! Alternatives to a fixed order for text from the discussion of series 000 (K.1.4).
 
 use largefolio_mm::buddy::Fragmentation;
 use largefolio_mm::fault::{Access, FaultError};
@@ -9,7 +9,7 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// 64 MiB of 4K pages without one free block of `order`.
+/// 64 MiB of 4K pages without a free block of `order`.
 fn fragmented(order: u8) -> Config {
     let fragmentation = Some(Fragmentation::at(Order::new(order), 1000, 7));
     Config { ram_bytes: 64 << 20, fragmentation, ..Config::new(Arch::Arm64) }
@@ -19,7 +19,7 @@ fn text(kernel: &str, config: &Config) -> World {
     World::new(kernel, config, "xfs", 4096).mapped(Prot::READ_EXEC)
 }
 
-/// Takes every block of 16 pages and gives half of some back: no such block is free then.
+/// Allocates every block of 16 pages and frees half of some, so that no such block is free.
 fn leave_halves(world: &mut World) {
     let mut taken = Vec::new();
     while let Some(pfn) = world.memory.take_block(Order::new(4)) {
@@ -57,10 +57,10 @@ fn a_soft_minimum_is_met_while_memory_lasts_and_fills_what_is_absent_later() {
     leave_halves(&mut world);
     world.touch(200);
     assert_eq!(world.folios(), "o4@96 16xo0@192");
-    // The last block of the file: nothing lies behind its end.
+    // The last block of the file has nothing after its end.
     world.touch(4089);
     assert_eq!(world.folios(), "o4@96 16xo0@192 10xo0@4080");
-    // A page that went while its neighbours stay comes back alone.
+    // A page that was dropped while its neighbours stayed comes back alone.
     world.memory.munmap(world.mm, world.addr(4080), 10 * 4096).unwrap();
     assert!(world.memory.drop_folio(world.file, PageIndex(4089)).is_some());
     world.map_part(Prot::READ, (4080, 4090));
@@ -71,7 +71,7 @@ fn a_soft_minimum_is_met_while_memory_lasts_and_fills_what_is_absent_later() {
 
 #[test]
 fn an_exec_minimum_makes_whole_folios_of_text_and_leaves_data() {
-    // Of a read-around (6.12) and of a page alone (readahead off).
+    // Applies to a read-around (6.12) and to a single page (readahead off).
     let free = Config::new(Arch::Arm64);
     let mut world = text("6.12+exec-min=64K", &free);
     world.touch(1000);
@@ -83,7 +83,6 @@ fn an_exec_minimum_makes_whole_folios_of_text_and_leaves_data() {
     let mut data = World::new("6.12+exec-min=64K", &free, "xfs", 4096).mapped(Prot::READ);
     data.touch(1000);
     assert!(!data.folios().contains("o4"), "{}", data.folios());
-    // It is a preference.
     let mut world = text("6.12+exec-min=64K", &fragmented(4));
     world.touch(1000);
     assert_eq!(world.folios(), "48xo0@976");
@@ -92,7 +91,7 @@ fn an_exec_minimum_makes_whole_folios_of_text_and_leaves_data() {
 
 #[test]
 fn a_state_set_at_mmap_reads_a_window_of_its_size_around_the_fault() {
-    // Nothing aligns that window: half of it lies before the fault.
+    // The window is not aligned: half of it is before the fault.
     let free = Config::new(Arch::Arm64);
     let mut world = text("6.12+mmap-state=64K", &free);
     world.touch(1000);
@@ -113,7 +112,7 @@ fn an_order_that_follows_pressure_takes_what_is_free() {
         let mut world = text(&format!("{kernel}+pressure-order=on"), &free);
         world.touch(1000);
         assert!(world.folios().contains("o4@992"), "{kernel}: {}", world.folios());
-        // No block of 16 pages, but some of 8: the fixed order falls to base pages.
+        // No free block of 16 pages, but some of 8: the fixed order falls back to base pages.
         let mut fixed = text(kernel, &fragmented(4));
         fixed.touch(1000);
         assert!(!fixed.folios().contains("o3"), "{kernel}: {}", fixed.folios());

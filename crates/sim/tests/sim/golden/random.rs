@@ -1,5 +1,5 @@
 //! Random operations of several processes on several files, in little and fragmented memory: every
-//! invariant after every step, no panic, and the same events when run again.
+//! invariant holds after every step, nothing panics, and a second run has the same events.
 
 use largefolio_mm::buddy::Fragmentation;
 use largefolio_mm::core::observed::Observed;
@@ -15,7 +15,7 @@ use largefolio_mm::vma::{OpenId, Prot, Sharing};
 use largefolio_sim::kernel::Kernel;
 use proptest::prelude::*;
 
-/// Kernels that between them have every variant of every rule.
+/// Kernels that together have every variant of every rule.
 const KERNELS: [&str; 23] = [
     "6.1",
     "6.1+page=16K",
@@ -42,7 +42,7 @@ const KERNELS: [&str; 23] = [
     "7.2+page=64K+sizes=2M:always+exec+fault-around=contpte+around-credit=page",
 ];
 
-/// Pages of the address range everything happens in; 300 pages before a PMD border of any size.
+/// Pages of the address range in use; 300 pages before a PMD boundary of any size.
 const NR_PAGES: u64 = 1100;
 
 #[derive(Clone, Copy, Debug)]
@@ -90,14 +90,13 @@ const FADVICES: [Fadvice; 5] =
 
 const ACCESSES: [Access; 3] = [Access::Read, Access::Write, Access::Exec];
 
-/// A call that may be refused, by name: it must not panic.
+/// Accepts an error of a call, but not a panic.
 pub(crate) fn may_fail<T, E: std::error::Error>(result: Result<T, E>) {
     if let Err(error) = result {
         assert!(!error.to_string().is_empty());
     }
 }
 
-/// A machine, its files, opens and processes.
 struct Machine {
     memory: Memory,
     files: Vec<MappingId>,
@@ -128,7 +127,7 @@ impl Machine {
         self.memory.rules().page.bytes()
     }
 
-    /// Three times of four a page that is mapped, if any is.
+    /// Returns a mapped page in three of four cases, if there is one.
     fn aim(&self, at: u64) -> u64 {
         let vmas: Vec<_> = self.memory.space(self.mms[self.current]).vmas.iter().collect();
         if at.is_multiple_of(4) || vmas.is_empty() {
@@ -146,7 +145,6 @@ impl Machine {
         Vaddr(0x4000_0000_0000 - 300 * self.bytes() + at * self.bytes())
     }
 
-    /// Runs a step. What it returns is allowed to be an error; to panic it is not.
     fn run(&mut self, step: Step) {
         let bytes = self.bytes();
         let mm = self.mms[self.current];
@@ -254,7 +252,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..5_usize, pgoff, at(), nr(), 0..4_usize, sharing.clone()).prop_map(
             |(file, pgoff, at, nr, prot, sharing)| Step::MmapFile { file, pgoff, at, nr, prot, sharing }
         ),
-        // The largest file, congruent to the PMD size.
         4 => (0..4_usize, sharing).prop_map(|(prot, sharing)| Step::MmapFile {
             file: 0, pgoff: 0, at: 300, nr: 700, prot, sharing
         }),
@@ -270,7 +267,6 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (at(), 0..3_usize).prop_map(|(at, access)| Step::Sweep { at, access }),
         4 => (0..5_usize, 0..700_u64, 0..40_u64).prop_map(|(file, at, nr)| Step::Read { file, at, nr }),
         3 => (0..5_usize, 0..700_u64, 0..600_u64).prop_map(|(file, at, nr)| Step::Write { file, at, nr }),
-        // A folio of PMD order, if there is memory for one.
         2 => Just(Step::Write { file: 0, at: 0, nr: 600 }),
         1 => (0..3_usize, 0..2_900_000_u64).prop_map(|(file, bytes)| Step::Truncate { file, bytes }),
         2 => (0..5_usize, 0..700_u64, 0..40_u64, 0..5_usize)
@@ -284,7 +280,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Memory in pages (here, not bytes), whole or with every block of an order broken.
+/// Memory in pages (not bytes here), whole or with every block of an order broken.
 fn config() -> impl Strategy<Value = Config> {
     let broken = |order: u8| Fragmentation {
         seed: u64::from(order),

@@ -9,10 +9,9 @@ use largefolio_sim::kernel::Kernel;
 
 use super::world::World;
 
-/// One row of A.9: the window and what it put into the cache.
+/// A row of A.9: the window and its folios.
 type Row = ((u64, u64, u64), &'static str);
 
-/// Reads page after page and collects each new window.
 fn sequential(kernel: &str, nr_rows: usize) -> Vec<((u64, u64, u64), String)> {
     let mut world = World::x86(kernel, "xfs", 1 << 14);
     let mut rows = Vec::new();
@@ -38,7 +37,7 @@ fn check(kernels: &[&str], rows: &[Row]) {
     }
 }
 
-/// The window a read of the first `nr_pages` of a file chooses (A.3.2 step 3).
+/// Returns the window for a read of a file's first `nr_pages` (A.3.2 step 3).
 fn first_window(kernel: &str, nr_pages: u64) -> (u64, u64, u64) {
     let rules = Kernel::parse(kernel).unwrap().rules;
     let mut state = RaState::new(rules.ra_pages());
@@ -57,7 +56,8 @@ fn the_tail_of_a_first_window_is_what_was_not_asked_for_or_half() {
     // A.3.2 step 3, A.3.3.
     assert_eq!([1, 3, 32].map(|nr| first_window("6.12", nr)), [(0, 4, 3), (0, 8, 5), (0, 32, 16)]);
     assert_eq!(first_window("6.18+io=1280K", 100), (0, 100, 50), "A.2.3");
-    // 6.1: the whole window is the tail, which would trigger itself, so the next one is merged.
+    // 6.1: the whole window is the tail, which would trigger immediately, so the next one is
+    // merged.
     assert_eq!(
         [1, 16, 32].map(|nr| first_window("6.1", nr)),
         [(0, 4, 3), (0, 32, 16), (0, 32, 16)]
@@ -69,8 +69,8 @@ const INHERITED: [&str; 2] = ["6.12", "6.16"];
 
 #[test]
 fn sequential_reads_to_6_16_inherit_the_order_of_the_marked_folio() {
-    // A.9.1, left column. "repeats o2,o4,o3,o2 forever". The first read reaches the marker of the
-    // first window itself: rows "sync" and "async1" are one read.
+    // Left column of A.9.1: "repeats o2,o4,o3,o2 forever". The first read reaches the first
+    // window's own marker: rows "sync" and "async1" are one read.
     for kernel in INHERITED {
         assert_eq!(first_window(kernel, 1), (0, 4, 3));
     }
@@ -87,7 +87,7 @@ fn sequential_reads_to_6_16_inherit_the_order_of_the_marked_folio() {
 
 #[test]
 fn sequential_reads_from_6_17_grow_by_trimmed_windows() {
-    // A.9.1, right column.
+    // Right column of A.9.1.
     let rows: [Row; 9] = [
         ((0, 4, 3), "4xo0@0"),
         ((4, 8, 8), "2xo2@4"),
@@ -104,7 +104,7 @@ fn sequential_reads_from_6_17_grow_by_trimmed_windows() {
 
 #[test]
 fn large_windows_from_6_17_reach_order_9() {
-    // A.9.2, right half: windows and the orders at 128, 512, 1024.
+    // Right half of A.9.2: windows and the orders at 128, 512, 1024.
     let rows: [Row; 9] = [
         ((0, 4, 3), "4xo0@0"),
         ((4, 16, 16), "4xo2@4"),
@@ -121,7 +121,7 @@ fn large_windows_from_6_17_reach_order_9() {
 
 #[test]
 fn large_windows_to_6_16_settle_at_order_4_between_smaller_edges() {
-    // A.9.2, left half.
+    // Left half of A.9.2.
     let rows = sequential("6.12+readahead=4M", 8);
     for (_, folios) in &rows[4..] {
         assert!(folios.contains("xo4@"), "{folios}");
@@ -133,8 +133,8 @@ fn large_windows_to_6_16_settle_at_order_4_between_smaller_edges() {
 
 #[test]
 fn linux_6_1_has_no_order_1_and_merges_a_window_that_would_trigger_itself() {
-    // A.3.3, A.5.3, A.5.5: a request of the whole window: the merged one has its marker at 16,
-    // which the same read reaches.
+    // A request of the whole window: the merged one has its marker at 16, which the same read
+    // reaches (A.3.3, A.5.3, A.5.5).
     let mut world = World::x86("6.1", "xfs", 1 << 12);
     world.read_pages(0, 32);
     assert_eq!((world.window(), world.cached()), ((32, 32, 32), vec![(0, 63)]));
@@ -145,7 +145,7 @@ fn linux_6_1_has_no_order_1_and_merges_a_window_that_would_trigger_itself() {
 
 #[test]
 fn the_marker_stands_on_the_page_where_the_tail_begins() {
-    // A.1.2, A.9.1: 6.17+ marks page 1 of the first window, 6.12 its only folio.
+    // 6.17+ marks page 1 of the first window, 6.12 its only folio (A.1.2, A.9.1).
     for (kernel, marker) in [("6.12", 0), ("6.17", 1), ("7.2", 1)] {
         let mut world = World::x86(kernel, "xfs", 1 << 12);
         world.read(0);
@@ -158,7 +158,8 @@ fn the_marker_stands_on_the_page_where_the_tail_begins() {
 
 #[test]
 fn a_window_that_ends_on_the_last_page_has_no_marker_in_7_2() {
-    // A.5.2, N.3: file of 12 pages, second window 4..11; 13 pages: marker everywhere.
+    // A file of 12 pages has a second window 4..11; with 13 pages there is a marker in every kernel
+    // (A.5.2, N.3).
     for (kernel, nr_pages, is_marked) in [
         ("6.18", 12, true),
         ("7.1", 12, true),
@@ -180,7 +181,7 @@ fn a_window_that_ends_on_the_last_page_has_no_marker_in_7_2() {
 
 #[test]
 fn no_folio_passes_the_last_page_of_the_file() {
-    // A.5.6, A.6.1, L.1: 70 pages leave 6 pages after the window at 64.
+    // 70 pages leave 6 pages after the window at 64 (A.5.6, A.6.1, L.1).
     let mut world = World::x86("6.18", "xfs", 70);
     for index in 0..70 {
         world.read(index);
@@ -191,8 +192,8 @@ fn no_folio_passes_the_last_page_of_the_file() {
 
 #[test]
 fn base_pages_only_without_large_folios_and_the_marker_moves_up_with_the_cut_before_7_2() {
-    // A.6.1: the window 4..=11 of a 10-page file: 6.12 marks 10 - 8 = 2, cached already; a
-    // 16-page file cuts nothing.
+    // The window 4..=11 of a 10-page file: 6.12 marks 10 - 8 = 2, which is already cached. In a
+    // 16-page file nothing is cut (A.6.1).
     let mut world = World::x86("6.12", "vfat", 16);
     world.read(0);
     world.read(1);
@@ -205,7 +206,7 @@ fn base_pages_only_without_large_folios_and_the_marker_moves_up_with_the_cut_bef
 
 #[test]
 fn a_random_read_reads_what_it_asked_for_and_leaves_the_state() {
-    // A.3.2 step 4: nothing before page 1000 is cached.
+    // Nothing before page 1000 is cached (A.3.2 step 4).
     let mut world = World::x86("6.18", "xfs", 1 << 12);
     world.read_pages(1000, 3);
     assert_eq!((world.folios().as_str(), world.window()), ("3xo0@1000", (0, 0, 0)));
@@ -213,8 +214,8 @@ fn a_random_read_reads_what_it_asked_for_and_leaves_the_state() {
 
 #[test]
 fn a_read_one_page_after_the_end_of_the_last_one_is_sequential() {
-    // A.3.2 step 3, A.3.4: the position is the one behind the last byte read; the recordings print
-    // "1+0" after a read of page 0.
+    // The position is one past the last byte read; the recordings print "1+0" after a read of page
+    // 0 (A.3.2 step 3, A.3.4).
     let mut world = World::x86("6.18", "xfs", 1 << 12);
     world.read(1000);
     assert_eq!(world.memory.open_file(world.open).state.prev_pos, Some(1001 * 4096));
@@ -228,8 +229,8 @@ fn a_read_one_page_after_the_end_of_the_last_one_is_sequential() {
 
 #[test]
 fn a_read_behind_a_cached_run_continues_it() {
-    // A.3.2 step 4: 8 cached pages before 108, request 2: size 10, async 1; a run that reaches
-    // page 0 counts twice.
+    // 8 cached pages before 108, request 2: size 10, async 1; a run that reaches page 0 counts
+    // twice (A.3.2 step 4).
     let mut world = World::x86("6.18", "xfs", 1 << 12);
     (100..108).for_each(|index| world.cache(index, 0));
     world.read_pages(108, 2);
@@ -242,7 +243,8 @@ fn a_read_behind_a_cached_run_continues_it() {
 
 #[test]
 fn a_full_backward_search_counts_one_page_less_in_6_12() {
-    // A.4.6, N.10 end: 32 pages before are cached, request 31: random in 6.12, stream in 7.2.
+    // The 32 preceding pages are cached, request 31: random in 6.12, stream in 7.2 (A.4.6, N.10
+    // end).
     let window = |kernel| {
         let mut world = World::x86(kernel, "xfs", 1 << 12);
         (60..100).for_each(|index| world.cache(index, 0));
@@ -254,8 +256,8 @@ fn a_full_backward_search_counts_one_page_less_in_6_12() {
 
 #[test]
 fn a_stream_behind_another_ones_marker_starts_a_page_late() {
-    // A.4.6, N.10: descriptor 1 reads 0..=11, descriptor 2 reads 12: the marked order-2 folio is
-    // at 12, the true hole 16, the reported one 17.
+    // Descriptor 1 reads 0..=11, descriptor 2 reads 12: the marked order-2 folio is at 12, the true
+    // hole at 16, the reported one at 17 (A.4.6, N.10).
     let mut world = World::x86("6.18", "xfs", 1 << 12);
     for index in 0..12 {
         world.read(index);
@@ -290,7 +292,7 @@ fn sequential_advice_doubles_the_window_and_normal_restores_it() {
 
 #[test]
 fn without_a_window_a_read_call_reads_page_by_page() {
-    // A.3.2 step 1: forced with one page.
+    // Forced with one page (A.3.2 step 1).
     let mut world = World::x86("6.18+readahead=0", "xfs", 64);
     world.read_pages(0, 5);
     assert_eq!((world.folios().as_str(), world.markers()), ("5xo0@0", vec![]));
@@ -307,13 +309,13 @@ fn a_request_beyond_the_window_is_read_whole_up_to_the_largest_io() {
 
 #[test]
 fn windows_below_four_pages_are_base_pages_until_6_16() {
-    // A.5.1: ra = 3 pages.
+    // ra = 3 pages (A.5.1).
     for (kernel, folios) in [("6.12", "3xo0@0"), ("6.18", "3xo0@0")] {
         let mut world = World::x86(&format!("{kernel}+readahead=12K"), "xfs", 64);
         world.read(0);
         assert_eq!(world.new_folios(), folios, "{kernel}");
     }
-    // The marked page raises the order from 6.17 on although the window is short.
+    // From 6.17, the marked page raises the order even in a short window.
     let last = |kernel: &str| {
         let mut world = World::x86(&format!("{kernel}+readahead=8K"), "xfs", 64);
         (0..12).for_each(|index| world.read(index));

@@ -1,5 +1,5 @@
-//! The benchmark of series 002 (J.3): a 512 MiB executable on ext4, 64K pages, one RET stub a page,
-//! swept cold in three orders (B.7.2, B.7.3, J.3.1).
+//! The benchmark of series 002 (J.3): a 512 MiB executable on ext4, 64K pages, one RET stub per
+//! page, swept cold in three orders (B.7.2, B.7.3, J.3.1).
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::Madvice::Hugepage;
@@ -7,10 +7,8 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// 512 MiB in 64K pages.
 const NR_PAGES: u64 = 8192;
 
-/// Order of the calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sweep {
     Sequential,
@@ -29,7 +27,6 @@ impl Sweep {
             Self::Random => {
                 let mut state: u64 = 0x5eed;
                 for (last, nr) in (1..pages.len()).zip(2..) {
-                    // xorshift64.
                     state ^= state << 13;
                     state ^= state >> 7;
                     state ^= state << 17;
@@ -42,20 +39,14 @@ impl Sweep {
     }
 }
 
-/// What a sweep did.
 #[derive(Debug)]
 struct Result {
-    /// Cold faults.
     nr_cold: u64,
     /// Number of the first cold fault without readahead, from 1.
     first_refused: Option<u64>,
-    /// Largest value of the miss counter.
     miss_max: u32,
-    /// Pages read.
     nr_read: u64,
-    /// Pages in folios of 2 MiB.
     nr_order5_pages: u64,
-    /// Sizes of all folios.
     folios: String,
 }
 
@@ -89,20 +80,20 @@ fn sweep(kernel: &str, is_huge: bool, order: Sweep) -> Result {
 
 #[test]
 fn stock_6_12_trips_forwards_and_at_random() {
-    // B.7.2: read-around of 2 pages: sequential misses 1..=101 are served, the 102nd is not.
+    // Read-around of 2 pages: sequential misses 1..=101 are served, the 102nd is not (B.7.2).
     let result = sweep("6.12+page=64K", false, Sweep::Sequential);
     assert_eq!(result.first_refused, Some(102), "{result:?}");
     assert_eq!(result.miss_max, 1000, "{result:?}");
     let result = sweep("6.12+page=64K", false, Sweep::Random);
     assert!((101..=103).contains(&result.first_refused.unwrap()), "{result:?}");
-    // Backwards each window's other page is the next call: a hit for every miss.
+    // Backwards, the next call uses each window's other page: a hit for every miss.
     let result = sweep("6.12+page=64K", false, Sweep::Backward);
     assert_eq!((result.first_refused, result.nr_cold), (None, NR_PAGES / 2), "{result:?}");
 }
 
 #[test]
 fn with_the_exec_window_only_sequential_calls_do_not_trip() {
-    // B.7.2, recordings c and h: each window's second page is a handler hit.
+    // Each window's second page is a handler hit (B.7.2, recordings c and h).
     let result = sweep("6.18+page=64K", false, Sweep::Sequential);
     assert_eq!((result.first_refused, result.nr_cold), (None, NR_PAGES / 2), "{result:?}");
     assert!(result.miss_max <= 1, "{result:?}");
@@ -116,7 +107,6 @@ fn with_the_exec_window_only_sequential_calls_do_not_trip() {
 
 #[test]
 fn with_series_002_no_order_trips() {
-    // B.7.2: posted and final form, and stock 7.2.
     let kernels =
         ["6.18+page=64K+exec-miss=posted", "6.18+page=64K+exec-miss=final", "7.2+page=64K"];
     for order in Sweep::ALL {
@@ -124,8 +114,8 @@ fn with_series_002_no_order_trips() {
         for result in &results {
             assert_eq!((result.first_refused, result.miss_max), (None, 0), "{order:?}");
         }
-        // Posted and merged forms give identical cache contents (B.7.2); 7.2 reads the same, but
-        // its folios are all of order 0 too: the exec order of 64K pages is 0.
+        // Posted and merged forms have identical cache contents (B.7.2). 7.2 reads the same, but
+        // all its folios are order 0, because the exec order of 64K pages is 0.
         assert_eq!(results[0].folios, results[1].folios, "{order:?}");
         assert_eq!(results[0].nr_cold, results[1].nr_cold, "{order:?}");
         assert_eq!(results[2].nr_cold, results[1].nr_cold, "{order:?}");
@@ -138,7 +128,7 @@ fn with_series_002_no_order_trips() {
 
 #[test]
 fn hugepage_advice_does_nothing_on_64k_without_patch_2() {
-    // B.4.1 step 1: the PMD order 13 does not fit the page cache.
+    // The PMD order 13 does not fit the page cache (B.4.1 step 1).
     for kernel in ["6.12+page=64K", "6.18+page=64K"] {
         for order in Sweep::ALL {
             let (plain, huge) = (sweep(kernel, false, order), sweep(kernel, true, order));
@@ -149,7 +139,7 @@ fn hugepage_advice_does_nothing_on_64k_without_patch_2() {
 
 #[test]
 fn patch_2_reads_two_folios_of_2_mib_whatever_the_form() {
-    // J.3.1: ext4 at 64K has order 7 at most, patch 2 picks min(7, 5) = 5 = one contpte block.
+    // ext4 at 64K has at most order 7; patch 2 picks min(7, 5) = 5 = one contpte block (J.3.1).
     let kernels = [
         "6.18+page=64K+forced=posted",
         "6.18+page=64K+forced=final",
@@ -160,14 +150,13 @@ fn patch_2_reads_two_folios_of_2_mib_whatever_the_form() {
         let random = sweep(kernel, true, Sweep::Random);
         assert_eq!(random.first_refused, None, "{kernel}");
         assert!(random.nr_cold <= NR_PAGES / 32, "{kernel} {random:?}");
-        // A marker hit out of order reads 2 pages (A.4.3), which spoil the 2 MiB they lie in.
+        // A marker hit out of order reads 2 pages (A.4.3), which spoil their 2 MiB range.
         assert!(random.nr_order5_pages * 100 > NR_PAGES * 95, "{kernel} {}", random.folios);
         let sequential = sweep(kernel, true, Sweep::Sequential);
         assert!(sequential.folios.starts_with("2xo5@0 "), "{kernel} {}", sequential.folios);
         assert!(sequential.nr_cold <= 2, "{kernel} {}", sequential.nr_cold);
         assert_eq!(sequential.nr_read, NR_PAGES);
     }
-    // The first call alone: 2 x 2 MiB around it.
     let mut world = World::arm("7.2+page=64K", "ext4", NR_PAGES).mapped(Prot::READ_EXEC);
     world.advise(Hugepage);
     world.memory.touch(world.mm, world.addr(1000), Access::Exec).unwrap();
@@ -177,7 +166,7 @@ fn patch_2_reads_two_folios_of_2_mib_whatever_the_form() {
 
 #[test]
 fn gated_forced_windows_stop_for_data_but_not_for_text() {
-    // B.4.2, B.4.3, B.7: 7.0-like gate with the posted patch 2, r-- mapping of the same file.
+    // 7.0-like gate with the posted patch 2, r-- mapping of the same file (B.4.2, B.4.3, B.7).
     let kernel = "6.18+page=64K+forced=posted+forced-gate=on+exec-miss=posted";
     let mut world = World::arm(kernel, "xfs", NR_PAGES * 4).mapped(Prot::READ).advised(&[Hugepage]);
     world.touch_all((0..200).map(|nr| nr * 128));

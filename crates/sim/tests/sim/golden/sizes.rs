@@ -1,4 +1,4 @@
-//! Per-size control of file folios, and sizes that areas ask for (K.1.4).
+//! Per-size control of file folios, and sizes requested per area (K.1.4).
 
 use largefolio_mm::core::observed::Observed;
 use largefolio_mm::map::Madvice::{Hugepage, Random, Sequential};
@@ -13,7 +13,8 @@ use proptest::prelude::*;
 use super::random::may_fail;
 use super::world::World;
 
-/// What a first touch of `fault` reads in an executable mapping of pages `[10, 74)` on arm64.
+/// The folios read by a first touch of `fault` in an executable mapping of pages `[10, 74)` on
+/// arm64.
 fn text(kernel: &str, fault: u64) -> String {
     let mut world = World::arm(kernel, "xfs", 4096);
     world.map_part(Prot::READ_EXEC, (10, 74));
@@ -32,7 +33,7 @@ fn swept(kernel: &str) -> String {
 
 #[test]
 fn marked_exec_and_all_others_allowed_is_the_merged_rule() {
-    // On arm64 7.2 has 64K for text and the ramp for data; so has any kernel by this control.
+    // On arm64, 7.2 uses 64K for text and the ramp for data. With this control, so does any kernel.
     for fault in [10, 17, 40, 73] {
         let stock = text("7.2", fault);
         assert_eq!(text("7.2+sizes=64K:always+exec/others:always", fault), stock, "{fault}");
@@ -45,7 +46,7 @@ fn marked_exec_and_all_others_allowed_is_the_merged_rule() {
 
 #[test]
 fn marked_exec_alone_leaves_base_pages_at_the_edges_and_for_data() {
-    // B.4.7 reads o1@10 o2@12 before the first aligned block: those sizes are not allowed here.
+    // B.4.7 reads o1@10 o2@12 before the first aligned block; those sizes are not allowed here.
     assert_eq!(text("7.2+sizes=64K:exec", 10), "6xo0@10 2xo4@16");
     assert_eq!(text("7.2+sizes=64K:exec", 17), "2xo4@16");
     assert_eq!(text("7.2+sizes=64K:exec", 73), "10xo0@64");
@@ -57,7 +58,7 @@ fn a_pmd_sized_exec_window_is_one_aligned_folio() {
     let mut world = World::arm("7.2+sizes=2M:exec", "xfs", 4096).mapped(Prot::READ_EXEC);
     world.touch(700);
     assert_eq!(world.folios(), "o9@512");
-    // btrfs has none so large: the kernel's own rule with the sizes that are left.
+    // btrfs has no folio that large: the kernel's own rule applies with the remaining sizes.
     let mut world = World::arm("7.2+sizes=2M:exec", "btrfs", 4096).mapped(Prot::READ_EXEC);
     world.touch(700);
     assert_eq!(world.folios(), "32xo0@688");
@@ -67,7 +68,7 @@ fn a_pmd_sized_exec_window_is_one_aligned_folio() {
 fn the_ramp_climbs_over_what_is_not_allowed() {
     // Orders 0, 2, 4, 4.. of the windows (A.9.3), with base pages for all but order 4.
     assert_eq!(swept("7.2+sizes=64K:always"), "64xo0@0 14xo4@64");
-    // Up to 6.16 the order is two above that of the marked folio, or the next allowed one.
+    // Up to 6.16 the order is the marked folio's plus two, or the next allowed one.
     assert_eq!(swept("6.12+sizes=64K:always"), "18xo4@0");
     assert_eq!(swept("6.12+sizes=64K:always/8K:always"), swept("6.16+sizes=64K:always/8K:always"));
     assert!(swept("6.12+sizes=64K:always/8K:always").starts_with("16xo1@0"));
@@ -93,7 +94,7 @@ fn a_filesystem_comes_before_the_machine_and_an_area_before_both() {
     };
     assert_eq!([touched("xfs", None), touched("ext4", None)], ["2xo4@16", "4xo3@16"]);
     assert_eq!(touched("ext4", Some(16 << 10)), "8xo2@16");
-    // A filesystem without large folios stays without.
+    // A filesystem without large folios gets none.
     assert_eq!(touched("vfat", Some(16 << 10)), "32xo0@16");
 }
 
@@ -149,7 +150,6 @@ fn forced_windows_have_the_largest_allowed_size_or_are_none() {
         assert_eq!(of("64K:always/2M:never", Prot::READ), "2xo4@992", "{kernel}");
         assert_eq!(of("64K:always/2M:exec", Prot::READ_EXEC), "2xo9@512", "{kernel}");
         assert_eq!(of("2M:always", Prot::READ), "2xo9@512", "{kernel}");
-        // Nothing allowed: as without the advice.
         assert_eq!(of("2M:exec", Prot::READ), "32xo0@984", "{kernel}");
     }
 }
@@ -164,7 +164,7 @@ fn writes_use_the_sizes_for_everything() {
     assert_eq!(written(""), "o6@0");
     assert_eq!(written("+sizes=64K:always"), "4xo4@0");
     assert_eq!(written("+sizes=64K:exec"), "64xo0@0");
-    // 128 KiB is not allowed: the next below.
+    // 128 KiB is not allowed, so the next smaller size is used.
     assert_eq!(written("+sizes=512K:always/32K:always"), "8xo3@0");
 }
 
@@ -179,7 +179,7 @@ fn advice_about_order_of_access_keeps_its_meaning() {
     let mut world = World::arm(kernel, "xfs", 4096).mapped(Prot::READ_EXEC);
     world.touch(17);
     assert_eq!(world.folios(), "o0@17");
-    // MADV_SEQUENTIAL reads as a call would: text in no exec window, but in its size.
+    // MADV_SEQUENTIAL reads like a read call: text has no exec window, but its own size.
     let mut world = World::arm("7.2+sizes=64K:exec", "xfs", 4096).mapped(Prot::READ_EXEC);
     world.advise(Sequential);
     world.touch_all(0..160);
@@ -213,7 +213,7 @@ fn edits_are_read_and_refused_with_cause_and_form() {
     assert!(said("7.2+sizesx=64K:exec").contains("there is no rule 'sizesx'"));
 }
 
-/// Uses of sizes from 4K to 4M, as text; none or one of them marked exec.
+/// Rules for sizes from 4K to 4M, as text; at most one is marked exec.
 fn control() -> impl Strategy<Value = String> {
     let uses = prop::collection::vec(prop::sample::select(vec!["never", "always"]), 9);
     (uses, prop::option::of(0..9_usize), any::<bool>()).prop_map(|(uses, exec, is_both)| {
@@ -232,8 +232,8 @@ fn control() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(400)))]
 
-    /// Whatever touches, reads and writes: an inserted folio has an allowed size, the size marked
-    /// exec only through text, or it is the smallest of the mapping.
+    /// Under any touches, reads and writes, an inserted folio has an allowed size (the size marked
+    /// exec only through text), or the mapping's smallest.
     #[test]
     fn only_allowed_sizes_are_inserted(
         sizes in control(),
@@ -283,7 +283,8 @@ fn an_unmapped_range_is_stepped_over() {
 
 #[test]
 fn one_cached_page_leaves_the_rest_of_a_large_window_in_base_pages() {
-    // A.5.8: the larger the window, the more is lost. Page 600 came with a neighbour's read-around.
+    // The larger the window, the more is lost (A.5.8). Page 600 came with a neighbour's
+    // read-around.
     let after = |sizes: &str| {
         let kernel = format!("7.2+sizes={sizes}");
         let mut world = World::arm(&kernel, "xfs", 4096).mapped(Prot::READ_EXEC);

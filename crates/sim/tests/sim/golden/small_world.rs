@@ -1,4 +1,4 @@
-//! Every sequence of a few operations on a file of 16 pages, validated.
+//! Every sequence of a few operations on a 16-page file, validated.
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::Madvice;
@@ -43,7 +43,6 @@ fn run(kernel: &Kernel, numbers: &[usize]) {
     }
 }
 
-/// Runs every sequence of up to `depth` operations.
 fn run_all(kernel: &str, depth: usize) {
     let kernel = Kernel::parse(kernel).unwrap();
     let mut sequences: Vec<Vec<usize>> = vec![vec![]];

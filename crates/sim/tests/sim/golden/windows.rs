@@ -4,7 +4,7 @@ use largefolio_mm::readahead::window::{initial_pages, max_pages, next_pages};
 
 #[test]
 fn a_first_window_is_four_times_twice_or_the_whole_limit() {
-    // A.2.1, M = 32; M = 1024 has all three branches.
+    // M = 32; M = 1024 has all three branches (A.2.1).
     let row = [1, 2, 3, 4, 5, 8, 9, 32, 999].map(|pages| initial_pages(pages, 32));
     assert_eq!(row, [4, 4, 8, 8, 16, 16, 32, 32, 32]);
     let row = [1, 32, 33, 256, 257].map(|pages| initial_pages(pages, 1024));
@@ -23,7 +23,7 @@ fn the_next_window_is_four_times_twice_or_the_whole_limit() {
 
 #[test]
 fn a_request_beyond_the_window_may_use_the_largest_io_of_the_device() {
-    // A.2.3: (request, ra_pages, io_pages).
+    // (request, ra_pages, io_pages) (A.2.3).
     let rows = [(32, 32, 320), (33, 32, 320), (999, 32, 320), (999, 32, 32), (999, 32, 16)];
     let max = rows.map(|(request, ra, io)| max_pages(request, ra, io));
     assert_eq!(max, [32, 33, 320, 32, 32]);

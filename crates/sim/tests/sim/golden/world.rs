@@ -1,4 +1,4 @@
-//! One file mapped by one process under a named kernel, and short ways to ask what happened.
+//! One file mapped by one process under a named kernel, with short queries.
 
 use largefolio_mm::core::NewFolio;
 use largefolio_mm::core::observed::Observed;
@@ -11,10 +11,9 @@ use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, Vaddr, Vpn};
 use largefolio_mm::vma::{OpenId, Prot};
 use largefolio_sim::kernel::Kernel;
 
-/// Where files are mapped: a multiple of every PMD size.
+/// Address of file mappings: a multiple of every PMD size.
 const BASE: Vaddr = Vaddr(0x4000_0000_0000);
 
-/// A file on a machine.
 pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) file: MappingId,
@@ -30,7 +29,7 @@ impl World {
         Self::new(kernel, &Config::new(Arch::Arm64), fs, nr_pages)
     }
 
-    /// The same on x86-64.
+    /// Like [`Self::arm`], on x86-64.
     pub(crate) fn x86(kernel: &str, fs: &str, nr_pages: u64) -> Self {
         Self::new(kernel, &Config::new(Arch::X86_64), fs, nr_pages)
     }
@@ -49,7 +48,6 @@ impl World {
         Self { memory, file, open, mm, base: BASE }
     }
 
-    /// Maps the whole file privately.
     pub(crate) fn mapped(mut self, prot: Prot) -> Self {
         let nr_pages =
             self.memory.core().mapping(self.file).nr_file_pages(self.memory.rules().page);
@@ -57,20 +55,19 @@ impl World {
         self
     }
 
-    /// Maps file pages `[first, end)` at their place relative to `base`.
+    /// Maps file pages `[first, end)` at their address relative to `base`.
     pub(crate) fn map_part(&mut self, prot: Prot, (first, end): (u64, u64)) {
         let len_bytes = (end - first) * self.page_bytes();
         let map = Map::file(self.open, first, len_bytes, prot).at(self.addr(first));
         self.memory.mmap(self.mm, map).unwrap();
     }
 
-    /// Shifts the place of file page 0 by `nr_pages`.
+    /// Shifts the address of file page 0 by `nr_pages`.
     pub(crate) fn shifted(mut self, nr_pages: u64) -> Self {
         self.base = Vaddr(BASE.0 + nr_pages * self.page_bytes());
         self
     }
 
-    /// Gives advice for everything that is mapped.
     pub(crate) fn advised(mut self, advices: &[Madvice]) -> Self {
         for &advice in advices {
             self.advise(advice);
@@ -99,52 +96,46 @@ impl World {
         self.addr(index).vpn(self.memory.rules().page)
     }
 
-    /// Loads from file page `index`.
     pub(crate) fn touch(&mut self, index: u64) -> Touched {
         self.memory.touch(self.mm, self.addr(index), Access::Read).unwrap()
     }
 
-    /// Loads from pages in this order.
     pub(crate) fn touch_all(&mut self, pages: impl IntoIterator<Item = u64>) {
         for index in pages {
             self.touch(index);
         }
     }
 
-    /// Counts `nr` misses without a fault.
     pub(crate) fn count_misses(&mut self, nr: u32) {
         self.memory.count_misses(self.open, nr);
     }
 
-    /// Stores to file page `index`.
     pub(crate) fn store(&mut self, index: u64) -> Touched {
         self.memory.touch(self.mm, self.addr(index), Access::Write).unwrap()
     }
 
-    /// Reads one page by a read call.
     pub(crate) fn read(&mut self, index: u64) {
         self.read_pages(index, 1);
     }
 
-    /// Reads `nr_pages` pages by one read call.
     pub(crate) fn read_pages(&mut self, index: u64, nr_pages: u64) {
         let bytes = self.page_bytes();
         self.memory.pread(self.open, index * bytes, nr_pages * bytes).unwrap();
     }
 
-    /// Caches a folio without readahead, and without telling [`World::new_folios`].
+    /// Caches a folio without readahead; [`World::new_folios`] omits it.
     pub(crate) fn cache(&mut self, index: u64, order: u8) {
         let folio = NewFolio::new(self.file, PageIndex(index), Order::new(order));
         self.memory.cache_folio(folio).unwrap();
         self.memory.take_observed();
     }
 
-    /// Sizes of all folios in the cache: `4xo0@0 o2@4`.
+    /// Formats all cached folios: `4xo0@0 o2@4`.
     pub(crate) fn folios(&self) -> String {
         printed(self.memory.folios(self.file).map(|entry| (entry.index.0, entry.order.get())))
     }
 
-    /// Folios that entered the cache since the last question, in order of insertion.
+    /// Formats the folios inserted since the last call, in order.
     pub(crate) fn new_folios(&mut self) -> String {
         let observed = self.memory.take_observed();
         printed(observed.into_iter().filter_map(|event| match event {
@@ -153,7 +144,7 @@ impl World {
         }))
     }
 
-    /// Pages that entered the cache since the last question.
+    /// Counts the pages inserted since the last call.
     pub(crate) fn nr_new_pages(&mut self) -> u64 {
         let observed = self.memory.take_observed();
         let pages = observed.into_iter().map(|event| match event {
@@ -163,7 +154,7 @@ impl World {
         pages.sum()
     }
 
-    /// Start, size and tail of the last window.
+    /// Returns start, size and tail of the last window.
     pub(crate) fn window(&self) -> (u64, u64, u64) {
         let state = self.memory.open_file(self.open).state;
         (state.start, state.size, state.async_size)
@@ -173,24 +164,22 @@ impl World {
         self.memory.open_file(self.open).state.mmap_miss()
     }
 
-    /// First pages of the folios that carry the marker.
     pub(crate) fn markers(&self) -> Vec<u64> {
         let folios = &self.memory.core().folios;
         let marked = self.memory.folios(self.file).filter(|e| folios.get(e.folio).is_marked);
         marked.map(|entry| entry.index.0).collect()
     }
 
-    /// Whether page `index` is in the cache.
     pub(crate) fn is_cached(&self, index: u64) -> bool {
         self.memory.core().find(self.file, PageIndex(index)).is_some()
     }
 
-    /// Ranges of file pages that are cached, first and last page.
+    /// Returns the cached ranges: first and last page.
     pub(crate) fn cached(&self) -> Vec<(u64, u64)> {
         ranges(self.memory.folios(self.file).flat_map(|entry| entry.index.0..entry.end()))
     }
 
-    /// Ranges of file pages that are mapped, first and last page.
+    /// Returns the mapped ranges: first and last page.
     pub(crate) fn present(&self) -> Vec<(u64, u64)> {
         let base = self.base.vpn(self.memory.rules().page);
         let leaves = self.memory.space(self.mm).table.leaves(base, PageTable::VPN_END.0 - base.0);
@@ -204,7 +193,6 @@ impl World {
     }
 }
 
-/// Runs of adjacent folios of one order.
 fn printed(folios: impl Iterator<Item = (u64, u8)>) -> String {
     let mut runs: Vec<(u64, u8, u64)> = Vec::new();
     for (index, order) in folios {
@@ -222,7 +210,7 @@ fn printed(folios: impl Iterator<Item = (u64, u8)>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// First and last of each run of consecutive numbers.
+/// Returns first and last of each run of consecutive numbers.
 fn ranges(pages: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for page in pages {

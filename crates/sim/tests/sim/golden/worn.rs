@@ -1,4 +1,4 @@
-//! Memory that is fragmented below a size, and memory that other programs wore down (I.10).
+//! Memory fragmented below a size, and memory fragmented by other programs (I.10).
 
 use std::ops::ControlFlow;
 
@@ -8,7 +8,6 @@ use largefolio_mm::rules::anon::Orders;
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{Order, PageSize};
 
-/// Pages of 256 MiB.
 const NR_PAGES: u64 = 1 << 16;
 
 fn zone(fragmentation: Option<Fragmentation>) -> Buddy {
@@ -23,7 +22,8 @@ fn aged(rounds: u32, orders: &[u8]) -> (Buddy, Vec<RoundOfAgeing>) {
     (buddy, told)
 }
 
-/// Requests of an order that were met, in thousandths, over the second half of the rounds.
+/// Returns the share of successful requests for an order over the second half of the rounds, in
+/// thousandths.
 fn met(rounds: &[RoundOfAgeing], order: usize) -> u64 {
     let late = &rounds[rounds.len() / 2..];
     let asked: u64 = late.iter().map(|round| round.nr_asked[order]).sum();
@@ -58,14 +58,14 @@ fn ageing_ends_with_half_of_memory_free_and_is_the_same_again() {
 
 #[test]
 fn one_size_is_found_again_where_many_sizes_wear_memory_down() {
-    // K.1.4: what a freed folio leaves is what the next one of the same size needs.
+    // A freed folio leaves exactly the space for the next one of the same size (K.1.4).
     let (_, one) = aged(20, &[4]);
     let (_, all) = aged(20, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(met(&one, 4), 1000);
     assert!(met(&all, 9) < 900, "2M among all sizes: {}", met(&all, 9));
     assert_eq!(met(&all, 1), 1000);
-    // A size that was not free is asked for again as the next smaller one: with this seed 2M is
-    // drawn 225 times and met 181 times, and 1M is asked for 279 times.
+    // A failed request is repeated at the next smaller size: with this seed 2M is requested 225
+    // times and succeeds 181 times, and 1M is requested 279 times.
     let sum = |of: fn(&RoundOfAgeing) -> u64| all.iter().map(of).sum::<u64>();
     assert_eq!((sum(|round| round.nr_asked[9]), sum(|round| round.nr_got[9])), (225, 181));
     assert_eq!(sum(|round| round.nr_asked[8]), 279);

@@ -1,4 +1,4 @@
-//! Policies in Rust: what they see, and what becomes of the answers that they insist on.
+//! Policies in Rust: their inputs, and the effect of answers that the kernel cannot follow.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use largefolio_trace::generate::{Advice, RetStubs, Snapshots, SweepOrder, Worklo
 
 use super::{cell, counted, replayed, root};
 
-/// A policy in Rust: what each cell starts with, or why it cannot.
+/// A policy in Rust: the initial state of each cell, or the reason it cannot start.
 #[derive(Debug)]
 struct Native<P>(&'static str, Result<P, &'static str>);
 
@@ -35,7 +35,6 @@ impl<P: Policy + Clone + Sync + 'static> Source for Native<P> {
     }
 }
 
-/// One that fails after a number of questions.
 #[derive(Clone, Debug)]
 struct Fails(u64);
 
@@ -70,7 +69,6 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     assert!(fails(Err("not today")).0.contains("cannot start: not today"));
 }
 
-/// One that keeps program text, whatever the pressure.
 #[derive(Clone, Debug)]
 struct Keeps;
 
@@ -85,7 +83,7 @@ impl Policy for Keeps {
     }
 }
 
-/// No policy fails an operation: before memory is out, reclaim takes what was kept.
+/// No policy makes an operation fail: before memory runs out, reclaim takes the kept folios.
 #[test]
 fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
     let keeps = KernelPolicy(Arc::new(Native("keeps", Ok(Keeps))));
@@ -102,7 +100,6 @@ fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
     }
 }
 
-/// One that answers the same of every victim.
 #[derive(Clone, Debug)]
 struct AnswersVictims(u64);
 
@@ -116,7 +113,8 @@ impl Policy for AnswersVictims {
     }
 }
 
-/// A round for each folio, and then they go: no request looks at everything for each batch.
+/// Each folio is kept for one round, then evicted: a request does not scan everything for each
+/// batch.
 #[test]
 fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
     let keeps = KernelPolicy(Arc::new(Native("keeps-all", Ok(AnswersVictims(victim::KEEP)))));
@@ -130,13 +128,12 @@ fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
     for outcome in replayed("make.folio", &below.map(spec)) {
         let answers = outcome.policy.as_ref().unwrap().points["victim"];
         let (kept, taken) = (answers.honoured, answers.refused);
-        // As many as are in the group, beside those that were taken.
+        // The cgroup's pages, in addition to the evicted ones.
         let nr_pages = 24 << 20 >> 12;
         assert!(kept > 100 && kept < 2 * taken + nr_pages, "{}: {answers:?}", outcome.kernel);
     }
 }
 
-/// One that sees what reclaim chose in groups, and keeps nothing.
 #[derive(Clone, Debug)]
 struct SeesGroup;
 
@@ -156,7 +153,6 @@ impl Policy for SeesGroup {
     }
 }
 
-/// Also of a folio that no process maps.
 #[test]
 fn a_victim_has_the_limit_of_its_group() {
     let sees = KernelPolicy(Arc::new(Native("sees", Ok(SeesGroup))));
@@ -167,7 +163,6 @@ fn a_victim_has_the_limit_of_its_group() {
     assert!(outcome.policy.unwrap().points["victim"].asked > 100);
 }
 
-/// With hardly any swap space private memory stays, whatever the policy wants.
 #[test]
 fn what_was_to_go_and_stays_is_refused() {
     let evicts = KernelPolicy(Arc::new(Native("evicts", Ok(AnswersVictims(victim::EVICT)))));
@@ -182,7 +177,6 @@ fn what_was_to_go_and_stays_is_refused() {
     assert!(tight.refused > roomy.refused && roomy.honoured > 100, "{tight:?} {roomy:?}");
 }
 
-/// One that reads two pages in one folio.
 #[derive(Clone, Debug)]
 struct ReadsPairs;
 
@@ -200,7 +194,7 @@ impl Policy for ReadsPairs {
     }
 }
 
-/// Up to 6.16 a window of fewer than four pages has no large folios, whatever is asked for.
+/// Up to 6.16 a window of fewer than four pages cannot have large folios.
 #[test]
 fn an_order_that_so_short_a_window_cannot_have_is_refused() {
     let pairs = KernelPolicy(Arc::new(Native("pairs", Ok(ReadsPairs))));
@@ -216,7 +210,6 @@ fn an_order_that_so_short_a_window_cannot_have_is_refused() {
     assert!(taken.honoured > 20 && taken.refused == 0, "{taken:?}");
 }
 
-/// One that answers what the kernel would do.
 #[derive(Clone, Debug)]
 struct Echoes;
 
@@ -237,8 +230,7 @@ impl Policy for Echoes {
     }
 }
 
-/// What a policy sees of the kernel's own answers is what the kernel does: who answers it changes
-/// nothing, under any kernel, whatever the areas were advised.
+/// A policy that repeats the kernel's own answers changes nothing, under any kernel and any advice.
 #[test]
 fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
     let echoes = KernelPolicy(Arc::new(Native("echoes", Ok(Echoes))));
@@ -284,7 +276,7 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
             assert_eq!(counted(plain), counted(echoed), "{of}");
             let points = &echoed.policy.as_ref().unwrap().points;
             for (point, answers) in points {
-                // What is dirty stays, whoever wants it to go.
+                // Dirty folios stay, whatever the policy wants.
                 let nr_stayed = if *point == "victim" { answers.refused } else { 0 };
                 assert_eq!(answers.asked, answers.honoured + nr_stayed, "{of}: {points:?}");
             }

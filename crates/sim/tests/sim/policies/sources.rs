@@ -1,13 +1,11 @@
-//! What clang makes of sources: what may run, what is refused and why, and what it means.
+//! C sources compiled by clang: accepted ones, refused ones with reasons, and results.
 
 use largefolio_mm::policy::{Answer, Context, Point};
 
 use super::{compiled, compiled_with};
 
-/// Names the function of a point in the sources below.
 const F: &str = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
 
-/// A whole source.
 fn around(body: &str) -> String {
     format!(
         "#include \"folio_policy.h\"\n{body}\n\
@@ -15,11 +13,9 @@ fn around(body: &str) -> String {
     )
 }
 
-/// What clang compiles for: without and with instructions of 32 bits. Which it takes by itself depends
-/// on its version.
+/// clang targets: without and with 32-bit instructions. The default depends on clang's version.
 const TARGETS: [&str; 2] = ["-mcpu=v1", "-mcpu=v3"];
 
-/// Each source is refused with what to do instead.
 fn refused(cases: &[(String, &str)]) {
     for (target, (source, expected)) in
         TARGETS.into_iter().flat_map(|to| cases.iter().map(move |case| (to, case)))
@@ -30,7 +26,6 @@ fn refused(cases: &[(String, &str)]) {
     }
 }
 
-/// An index that is compared first, of any type.
 #[test]
 fn an_index_that_was_compared_is_within_its_table() {
     let count = |declared: &str| {
@@ -49,7 +44,8 @@ fn an_index_that_was_compared_is_within_its_table() {
             assert!(policy.is_ok(), "{target}: {source}: {policy:?}");
         }
     }
-    // Without instructions of 32 bits clang compares a copy, as kernels do not follow either.
+    // Without 32-bit instructions, clang compares a copy, which Linux's verifier does not track
+    // either.
     assert!(of("-mcpu=v3", &int_).unwrap().is_ok());
     let told = of("-mcpu=v1", &int_).unwrap().unwrap_err();
     assert!(
@@ -69,7 +65,6 @@ fn code_that_was_not_optimized_is_told_so() {
     assert!(told.contains("compile with -O2"), "{told}");
 }
 
-/// What clang makes and nobody may run.
 #[test]
 fn programs_that_are_refused_say_what_to_do() {
     refused(&[
@@ -116,7 +111,6 @@ fn programs_that_are_refused_say_what_to_do() {
     ]);
 }
 
-/// What clang makes that is no policy.
 #[test]
 fn files_that_are_refused_say_what_to_do() {
     refused(&[
@@ -167,7 +161,6 @@ fn files_that_are_refused_say_what_to_do() {
     ]);
 }
 
-/// Maps of both kinds, variables, tables and a bounded index.
 #[test]
 fn what_sources_use_works_as_in_c() {
     let source = "#include \"folio_policy.h\"\n\
@@ -206,7 +199,6 @@ fn what_sources_use_works_as_in_c() {
     assert_eq!(ask(Point::Around, 5, 3, ""), 1);
     assert_eq!(ask(Point::Around, 5, 3, ""), 2 * 100 + 3 + 18);
     assert_eq!(ask(Point::Around, 6, 0, ""), 1);
-    // The map is full.
     assert_eq!(ask(Point::Around, 7, 0, ""), 1004);
     assert_eq!(ask(Point::Victim, 5, 0, "cc1plus"), 0);
     assert_eq!(ask(Point::Victim, 5, 0, "c"), 2, "ENOENT");

@@ -1,4 +1,4 @@
-//! What policies compute and hold, against the budget of their cell.
+//! The work and memory of policies count against their cell's budget.
 
 use largefolio_sim::replay::{
     Budget, CellError, CellSpec, Excess, OverBudget, ReplayError, replay,
@@ -6,7 +6,6 @@ use largefolio_sim::replay::{
 
 use super::{cell, compiled, replayed, root};
 
-/// How a cell with too small a budget ends.
 fn over_budget(trace: &str, spec: &CellSpec) -> (OverBudget, String) {
     let told = replay(&root().join("traces").join(trace), std::slice::from_ref(spec), &mut |_| {});
     let error = told.unwrap_err();
@@ -17,7 +16,7 @@ fn over_budget(trace: &str, spec: &CellSpec) -> (OverBudget, String) {
     (*over, text)
 }
 
-/// Hundreds of lookups for each folio that reclaim looks at end as a hostile trace does, and soon.
+/// Hundreds of lookups per scanned folio exceed the budget early, like a hostile trace.
 #[test]
 fn a_policy_that_computes_without_end_ends_within_the_budget() {
     let source = "#include \"folio_policy.h\"\n\
@@ -41,7 +40,8 @@ fn a_policy_that_computes_without_end_ends_within_the_budget() {
     assert_eq!(over_budget("make.folio", &spec), (over, text), "the same again");
 }
 
-/// 40 MiB of variables and 16 MiB of a map: zeroes that nobody wrote, and still room that they may take.
+/// 40 MiB of variables and 16 MiB of a map, all zeros and never written, but counted as possible
+/// memory use.
 #[test]
 fn what_a_policy_may_hold_is_state_of_its_cell() {
     let source = "#include \"folio_policy.h\"\n\

@@ -1,5 +1,5 @@
-//! Random programs about `MADV_COLLAPSE` that real kernels ran, and programs about files on disks,
-//! replayed and compared page by page after each step (`recordings/README.md`, "Collapse").
+//! Random programs about `MADV_COLLAPSE` and about files on disk, run by real kernels, replayed and
+//! compared page by page after each step (`recordings/README.md`, "Collapse").
 
 use largefolio_mm::units::PageSize;
 use largefolio_sim::crosscheck::Recording;
@@ -27,11 +27,10 @@ fn is_known(recording: &Recording<Programs>, row: &ProgramRow) -> bool {
 #[test]
 fn model_equals_the_recorded_kernels() {
     let (nr_programs, nr_kernels) = assert_equal("collapse", &is_known);
-    // Far fewer mean that archives were not found.
+    // Far fewer mean that the test did not find the archives.
     assert!(nr_programs >= 3_524 && nr_kernels >= 10, "{nr_programs} of {nr_kernels} kernels");
 }
 
-/// A kernel does not pass for one with other rules of collapse.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
     assert_told_apart("collapse", [((7, 2), "7.1"), ((7, 1), "7.2"), ((6, 12), "6.18")], 5);
@@ -43,7 +42,6 @@ fn programs_are_read_back_as_written() {
     assert_read_back(Topic::Disk, &[9]);
 }
 
-/// With 64K pages a PMD entry maps 8192 of them, which is all that a program can have.
 #[test]
 fn programs_with_64k_pages_have_one_block() {
     let page = PageSize::K64;

@@ -1,4 +1,4 @@
-//! Random programs of a few processes that real kernels ran, replayed and compared page by page
+//! Random programs of a few processes, run by real kernels, replayed and compared page by page
 //! after each step (`recordings/README.md`, "Copy-on-write").
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
@@ -14,12 +14,12 @@ use super::{assert_equal, assert_read_back, assert_told_apart, recordings, rows}
 #[test]
 fn model_equals_the_recorded_kernels() {
     let (nr_programs, nr_kernels) = assert_equal("cow", &|_, _| false);
-    // Far fewer mean that archives were not found.
+    // Far fewer mean that the test did not find the archives.
     assert!(nr_programs >= 3_220 && nr_kernels >= 11, "{nr_programs} of {nr_kernels} kernels");
 }
 
-/// In a guest the counts of the machine are those of the programs. Without map counts of pages they
-/// are others than with them (docs/behaviour F.5.2, F.5.7).
+/// In a guest, the machine's counts come only from the programs. Without per-page mapcounts they
+/// differ (docs/behaviour F.5.2, F.5.7).
 #[test]
 fn counts_of_the_machine_are_judged() {
     let all = recordings("cow");
@@ -39,13 +39,12 @@ fn counts_of_the_machine_are_judged() {
     }
 }
 
-/// A kernel without owner tracking does not pass for one with it.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
     assert_told_apart("cow", [((6, 12), "6.16"), ((6, 16), "6.12"), ((7, 2), "6.12")], 20);
 }
 
-/// Areas of `smaps` that were compared, and programs that differ, under the rules of a kernel.
+/// Counts the compared `smaps` areas and the differing programs under a kernel's rules.
 fn statistics(rules: Option<&str>) -> (u64, usize) {
     let kernel = rules.map(|name| Kernel::parse(name).unwrap());
     let all = recordings("cow");
@@ -55,8 +54,8 @@ fn statistics(rules: Option<&str>) -> (u64, usize) {
     (rows.iter().map(|row| row.nr_areas).sum(), rows.iter().filter(differ).count())
 }
 
-/// What a kernel with map counts of pages says of its areas is what the model says, and what it
-/// would say without them is something else (docs/behaviour F.5.8).
+/// For a kernel with per-page mapcounts, the model's areas agree; under the rules without them,
+/// they differ (docs/behaviour F.5.8).
 #[test]
 fn statistics_of_areas_are_judged() {
     let (nr_areas, nr_different) = statistics(None);
@@ -65,8 +64,8 @@ fn statistics_of_areas_are_judged() {
     assert!(nr_different > 20, "{nr_different} programs are told apart");
 }
 
-/// A program of one folio of 64K of which a part is unmapped, on a kernel without map counts of
-/// pages: `k` counts the folio's average, `m` the whole folio.
+/// A program that unmaps part of a 64K folio, on a kernel without per-page mapcounts: `k` has the
+/// folio's average, `m` the whole folio.
 const FOLIO_MODE: &str = "\
 # cow page=4096 arch=x86-64 release=6.18.44 statistics=machine
 program 1 pages=128 sizes=64
@@ -101,8 +100,8 @@ M 1064 500 2048 0 0
 end
 ";
 
-/// The average of a folio of 16 pages with 8 mappings is 1, so PSS is the whole of RSS although two
-/// processes map every page (F.5.5); meminfo still counts 16 pages (F.5.2).
+/// A folio of 16 pages with 8 mappings has an average of 1, so PSS equals RSS, although two
+/// processes map every page (F.5.5). meminfo still counts 16 pages (F.5.2).
 #[test]
 fn a_kernel_without_page_map_counts_is_judged_too() {
     let differences = |text: &str, rules: &str| -> Vec<Aspect> {
@@ -124,7 +123,7 @@ fn a_kernel_without_page_map_counts_is_judged_too() {
     }
 }
 
-/// Recorded on 6.18.44: `MADV_FREE` makes the entries of pages clean that a child maps too.
+/// Recorded on 6.18.44: `MADV_FREE` cleans the PTEs of pages that a child also maps.
 const LAZYFREE: &str = "\
 # cow page=4096 arch=x86-64 release=6.18.44 statistics=processes
 program 1 pages=128 sizes=-
@@ -158,7 +157,7 @@ a 0 4 16 8 4 8 8 0 0 16 0 0 0 2
 end
 ";
 
-/// docs/behaviour F.5.9.
+/// Covers docs/behaviour F.5.9.
 #[test]
 fn statistics_of_pages_freed_lazily_by_one_of_two_processes() {
     let recording = Recording::<Programs>::parse("here", LAZYFREE).unwrap();
@@ -172,7 +171,6 @@ fn programs_are_read_back_as_written() {
     assert_read_back(Topic::Cow, &[2, 4]);
 }
 
-/// A recording is outside data: damaged lines are refused, and what still reads does no harm.
 #[test]
 fn damaged_recordings_do_no_harm() {
     let all = recordings("cow");
@@ -223,7 +221,6 @@ fn a_wrong_line_is_named() {
     assert!(error.to_string().starts_with("mine:2: \"jump\" is no operation;"), "{error}");
 }
 
-/// Programs of a kernel with other base pages than the rules have are not judged.
 #[test]
 fn another_base_page_is_refused() {
     let text = "# cow page=16384 arch=arm64 release=6.12.0\nprogram 1 pages=8 sizes=-\n";
@@ -234,7 +231,7 @@ fn another_base_page_is_refused() {
     assert_eq!(recording.check(None).unwrap().len(), 1);
 }
 
-/// A run as the kernel's side writes it, without what changed.
+/// Formats a run as the kernel's side writes it, without changes.
 fn as_text(run: &ProgramRun) -> String {
     let program = run.program.to_string();
     let mut lines = program.lines();

@@ -1,4 +1,4 @@
-//! Recordings that were damaged: reading and replay answer or refuse, and end.
+//! Damaged recordings: parser and replay return a result or an error, and terminate.
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be read fails the test")]
 
@@ -11,12 +11,12 @@ use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_trace::generate::Rng;
 
-/// Damaged texts replayed; `LARGEFOLIO_FUZZ_ROUNDS` asks for more.
+/// Damaged texts to replay; `LARGEFOLIO_FUZZ_ROUNDS` sets another number.
 const ROUNDS: u64 = 400;
-/// A damaged recording may ask for a larger file, not for hours.
+/// A damaged recording may use a larger file, but must not run for hours.
 const REPLAY_MAX: Duration = Duration::from_secs(20);
 
-/// Numbers at which something might overflow, and words of the format.
+/// Numbers that could overflow, and words of the format.
 const WORDS: [&str; 24] = [
     "0",
     "1",
@@ -60,7 +60,7 @@ fn texts() -> Vec<String> {
             .map(|entry| entry.unwrap().path())
             .collect();
         paths.sort();
-        // Every ninth: each pattern is among them, and none is long.
+        // Every ninth recording: they include each pattern, and none is long.
         let some = paths.iter().step_by(9).map(|path| fs::read_to_string(path).unwrap());
         all.extend(some.filter(|text| text.len() < 40_000));
     }
@@ -90,7 +90,7 @@ fn damage(rng: &mut Rng, text: &str) -> String {
             lines[nr] = String::from_utf8_lossy(&bytes).into_owned();
         }
         _ => {
-            // The header is one line of many: it gets its share.
+            // The header is only one of many lines, so choose it more often.
             let nr = if rng.below(3) == 0 { 0 } else { nr };
             let mut words: Vec<&str> = lines[nr].split(' ').collect();
             let at = usize::try_from(rng.below(words.len() as u64)).unwrap();

@@ -1,6 +1,6 @@
-//! Replays what real kernels did, step by step, and compares (`recordings/README.md`).
+//! Replays recordings of files step by step and compares (`recordings/README.md`).
 //!
-//! `LARGEFOLIO_RECORDINGS=DIR` replays the recordings of another folder instead of the project's.
+//! `LARGEFOLIO_RECORDINGS=DIR` replays another folder's recordings instead of the project's.
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
@@ -13,13 +13,13 @@ use rayon::prelude::*;
 
 use super::document;
 
-/// The project has 1,583 of ten self-built arm64 kernels, 9,675 of 29 packaged ones, 647 of two with
-/// `NO_PAGE_MAPCOUNT`, 659 of two with `READ_ONLY_THP_FOR_FS`, and 372 workloads and 18 programs of a
-/// running one; fewer mean that archives were not found.
+/// The project has 1,583 recordings of ten self-built arm64 kernels, 9,675 of 29 packaged ones, 647
+/// of two with `NO_PAGE_MAPCOUNT`, 659 of two with `READ_ONLY_THP_FOR_FS`, and 372 workloads and 18
+/// programs of a running one. Fewer mean that the test did not find the archives.
 const NR_RECORDINGS_MIN: usize = 12_954;
 const NR_KERNELS_MIN: usize = 44;
-/// Recordings that show reads sooner or later than the rule says: 125 of 12,954, half of them on files
-/// of holes, which are read within the call. Many more mean that a rule is excused by it.
+/// Recordings whose reads are sooner or later than the rule: 125 of 12,954, half of them on files
+/// with holes, which are read within the call. Many more mean that timing hides a broken rule.
 const NR_IN_FLIGHT_MAX: u64 = 150;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
@@ -34,7 +34,6 @@ fn model_equals_the_recorded_kernels() {
     let given = std::env::var_os("LARGEFOLIO_RECORDINGS").map(PathBuf::from);
     let is_own = given.is_none();
     let mut all = recordings(&given.unwrap_or(own));
-    // Those with a limit are judged apart (`limited.rs`).
     all.retain(|one| one.lists_under_limit().is_none());
     let check = |one: &Recording<FileSteps>| (one.header.variant.clone(), one.check(None).unwrap());
     let verdicts: Vec<_> = all.par_iter().map(check).collect();
@@ -59,7 +58,6 @@ fn model_equals_the_recorded_kernels() {
     }
 }
 
-/// What was found for the recordings of one kernel.
 #[derive(Default)]
 struct KernelRow {
     nr_equal: u64,
@@ -79,7 +77,6 @@ impl KernelRow {
     }
 }
 
-/// Markdown: one row per kernel, items compared by aspect.
 fn table(kernels: &BTreeMap<String, KernelRow>) -> String {
     let columns = [
         ("insertions", &[Aspect::Insertions][..]),

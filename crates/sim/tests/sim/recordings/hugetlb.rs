@@ -1,5 +1,5 @@
-//! Random programs about huge pages of a pool that a real kernel ran, replayed and compared after
-//! each step (`recordings/README.md`, "hugetlb").
+//! Random programs about hugetlb, run by a real kernel, replayed and compared after each step
+//! (`recordings/README.md`, "hugetlb").
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
@@ -12,11 +12,11 @@ use super::{assert_equal, assert_read_back, recordings, rows};
 #[test]
 fn model_equals_the_recorded_kernel() {
     let (nr_programs, nr_kernels) = assert_equal("hugetlb", &|_, _| false);
-    // Far fewer mean that archives were not found.
+    // Far fewer mean that the test did not find the archives.
     assert!(nr_programs >= 1_300 && nr_kernels == 1, "{nr_programs} of {nr_kernels} kernels");
 }
 
-/// Owners would say the same of every page: none is mapped twice by one process (O.4.5).
+/// Owners would give the same result for every page: no process maps a page twice (O.4.5).
 #[test]
 fn owners_of_huge_pages_change_nothing_that_programs_see() {
     let kernel = Kernel::parse("6.18+page=4K+hugetlb-owners=on").unwrap();
@@ -35,7 +35,7 @@ fn programs_are_read_back_as_written() {
 }
 
 const HEADER: &str = "# cow page=4096 arch=x86-64 release=6.18.44\n";
-/// The owner of all promises stores to a page that its child has, too.
+/// The owner of all reservations stores to a page that its child also has.
 const TAKEN: &str = "> 0 map 0 2 g\ng 2 2 0\n> 0 write 0 2\n0 0 1:9 xH =16386\n0 1 2:9 xH =16388\n\
                      g 0 0 0\n> 0 fork 1\n0 0 1 H =16386\n0 1 2 H =16388\n1 0 1 H =16386\n\
                      1 1 2 H =16388\n> 0 write 0\n0 0 1 xH =49154\n1 0 -\n> 1 read 0\n! 14\n";
@@ -46,7 +46,6 @@ fn is_equal(pool: &str, lines: &str) -> bool {
     rows(&recording, None).iter().all(ProgramRow::is_equal)
 }
 
-/// The comparison can fail: by the size of the pool, its numbers, and mapcounts.
 #[test]
 fn another_answer_is_told_apart() {
     assert!(is_equal("2", TAKEN));

@@ -1,9 +1,9 @@
-//! What kernels took from a memory cgroup with a limit, and what the model takes.
+//! Evictions from a memory cgroup with a limit, in kernels and in the model.
 //!
-//! Not all are equal: the table of `docs/design/fidelity.md` names those that are not, and this
-//! test fails when it changes. Some workloads a kernel does not take the same way each time
-//! (`varying.toml`): they are compared as far as the kernel repeats itself. `LARGEFOLIO_LIMITED=DIR`
-//! judges the recordings of another folder and prints the first difference of each.
+//! Not all are equal: the table of `docs/design/tables/fidelity.txt` lists the differing ones, and
+//! this test fails when it changes. A kernel does not repeat some workloads exactly
+//! (`varying.toml`); they are compared only up to the first variation. `LARGEFOLIO_LIMITED=DIR`
+//! tests another folder's recordings and prints each one's first difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,13 +16,11 @@ use rayon::prelude::*;
 
 use super::document;
 
-/// Two kinds of lists of five packaged kernels: fewer mean that archives
-/// were not found.
+/// Two LRU kinds of five packaged kernels; fewer mean that the test did not find the archives.
 const NR_KINDS_MIN: usize = 10;
-/// Of the workloads of one kernel with one kind of lists, so many per cent have the kernel's
-/// sequence of evictions, whole or as far as it repeats itself.
+/// Minimal percentage of a kernel's workloads, per LRU kind, that have the kernel's sequence of
+/// evictions, completely or up to the first variation.
 const EQUAL_PERCENT_MIN: usize = 80;
-/// Generations are what packages have on.
 const EQUAL_PERCENT_MIN_OF_GENERATIONS: usize = 90;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
@@ -40,7 +38,7 @@ fn kind_of(one: &Recording<FileSteps>) -> (String, String) {
     (one.header.variant.clone(), one.lists_under_limit().unwrap_or_default().to_owned())
 }
 
-/// By kernel and kind of lists, then by workload: the first step at which a repetition differs.
+/// By kernel and LRU kind, then by workload: the first step at which a repetition differs.
 type Varying = BTreeMap<String, BTreeMap<String, usize>>;
 
 fn varying() -> Varying {
@@ -48,12 +46,10 @@ fn varying() -> Varying {
     toml::from_str(&text).unwrap()
 }
 
-/// What was found for one kernel with one kind of lists.
 #[derive(Default)]
 struct Row {
     nr: usize,
     nr_same_sequence: usize,
-    /// Not known if nothing was repeated.
     nr_same_so_far: Option<usize>,
     nr_same_counts: usize,
     nr_evictions: u64,
@@ -63,7 +59,6 @@ struct Row {
 impl Row {
     fn add(&mut self, verdict: &Verdict, varying: &Varying) {
         let is_whole = verdict.differences.iter().all(|one| one.aspect == Aspect::Group);
-        // `KIND/WORKLOAD.txt`
         let (kind, workload) = verdict.name.rsplit_once('/').unwrap_or_default();
         let varies_at = varying.get(kind).and_then(|of| of.get(workload.trim_end_matches(".txt")));
         let is_same_so_far =
@@ -82,7 +77,6 @@ impl Row {
     }
 }
 
-/// Where a replay first differs.
 fn first_step(verdict: &Verdict) -> Option<usize> {
     match verdict.differences.first()?.place {
         Location::Step { step, .. } => Some(step),
@@ -90,12 +84,12 @@ fn first_step(verdict: &Verdict) -> Option<usize> {
     }
 }
 
-/// A workload that writes to its file: only the first request is compared.
+/// Returns whether a workload writes to its file; then only the first request is compared.
 fn is_dirty(one: &Recording<FileSteps>) -> bool {
     ["limit-dirty", "limit-written"].iter().any(|word| one.name.contains(word))
 }
 
-/// `FOLDER/ext4_ra128_r_plain_limit-hot_s3.txt` as `ext4 r hot`.
+/// Shortens `FOLDER/ext4_ra128_r_plain_limit-hot_s3.txt` to `ext4 r hot`.
 fn short(name: &str) -> String {
     let file = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".txt");
     let parts: Vec<&str> = file.split('_').collect();
@@ -129,7 +123,6 @@ fn table(rows: &BTreeMap<(String, String), Row>) -> String {
     text
 }
 
-/// The rows about workloads that write.
 fn dirty_table(all: &[Recording<FileSteps>]) -> String {
     let mut rows: BTreeMap<_, [usize; 2]> = BTreeMap::new();
     for one in all.iter().filter(|one| is_dirty(one)) {
@@ -188,7 +181,6 @@ fn reclaim_takes_what_the_recorded_kernels_took() {
     document("limited.rs", &table);
 }
 
-/// The comparison can fail: under the rules of another kernel, most sequences differ.
 #[test]
 fn kernels_are_told_apart() {
     let of = ("deb_7.2_amd64".to_owned(), "generations".to_owned());

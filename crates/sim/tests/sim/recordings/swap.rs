@@ -1,9 +1,9 @@
-//! Programs in a memory cgroup with a limit, with swap space: what kernels swapped and brought
-//! back, and what the model does.
+//! Programs in a memory cgroup with a limit and swap space: swap-outs and swap-ins in kernels and
+//! in the model.
 //!
-//! Not all are equal: the table of `docs/design/fidelity.md` says how many, and this test fails when
-//! it changes. `LARGEFOLIO_SWAP=DIR` judges the recordings of another folder and prints the first
-//! difference of each program.
+//! Not all are equal: the table of `docs/design/tables/fidelity.txt` has the numbers, and this test
+//! fails when it changes. `LARGEFOLIO_SWAP=DIR` tests another folder's recordings and prints each
+//! program's first difference.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,20 +15,19 @@ use largefolio_sim::kernel::Kernel;
 
 use super::{assert_read_back, document, recordings, rows};
 
-/// Two kinds of lists of five packaged kernels: fewer mean that archives were not found.
+/// Two LRU kinds of five packaged kernels; fewer mean that the test did not find the archives.
 const NR_KINDS_MIN: usize = 10;
-/// Of the steps of one kernel with one kind of lists, so many per cent come before the first
-/// difference of their program.
+/// Minimal percentage of a kernel's steps, per LRU kind, before the first difference of their
+/// program.
 const EQUAL_PERCENT_MIN: usize = 50;
 
-/// What was found for one kernel with one kind of lists.
 #[derive(Default)]
 struct Kind {
     nr: usize,
     nr_equal: usize,
     nr_steps: usize,
     nr_steps_equal: usize,
-    /// Programs and equal ones by the name of the file: the sizes enabled.
+    /// Programs and equal programs by file name, which has the enabled sizes.
     by_sizes: BTreeMap<String, (usize, usize)>,
 }
 
@@ -49,7 +48,7 @@ impl Kind {
     }
 }
 
-/// `deb_7.2_amd64_lists/k64.txt` as `deb_7.2_amd64_lists` and `k64`.
+/// Splits `deb_7.2_amd64_lists/k64.txt` into `deb_7.2_amd64_lists` and `k64`.
 fn parts(recording: &Recording<Programs>) -> (String, String) {
     let (kind, file) = recording.name.rsplit_once('/').unwrap();
     (kind.to_owned(), file.trim_end_matches(".txt").to_owned())
@@ -106,7 +105,6 @@ fn model_swaps_what_the_recorded_kernels_swapped() {
     document("swap.rs", &table);
 }
 
-/// The comparison can fail: pages do not come back under the rules of another kernel as they did.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
     let all = recordings("swap");

@@ -1,4 +1,4 @@
-//! Advice in a trace: `MADV_COLLAPSE` by either event, and `MADV_PAGEOUT`; what the result says about it.
+//! Advice in a trace: both events of `MADV_COLLAPSE`, and `MADV_PAGEOUT`, with their results.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -18,7 +18,6 @@ use super::{ADDR, HUGE, two_huge_pages};
 const MADV_NOHUGEPAGE: u64 = 15;
 const MADV_COLLAPSE: u64 = 25;
 
-/// A program with [`two_huge_pages`] that goes on with `events`.
 fn run(kernel: &str, events: &[Event]) -> Outcome {
     let (_dir, path) = two_huge_pages(events);
     let spec = CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named("altra").unwrap());
@@ -68,7 +67,6 @@ fn pages_that_a_program_does_not_need_go_to_swap_space() {
     }
 }
 
-/// A mapping may ask for its pages, and advice may: they are there without a reference.
 #[test]
 fn a_mapping_is_populated_where_it_asks_for_it() {
     const MADV_POPULATE_WRITE: u64 = 23;

@@ -1,4 +1,5 @@
-//! Recordings of processes that ran before: earlier pages are memory, and their faults do not count.
+//! Recordings of processes that ran before: earlier pages are memory, but their faults do not
+//! count.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,8 @@ use serde_json::Value;
 
 use super::{ADDR, HUGE, program_of, store};
 
-/// Pages of private memory, and of the file.
 const NR_PAGES: u64 = 3 * HUGE / 4096;
 const OF_FILE: u64 = ADDR + (1 << 32);
-/// Kernels that touch memory in different ways.
 const KERNELS: [&str; 5] =
     ["6.1", "6.12+thp=always", "6.18+thp=never+anon-64K=always", "7.2", "7.2+page=64K"];
 
@@ -25,7 +24,6 @@ fn private() -> u32 {
     mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS)
 }
 
-/// What every process has mapped: private memory, and a file.
 fn mapped() -> Vec<Event> {
     let map = |addr, flags, file| {
         let len = NR_PAGES * 4096;
@@ -35,7 +33,7 @@ fn mapped() -> Vec<Event> {
     vec![map(ADDR, private(), None), map(OF_FILE, of_file, Some(1))]
 }
 
-/// One thing that a process may do, before it is attached or later.
+/// An action of a process, before the attach or later.
 fn any_event() -> impl Strategy<Value = Vec<Event>> {
     let page = || 0..NR_PAGES;
     let range = || (page(), 1..NR_PAGES / 4);
@@ -67,11 +65,10 @@ fn any_event() -> impl Strategy<Value = Vec<Event>> {
     ]
 }
 
-/// Children that store and end; threads have other numbers.
+/// Children that store and exit; threads have other numbers.
 fn any_child() -> impl Strategy<Value = Vec<Event>> {
     (0..NR_PAGES, any::<bool>(), any::<bool>()).prop_map(|(page, is_thread, ends)| {
         let flags = if is_thread { SHARES_MEMORY } else { 0 };
-        // `aux`, the child's number, is filled in later.
         let fork = Event { aux: 0, flags, ..Event::new(0, Op::Fork) };
         let kind = if is_thread { ExitKind::Thread } else { ExitKind::Process };
         let exit = Event { flags: kind as u32, ..Event::new(1, Op::Exit) };
@@ -85,7 +82,6 @@ fn any_events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(one, 0..12).prop_map(|all| all.into_iter().flatten().collect())
 }
 
-/// Gives each child its number.
 fn numbered(mut events: Vec<Event>) -> Vec<Event> {
     let mut nr = 0;
     for event in &mut events {
@@ -124,7 +120,6 @@ fn outcomes(events: &[Event], nr_before: Option<usize>, cache: CacheState) -> Ve
     replay(&path, &specs, &mut |_| {}).unwrap().1
 }
 
-/// Everything that an outcome counts, by name: what adds up over the events of a trace.
 fn counts(outcome: &Outcome) -> BTreeMap<String, i128> {
     let Value::Object(all) = serde_json::to_value(outcome).unwrap() else { panic!("an object") };
     let counted = [
@@ -147,7 +142,7 @@ fn counts(outcome: &Outcome) -> BTreeMap<String, i128> {
     for name in counted {
         add(&mut counts, name, &all[name]);
     }
-    // These depend on the first place that was looked up in a file.
+    // These depend on the first page that was read in a file.
     counts.retain(|name, _| name != "reads/used_bytes" && name != "reads/amplification");
     counts
 }
@@ -163,7 +158,6 @@ fn add(counts: &mut BTreeMap<String, i128>, name: &str, value: &Value) {
     }
 }
 
-/// `all` less `before`, without zeros.
 fn less(all: &BTreeMap<String, i128>, before: &BTreeMap<String, i128>) -> BTreeMap<String, i128> {
     let of =
         |counts: &BTreeMap<String, i128>, name: &String| counts.get(name).copied().unwrap_or(0);
@@ -172,7 +166,6 @@ fn less(all: &BTreeMap<String, i128>, before: &BTreeMap<String, i128>) -> BTreeM
     all.filter(|&(_, count)| count != 0).collect()
 }
 
-/// Memory: page cache, and mapped pages of processes that are still alive.
 fn state(outcome: &Outcome) -> (&BTreeMap<u64, u64>, u64, u64) {
     let folios = &outcome.folios;
     (&outcome.cached_bytes, folios.anon.mapped_bytes, folios.data.mapped_bytes)
@@ -216,7 +209,7 @@ proptest! {
     }
 }
 
-/// A recording of two CPUs' worth of processes: what children did before counts for nothing either.
+/// Two CPUs and several processes: earlier actions of children do not count either.
 #[test]
 fn programs_count_what_they_did_while_they_were_recorded() {
     let child = Event { aux: 1, ..Event::new(0, Op::Fork) };

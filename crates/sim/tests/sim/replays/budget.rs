@@ -1,5 +1,5 @@
-//! Traces of a few KiB that ask for hours of work or gigabytes of memory: each ends with an error
-//! that names the row, within what it was allowed.
+//! Traces of a few KiB that need hours of work or gigabytes of memory: each ends within the budget,
+//! with an error that names the row.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -14,12 +14,10 @@ use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::{Event, Execution, FileInfo, Image, Meta, Op, OpenTrace};
 
-/// Half an address space.
 const HUGE_LEN: u64 = 1 << 46;
 const ADDR: u64 = 0x1000_0000_0000;
-/// Most a read or write call moves.
 const CALL: u64 = 0x7fff_f000;
-/// Small enough for the gate; the rows of each trace ask for a thousand times as much.
+/// Small enough for the gate; each trace needs a thousand times as much.
 const BUDGET: Budget =
     Budget { steps: 1 << 19, steps_per_row: 16, state_bytes: 24 << 20, factor: 1 };
 
@@ -39,7 +37,6 @@ fn file(size_bytes: u64) -> FileInfo {
     FileInfo { path: "/data".into(), size_bytes, filesystem: "xfs".into(), ..FileInfo::default() }
 }
 
-/// `nr` times what `each` says of its number.
 fn times(nr: u64, each: impl FnMut(u64) -> Event) -> Vec<Event> {
     (0..nr).map(each).collect()
 }
@@ -78,7 +75,7 @@ fn sparse_map() -> Vec<Event> {
     events
 }
 
-/// Areas that mprotect cuts, then protected as a whole again and again.
+/// Areas split by mprotect, then repeatedly protected as a whole.
 fn protections() -> Vec<Event> {
     let mut events = vec![private(ADDR, 1 << 30)];
     let protect = |addr, len, flags| Event { addr, len, flags, ..Event::new(0, Op::Mprotect) };
@@ -88,7 +85,6 @@ fn protections() -> Vec<Event> {
     events
 }
 
-/// Populates a mapping of a file without end.
 fn populates() -> Vec<Event> {
     let flags = mmap_flags(PROT_READ, MAP_SHARED);
     let map = Event { file: Some(0), addr: ADDR, len: HUGE_LEN, flags, ..Event::new(0, Op::Mmap) };
@@ -96,25 +92,24 @@ fn populates() -> Vec<Event> {
     std::iter::once(map).chain(times(1_000, |_| populate)).collect()
 }
 
-/// Opens that are never closed, and shared memory that is never unmapped.
 fn opens() -> Vec<Event> {
     times(1 << 20, |nr| Event { file: Some(0), pos: nr, ..Event::new(0, Op::Open) })
 }
 
-/// Opens that stay, and programs that begin and close none of them.
+/// Opens, then programs that start and close none of them.
 fn execs() -> Vec<Event> {
     let mut events = opens()[..4_000].to_vec();
     events.extend(times(2_000, |_| Event::new(0, Op::Execve)));
     events
 }
 
-/// A page that is never lost, beside areas that khugepaged looks at each time it wakes: it wakes in
+/// A page that always stays mapped, and areas that khugepaged scans at each wakeup; it wakes in
 /// every row.
 fn wakings() -> Vec<Event> {
     let mut events = vec![private(ADDR, 4 << 20)];
     let advised = Event { addr: ADDR, len: 4 << 20, aux: 14, ..Event::new(0, Op::Madvise) };
     events.extend([advised, Event::references(0, Op::Write, ADDR, 1)]);
-    // Neighbours of one protection would be one area.
+    // Neighbours with the same protection would merge into one area.
     let area = |nr: u64| {
         let prot = if nr.is_multiple_of(2) { PROT_READ } else { PROT_READ | PROT_WRITE };
         let flags = mmap_flags(prot, MAP_PRIVATE | MAP_ANONYMOUS);
@@ -158,7 +153,7 @@ fn a_trace_that_asks_for_too_much_ends_at_a_row_with_a_remedy() {
         assert!(row > 0 && text.contains(&format!("row {row} of the trace")), "{name}: {text}");
         assert!(text.contains("--max-work 4"), "{name}: {text}");
         match excess {
-            // A fork copies all that there is.
+            // A fork copies everything before the check.
             Excess::Steps { taken, allowed, .. } => {
                 assert!(taken < 2 * allowed, "{name}: {excess:?}");
             }
@@ -168,7 +163,6 @@ fn a_trace_that_asks_for_too_much_ends_at_a_row_with_a_remedy() {
     }
 }
 
-/// Reads and writes of as much as a call may move end where the budget does, not where they would.
 #[test]
 fn one_call_takes_little_more_than_is_allowed() {
     let call = |op| Event { file: Some(0), len: CALL, ..Event::new(0, op) };
@@ -178,7 +172,7 @@ fn one_call_takes_little_more_than_is_allowed() {
             let spec = CellSpec { ram_bytes: 32 << 20, ..spec(kernel, small) };
             let (row, excess, text) = refused(&[call(op)], &spec).expect(kernel);
             let Excess::Steps { taken, allowed, .. } = excess else { panic!("{kernel}: {text}") };
-            // Reclaim looks at what there is, 8,192 pages, a few times.
+            // Reclaim scans all 8,192 pages a few times.
             assert!(row == 0 && taken < 64 * allowed, "{kernel} {op:?}: {excess:?}");
         }
     }
@@ -199,7 +193,7 @@ fn who_trusts_a_trace_allows_more() {
     assert_eq!(refused(&events, &spec("6.12", Budget::default())), None);
 }
 
-/// Where no page is, there is nothing to collapse: 10,000 times half an address space.
+/// Collapsing ranges without pages is free: 10,000 times half an address space.
 #[test]
 fn a_collapse_of_nothing_costs_nothing() {
     for kernel in ["6.18", "7.2"] {
@@ -207,7 +201,7 @@ fn a_collapse_of_nothing_costs_nothing() {
     }
 }
 
-/// The same for advice: a step for each table that has pages, none for a range without any.
+/// Advice takes one step per page table with pages, and none for an empty range.
 #[test]
 fn advice_on_nothing_costs_nothing() {
     for advice in [20, 21] {
@@ -218,7 +212,7 @@ fn advice_on_nothing_costs_nothing() {
     }
 }
 
-/// A file is as long as what was written to it: reads of it use no more than that.
+/// A zero-length write does not extend a file, so reads of it use no more than its length.
 #[test]
 fn a_write_of_nothing_leaves_a_file_as_it_was() {
     let call = |op, pos, len| Event { file: Some(0), pos, len, ..Event::new(0, op) };
@@ -236,7 +230,6 @@ fn blocks_without_pages_are_refused_one_by_one_all_the_same() {
     let (_, outcomes) = replay(&path, std::slice::from_ref(&spec), &mut |_| {}).unwrap();
     let collapse = &outcomes[0].collapse;
     let refused: u64 = collapse.refused.values().sum();
-    // All but the one that was stored to.
     assert_eq!(refused, (HUGE_LEN >> 21) - 1, "{collapse:?}");
 }
 
@@ -254,7 +247,7 @@ fn an_unannounced_thread_is_an_error() {
     assert!(replay(&path, &[spec("6.12", BUDGET)], &mut |_| {}).is_ok());
 }
 
-/// A line of a study or a word of a command asks for it: it is charged before it begins.
+/// A study or an option can request it, so ageing is charged before it begins.
 #[test]
 fn ageing_of_too_much_memory_never_begins() {
     let (_dir, path) = super::program(vec![file(4096)], &[]);
@@ -272,7 +265,6 @@ fn ageing_of_too_much_memory_never_begins() {
     assert!(told(256, 1).contains(" MiB of state, and 1024 MiB are allowed"), "{}", told(256, 1));
 }
 
-/// Ctrl-C is heard before the first row.
 #[test]
 fn ageing_ends_when_somebody_says_so() {
     let (_dir, path) = super::program(vec![file(4096)], &[]);
@@ -287,7 +279,6 @@ fn ageing_ends_when_somebody_says_so() {
     assert!(matches!(stopped, Err(ReplayError::Stopped)) && nr_heard == 1, "{stopped:?}");
 }
 
-/// What comes with folio is far below what is allowed.
 #[test]
 fn recorded_programs_take_a_small_part_of_the_budget() {
     let traces = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces");

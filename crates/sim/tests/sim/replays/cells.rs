@@ -1,4 +1,4 @@
-//! A trace replayed in several cells at once.
+//! A trace replayed in several cells in one pass.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -172,8 +172,8 @@ fn a_program_recorded_with_4k_pages_runs_on_larger_ones() {
     }
     let replaced: Vec<bool> = outcomes.iter().map(|outcome| outcome.is_replaced).collect();
     assert_eq!(replaced, [true, true, true]);
-    // One page of file data, one of bss and one shared page at 4K: the data segment is copied on
-    // write, heap, mapping and stack are anonymous, and after fork both write the heap.
+    // One page of file data, one of bss and one shared page at 4K. The data segment is copied on
+    // write; heap, mapping and stack are anonymous; after fork both processes write the heap.
     assert_eq!(outcomes[0].faults.cow, 2, "file page, and the first write after fork");
     assert_eq!(outcomes[0].faults.wp_reuse, 1, "the second finds itself alone");
 }
@@ -187,7 +187,6 @@ fn a_kernel_that_asks_for_pages_the_machine_lacks_is_refused() {
     assert!(error.to_string().contains("cascadelake"), "{error}");
 }
 
-/// Rows of one thread over anonymous memory, no files.
 fn anonymous(dir: &Path, rows: &[Event]) -> PathBuf {
     let path = dir.join("anonymous.folio");
     let mut writer = Writer::create(&path, Meta::default()).unwrap();
@@ -274,7 +273,7 @@ fn anonymous_folios_of_every_size_are_counted_by_size() {
     let len = 4 << 20;
     let mut rows = vec![map_at(at, len, 3, 0x22)];
     rows.extend((0..len >> 12).map(|page| Event::references(0, Op::Write, at + (page << 12), 1)));
-    // The last page goes: what it was part of is partly mapped.
+    // Unmapping the last page leaves its folio partially mapped.
     let mut unmap = Event::new(0, Op::Munmap);
     (unmap.addr, unmap.len) = (at + len - 0x1000, 0x1000);
     rows.push(unmap);

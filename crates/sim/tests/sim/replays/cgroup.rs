@@ -1,4 +1,4 @@
-//! Control groups with a limit: a file that is larger, private memory that is, and who is in it.
+//! Cgroups with a limit: a larger file, larger private memory, and which processes belong to it.
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -46,7 +46,8 @@ fn a_file_larger_than_the_limit_is_read_again() {
     }
 }
 
-/// What is dirty is written while the call goes on, also where reclaim tells nobody (P.6.1, P.6.3).
+/// Dirty pages are written back during the call, even if reclaim does not wake the flusher (P.6.1,
+/// P.6.3).
 #[test]
 fn one_call_writes_more_than_there_is_memory() {
     let file = FileInfo { path: "/bin/p".into(), filesystem: "xfs".into(), ..FileInfo::default() };

@@ -1,4 +1,4 @@
-//! Where folios lie and when faults happened, beside the counts they must agree with.
+//! Detail of folios and fault times, compared with the counts.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -51,7 +51,6 @@ fn bytes_by_size<'a>(
     bytes
 }
 
-/// I1, I3, and the page cache as it was counted.
 fn check(outcome: &Outcome) -> &Detail {
     let detail = outcome.detail.as_ref().unwrap();
     assert_eq!(detail.nr_left_out, 0);
@@ -79,7 +78,7 @@ fn detail_agrees_with_what_was_counted() {
     for path in [zipf(dir.path()), demo()] {
         for outcome in run(&path, &specs) {
             let detail = check(&outcome);
-            // Of a file's private copies no area is kept.
+            // Detail has no areas for private copies of file pages.
             let private = detail.areas.iter().filter(|area| area.kind != AreaKind::File);
             let private: u64 = bytes_by_size(&outcome, private).values().sum();
             let anon = outcome.folios.anon.mapped_bytes;
@@ -135,7 +134,7 @@ fn the_curve_agrees_with_a_machine_that_is_fully_associative() {
             assert!(points.is_sorted_by(|a, b| a.entries < b.entries && a.misses >= b.misses));
             let [Some(l1), Some(_)] = curve.own.of(side) else { panic!("{:?}", curve.own) };
             let of_l1 = points.iter().find(|point| point.entries == l1).unwrap().misses;
-            // Level 1 of both is one array that holds any of the sizes here.
+            // Level 1 of both is one array for all sizes used here.
             let off = of_l1.abs_diff(counted.l1_misses);
             assert!(off * 200 <= counted.l1_misses, "{of_l1}, counted {counted:?}");
         }
@@ -155,7 +154,7 @@ fn too_many_runs_leave_the_smallest_areas_out() {
     }
 }
 
-/// What the processes of a program that goes on with `events` had of [`two_huge_pages`] at the end.
+/// Returns each process's final folios of [`two_huge_pages`] after `events`.
 fn private(spec: CellSpec, events: &[Event]) -> BTreeMap<usize, Vec<(u64, Origin)>> {
     let (_dir, path) = two_huge_pages(events);
     let outcome = run(&path, &[spec]).remove(0);
@@ -176,7 +175,6 @@ fn private_folios_have_causes_of_their_own() {
     let collapsed = of("6.18+thp=never", &[collapse]);
     assert_eq!(collapsed[&0], [(512, Origin::Collapse), (512, Origin::Touch)]);
 
-    // The child has the folios of the parent but the page it stores to.
     let fork = Event { aux: 1, ..Event::new(0, Op::Fork) };
     let forked = of("6.18+thp=never", &[fork, store(1, 0)]);
     assert_eq!(forked[&0], [(1024, Origin::Touch)]);

@@ -1,4 +1,4 @@
-//! Kinds of faults: each fault is of one kind, whatever memory it is in.
+//! Every fault has exactly one kind, for all kinds of memory.
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -19,8 +19,8 @@ fn load(thread: u32, page: u64) -> Event {
     Event { op: Op::Read, ..store(thread, page) }
 }
 
-/// Loads and stores of private memory, a file's and nobody's, and of huge pages, by a process and
-/// its child.
+/// Loads and stores of private memory (file-backed and anonymous) and of huge pages, by a process
+/// and its child.
 fn events() -> Vec<Event> {
     let huge = ADDR + (1 << 30);
     let private = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);

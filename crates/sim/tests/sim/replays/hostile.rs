@@ -1,4 +1,4 @@
-//! Traces that are legal files and absurd programs: a replay answers or refuses, and ends.
+//! Valid files with absurd programs: a replay returns a result or an error, and terminates.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -11,14 +11,13 @@ use largefolio_trace::{
     Event, Execution, FileInfo, Image, LayoutEntry, LayoutKind, Meta, Op, Writer,
 };
 
-/// Rounds of the test; `LARGEFOLIO_FUZZ_ROUNDS` asks for more.
+/// Rounds of the test; `LARGEFOLIO_FUZZ_ROUNDS` sets another number.
 const ROUNDS: u64 = 150;
 
 fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[usize::try_from(rng.below(from.len() as u64)).unwrap()]
 }
 
-/// Numbers at which something might overflow.
 fn number(rng: &mut Rng) -> u64 {
     const EDGES: [u64; 12] = [
         0,
@@ -119,7 +118,7 @@ fn an_absurd_program_is_answered_or_refused() {
         let path = dir.path().join("absurd.folio");
         let meta = meta(&mut rng);
         let mut writer = Writer::create(&path, meta).unwrap();
-        // Threads that nobody announced are refused; one row in many names one.
+        // Unannounced threads are refused; a few rows use one.
         for child in 1..=2 {
             let flags = u32::try_from(child % 2).unwrap();
             writer.push(Event { aux: child, flags, ..Event::new(0, Op::Fork) }).unwrap();
@@ -166,18 +165,17 @@ fn kernels_and_machines_of_random_text_are_refused_with_a_word() {
     }
 }
 
-/// Byte 2^64 is the first that there is not.
+/// 2^64 - `bytes`: byte 2^64 does not exist.
 const fn below_end(bytes: u64) -> u64 {
     u64::MAX - bytes + 1
 }
 
-/// A segment of a program: a page of file 0.
 fn text(addr: u64, pos: u64) -> LayoutEntry {
     let kind = LayoutKind::Program;
     LayoutEntry { addr, len: 0x1000, prot: 5, file: Some(0), pos, kind }
 }
 
-/// Programs with a segment near the end of the address space, which the model places further up.
+/// Programs with a segment near the end of the address space, which the model places higher.
 fn layouts_near_the_end() -> Vec<Vec<LayoutEntry>> {
     let bss = |bytes| LayoutEntry { file: None, prot: 3, ..text(below_end(bytes), 0) };
     vec![

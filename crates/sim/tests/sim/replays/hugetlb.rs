@@ -1,4 +1,4 @@
-//! `MAP_HUGETLB` in a trace: a pool that has the pages, one that is too small, and none.
+//! `MAP_HUGETLB` in a trace: with a pool that is large enough, one that is too small, and none.
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -12,7 +12,7 @@ use largefolio_trace::{Event, FileInfo, Op};
 
 use super::{ADDR, HUGE, program, store};
 
-/// Four huge pages, private: three are stored to, a child stores to the first, and both end.
+/// Four private huge pages: three are stored to, a child stores to the first, and both exit.
 fn outcome(pools: &str) -> Outcome {
     let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB);
     let page = |thread, nr: u64| store(thread, nr * (HUGE / 4096) + 7);

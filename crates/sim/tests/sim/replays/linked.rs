@@ -48,7 +48,7 @@ fn a_library_gets_pmd_entries_as_if_it_had_been_linked_for_them() {
     }
 }
 
-/// The recorded programs were linked for 4K pages: laid out for them again, all stays as it was.
+/// The recorded programs were linked for 4K pages, so laying them out for 4K changes nothing.
 #[test]
 fn what_was_linked_for_4k_stays_where_it_was() {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
@@ -76,7 +76,7 @@ fn images_that_a_trace_does_not_have_are_refused_with_those_it_has() {
     request.machines = machine("grace-64k");
     let said = request.specs().unwrap_err().to_string();
     assert!(said.starts_with("--linked 4K: grace-64k has base pages of 64K"), "{said}");
-    // A program's loader is nobody's to link.
+    // A program's loader cannot be relinked.
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let meta = Reader::open(&traces.join("perf.folio")).unwrap().meta().clone();
     request.linked = vec!["ld-linux*=2M".parse().unwrap()];

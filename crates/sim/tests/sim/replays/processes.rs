@@ -1,4 +1,4 @@
-//! Many processes on one machine: execve, vfork, exit, and the CPUs they run on.
+//! Many processes on one machine: execve, vfork, exit, and CPUs.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -16,15 +16,11 @@ use largefolio_trace::{
 };
 use tempfile::TempDir;
 
-/// Text of every program of [`machine`].
 const TEXT: u64 = 0x40_0000;
-/// Its data: private pages.
 const DATA: u64 = 0x80_0000;
 const PAGE: u64 = 4096;
-/// Pages of text and of data.
 const NR_PAGES: u64 = 16;
 
-/// What a program of two mappings begins with.
 fn layout(file: u32) -> Vec<LayoutEntry> {
     let (len, pos) = (NR_PAGES * PAGE, 0);
     let text =
@@ -33,7 +29,7 @@ fn layout(file: u32) -> Vec<LayoutEntry> {
     vec![text, data]
 }
 
-/// A trace of programs 0 to 2; the first process begins as program 0.
+/// A trace of programs 0 to 2; the first process starts as program 0.
 fn trace(events: &[Event]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("processes.folio");
@@ -148,7 +144,6 @@ fn an_execve_ends_the_other_threads() {
 
 #[test]
 fn an_execve_closes_what_was_opened_so() {
-    // Program 2 can be run where nobody has it open for writing any more.
     let refused = |flags: u32| {
         let open = Event { file: Some(2), pos: 7, flags, ..Event::new(0, Op::Open) };
         let events = [open, execve(0, 1), fork(0, 1, 0), execve(1, 2)];
@@ -174,7 +169,7 @@ fn processes_share_the_page_cache_and_free_what_they_end_with() {
     assert_eq!(most, NR_PAGES * PAGE, "one at a time");
 }
 
-/// A process that forks and waits for children that execute a program and end, `nr` of them.
+/// A process that forks `nr` times and waits; each child executes a program and exits.
 fn children(nr: u32) -> Vec<Event> {
     let open = |thread| Event { file: Some(2), pos: 3, ..Event::new(thread, Op::Open) };
     (1..=nr)
@@ -218,7 +213,7 @@ fn a_program_that_executes_itself_without_end_is_replayed_or_refused() {
     assert_eq!((outcome.faults.anon, outcome.strays.unmapped), (20_000, 0));
 }
 
-/// Two processes that take turns, each on the same recorded pages.
+/// Two processes that alternate, each on the same recorded pages.
 fn turns(nr: u64) -> Vec<Event> {
     let mut events = vec![fork(0, 1, 0)];
     for _ in 0..nr {

@@ -1,4 +1,4 @@
-//! What `meminfo` and `smaps` say of a program that gives back parts of its folios and forks.
+//! `meminfo` and `smaps` of a program that frees parts of its folios and forks.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -14,8 +14,8 @@ const PAGE: u64 = 4096;
 const FOLIO_PAGES: u64 = 16;
 const MADV_DONTNEED: u64 = 4;
 
-/// 64 folios of 64K: three quarters of each of the first 32 go back, then a fork, and the child
-/// stores to the last page.
+/// 64 folios of 64K: three quarters of each of the first 32 are freed, then the program forks, and
+/// the child stores to the last page.
 fn statistics() -> [Statistics; 2] {
     let given_back = (0..32).map(|folio| Event {
         addr: ADDR + folio * FOLIO_PAGES * PAGE,
@@ -34,7 +34,7 @@ fn statistics() -> [Statistics; 2] {
     std::array::from_fn(|_| all.next().unwrap())
 }
 
-/// docs/behaviour F.5.7, F.5.8: 32 folios with 4 pages left, 32 whole ones, and the child's copy.
+/// 32 folios with 4 pages left, 32 whole ones, and the child's copy (docs/behaviour F.5.7, F.5.8).
 #[test]
 fn with_map_counts_of_pages_statistics_are_exact() {
     let [pages, _] = statistics();
@@ -45,9 +45,9 @@ fn with_map_counts_of_pages_statistics_are_exact() {
     assert_eq!(uss, [1, 1], "the last page of each");
 }
 
-/// docs/behaviour F.5.2, F.5.5: a folio counts whole while any page of it is mapped; 8 mappings of 16
-/// pages are 1 on average, 31 are 2; and the page that the parent alone maps lies in a folio that
-/// both map.
+/// A folio counts whole while any of its pages is mapped (docs/behaviour F.5.2, F.5.5). 8 mappings
+/// of 16 pages average 1, 31 average 2. The page that only the parent maps is in a folio that both
+/// map.
 #[test]
 fn without_map_counts_of_pages_the_error_is_told() {
     let [pages, folio] = statistics();

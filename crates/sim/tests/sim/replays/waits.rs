@@ -1,4 +1,4 @@
-//! Who waits for reads, and the counts that estimated time is made of, in whole replays.
+//! Waiting for reads, and the counts in the time estimate, in whole replays.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -18,7 +18,7 @@ fn run(path: &Path, spec: CellSpec) -> Outcome {
     replay(path, &[spec], &mut |_| {}).unwrap().1.remove(0)
 }
 
-/// A cascadelake with a device of this latency and rate.
+/// A cascadelake machine with a device of this latency and rate.
 fn with_device(kernel: &str, latency_ns: f64, gb_per_s: f64) -> CellSpec {
     let mut spec = spec(kernel, "cascadelake");
     let quantity = |value, unit| {
@@ -36,7 +36,6 @@ fn zipf(dir: &Path) -> PathBuf {
     path
 }
 
-/// A sweep over 16 MiB of text, a call a page.
 fn sweep(dir: &Path) -> PathBuf {
     let path = dir.join("sweep.folio");
     let stubs = RetStubs {
@@ -50,7 +49,6 @@ fn sweep(dir: &Path) -> PathBuf {
     path
 }
 
-/// Time the program waited for reads in all.
 fn waited_ns(outcome: &Outcome) -> u64 {
     outcome.estimate.causes[&Cause::Read].ns.unwrap()
 }
@@ -87,7 +85,7 @@ fn a_device_without_delay_is_waited_for_in_no_queue() {
     let outcome = run(&sweep(dir.path()), with_device("6.12", 1e-6, 1e9));
     let waits = &outcome.waits;
     assert!(waits.async_requests > 0, "the marker starts reads");
-    // A transfer takes the nanosecond it is rounded up to.
+    // A transfer is rounded up to a nanosecond.
     assert!(waits.queue_ns.unwrap() + waits.late_ns.unwrap() <= waits.async_requests);
 }
 
@@ -100,13 +98,13 @@ fn a_slow_device_is_waited_for_until_it_has_moved_what_is_used() {
     let [slow, slower] = [slow, slower].map(|spec| run(&path, spec));
     assert_eq!(slow.waits.sync_bytes, slower.waits.sync_bytes, "waiting decides nothing");
     assert_eq!(slow.faults, slower.faults);
-    // The sweep uses every byte in order, so that it cannot end before the device has moved them,
-    // and what it does not compute it waits. A read ahead that nobody used may be left.
+    // The sweep uses every byte in order, so it cannot end before the device has moved them, and
+    // waits whenever it does not compute. Some readahead may remain unused.
     let moved = timing.of_bytes(slow.reads.used_bytes);
     let references = slow.tlb.instruction.references + slow.tlb.data.references;
     assert!(waited_ns(&slow) + timing.of_references(references) >= moved);
     assert!(slow.waits.late_waits.unwrap() > 0);
-    // Half the rate, twice the time, except for what was computed meanwhile.
+    // Half the rate takes twice the time, except for overlapping computation.
     let ratio = waited_ns(&slower) / (waited_ns(&slow) / 100);
     assert!((195..=205).contains(&ratio), "{ratio}");
 }
@@ -116,7 +114,7 @@ fn reads_ahead_hide_behind_a_program_that_computes() {
     let dir = tempfile::tempdir().unwrap();
     let path = sweep(dir.path());
     let mut lazy = with_device("6.12", 100e3, 1.0);
-    // A millisecond between two references: whatever is read ahead is there in time.
+    // A millisecond between two references: all readahead arrives in time.
     lazy.machine.costs.reference = Some(Quantity {
         value: 1e6,
         unit: Unit::Ns,

@@ -1,5 +1,5 @@
 //! Series 003 end to end: khugepaged collapses the text of a program and of its library, and an
-//! open for writing throws it away (docs/behaviour J.4, H.2, L.16, L.17).
+//! open for writing drops the library's huge folios (docs/behaviour J.4, H.2, L.16, L.17).
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -17,11 +17,10 @@ const MIB: u64 = 1 << 20;
 /// Two megabytes of program and eight of library.
 const PROGRAM: u64 = 2 * MIB;
 const LIBRARY: u64 = 8 * MIB;
-/// The three rules, on a kernel whose ext4 has no large folios. The trace stands for a thousand
-/// times as many calls, so khugepaged sleeps a thousandth of 10 s.
+/// The three rules, on a kernel whose ext4 has no large folios. The trace has a thousandth of the
+/// calls, so khugepaged sleeps a thousandth of 10 s.
 const RULES: [&str; 3] = ["absent", "deny-write", "exec"];
 
-/// A tenth of the default number of calls.
 fn library() -> Library {
     Library { nr_calls: 200_000, run_max: 600, ..Library::default() }
 }
@@ -59,7 +58,7 @@ fn j4_libraries_become_huge_with_the_series_and_itlb_misses_fall() {
     assert_eq!(file_pmd_mapped(&absent), 0);
     assert_eq!(file_pmd_mapped(&before), PROGRAM, "the running program alone denies writes");
     assert_eq!(file_pmd_mapped(&after), PROGRAM + LIBRARY);
-    // The published change is -73%, with libraries of which a part was huge.
+    // The published change is -73%, with libraries that were partly huge.
     assert!(itlb_misses(&after) * 100 < itlb_misses(&before) * 27);
     assert!(itlb_misses(&before) <= itlb_misses(&absent));
     assert_eq!(after.collapse.thp_collapse_alloc, (PROGRAM + LIBRARY) >> 21);
@@ -87,10 +86,10 @@ fn j4_a_library_linked_for_4k_pages_cannot_be_collapsed() {
 fn l16_an_open_for_write_refaults_the_library_in_base_pages() {
     let opened = Library { opened_at: Some(50), ..library() };
     let [_, before, after] = run(&opened, &specs()).try_into().unwrap();
-    // The program, which cannot be opened for writing, keeps what it has.
+    // The program cannot be opened for writing, so it keeps its huge folios.
     assert_eq!(file_pmd_mapped(&after), PROGRAM);
     let writers = after.writers;
-    // The text, and what read-around took of its neighbours: half a window on either side.
+    // The text, and half a read-around window of neighbours on either side.
     assert_eq!((writers.opens, writers.drops), (1, 1));
     assert_eq!(writers.dropped_bytes, LIBRARY + (128 << 10));
     assert_eq!((before.writers.opens, before.writers.drops), (1, 0));
@@ -116,7 +115,7 @@ fn l17_a_filesystem_with_large_folios_keeps_them() {
     let [_, _, after] = run(&opened, &specs_of("6.12")).try_into().unwrap();
     assert_eq!(file_pmd_mapped(&after), PROGRAM + LIBRARY);
     assert_eq!((after.writers.opens, after.writers.drops), (1, 0));
-    // 6.1 collapses no range that has large folios already (H.4.1).
+    // 6.1 does not collapse a range that already has large folios (H.4.1).
     let [_, _, after] = run(&opened, &specs()).try_into().unwrap();
     assert_eq!((file_pmd_mapped(&after), after.writers.drops), (0, 0));
 }
@@ -132,7 +131,6 @@ fn khugepaged_does_nothing_when_references_take_no_time() {
     }
 }
 
-/// A program of one page, a data file, and these events.
 fn program(events: &[Event]) -> (tempfile::TempDir, PathBuf) {
     let file = |path: &str| FileInfo {
         path: path.into(),

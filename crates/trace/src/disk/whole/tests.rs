@@ -13,7 +13,6 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A result without a name until it is whole, or, as some filesystems need it, with another.
 fn begun(path: &Path, has_name: bool) -> Whole {
     let mut whole = Whole::create(path).unwrap();
     if has_name {
@@ -50,7 +49,7 @@ fn this_filesystem_needs_no_name_for_what_is_unfinished() {
     let _whole = Whole::create(&dir.path().join("result")).unwrap();
     let names = names(dir.path());
     if !names.is_empty() {
-        // Only where it cannot be.
+        // Only if it cannot be nameless.
         assert!(names[0].starts_with(TEMPORARY.0), "{names:?}");
     }
 }
@@ -95,7 +94,6 @@ fn what_cannot_be_replaced_is_written_to_or_refused() {
     write_whole(Path::new("/dev/null"), b"gone").unwrap();
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     let fifo = fifo(dir.path());
-    // Opens nothing, so it does not wait.
     check(&fifo).unwrap();
     let reader = std::thread::spawn({
         let fifo = fifo.clone();
@@ -156,7 +154,6 @@ fn a_slow_reader_of_a_fifo_gets_all() {
     assert_eq!(reader.join().unwrap(), bytes);
 }
 
-/// Whoever has another process could make its descriptors lead anywhere.
 #[test]
 fn only_descriptors_of_this_process_are_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +171,6 @@ fn only_descriptors_of_this_process_are_followed() {
     assert_eq!(fs::read(&victim).unwrap(), b"");
 }
 
-/// Whatever takes the directory's name while a result is written.
 #[test]
 fn a_result_stays_in_the_directory_in_which_it_was_begun() {
     let dir = tempfile::tempdir().unwrap();
@@ -241,7 +237,7 @@ fn a_result_that_replaces_one_removes_what_a_killed_writer_left() {
     assert_eq!((fs::read(&path).unwrap().as_slice(), left.exists()), (b"second".as_slice(), false));
 }
 
-/// SIGKILL at any moment leaves nothing beside it.
+/// SIGKILL at any moment leaves no other file.
 #[test]
 fn a_new_result_has_no_other_name_before_its_own() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,6 @@
 use super::*;
 use crate::generate::Rng;
 
-/// A page of these runs, each `(is_packed, numbers)`.
 fn page(width: u8, runs: &[(bool, Vec<u32>)]) -> Vec<u8> {
     let mut bytes = vec![width];
     for (is_packed, numbers) in runs {
@@ -31,7 +30,6 @@ fn page(width: u8, runs: &[(bool, Vec<u32>)]) -> Vec<u8> {
     bytes
 }
 
-/// Runs of numbers below `nr_known`, and how many numbers they are.
 fn runs(rng: &mut Rng, nr_known: u64) -> Vec<(bool, Vec<u32>)> {
     let run = |rng: &mut Rng| {
         let is_packed = rng.below(2) == 0;
@@ -113,7 +111,7 @@ fn a_page_that_declares_more_than_it_holds_ends_early() {
     let mut numbers = Numbers::default();
     assert_eq!(numbers.begin(&[33, 2, 0]), None);
     assert_eq!(numbers.begin(&[]), None);
-    // Numbers of no bits: as many as are asked for.
+    // Numbers of zero bits: as many as requested.
     numbers.begin(&endless).unwrap();
     let mut found = Values::default();
     numbers.take(1000, &[6_u32], &mut found).unwrap();

@@ -1,4 +1,4 @@
-//! Rows and programs invented for them.
+//! Table rows with synthetic programs.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,6 @@ fn anon(start: u64) -> Wanted {
     of_length(start, 4 << 20, 2 << 20)
 }
 
-/// Private memory on a machine with PMD entries of `pmd_bytes`.
 fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
     let range = start..start + bytes;
     Wanted {
@@ -248,11 +247,10 @@ fn variables_are_merged_said_to_be_in_effect_or_ignored() {
 }
 
 proptest! {
-    /// A shell that reads the printed line starts the program with the variables that it had,
-    /// and the merged one.
+    /// A shell runs the printed line with the program's old variables and the merged one.
     #[test]
     fn a_shell_understands_the_line(
-        // A shell keeps values of its own in IFS, PWD and others.
+        // A shell keeps its own values in IFS, PWD and other variables.
         others in proptest::collection::vec(("V_[A-Z]{1,6}", "[ -~]{0,9}"), 0..4),
         tunables in proptest::option::of("[ -~&&[^:=]]{0,6}=[ -~&&[^:=]]{0,6}"),
         word in "[ -~]{1,9}",

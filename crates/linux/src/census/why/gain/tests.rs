@@ -1,4 +1,4 @@
-//! Sums over random mappings of one memory.
+//! Sums over random mappings of the same memory.
 
 use proptest::prelude::*;
 
@@ -9,10 +9,9 @@ use crate::proc::maps::Vma;
 const PAGE: u64 = 4096;
 const BLOCK: u64 = 2 << 20;
 const NR: u32 = 512;
-/// Blocks of the file.
 const FILE_BLOCKS: u64 = 8;
 
-/// A mapping of a part of a file: its first block, and the facts of all its blocks.
+/// Generates a mapping of part of a file: its first block, and the facts of all its blocks.
 fn view() -> impl Strategy<Value = (u64, Vec<BlockFacts>)> {
     let block =
         (0..=NR, 0..8_u32, 0..6_u32, any::<bool>()).prop_map(|(nr, swapped, odd, is_pmd)| {
@@ -32,7 +31,6 @@ fn view() -> impl Strategy<Value = (u64, Vec<BlockFacts>)> {
     })
 }
 
-/// Where a view is mapped.
 const fn address(nr: u64) -> u64 {
     (nr + 1) << 32
 }
@@ -82,7 +80,7 @@ proptest! {
             prop_assert!(gain.bytes + gain.elsewhere_bytes <= nr * BLOCK);
             promised.keep(kept, when);
             sum += gain.bytes;
-            // Asked again, nothing is left.
+            // A second call finds nothing left.
             prop_assert_eq!(blocks.gain(when, &promised).0.bytes, 0);
         }
         let is_allowed = |facts: &BlockFacts| area.judge(facts, NR, when).is_ok();

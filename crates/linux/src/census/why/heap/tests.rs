@@ -1,4 +1,4 @@
-//! Processes invented for the heap.
+//! Synthetic processes for the heap.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ fn process(mappings: Vec<Mapping>) -> Process {
     }
 }
 
-/// A JVM: an old and a young generation with room between them, a table, and code.
+/// Builds a JVM: an old and a young generation with room between them, a table, and code.
 fn jvm() -> Process {
     let mut archive = mapping(0x7000_0000, 64, *b"rw-p", 0);
     (archive.vma.inode, archive.vma.path) = (9, PathBuf::from("/classes.jsa"));
@@ -60,7 +60,7 @@ fn a_heap_is_all_that_was_reserved_with_its_largest_mapping() {
 #[test]
 fn each_short_part_of_the_code_becomes_a_block() {
     assert_eq!(code(&jvm(), PMD), PMD - MIB / 2);
-    // Eight blocks of 32M are not reserved.
+    // Fewer than eight blocks of 32M are reserved.
     assert_eq!(code(&jvm(), 32 * MIB), 0);
     let mut aligned = jvm();
     aligned.mappings[5].vma.range = 0x7f00_0000_0000..0x7f00_0030_0000;

@@ -1,33 +1,29 @@
-//! What a random workload does to its file, as the word `ops`.
+//! The actions of a random workload on its file, as the word `ops`.
 //!
-//! Actions come in phrases - a run of touches, two interleaved streams, a write and a read behind it
-//! - so that rules about what came before are reached.
+//! Actions come in phrases - a run of touches, two interleaved streams, a write followed by a read
+//! - to reach rules that depend on earlier accesses.
 
 use super::{Draw, Part};
 
-/// Steps of one workload at most, roughly: each takes a pause.
+/// The approximate step limit of a workload: each step has a pause.
 const NR_STEPS_MAX: u64 = 60;
-/// Bytes of one write; one of 1 MiB comes several times.
+/// Bytes of one write. A write of 1 MiB can be repeated.
 const WRITE_BYTES_MAX: u64 = 2 << 20;
 
-/// The list while it is drawn.
 pub(super) struct Actions<'a> {
     pub(super) draw: &'a mut Draw,
     page: u64,
     nr_opens: u64,
-    /// Length of the file now.
     bytes: u64,
     parts: Vec<Part>,
     ops: Vec<String>,
     nr_steps: u64,
 }
 
-/// Bytes of a file that a call is made for.
 #[derive(Clone, Copy)]
 struct Bytes {
-    /// Page of the first.
+    /// The page of the first byte.
     index: u64,
-    /// Where in that page.
     offset: u64,
     len: u64,
 }
@@ -41,7 +37,6 @@ impl<'a> Actions<'a> {
         self.parts.push(part);
     }
 
-    /// Draws it.
     pub(super) fn list(mut self) -> String {
         let nr_steps = 4 + self.draw.below(NR_STEPS_MAX);
         let is_read_only = self.parts.iter().any(|part| part.is_called) || self.draw.below(2) == 0;
@@ -63,7 +58,7 @@ impl<'a> Actions<'a> {
                 18 => self.append(),
                 _ => self.set_length(),
             }
-            // A phrase for which there is no page or no mapping does nothing.
+            // A phrase without a suitable page or mapping does nothing.
             self.nr_steps += 1;
         }
         self.ops.join(",")
@@ -78,7 +73,6 @@ impl<'a> Actions<'a> {
         self.bytes.div_ceil(self.page)
     }
 
-    /// A mapping and the pages of it that the file has.
     fn mapped(&mut self) -> Option<(usize, Part)> {
         let nr = self.draw.below(self.parts.len() as u64);
         let at = usize::try_from(nr).unwrap_or(0);
@@ -87,7 +81,7 @@ impl<'a> Actions<'a> {
         (part.nr_pages > 0).then_some((at, part))
     }
 
-    /// `t` or `w`; what is called anywhere is stored to nowhere (D2).
+    /// Returns `t` or `w`. A page that is called is never stored to (D2).
     fn how(&mut self, part: Part) -> char {
         let is_store = part.is_writable && self.draw.below(3) > 0;
         if is_store && !self.parts.iter().any(|part| part.is_called) { 'w' } else { 't' }
@@ -99,7 +93,6 @@ impl<'a> Actions<'a> {
         self.push(format!("{how}{index}{times}{of}"), nr);
     }
 
-    /// Neighbouring pages, forwards.
     fn touch_run(&mut self) {
         let Some((at, part)) = self.mapped() else { return };
         let from = self.draw.below(part.nr_pages);
@@ -108,7 +101,6 @@ impl<'a> Actions<'a> {
         self.touch(how, part.first + from, nr, at);
     }
 
-    /// Pages anywhere.
     fn scattered(&mut self) {
         for _ in 0..=self.draw.below(6) {
             let Some((at, part)) = self.mapped() else { return };
@@ -118,7 +110,6 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// One stride, forwards or backwards.
     fn strided(&mut self) {
         let Some((at, part)) = self.mapped() else { return };
         let stride = self.draw.of(&[1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 64, 100, 512]);
@@ -133,7 +124,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Bytes of one call: a page more or less, windows, odd.
+    /// Draws a call's length: about a page, a window, or an odd length.
     fn call_bytes(&mut self) -> u64 {
         let page = self.page;
         let pages = 1 + self.draw.below(40);
@@ -159,7 +150,6 @@ impl<'a> Actions<'a> {
         ])
     }
 
-    /// An offset into a page: mostly none.
     fn offset(&mut self) -> u64 {
         let odd = self.draw.below(self.page);
         self.draw.of(&[0, 0, 0, 1, odd, self.page - 1])
@@ -176,12 +166,11 @@ impl<'a> Actions<'a> {
         self.push(format!("{kind}{index}.{offset}+{len}{times}{of}"), nr);
     }
 
-    /// Bytes of a call, from anywhere.
     fn bytes(&mut self) -> Bytes {
         Bytes { index: self.index(), offset: self.offset(), len: self.call_bytes() }
     }
 
-    /// A page to begin a call in; one in twenty lies just behind the end.
+    /// Draws a call's first page; one in twenty is just after the end.
     fn index(&mut self) -> u64 {
         let more = u64::from(self.draw.below(20) == 0);
         self.draw.below(self.nr_pages() + more)
@@ -201,7 +190,6 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Calls from some page down to the first.
     fn read_back(&mut self) {
         let (from, open) = (self.index(), self.open());
         let nr_pages = self.draw.of(&[1, 1, 2, 4, 16]);
@@ -212,7 +200,6 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Two streams of read(2), on one descriptor or on two.
     fn two_reads(&mut self) {
         let (a, b) = (self.index(), self.index());
         let (open, other) = (self.open(), self.open());
@@ -224,7 +211,6 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Two streams of touches, in one mapping or in two.
     fn two_touches(&mut self) {
         let (Some((at, part)), Some((other_at, other))) = (self.mapped(), self.mapped()) else {
             return;
@@ -260,13 +246,12 @@ impl<'a> Actions<'a> {
         self.push(format!("f:{advice}/{open}"), 1);
     }
 
-    /// Writes somewhere; they may pass the end of the file.
     fn write(&mut self) {
         let (index, offset) = (self.index(), self.offset());
         self.write_at(index * self.page + offset);
     }
 
-    /// Writes from the end of the file on, one in eight from beyond it.
+    /// Writes from the end of the file, one in eight from beyond it.
     fn append(&mut self) {
         let far = if self.draw.below(8) == 0 { 1 + self.draw.below(600_000) } else { 0 };
         self.write_at(self.bytes + far);
@@ -280,7 +265,7 @@ impl<'a> Actions<'a> {
         self.bytes = self.bytes.max(pos + nr * len);
     }
 
-    /// Makes the file shorter, seldom longer.
+    /// Truncates the file, rarely extends it.
     fn set_length(&mut self) {
         let (index, offset, open) = (self.index(), self.offset(), self.open());
         let mut bytes = index * self.page + offset;

@@ -1,23 +1,19 @@
-//! The lines of a recording.
+//! Writes the lines of a recording.
 //!
-//! Owns their text, and what of it depends on the lines before: the address space that acts, and
-//! insertions that follow each other, which are one line.
+//! Owns their text and its dependence on earlier lines: the current address space, and consecutive
+//! insertions, which share a line.
 
 use std::fmt::Write as _;
 
 use crate::crosscheck::program::line::{Event, Readahead};
 
-/// Lines as they are written.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     text: String,
-    /// Address space of the lines written last.
     current: u32,
-    /// Still to be written.
     inserted: Option<Inserted>,
 }
 
-/// Folios of one order that follow each other.
 #[derive(Clone, Copy, Debug)]
 struct Inserted {
     file: u32,
@@ -38,7 +34,7 @@ impl Output {
         self.text.push('\n');
     }
 
-    /// An action in an address space; `H n` names the one that acts from here on.
+    /// Writes an action in an address space; `H n` changes the current one.
     pub(super) fn act_in(&mut self, space: u32, line: &str) {
         if space != self.current {
             self.current = space;
@@ -47,7 +43,6 @@ impl Output {
         self.act(line);
     }
 
-    /// What the kernel did to a file.
     pub(super) fn kernel(&mut self, file: u32, event: &Event) {
         if let Event::Inserted { index, order, .. } = *event {
             return self.insertion(file, index, order);
@@ -87,7 +82,6 @@ impl Output {
         self.inserted = Some(Inserted { file, first: index, order, times: 1 });
     }
 
-    /// Writes the insertions gathered.
     fn flush(&mut self) {
         let Some(Inserted { file, first, order, times }) = self.inserted.take() else { return };
         let at = of_file(file);
@@ -97,7 +91,7 @@ impl Output {
     }
 }
 
-/// The first file of a recording is not named.
+/// A recording does not name its first file.
 fn of_file(file: u32) -> String {
     if file == 0 { String::new() } else { format!("@{file} ") }
 }

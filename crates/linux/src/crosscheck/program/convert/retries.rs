@@ -1,18 +1,16 @@
-//! Faults that were handled twice: first under the lock of their mapping, then under that of the
-//! address space.
+//! Faults that were handled twice: first under the VMA lock, then under the mmap lock.
 //!
-//! Owns which of the two calls of `handle_mm_fault` stands for the fault: the one that something was
-//! done in. The event `page_fault_user` of x86-64 comes once; nothing changes there.
+//! Owns the choice of the `handle_mm_fault` call that represents the fault: the one with effects.
+//! The event `page_fault_user` of x86-64 comes only once and needs no change.
 
 use std::collections::BTreeMap;
 
 use super::super::line::{Event, Line};
 use crate::fault_probe::LOCKED;
 
-/// The lines without the calls that did nothing, on a machine with pages of `page` bytes.
 pub(super) fn without(lines: Vec<Line>, page: u64) -> Vec<Line> {
     let mut kept: Vec<Option<Line>> = Vec::with_capacity(lines.len());
-    // Of each thread: a first try, and whether the thread did something since.
+    // Per thread: a first try, and whether the thread did anything since.
     let mut tries: BTreeMap<i32, (usize, u64, bool)> = BTreeMap::new();
     for line in lines {
         match line.event {

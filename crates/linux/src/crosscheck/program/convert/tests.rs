@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a trace of `execve`, a mapping, a fault and a read becomes.
+/// Converts a trace of `execve`, a mapping, a fault and a read.
 fn converted(trace: &str) -> Body {
     let exec_reads = |_| vec![(0, 256), (64, 728)];
     convert(trace, &Source { page: 4096, exec_reads: &exec_reads }).unwrap()
@@ -10,7 +10,7 @@ fn mark(text: &str) -> String {
     format!("  folio-9   [000] .....  1.5: tracing_mark_write: lf {text}\n")
 }
 
-/// A call of thread 7 with what happened in it and a mark written at its end.
+/// A call of thread 7 with its events and a mark at its end.
 fn in_call(nr: i64, events: &str, at_end: &str) -> String {
     mark(&format!("call 7 {nr}")) + events + &mark("return 7 0") + &mark(at_end)
 }
@@ -34,7 +34,7 @@ fn fault(address: u64, code: u64) -> String {
     event(&format!("page_fault_user: address=0x{address:x} ip=0x1 error_code=0x{code:x}"))
 }
 
-/// A program of one file (inode 20), mapped by the kernel at 0x400000, four pages.
+/// A program with one file (inode 20), mapped by the kernel at 0x400000, four pages.
 fn executed() -> String {
     [
         mark("thread 7 0"),
@@ -107,12 +107,11 @@ fn a_fault_inside_a_read_follows_it() {
     assert_eq!(text, format!("{EXECUTED}O 0 1\nB 1 1 100 0\n@1 A 1 0\nT 3 0 w\n"));
 }
 
-/// The same by thread 8.
 fn by_8(text: &str) -> String {
     text.replace("-7 ", "-8 ")
 }
 
-/// Two threads, two files, each thread in a read of its own.
+/// Two threads, two files, each thread in its own read.
 fn two_reads(between: &str) -> String {
     executed()
         + &mark("thread 8 1")

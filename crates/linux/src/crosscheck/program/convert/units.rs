@@ -1,7 +1,7 @@
-//! The lines of a trace put together: what each thread did, with what the kernel did for it.
+//! Groups the lines of a trace: each action of a thread with the kernel's response.
 //!
-//! Threads run in turns, also within a call or a fault. An event belongs to the last thing that its
-//! own thread did, and a thing stands where its first event stands: its mark may be much older.
+//! Threads take turns, even within a call or a fault. An event belongs to the last action of its
+//! own thread. An action is ordered by its first event, because its mark may be much older.
 //!
 //! ```text
 //!   trace     read 7 | read 8 | 8: inserted | 7: inserted | ret 8 | ret 7
@@ -14,47 +14,44 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::line::{Event, Line, Mark};
 
-/// One thing that a thread did.
 #[derive(Debug)]
 pub(super) struct Unit {
-    /// Thread, and its address space.
     pub(super) tid: i32,
     space: Option<u32>,
     pub(super) what: What,
-    /// What the kernel did to known files meanwhile, by this thread.
+    /// The kernel's actions on known files in this unit, by this thread.
     pub(super) events: Vec<Event>,
-    /// Files for which another thread did something while this was being done.
+    /// Files on which another thread acted during this unit.
     pub(super) met: BTreeSet<u64>,
-    /// Where it began, where its first and its last event stand, and where its thread went on.
+    /// Positions of its start, its first and last event, and its thread's next action.
     began: usize,
     first: Option<usize>,
     last: usize,
     until: usize,
-    /// The call it happened in: it follows what that did.
+    /// The enclosing call: the unit follows that call's own effects.
     inside: Option<usize>,
 }
 
-/// What a unit is.
 #[derive(Debug)]
 pub(super) enum What {
-    /// A mark that stands for itself.
     Alone(Mark),
-    /// A system call by its number, and what it means for files.
+    /// A system call by number, and its file marks.
     Call(i64, Vec<Mark>),
-    /// A page fault.
-    Fault { address: u64, code: u64 },
-    /// Done by a thread that is none of the program's.
+    Fault {
+        address: u64,
+        code: u64,
+    },
+    /// By a thread outside the program.
     Foreign,
 }
 
-/// What a thread is doing.
 #[derive(Debug, Default)]
 struct Doing {
     call: Option<usize>,
     /// Files that the call reads or writes.
     own: BTreeSet<u64>,
     fault: Option<usize>,
-    /// The unit that waits for the thread to go on.
+    /// The unit that ends when the thread continues.
     latest: Option<usize>,
 }
 
@@ -64,13 +61,12 @@ struct Gatherer {
     threads: BTreeMap<i32, Doing>,
     spaces: BTreeMap<i32, u32>,
     opens: BTreeMap<u32, u64>,
-    /// Files of the program.
     known: BTreeSet<u64>,
-    /// Thread whose marks are being written.
+    /// The thread that marks currently belong to.
     marking: i32,
 }
 
-/// All units, in the order in which they took effect.
+/// Returns all units, in the order of their effects.
 pub(super) fn gather(lines: Vec<Line>) -> Vec<Unit> {
     let mut gatherer = Gatherer::default();
     gatherer.known.extend(lines.iter().filter_map(|line| match line.event {
@@ -146,7 +142,6 @@ impl Gatherer {
         self.add(at, self.marking, What::Alone(mark));
     }
 
-    /// A mark of the call whose thread stands still.
     fn of_call(&mut self, at: usize, mark: Mark) {
         let doing = self.threads.entry(self.marking).or_default();
         match mark {
@@ -173,7 +168,7 @@ impl Gatherer {
         self.units.len() - 1
     }
 
-    /// A new unit of a thread; the one before it has ended.
+    /// Starts a new unit of a thread, which ends the one before it.
     fn begin(&mut self, at: usize, tid: i32, what: What) -> usize {
         let nr = self.add(at, tid, what);
         let doing = self.threads.entry(tid).or_default();
@@ -186,7 +181,7 @@ impl Gatherer {
     fn event(&mut self, at: usize, tid: i32, event: Event) {
         let Some(inode) = event.inode().filter(|inode| self.known.contains(inode)) else { return };
         let nr = match self.threads.get(&tid).filter(|_| self.spaces.contains_key(&tid)) {
-            // The program's call reads its own file, and faults on others meanwhile.
+            // The call reads its own file, and meanwhile faults on others.
             Some(doing) if doing.own.contains(&inode) => doing.call.or(doing.fault),
             Some(doing) => doing.fault.or(doing.call),
             None => None,
@@ -213,7 +208,7 @@ impl Gatherer {
         units
     }
 
-    /// Where a unit took effect, and whether it follows the call it happened in.
+    /// Returns the position of the unit's effect, and whether it follows its enclosing call.
     fn key(&self, unit: &Unit) -> (usize, bool) {
         let own = unit.at();
         match unit.inside.map(|call| self.units[call].at()) {
@@ -222,8 +217,8 @@ impl Gatherer {
         }
     }
 
-    /// A fault without any event found its page mapped where another thread of the same address
-    /// space mapped pages between the fault and what the thread did next: it did nothing.
+    /// Drops faults without events if another thread mapped the page before the faulting thread
+    /// continued.
     fn drop_late_faults(&mut self) {
         let mut mapped: BTreeMap<u32, BTreeMap<usize, i32>> = BTreeMap::new();
         for unit in &self.units {
@@ -249,7 +244,6 @@ impl Gatherer {
 }
 
 impl Unit {
-    /// A call that failed before it did anything to a file has read and written nothing.
     fn returns(&mut self, at: usize, result: i64) {
         self.began = at;
         if let What::Call(_, marks) = &mut self.what
@@ -272,7 +266,7 @@ impl Unit {
     }
 }
 
-/// Notes where units of two threads worked on the same file at the same time.
+/// Records units of two threads that used the same file at the same time.
 fn find_meetings(units: &mut [Unit]) {
     let mut latest: BTreeMap<u64, usize> = BTreeMap::new();
     for nr in 0..units.len() {

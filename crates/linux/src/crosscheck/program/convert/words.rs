@@ -1,8 +1,7 @@
-//! Numbers of the system-call interface as the recordings write them.
+//! System call constants as recordings write them.
 
 use std::borrow::Cow;
 
-/// `PROT_*`.
 pub(super) fn prot(prot: u64) -> &'static str {
     match prot & 7 {
         0 => "-",
@@ -14,15 +13,14 @@ pub(super) fn prot(prot: u64) -> &'static str {
     }
 }
 
-/// What an advice on a mapping of a file means.
 pub(super) enum Advice {
     /// The replay does it.
     Known(&'static str),
-    /// It changes which folios there are or what maps them, and no rule says how.
+    /// It changes folios or their mappings in a way that the model does not cover.
     Aside(&'static str),
 }
 
-/// `MADV_*` that concern files.
+/// `MADV_*` values that affect files.
 pub(super) fn advice(advice: u64) -> Option<Advice> {
     use Advice::{Aside, Known};
     Some(match i32::try_from(advice).ok()? {
@@ -48,7 +46,6 @@ pub(super) fn advice(advice: u64) -> Option<Advice> {
 const MADV_COLLAPSE: i32 = 25;
 const MADV_GUARD_INSTALL: i32 = 102;
 
-/// `POSIX_FADV_*`.
 pub(super) fn file_advice(advice: u64) -> Option<&'static str> {
     Some(match i32::try_from(advice).ok()? {
         libc::POSIX_FADV_NORMAL => "normal",
@@ -60,7 +57,6 @@ pub(super) fn file_advice(advice: u64) -> Option<&'static str> {
     })
 }
 
-/// Name of a call that moved pages of files and has no line of its own.
 pub(super) fn call(nr: i64) -> Cow<'static, str> {
     Cow::Borrowed(match nr {
         libc::SYS_mmap => "mmap",

@@ -1,16 +1,15 @@
-//! Workloads in a memory cgroup whose limit is smaller than what they use.
+//! Workloads that use more memory than their cgroup's limit.
 //!
-//! The file is a hole, so that no page is ever waited for: a folio that is being read is locked,
-//! and what reclaim passes over would depend on time.
+//! The file is a hole, so no page is ever waited for: a folio in flight is locked, and reclaim
+//! would skip it depending on timing.
 
 use super::super::{Filesystem, MIB};
 use super::Row;
 
-/// Limit of most: 512 base pages. Reclaim takes 32 at a time.
+/// The usual limit: 512 base pages. Reclaim takes 32 at a time.
 const SMALL: u64 = 2 * MIB;
 const LARGE: u64 = 4 * MIB;
 
-/// The rows, each with its window in KiB.
 pub(in super::super) fn limited(filesystem: Filesystem) -> Vec<(u64, Row)> {
     let mut rows = by_calls();
     rows.extend(by_touches());
@@ -21,8 +20,7 @@ pub(in super::super) fn limited(filesystem: Filesystem) -> Vec<(u64, Row)> {
     rows.into_iter().map(|(window_kb, row)| (window_kb, on_holes(row))).collect()
 }
 
-/// read(2): once, again and again, hot pages beside scans, as often as decides between tiers, beside
-/// what was written.
+/// read(2): once, repeatedly, hot pages mixed with scans, and with writes.
 fn by_calls() -> Vec<(u64, Row)> {
     let small = |row| (128, limit(row, SMALL));
     let large = |row| (128, limit(row, LARGE));
@@ -34,7 +32,7 @@ fn by_calls() -> Vec<(u64, Row)> {
     let scan = [&hot, &hot, &read(512, 50), &hot, &read(2048, 50), &hot, &read(4096, 50), &hot];
     let twice = (0..50).flat_map(|k| [read(32 * k % 1024, 2), read(32 * k % 1024, 2)]);
     let often = (0..60).flat_map(|k| (0..=k % 4).map(move |_| read(16 * k % 800, 1)));
-    // A write to every other folio of 64 KiB: less than makes the flusher begin.
+    // Write to every other folio of 64 KiB: too little to start the flusher.
     let written = (0..8).flat_map(|k| [format!("s{}.0+8192", 32 * k), read(16 * k, 1)]);
     let written = written.chain([read(1024, 30), read(0, 16), read(2048, 30), read(0, 16)]);
     vec![
@@ -55,18 +53,18 @@ fn by_calls() -> Vec<(u64, Row)> {
     ]
 }
 
-/// Mapped pages: with and without the right to execute, single pages and fault-around, stores to
-/// private pages, which no swap space takes, and to the file.
+/// Mapped pages: executable or not, single pages and fault-around, stores to private pages (without
+/// swap) and to the file.
 fn by_touches() -> Vec<(u64, Row)> {
     let around = |row| (128, limit(row, SMALL));
-    // Without a window a fault reads its own page and nothing else.
+    // Without a window, a fault reads only its own page.
     let alone = |row| (0, limit(row, SMALL));
     let touches =
         |prot, pattern, n, span: u64| Row::touches(prot, "plain", pattern, n).with("span", span);
     let hot = |prot| touches(prot, "hot", 1500, 4096).with("hot", 350).seed(3);
     let scan = "t0x200,t0x200,b1024.0+65536x50,t0x200,b3072.0+65536x50,t0x200";
     let stores = "w0x100,t1000x450,t1000x450,w0x100,t2000x200";
-    // Dirty pages of the file between clean ones: less than makes the flusher begin.
+    // Dirty file pages between clean ones: too few to start the flusher.
     let dirty = (0..24).map(|k| format!("w{},t{}x9", 10 * k, 10 * k + 1)).collect::<Vec<_>>();
     let dirty = dirty.join(",") + ",t1000x450,t0x240,t2000x450,w5x3,t3000x300";
     vec![
@@ -84,7 +82,7 @@ fn by_touches() -> Vec<(u64, Row)> {
     ]
 }
 
-/// Reads of 64 KiB: so many from this page on.
+/// Reads 64 KiB `nr` times, starting at this page.
 fn read(page: u64, nr: u64) -> String {
     format!("b{page}.0+65536x{nr}")
 }

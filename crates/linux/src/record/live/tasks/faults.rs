@@ -1,6 +1,4 @@
-//! Page faults of followed threads.
-//!
-//! Owns what a fault says: one reference of its kind, once.
+//! Page faults of followed threads: each becomes one reference, once.
 
 use largefolio_trace::{Event, Op, ThreadId, TraceError};
 
@@ -9,9 +7,9 @@ use crate::fault_probe::{FETCH, LOCKED, STORE};
 use crate::record::layout::PAGE_BYTES;
 use crate::record::live::image;
 
-/// Bit of a fault's code on x86-64: the page was mapped, but not for this.
+/// In a fault's code on x86-64: the page was mapped, but not for this access.
 const PRESENT: u64 = 1;
-/// Addresses above are the kernel's.
+/// Kernel addresses start here.
 const USER_END: u64 = 1 << 56;
 
 impl Tasks<'_, '_> {
@@ -34,7 +32,7 @@ impl Tasks<'_, '_> {
         self.book.push_references(&[fault_row(thread.id, address, code)])
     }
 
-    /// Whether a fault is the one before once more, this time under the lock of the address space.
+    /// Whether this fault repeats the previous one, now under the mmap lock.
     fn came_again(&mut self, tid: u32, address: u64, code: u64) -> bool {
         let Some(thread) = self.threads.get_mut(&tid) else { return false };
         let (this, is_try) = ((address & !(PAGE_BYTES - 1), code & !LOCKED), code & LOCKED != 0);

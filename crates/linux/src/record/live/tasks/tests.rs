@@ -3,7 +3,6 @@ use crate::fault_probe::{LOCKED, STORE};
 
 const MAIN: u32 = 100;
 
-/// The rows of events, each of which happens later than the one before.
 fn rows(events: Vec<(u32, Seen)>) -> Vec<Event> {
     let mut sink = Vec::new();
     let mut book = Book::new(&mut sink);
@@ -53,7 +52,7 @@ fn a_fault_that_comes_again_without_the_lock_of_its_mapping_is_one() {
     let rows = rows(vec![
         fault(MAIN, 0x7000_1234, LOCKED | STORE),
         fault(MAIN, 0x7000_1234, STORE),
-        // Again, of another kind, and of another page.
+        // Repeated, of another kind, and on another page.
         fault(MAIN, 0x7000_1234, STORE),
         fault(MAIN, 0x7000_2000, LOCKED),
         fault(MAIN, 0x7000_2000, STORE),
@@ -149,7 +148,6 @@ fn what_was_read_at_the_beginning_is_not_told_twice() {
     assert_eq!(sink.len(), 1);
 }
 
-/// A program that the process 101 maps.
 fn program() -> Mapped {
     Mapped {
         pid: 101,
@@ -163,7 +161,7 @@ fn program() -> Mapped {
     }
 }
 
-/// The other thread ends, and the one that executes takes its number.
+/// The other thread ends, and the caller of execve takes its id.
 #[test]
 fn an_execve_of_a_second_thread_is_of_what_it_maps() {
     let fault = |address| (101, Seen::Fault { address, code: 6 });

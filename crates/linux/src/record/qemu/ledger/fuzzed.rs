@@ -1,7 +1,6 @@
-//! Recordings of what no recorder would send, from any bytes: for tests and for the fuzzer.
+//! Recordings from arbitrary bytes, which no real recorder would send. For tests and the fuzzer.
 //!
-//! Owns the invariant that they are held to. F1: whatever recorded programs send, the trace is whole,
-//! and can be read.
+//! Invariant F1: whatever recorded programs send, the trace is complete and can be read.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,10 +16,9 @@ use crate::record::qemu::wire::{
     BORROWS_MEMORY, HEADER_BYTES, Header, Kind, NEW_PROCESS, Row, WireEvent,
 };
 
-/// The first process; the others follow.
 const FIRST: u32 = 10;
 
-/// Bytes, from their start to their end; zeros after it.
+/// Yields bytes to their end, then zeros.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -34,7 +32,7 @@ impl Bytes<'_> {
         u32::from(self.byte()) % end
     }
 
-    /// Addresses, small numbers, and those at which something might overflow.
+    /// Returns addresses, small numbers, and numbers close to an overflow.
     fn number(&mut self) -> u64 {
         match self.byte() % 6 {
             0 => 0,
@@ -99,7 +97,7 @@ impl Bytes<'_> {
         let tid = FIRST + self.below(7);
         let rows: Vec<u64> = (0..self.below(4)).map(|_| self.row()).collect();
         let body = self.body(kind);
-        // A few rows, and texts of a byte's length.
+        // A few rows, and texts with a one-byte length.
         let [nr_rows, nr_body] =
             [rows.len(), body.len()].map(|nr| u32::try_from(nr).unwrap_or(u32::MAX));
         let header = Header { kind, pid, tid, nr_rows, nr_body, seq: self.byte().into() };
@@ -110,7 +108,6 @@ impl Bytes<'_> {
         message
     }
 
-    /// Something that a process says or does.
     fn step(&mut self, ledger: &mut Ledger<'_, '_>) -> Result<(), RecordError> {
         let pid = self.pid();
         match self.byte() % 12 {
@@ -130,7 +127,7 @@ impl Bytes<'_> {
     }
 }
 
-/// Records to `path` what `data` stands for, and reads it.
+/// Records the messages in `data` to `path`, and reads the trace.
 ///
 /// # Errors
 /// None, by F1.

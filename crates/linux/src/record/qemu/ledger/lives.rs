@@ -1,7 +1,7 @@
-//! The lives of processes and threads: announced, adopted, lending their memory, executing, ended.
+//! The life cycle of processes and threads: announced, adopted, lending memory, executing, ended.
 //!
-//! Owns the table of processes that live, and what a recording has no room for. A process leaves the
-//! table when its exit is in the trace.
+//! Owns the table of live processes, and what to drop if the recording is full. A process leaves
+//! the table once its exit is in the trace.
 
 use std::time::Instant;
 
@@ -21,7 +21,6 @@ const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another on
                              record on a less busy machine.";
 
 impl Ledger<'_, '_> {
-    /// The first process connected.
     pub(crate) fn start(&mut self, pid: u32) {
         if self.top.is_none() {
             self.top = Some(pid);
@@ -30,7 +29,6 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// A process that lives; nothing if there is no room for it.
     fn add_process(&mut self, pid: u32) -> Option<ThreadId> {
         if self.processes.len() >= NR_PROCESSES_MAX || !self.has_room() {
             self.fill();
@@ -43,11 +41,11 @@ impl Ledger<'_, '_> {
     }
 
     fn has_room(&self) -> bool {
-        // Ids fit usize.
+        // Ids fit in usize.
         !self.is_full && (self.book.nr_threads() as usize) < NR_THREADS_MAX
     }
 
-    /// From now on what begins is left out: a process that was left out is never announced.
+    /// Stops adding processes and threads. A process that was left out is never announced.
     fn fill(&mut self) {
         if !std::mem::replace(&mut self.is_full, true) {
             self.book.warn(format!(
@@ -57,46 +55,40 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// Whether nothing that begins is recorded any more.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// Whether messages of `pid` may be read: its fork is in the trace.
+    /// Whether the fork of `pid` is in the trace, so its messages may be read.
     pub(crate) fn is_announced(&self, pid: u32) -> bool {
         self.voice(pid) != Voice::Over
     }
 
-    /// Whether `pid` says something.
     pub(crate) fn voice(&self, pid: u32) -> Voice {
         self.processes.get(&pid).map_or(Voice::Over, |process| process.phase.voice())
     }
 
-    /// Notes that `pid`, which is announced, connected.
     pub(crate) fn connected(&mut self, pid: u32, generation: u32) {
         if let Some(process) = self.processes.get_mut(&pid) {
             (process.phase, process.generation) = (Phase::Connected, generation);
         }
     }
 
-    /// Whether a process is between two programs.
     pub(crate) fn has_executing(&self) -> bool {
         self.processes.values().any(|process| process.phase == Phase::Executing)
     }
 
-    /// Notes that `pid` connected as a new program.
     pub(crate) fn executed(&mut self, pid: u32, generation: u32) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.executed(pid, generation);
         }
     }
 
-    /// Whether `pid` waits for a borrower of its memory (L5).
     pub(crate) fn is_lending(&self, pid: u32) -> bool {
         self.borrower_of(pid).is_some()
     }
 
-    /// The process that has the memory of `pid` and speaks, or was silent for a moment only.
+    /// Returns the process that has the memory of `pid`, unless it was silent for too long.
     pub(crate) fn borrower_of(&self, pid: u32) -> Option<u32> {
         let child = self.processes.get(&pid)?.borrower?;
         let is_heard = match self.voice(child) {
@@ -107,7 +99,6 @@ impl Ledger<'_, '_> {
         is_heard.then_some(child)
     }
 
-    /// `lender` waits while `child` has its memory (L5).
     fn lend(&mut self, lender: u32, child: u32) {
         if let Some(process) = self.processes.get_mut(&child) {
             process.lender = Some(lender);
@@ -117,7 +108,7 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// `child` has memory of its own, or none any more.
+    /// `child` now has its own memory, or has ended.
     pub(super) fn gives_back(&mut self, child: u32) {
         let lender = self.processes.get_mut(&child).and_then(|process| process.lender.take());
         let lender = lender.and_then(|lender| self.processes.get_mut(&lender));
@@ -126,8 +117,9 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// A child whose parent cannot announce it any more, or is silent. The trace has it as one of its
-    /// parent or, if that has ended, of the first process; false if there is nobody left, or no room.
+    /// Adopts a child that its parent can no longer announce. In the trace it belongs to its parent
+    /// or, if that has ended, to the first process. Returns false if the recording has no place for
+    /// it.
     pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<bool, TraceError> {
         let thread_of = |pid: u32| {
             let process = self.processes.get(&pid).filter(|found| found.phase != Phase::Over);
@@ -153,11 +145,11 @@ impl Ledger<'_, '_> {
         if wire.flags & wire::NEW_PROCESS == 0 {
             return self.add_thread(header.pid, number, parent);
         }
-        // Nobody is a child of its own, and the first process is nobody's.
+        // No process is its own child, and the first process has no parent.
         if number == header.pid || Some(number) == self.top || self.is_late(number, header.pid) {
             return Ok(());
         }
-        // Whoever had the number has ended.
+        // The earlier process with this pid has ended.
         self.end(number, None)?;
         let Some(child) = self.add_process(number) else { return Ok(()) };
         let flags = wire.flags & wire::BORROWS_MEMORY;
@@ -168,14 +160,14 @@ impl Ledger<'_, '_> {
         self.book.push_fork(parent, child, flags)
     }
 
-    /// Whether `child`, which `parent` announces, was adopted because that took too long.
+    /// Whether `child` was already adopted because `parent` announced it too late.
     fn is_late(&mut self, child: u32, parent: u32) -> bool {
         let child = self.processes.get_mut(&child).filter(|child| child.phase != Phase::Over);
         child.is_some_and(|child| child.adopted_from.take_if(|from| *from == parent).is_some())
     }
 
-    /// Announces thread `tid` of `pid` and applies what it sent before, which is left out if there is no
-    /// room for it.
+    /// Announces thread `tid` of `pid` and applies its parked packets; drops them if the thread
+    /// does not fit.
     pub(super) fn add_thread(
         &mut self,
         pid: u32,
@@ -204,8 +196,8 @@ impl Ledger<'_, '_> {
         Ok(())
     }
 
-    /// Adds the threads of `pid` that sent something and that nobody can announce any more: the one
-    /// that made them was ended by the execve or exit of one of them.
+    /// Adds threads of `pid` that have parked packets but can no longer be announced: an execve or
+    /// exit of another thread ended their creator.
     fn adopt_parked(&mut self, pid: u32) -> Result<(), TraceError> {
         while let Some(process) = self.processes.get(&pid)
             && process.phase != Phase::Away
@@ -225,7 +217,7 @@ impl Ledger<'_, '_> {
     ) -> Result<(), TraceError> {
         if let Some(process) = self.processes.get_mut(&header.pid) {
             process.threads.remove(&header.tid);
-            // Whoever is left ends the process.
+            // Any remaining thread ends the process.
             if process.last == thread
                 && let Some(left) = process.threads.values().next()
             {
@@ -249,8 +241,8 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// The connection of `pid` closed. A first process that said nothing about its end waits for
-    /// [`Ledger::end_all`], which knows its signal.
+    /// The connection of `pid` closed. If the first process did not report its end,
+    /// [`Ledger::end_all`] handles it, because it knows the signal.
     pub(crate) fn closed(&mut self, pid: u32) -> Result<(), TraceError> {
         self.adopt_parked(pid)?;
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
@@ -268,7 +260,7 @@ impl Ledger<'_, '_> {
         Ok(())
     }
 
-    /// Ends every process that has no exit yet; `ended` is how the first one did.
+    /// Ends all processes without an exit; `ended` applies to the first one.
     pub(crate) fn end_all(&mut self, ended: Ended) -> Result<(), TraceError> {
         let open: Vec<u32> = self
             .processes
@@ -313,7 +305,7 @@ impl Ledger<'_, '_> {
                 self.book.warn(sentence(path, *why));
                 (ExitKind::Execve, 0)
             }
-            // Killed before the new program spoke.
+            // Killed before the new program sent anything.
             (Some(Execve::Recorded { .. }), _, Some(Ended::Signal(signal))) => {
                 (ExitKind::Signal, signal.into())
             }
@@ -328,7 +320,7 @@ impl Ledger<'_, '_> {
             (None, None, None) => (ExitKind::Signal, 0),
         };
         self.gives_back(pid);
-        // How the first one ended is asked for at the end.
+        // The end of the first process is known only when the recording ends.
         if Some(pid) != self.top {
             self.processes.remove(&pid);
         }
@@ -336,7 +328,7 @@ impl Ledger<'_, '_> {
     }
 
     fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
-        // Before a child is announced its tail may be there already, and is still written.
+        // The tail of an unannounced child may already exist, and the child may still write it.
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
         let generation = process.generation;
         for tail in tails::take(&self.directory, pid, generation, &self.users) {
@@ -357,7 +349,6 @@ impl Ledger<'_, '_> {
         Ok(())
     }
 
-    /// A thread that nobody announced in time; nothing if there is no room for it.
     fn adopt_thread(&mut self, pid: u32, tid: u32) -> Result<Option<Thread>, TraceError> {
         let Some(parent) = self.processes.get(&pid).map(|process| process.last) else {
             return Ok(None);
@@ -366,7 +357,6 @@ impl Ledger<'_, '_> {
         Ok(self.thread(pid, tid).copied())
     }
 
-    /// How the recording ended, for the footer.
     pub(crate) fn ended_text(&self, ended: Ended) -> String {
         if self.is_emulators_end(ended) {
             return format!("{ended} of QEMU");
@@ -381,9 +371,8 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// Whether a code is not one that the first program announced before it ended: the emulator ended
-    /// with it, as it does when it finds an error of its own. A program's last threads may end at once,
-    /// with 0, and none of them announce it.
+    /// Returns whether the emulator itself failed with this code, because the first program did not
+    /// announce it. A program's last threads may exit together with 0 without announcing it.
     pub(crate) fn is_emulators_end(&self, ended: Ended) -> bool {
         let top = self.top.and_then(|pid| self.processes.get(&pid));
         let is_silent =

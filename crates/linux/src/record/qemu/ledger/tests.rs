@@ -27,13 +27,13 @@ pub(in crate::record::qemu) fn event(op: Op, event: WireEvent) -> [u8; wire::EVE
     WireEvent { op: op as u32, ..event }.encode()
 }
 
-/// That `parent` forked the process `pid`.
+/// Builds the message that `parent` forked the process `pid`.
 fn announced(pid: u64, parent: u32) -> Vec<u8> {
     let fork = WireEvent { aux: pid, flags: NEW_PROCESS, ..WireEvent::default() };
     message(Kind::Event, (parent, parent), &[], &event(Op::Fork, fork))
 }
 
-/// What a ledger whose first process is 10 makes of `messages`.
+/// Feeds `messages` to a ledger with 10 as its first process.
 fn events_of(messages: &[Vec<u8>]) -> (Vec<Event>, Vec<String>) {
     let mut sink = Vec::new();
     let mut book = Book::new(&mut sink);
@@ -83,7 +83,7 @@ fn an_announced_child_that_never_spoke_is_a_warning() {
     assert!(warnings[0].contains("could not be recorded"), "{warnings:?}");
 }
 
-/// By a base that is none, the plugin cannot read what loads find.
+/// With an invalid base, the plugin cannot read loaded values.
 #[test]
 fn a_recording_has_links_if_its_guest_base_is_one() {
     for (base, has_links) in [(0, true), (1 << 32, true), (1, false), (u64::MAX, false)] {
@@ -105,7 +105,7 @@ fn an_event_no_trace_can_hold_is_left_out() {
     assert!(warnings[0].starts_with("1 system calls"), "{warnings:?}");
 }
 
-/// Any bytes a program may send: nothing panics, and the trace can be read. The fuzzer does more.
+/// Whatever bytes a program sends, nothing panics and the trace can be read. The fuzzer does more.
 #[test]
 fn hostile_messages_spoil_only_the_trace() {
     let place = tempfile::tempdir().expect("a directory");
@@ -116,7 +116,7 @@ fn hostile_messages_spoil_only_the_trace() {
     }
 }
 
-/// It was killed, or cannot reach the socket any more.
+/// The borrower was killed, or can no longer reach the socket.
 #[test]
 fn a_borrower_that_left_and_stays_silent_does_not_keep_its_lender() {
     let fork = WireEvent { aux: 12, flags: NEW_PROCESS | BORROWS_MEMORY, ..WireEvent::default() };
@@ -155,7 +155,7 @@ fn a_child_that_was_adopted_is_not_announced_again() {
     assert_eq!((nr(Op::Fork), nr(Op::Exit)), (2, 3));
 }
 
-/// A server may start more children than a trace has room for.
+/// A server may start more children than fit in a trace.
 #[test]
 fn what_a_trace_has_no_room_for_is_left_out_and_told() {
     let mut sink = Vec::new();
@@ -177,7 +177,7 @@ fn what_a_trace_has_no_room_for_is_left_out_and_told() {
     assert_eq!((nr(Op::Fork), nr(Op::Write)), (NR_PROCESSES_MAX - 1, 1));
 }
 
-/// However many begin, as long as they end.
+/// Any number can start, as long as they end.
 #[test]
 fn a_process_that_ended_takes_no_room() {
     let mut sink = Vec::new();

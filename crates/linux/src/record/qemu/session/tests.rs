@@ -1,4 +1,5 @@
-//! This process plays the child of a recorded one, whose words the ledger gets from the test.
+//! This process plays the child of a recorded one. The test itself feeds that parent's messages to
+//! the ledger.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::record::qemu::wire::{NEW_PROCESS, WireEvent};
 
 const PARENT: u32 = 1;
 
-/// A session in which [`PARENT`] speaks; `play` is told where to connect.
+/// Runs a session with [`PARENT`] connected; `play` gets the socket's path.
 fn session(play: impl FnOnce(&mut Session<'_, '_, '_>, &Path)) -> (Vec<Event>, Vec<String>) {
     let directory = TempDir::new().expect("a directory");
     let path = directory.path().join("s");
@@ -29,7 +30,6 @@ fn session(play: impl FnOnce(&mut Session<'_, '_, '_>, &Path)) -> (Vec<Event>, V
     (sink, warnings)
 }
 
-/// Connects, and says nothing.
 fn silent(path: &Path) -> OwnedFd {
     let fd = packet_socket().expect("a socket");
     let address = SocketAddrUnix::new(path).expect("a short path");
@@ -37,7 +37,6 @@ fn silent(path: &Path) -> OwnedFd {
     fd
 }
 
-/// Connects as this process and says hello.
 fn connect(path: &Path, reason: Reason, generation: u32) -> OwnedFd {
     let fd = silent(path);
     let hello = Hello { reason, parent: PARENT, generation };
@@ -66,8 +65,8 @@ fn announce(session: &mut Session<'_, '_, '_>) {
     session.ledger.receive(PARENT, &bytes).expect("a vector takes everything");
 }
 
-/// It closes all descriptors, ours among them, and executes a program before its parent's word that
-/// it forked is read.
+/// It closes all descriptors, including ours, and executes a program before the ledger reads its
+/// parent's fork message.
 #[test]
 fn connections_of_a_process_are_read_one_after_the_other() {
     let (events, warnings) = session(|session, path| {
@@ -94,7 +93,7 @@ fn connections_of_a_process_are_read_one_after_the_other() {
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
-/// It gave up, or its exit is in the trace.
+/// Its waiting time is over, or its exit is in the trace.
 #[test]
 fn a_program_of_a_process_that_ended_is_not_kept_waiting() {
     let (_, warnings) = session(|session, path| {
@@ -134,7 +133,7 @@ fn a_standstill_is_told_once_with_its_reason() {
     assert_eq!(warnings, [text]);
 }
 
-/// A parent that cannot reach the socket any more.
+/// The parent can no longer reach the socket.
 #[test]
 fn a_child_of_a_silent_parent_is_adopted() {
     let own = std::process::id();
@@ -154,7 +153,7 @@ fn a_child_of_a_silent_parent_is_adopted() {
     assert_eq!(seen, [(Op::Fork, 0), (Op::Write, 0x1000)]);
 }
 
-/// Other users see the socket in the arguments of QEMU.
+/// Other users see the socket in QEMU's arguments.
 #[test]
 fn who_was_not_started_by_the_recorded_program_is_not_read() {
     for reason in [Reason::Start, Reason::Again, Reason::Execve] {
@@ -206,7 +205,7 @@ fn strangers_do_not_take_the_descriptors_of_those_that_are_recorded() {
     });
 }
 
-/// The loop ends when no connection is left: those that wait must be among them.
+/// The loop ends when no connection is left, so it must count all waiting ones.
 #[test]
 fn all_that_wait_are_accepted_at_once() {
     let (_, _) = session(|session, path| {

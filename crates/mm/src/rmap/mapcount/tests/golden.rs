@@ -1,4 +1,4 @@
-//! The transitions and answers of docs/behaviour F.2, F.3, F.5 and L.10, L.11 by number.
+//! Golden transitions and answers of docs/behaviour F.2, F.3, F.5, L.10 and L.11.
 
 use super::super::{Change, HugetlbOwners, Level, Mapcount, MapcountRules, PmdCount, Shape};
 use crate::counters::mapcounts::MapcountUpdates;
@@ -24,12 +24,12 @@ fn change(mapped_pages: i64, pmd_mapped_pages: i64, is_partially_mapped: bool) -
     Change { mapped_pages, pmd_mapped_pages, is_partially_mapped, ..Change::NONE }
 }
 
-/// A change without its updates.
+/// Ignores the updates.
 fn seen(change: Change) -> Change {
     Change { updates: MapcountUpdates::NONE, ..change }
 }
 
-/// Updates of pages, of the folio's counters, of its owner word.
+/// Updates of page counters, folio counters and the owner word.
 fn updates(change: Change) -> [u64; 3] {
     let MapcountUpdates { pages, folios, owner_words } = change.updates;
     [pages, folios, owner_words]
@@ -157,7 +157,7 @@ fn the_exclusive_bit_is_of_the_page_or_of_the_folio_f_5_4() {
         let _ = folio.remove_ptes(&of, B, 0..4);
         assert!(folio.is_page_exclusive(&of, 0));
     }
-    // Mapped twice by one process: only the folio's owners know that it is private.
+    // One process maps it twice: only the folio's owners show that it is private.
     for (of, bit) in [(TRACKED, false), (NO_PAGES, true)] {
         let mut folio = mapped(&of, Level::Ptes);
         let _ = folio.add_ptes(&of, A, 0..16).unwrap();
@@ -196,7 +196,7 @@ fn hugetlb_folios_have_owners_only_by_rule() {
 #[test]
 fn a_batch_updates_each_page_and_the_owner_word_once_f_4_6() {
     let small = Shape::new(Order::ZERO, MapcountRules::NO_PAGE_MAPCOUNT);
-    // Of 16 pages that A maps, B maps 4; A leaves, and B.
+    // A maps 16 pages and B maps 4 of them; then A unmaps, then B.
     for (of, nr, expected) in [
         (LIKELY, 4, [[4, 1, 0], [16, 2, 0], [4, 2, 0]]),
         (TRACKED, 4, [[4, 0, 1], [16, 1, 1], [4, 1, 1]]),

@@ -1,5 +1,5 @@
-//! Random steps against the naive twin of `testkit`, in every mode, compared and validated after
-//! each step. A failure prints the seed.
+//! Random steps compared with the naive twin of `testkit`, in every mode, and validated after each
+//! step. A failure prints the seed.
 
 use largefolio_testkit::rmap::NaiveRmap;
 
@@ -7,12 +7,11 @@ use super::super::{Change, HugetlbOwners, Mapcount, MapcountRule, MapcountRules,
 use crate::rmap::owners::{MmOwnerId, OwnerLayout};
 use crate::units::Order;
 
-/// Steps of one run; with 160 runs more than a million.
+/// Steps per run; 160 runs take more than a million.
 const NR_STEPS: u32 = 6_500;
-/// Steps between two moments at which everything is unmapped.
+/// Everything is unmapped after this many steps.
 const NR_STEPS_OF_A_LIFE: u32 = 200;
 
-/// xorshift64: the sequence is a function of the seed.
 struct Random(u64);
 
 impl Random {
@@ -24,12 +23,12 @@ impl Random {
     }
 }
 
-/// A folio, its twin, and what both were told.
 struct Pair {
     of: Shape,
     folio: Mapcount,
     naive: NaiveRmap,
-    /// Three mms at a time since the folio was last unmapped: "shared" may be false.
+    /// Three mms have mapped the folio at the same time since it was last unmapped: "shared" may be
+    /// false.
     is_crowded: bool,
     is_stopped: bool,
 }
@@ -40,7 +39,7 @@ impl Pair {
         Self { of, folio: Mapcount::default(), naive, is_crowded: false, is_stopped: false }
     }
 
-    /// Takes a step, unless chance wants one that cannot be taken.
+    /// Takes a random step. Skips an impossible one.
     fn step(&mut self, random: &mut Random) -> bool {
         let nr_mms = self.naive.mms.len() as u32;
         let (which, nr_pages) = (random.below(nr_mms) as usize, self.of.nr_pages());
@@ -76,7 +75,7 @@ impl Pair {
         true
     }
 
-    /// Unmaps everything; the answers start anew.
+    /// Unmaps everything, which resets `is_crowded`.
     fn unmap_all(&mut self) {
         for which in 0..self.naive.mms.len() {
             let mm = MmOwnerId::new(which as u32 + 1).unwrap();
@@ -142,7 +141,6 @@ impl Pair {
     }
 }
 
-/// F.5.5 from the true mappings.
 fn average(of: &Shape, naive: &NaiveRmap) -> u32 {
     let (entire, nr_pages) = (naive.nr_pmds(), of.nr_pages());
     let ptes = naive.mapcount(1) - entire;
@@ -152,7 +150,7 @@ fn average(of: &Shape, naive: &NaiveRmap) -> u32 {
     }
 }
 
-/// The statistics: exact with page counts, all or nothing without.
+/// Checks the statistics: exact with page counts, all or nothing without.
 fn check_change(of: &Shape, before: &NaiveRmap, after: &NaiveRmap, change: Change) {
     let nr_pages = i64::from(of.nr_pages());
     let counted = |naive: &NaiveRmap| match of.rules.counts {

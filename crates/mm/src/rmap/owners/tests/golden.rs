@@ -1,5 +1,4 @@
-//! The worked examples of docs/behaviour F.4 and L.21, in both layouts and both forms (shared with
-//! lock, alone without).
+//! Worked examples of docs/behaviour F.4 and L.21, in both layouts, with and without the lock.
 
 use super::super::{
     Layout, MapcountOverflow, MmOwnerId, Narrow, NotExclusive, Owners, Slot, State, Wide,
@@ -10,7 +9,7 @@ const B: MmOwnerId = MmOwnerId::new(2).unwrap();
 const C: MmOwnerId = MmOwnerId::new(3).unwrap();
 const FREE: (Option<MmOwnerId>, i32) = (None, -1);
 
-/// Both forms of one folio; every step goes through both and has to end in the same state.
+/// The same folio with and without the lock. Both must reach the same state after every step.
 struct Pair<L: Layout> {
     shared: Owners<L>,
     alone: Owners<L>,
@@ -158,7 +157,7 @@ fn a_narrow_slot_that_overflows_is_freed_and_the_folio_counts_as_shared() {
         assert_eq!(state.slot_of(Some(slot)), None);
         assert!(state.is_shared);
         assert_eq!(state.large_mapcount, 32769);
-        // Its mappings are untracked ones now: they come back off the total alone.
+        // Its mappings are now untracked: removing them changes only the total.
         folio.step(slot, -32768);
         folio.step(slot, -1);
     }

@@ -1,11 +1,11 @@
-//! Every interleaving of the lock protocol, by the model checker loom, in both layouts; and mutants
-//! of the protocol that the same scenarios have to catch.
+//! Runs every interleaving of the lock protocol in both layouts with the model checker loom. The
+//! same scenarios must also catch mutants of the protocol.
 //!
-//! The protocol under test is the one that ships: [`Owners`] over loom's atomics. A mutant is a
-//! family of atomics that breaks one promise, or a caller that does.
+//! The tested code is the one that ships: [`Owners`] over loom's atomics. A mutant is a family of
+//! atomics, or a caller, that breaks one promise.
 //!
-//! What loom leaves out: load buffering (a load that sees a store later in its own past), which
-//! the Acquire of the lock forbids here; and the loser's looks and turns of the spin loop
+//! Two things are not modelled: load buffering (a load that sees a later store of its own past),
+//! which the lock's Acquire forbids here, and the spin loop of a thread that loses the lock
 //! ([`set_bits`], [`Word`]).
 
 use std::marker::PhantomData;
@@ -23,11 +23,11 @@ const A: MmOwnerId = MmOwnerId::new(1).unwrap();
 const B: MmOwnerId = MmOwnerId::new(2).unwrap();
 const C: MmOwnerId = MmOwnerId::new(3).unwrap();
 
-/// Sets `bits` of the newest word, and writes nothing where they are set: what a look and a
-/// compare-and-exchange do together when they succeed. The look alone, which may be stale and then
-/// gets no lock, is left out: plain loads make loom overlook orders of others.
+/// Sets `bits` in the newest word; writes nothing if they are set. This is a successful load plus
+/// compare-and-exchange. The plain load, which can be stale and then takes no lock, is left out:
+/// plain loads make loom miss interleavings of other threads.
 fn set_bits(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
-    // A word that never occurs, one mm in both slots: reads the newest value.
+    // This word never occurs (one mm in both slots), so the exchange reads the newest value.
     let mut expected = 5 << 32 | 5;
     loop {
         match word.compare_exchange(expected, expected | bits, order, Relaxed) {
@@ -37,7 +37,7 @@ fn set_bits(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
     }
 }
 
-/// What a mutant does to the word instead.
+/// A mutant's changes to the word.
 trait Mutation {
     /// The lock.
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -49,13 +49,14 @@ trait Mutation {
     }
 }
 
-/// loom's atomics, changed by `M`.
 struct Loom<M>(PhantomData<M>);
 
-/// A word of either width, the narrow layout uses the low half; and who waits for its lock.
+/// A word of either width, and the threads that wait for its lock. The narrow layout uses the low
+/// half.
 ///
-/// A waiter sleeps until the next store instead of spinning: loom would explore every number of
-/// turns. Waking orders what the lock orders anyway, store before the next lock.
+/// A waiter sleeps until the next store instead of spinning, because loom would explore every
+/// number of spins. Waking adds only the order that the lock gives anyway: the store before the
+/// next lock.
 struct Word<M> {
     cell: AtomicU64,
     waiting: Mutex<Vec<thread::Thread>>,
@@ -80,7 +81,8 @@ impl<M: Mutation> WordCell for Word<M> {
         if old & bits == 0 {
             return Some(old);
         }
-        // No other thread runs between the look and this: loom switches at its own operations.
+        // No other thread runs between the load and this line: loom switches only at its own
+        // operations.
         self.waiting.lock().unwrap().push(thread::current());
         None
     }
@@ -95,11 +97,10 @@ impl<M: Mutation> Atomics for Loom<M> {
     type Count = Count;
 }
 
-/// The protocol as it ships.
 struct Sound;
 impl Mutation for Sound {}
 
-/// Takes no lock: looks at the bit and continues.
+/// Takes no lock: loads the bit and continues.
 struct NoLock;
 impl Mutation for NoLock {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -107,7 +108,7 @@ impl Mutation for NoLock {
     }
 }
 
-/// Takes the lock by a load and a store instead of one read-modify-write.
+/// Takes the lock with a load and a store instead of one read-modify-write.
 struct LockInTwoSteps;
 impl Mutation for LockInTwoSteps {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -133,7 +134,7 @@ impl Mutation for RelaxedLock {
     }
 }
 
-/// Reads the half of slot 1 before it has the lock, and the half of slot 0 with it.
+/// Reads slot 1's half before it has the lock, and slot 0's half under it.
 struct TornRead;
 impl Mutation for TornRead {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -143,7 +144,7 @@ impl Mutation for TornRead {
     }
 }
 
-/// Drops the re-evaluation of S: once set it is never cleared.
+/// Never clears S again.
 struct StickyShared<L>(PhantomData<L>);
 impl<L: Layout> Mutation for StickyShared<L> {
     fn store(word: &AtomicU64, value: u64, order: Ordering) {
@@ -157,14 +158,14 @@ impl Mutation for NeverUnlocks {
     fn store(_: &AtomicU64, _: u64, _: Ordering) {}
 }
 
-/// A folio and the reference count beside it, in the order of E.3.7.
+/// A folio and its references, in the order of E.3.7.
 struct Folio<L: Layout, M: Mutation> {
     owners: Owners<L, Loom<M>>,
     refs: AtomicU32,
 }
 
 impl<L: Layout, M: Mutation> Folio<L, M> {
-    /// Mapped `nr` times by A, with `pins` references beside the mappings.
+    /// A maps the folio `nr` times; `pins` references exceed the mappings.
     fn new(nr: u32, pins: u32, stop_above: Option<u32>) -> Self {
         let owners = Owners::new(stop_above);
         owners.add(A, nr).unwrap();
@@ -181,7 +182,7 @@ impl<L: Layout, M: Mutation> Folio<L, M> {
         self.refs.fetch_sub(nr, Release);
     }
 
-    /// E.3.7 the wrong way round.
+    /// E.3.7 in the wrong order.
     fn unmap_references_first(&self, mm: MmOwnerId, nr: u32) {
         self.refs.fetch_sub(nr, Release);
         self.owners.remove(mm, nr);
@@ -195,12 +196,12 @@ impl<L: Layout, M: Mutation> Folio<L, M> {
         self.owners.try_exclusive(mm, || self.references()).is_ok()
     }
 
-    /// Drops the second half of E.3.3: no lock, no second look.
+    /// Skips the second half of E.3.3: no lock, no second check.
     fn is_exclusive_at_a_glance(&self) -> bool {
         !self.owners.maybe_mapped_shared() && u64::from(self.owners.mapcount()) == self.references()
     }
 
-    /// What holds when all threads are done and A, B and C have `truth` mappings.
+    /// Checks the state after all threads are done, when A, B and C have `truth` mappings.
     fn check(&self, truth: [u32; 3]) {
         let state = self.owners.snapshot();
         state.validate().unwrap();
@@ -213,7 +214,7 @@ impl<L: Layout, M: Mutation> Folio<L, M> {
     }
 }
 
-/// Three mms map and unmap; the counts and the owners are right in the end.
+/// Three mms map and unmap; the final counts and owners are correct.
 fn three_mms_come_and_go<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,
@@ -238,7 +239,7 @@ where
     );
 }
 
-/// Two mms come at the same time: one gets the free slot.
+/// Two mms map at the same time: one gets the free slot.
 fn two_mms_come<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,
@@ -253,7 +254,7 @@ where
     );
 }
 
-/// Two mms: when one has left, the other is known to be alone.
+/// Two mms: after one has unmapped, the other is known to be exclusive.
 fn the_survivor_of_two_is_exclusive<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,
@@ -275,8 +276,7 @@ where
     );
 }
 
-/// B holds a reference all the time and turns it into a mapping: A never is the only user,
-/// whenever it asks.
+/// B always holds a reference and turns it into a mapping, so A is never the only user.
 fn a_reference_turned_mapping<L: Layout, M: Mutation>(is_exclusive: fn(&Folio<L, M>) -> bool)
 where
     Folio<L, M>: Send + Sync + 'static,
@@ -297,7 +297,7 @@ where
     });
 }
 
-/// A pinned folio loses a mapping by another thread of A: the pin is never taken for a mapping.
+/// Another thread of A unmaps a pinned folio: the pin is never mistaken for a mapping.
 fn a_pin_is_no_mapping<M: Mutation>(unmap: fn(&Folio<Wide, M>, MmOwnerId, u32))
 where
     Folio<Wide, M>: Send + Sync + 'static,
@@ -312,7 +312,7 @@ where
     });
 }
 
-/// A asks while B leaves and C comes: B or C maps the folio at any time, or holds a reference.
+/// A queries while B unmaps and C maps: at every moment, B or C has a mapping or a reference.
 fn three_with_a_query<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,

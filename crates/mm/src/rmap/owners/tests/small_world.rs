@@ -1,16 +1,16 @@
-//! A small world, exhausted: every sequence of additions and removals by three mms on a folio of
-//! four pages, against the true numbers of mappings.
+//! Exhausts a small world: every sequence of additions and removals by three mms on a folio of four
+//! pages, compared with the true mappings.
 
 use std::collections::BTreeSet;
 
 use super::super::words::Words;
 use super::super::{Layout, MmOwnerId, Narrow, Owners, State, Wide};
 
-/// Mappings that one mm may have: each page twice.
+/// Mappings per mm: each page twice.
 const NR_MAX: u32 = 8;
 
-/// The words, what each mm truly maps, and how many mms ever mapped the folio at a time since it
-/// was last unmapped: 3 = the answer may be a false "shared".
+/// The words, each mm's true mappings, and whether three mms mapped the folio at once since it was
+/// last unmapped: "shared" may then be false.
 type World = ([u32; 3], [u64; 2], bool);
 
 fn check(state: &State, truth: [u32; 3], is_crowded: bool) {
@@ -28,7 +28,7 @@ fn check(state: &State, truth: [u32; 3], is_crowded: bool) {
     }
 }
 
-/// Follows every step from every state that can be reached; how many there are.
+/// Follows every step from every reachable state. Returns the number of states.
 fn explore<L: Layout>(stop_above: u32) -> usize {
     let mms = [1, 2, 3].map(|id| MmOwnerId::new(id).unwrap());
     let mut seen: BTreeSet<World> = BTreeSet::new();
@@ -61,7 +61,7 @@ fn explore<L: Layout>(stop_above: u32) -> usize {
 
 #[test]
 fn three_mms_never_give_a_false_exclusive_and_two_are_exact() {
-    // 729 numbers of mappings, several histories each.
+    // 729 combinations of mappings, with several histories each.
     assert!(explore::<Wide>(u32::MAX) > 1_000);
 }
 
@@ -72,7 +72,7 @@ fn stopping_keeps_every_answer_on_the_safe_side() {
     }
 }
 
-/// Every sequence of `depth` steps of one mapping each, through the words of a layout.
+/// Runs every sequence of `depth` steps, each one mapping, on the words of a layout.
 fn walk<L: Layout>(folio: &Owners<L>, truth: [u32; 3], depth: u32) -> u64 {
     if depth == 0 {
         return 1;

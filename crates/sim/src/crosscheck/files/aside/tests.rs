@@ -5,11 +5,9 @@ use crate::crosscheck::{Aspect, Recording, Verdict};
 const HEADER: &str = "# kernel=6.18.44 variant=live_6.18_amd64 arch=x86-64 fs=ext4 page=4096 \
      ra_pages=32 max_sectors_kb=124 events=511 lost=0 settle=0 io=within program=true\n";
 
-/// Two files of one page, opened.
 const FILES: &str = "I 0 3700 /a\nI 1 3700 /b\nO 1 0\nO 2 1\n";
-/// A read of the second file, as 6.18 answers it.
+/// A read of the second file, with the response of 6.18.
 const READ_B: &str = "B 0 0 8192 2\n@1 S sync 0 2 0 0 0 32 0 -1\n@1 S order 0 0 4 2 32\n@1 A 0 0\n";
-/// A read of the first during which nothing was read.
 const NOT_READ_A: &str = "B 0 0 8192 1\n";
 
 fn checked(lines: &str) -> Verdict {
@@ -49,7 +47,7 @@ fn threads_that_met_on_a_file_excuse_that_file_alone_and_only_where_it_differs()
     assert!(verdict.is_equal() && verdict.not_compared.is_empty());
 }
 
-/// `sendfile` of 100,000 bytes at 5,000 to a device, twice, as 6.18.44 does it.
+/// `sendfile` of 100,000 bytes at 5,000 to a device, twice, on 6.18.44.
 const SENT: &str = "I 2 8388608 /data\nO 3 2\ns 1 904 100000 3\n@2 S sync 1 17 0 0 0 32 0 -1\n\
      @2 S unbounded 1 17 0\n@2 A 1 0 x17\n@2 G 1 17\n@2 G 17 25\n\
      @2 S sync 18 8 0 0 0 32 0 73728\n@2 S order 18 0 16 8 32\n@2 A 18 0 x16\n@2 G 18 25\n\

@@ -1,4 +1,4 @@
-//! A comparison under way, and the pages that a mapping has present.
+//! A comparison in progress, and the check of a mapping's present pages.
 
 use super::super::aside::Asides;
 use super::super::body::FileSteps;
@@ -11,17 +11,15 @@ use crate::crosscheck::recording::Recording;
 use crate::crosscheck::verdict::Verdict;
 use crate::kernel::Kernel;
 
-/// A comparison under way.
 pub(super) struct FileComparison<'a> {
     pub(super) workload: &'a FileSteps,
-    /// Its filesystem ends reads page by page in a thread of its own.
+    /// The filesystem completes reads page by page in a separate thread.
     pub(super) reads_piecemeal: bool,
     pub(super) replay: FileReplay,
     pub(super) verdict: Verdict,
     pub(super) asides: Asides,
-    /// What would explain the differences by time alone.
     pub(super) found: IoTiming,
-    /// The kernel lacks pages at the end, for that reason.
+    /// The kernel has fewer pages present at the end, because of timing.
     pub(super) lacks: bool,
 }
 
@@ -43,7 +41,7 @@ impl<'a> FileComparison<'a> {
         Ok(Self { workload, reads_piecemeal, replay, verdict, asides, found, lacks: false })
     }
 
-    /// Notes the faults that left out pages of a mapping which the kernel has mapped.
+    /// Notes the faults that skipped pages which the kernel has mapped.
     pub(super) fn explain_more(&mut self, area: u32, (first, last): PageRun) {
         for index in first..=last {
             let Some((step, nr_requests)) = self.replay.early(area, index) else { return };
@@ -52,7 +50,7 @@ impl<'a> FileComparison<'a> {
         }
     }
 
-    /// Notes the faults that mapped pages of a mapping which the kernel has not mapped.
+    /// Notes the faults that mapped pages which the kernel has not mapped.
     pub(super) fn explain_less(&mut self, area: u32, (first, last): PageRun) {
         for index in first..=last {
             let Some(step) = self.replay.late(area, index) else { return };
@@ -61,8 +59,8 @@ impl<'a> FileComparison<'a> {
         }
     }
 
-    /// Compares present pages. Without pauses, and on btrfs, which completes its reads page by page
-    /// in a thread of its own, fault-around may have met some that were still being read.
+    /// Compares present pages. Without pauses, or on btrfs, fault-around may have met pages that
+    /// were still being read: btrfs completes reads page by page in a separate thread.
     pub(super) fn present(&mut self, aspect: Aspect, at: &Location, area: u32, kernel: &[PageRun]) {
         let model = &self.replay.present(area);
         self.verdict.count(aspect, nr_pages(kernel));
@@ -90,7 +88,7 @@ fn nr_pages(runs: &[PageRun]) -> u64 {
     runs.iter().map(|run| run.1 - run.0 + 1).sum()
 }
 
-/// The parts of `runs` that no run of `of` covers; both ascend.
+/// Returns the parts of `runs` that no run of `of` covers; both ascend.
 fn beyond(runs: &[PageRun], of: &[PageRun]) -> Vec<PageRun> {
     let mut parts = Vec::new();
     for &(first, last) in runs {

@@ -1,4 +1,4 @@
-//! What is mapped at the end, and what was counted over all steps.
+//! Compares the final mappings, and the counters over all steps.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,6 @@ impl FileComparison<'_> {
         Location::Step { step: self.workload.steps.len(), action, state_before: None }
     }
 
-    /// What was counted in the group: what is not said is 0.
     fn group(&mut self) {
         let at = self.at_end("all steps".to_owned());
         for (key, ours) in self.replay.counted() {
@@ -34,7 +33,7 @@ impl FileComparison<'_> {
 
     fn major_faults(&mut self, kernel: u64) {
         let ours = self.replay.nr_major();
-        // Where the handler is not traced, the model was told to wait at every hit.
+        // If the handler is not traced, the model waits at every hit.
         let may_be_more = self.workload.is_slow() && !self.workload.shows_handler();
         if may_be_more && kernel <= ours {
             return;
@@ -68,7 +67,6 @@ impl FileComparison<'_> {
     }
 }
 
-/// Exactly the pages that were touched, as runs.
 fn touched_pages(steps: &[FileStep], of: u32) -> Vec<PageRun> {
     let touched: BTreeSet<u64> = steps
         .iter()

@@ -1,4 +1,4 @@
-//! What the kernel and the model did in one step.
+//! Compares one step of the kernel and the model.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::check::FileComparison;
 use crate::crosscheck::difference::{Aspect, Location};
 
 impl FileComparison<'_> {
-    /// Compares one step; passes of the model's fault handler.
+    /// Runs and compares one step. Returns the passes of the model's fault handler.
     pub(super) fn step(&mut self, nr: usize, kernel: &FileStep) -> Vec<(u32, u64)> {
         let at = Location::Step {
             step: nr,
@@ -52,7 +52,7 @@ impl FileComparison<'_> {
         model.handler
     }
 
-    /// Compares what the kernel and the model did in one step; `cut` is what the model has cut off.
+    /// Compares the results of one step; `cut` has the pages that the model truncated.
     fn compare(
         &mut self,
         at: &Location,
@@ -105,8 +105,8 @@ impl FileComparison<'_> {
         }
     }
 
-    /// Compares runs of fault-around, and thereby whether the touched page was mapped. Where the
-    /// fault had to wait for its page, nothing tells which neighbours were still being read.
+    /// Compares runs of fault-around, and with them whether the touched page was mapped. If the
+    /// fault waited for its page, the recording cannot show which neighbours were still being read.
     fn around(&mut self, at: &Location, kernel: &FileStep, model: &FileStep) {
         let Action::Touch { index, area, .. } = kernel.action else { return };
         if self.replay.is_wait(self.verdict.nr_steps) {
@@ -121,23 +121,22 @@ impl FileComparison<'_> {
         }
     }
 
-    /// What is cached, before an action after which the model itself says what has left the cache.
+    /// Returns the cached pages before a truncation, whose removals the model determines itself.
     fn cached_before(&self, action: &Action) -> Option<BTreeSet<u64>> {
         matches!(action, Action::Truncate(_)).then(|| self.replay.cached_pages())
     }
 
-    /// Compares what the earlier writes have reserved, where the model can know it.
+    /// Compares the earlier writes' reservations, if the model knows them.
     fn reserved(&mut self, at: &Location, kernel: &FileStep) {
         let Some(told) = &kernel.extents else { return };
         let told = told.iter().filter(|extent| extent.kind == ExtentKind::Reserved);
         let theirs: Vec<PageRun> = told.map(|extent| (extent.first, extent.end)).collect();
-        // What the kernel has written back meanwhile is reserved no more.
+        // Once the kernel has written a page back, it is not reserved any longer.
         if let Some(ours) = self.replay.reserved().filter(|_| !theirs.is_empty()) {
             self.verdict.compare(Aspect::Reserved, at, &theirs, &ours);
         }
     }
 
-    /// What the model has cut off since.
     fn cut(&self, before: &BTreeSet<u64>) -> Vec<PageRun> {
         let now = self.replay.cached_pages();
         joined(before.difference(&now).map(|&index| (index, index)))
@@ -162,7 +161,6 @@ impl FileComparison<'_> {
     }
 }
 
-/// What a step did, for people.
 fn described(action: &Action) -> String {
     match action {
         Action::Touch { index, area: 0, .. } => format!("touch page {index}"),

@@ -8,7 +8,6 @@ fn parsed(lines: &str) -> Recording<FileSteps> {
     Recording::parse("test", &format!("{HEADER}{lines}")).unwrap()
 }
 
-/// The actions of `lines`.
 fn actions(lines: &str) -> Vec<Action> {
     parsed(lines).body.steps.into_iter().map(|step| step.action).collect()
 }
@@ -59,7 +58,7 @@ fn damaged_lines_are_named() {
     }
 }
 
-/// A line of few bytes may stand for many folios; those of all lines are counted together.
+/// A line of few bytes can describe many folios; the limit applies to the sum over all lines.
 #[test]
 fn folios_of_all_lines_are_bounded_together() {
     let of = |lines: &str| Recording::<FileSteps>::parse("test", &format!("{HEADER}{lines}"));
@@ -71,7 +70,7 @@ fn folios_of_all_lines_are_bounded_together() {
     assert_eq!(of("A 0 0 x4000\nD 0 0 x4000\n").unwrap().body.nr_folios, 8000);
 }
 
-/// A kernel's answer to a read of 8 KiB of a file of 3,700 bytes: two pages are asked for.
+/// A read of 8 KiB from a 3,700-byte file: the kernel requests two pages.
 const SHORT_FILE: &str = "I 0 3700 /short\nO 1 0\nB 0 0 8192 1\nS sync 0 2 0 0 0 32 0 -1\n\
     S order 0 0 4 2 32\nA 0 0\nG 0 2\n";
 
@@ -84,7 +83,7 @@ fn a_read_asks_for_what_lies_past_the_end_of_the_file() {
     assert!(!parsed(&clipped).check(None).unwrap().is_equal());
 }
 
-/// Nothing comes in where a file is read that was made empty; a file that has pages is read.
+/// Reading a truncated, empty file inserts no folio; reading a file with pages does.
 #[test]
 fn a_recording_is_empty_if_a_file_with_pages_is_read_and_none_comes_in() {
     let probe = HEADER.replace(" program=true", " file_pages=5 file_bytes=19183");
@@ -97,7 +96,7 @@ fn a_recording_is_empty_if_a_file_with_pages_is_read_and_none_comes_in() {
     assert!(!of("c 0 0\nB 0 0 4096 0\n").is_empty());
 }
 
-/// Two pages of a mapping that is moved, then copied with its process.
+/// Two pages of a mapping that is moved, then copied by fork.
 const MOVED: &str = "I 0 65536 /file\nO 1 0\nB 0 0 65536 1\nS sync 0 16 0 0 0 32 0 -1\n\
     S order 0 0 32 16 32\nA 0 0 x16\nG 0 16\n\
     N 0 open=1 first=4 pages=8 prot=r map=private advice=plain addr=0x100000\n\

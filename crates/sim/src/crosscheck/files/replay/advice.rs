@@ -51,7 +51,7 @@ impl FileReplay {
         Ok(())
     }
 
-    /// `MADV_WILLNEED`: the file pages behind the range, area by area.
+    /// Applies `MADV_WILLNEED` to the file pages of the range, area by area.
     pub(super) fn will_need(&mut self, addr: Vaddr, len: u64) {
         let page = self.memory.rules().page;
         let start = addr.vpn(page);
@@ -64,7 +64,8 @@ impl FileReplay {
         }
     }
 
-    /// Gives advice; what it took out of the page cache. `kernel` is what the kernel took out.
+    /// Applies advice and returns the folios it removed from the page cache; `kernel` has the
+    /// folios that the kernel removed.
     pub(super) fn advise_file(
         &mut self,
         advice: &str,
@@ -95,8 +96,8 @@ impl FileReplay {
         Ok(dropped.map(|&(index, order)| CachedFolio { file: number, index, order }).collect())
     }
 
-    /// Drops those of the folios the kernel dropped that the advice may drop: a folio that is being
-    /// read stays, and which are is taken from the recording.
+    /// Drops the folios of `kernel` that the advice may drop. A folio under read stays, and the
+    /// recording determines which folios are under read.
     fn drop_read(
         &mut self,
         file: MappingId,
@@ -123,7 +124,6 @@ impl FileReplay {
         dropped
     }
 
-    /// Folios of a file in the page cache: first index, order.
     fn folios(&self, file: MappingId) -> BTreeSet<(u64, u8)> {
         let folios = self.memory.core().mapping(file).tree.iter();
         folios.map(|entry| (entry.index.0, entry.order.get())).collect()

@@ -1,4 +1,4 @@
-//! A group with a limit: the model reclaims by itself, and what it counts is compared.
+//! A cgroup with a limit: the model reclaims, and its counters are compared.
 
 use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::folio::lru::{Age, ListId, LruKind};
@@ -8,7 +8,8 @@ use largefolio_mm::units::{GroupId, MmId};
 
 use super::FileReplay;
 
-/// A group of that limit in pages, with the process in it; calls are charged to it too.
+/// Creates a cgroup with this limit in pages and moves the process into it. Calls are charged to it
+/// too.
 pub(super) fn with_limit(memory: &mut Memory, mm: MmId, max_pages: u64) -> (GroupId, u64) {
     let group = memory.add_group(GroupLimits::max(max_pages));
     memory.join_group(mm, group);
@@ -17,8 +18,8 @@ pub(super) fn with_limit(memory: &mut Memory, mm: MmId, max_pages: u64) -> (Grou
 }
 
 impl FileReplay {
-    /// The kernel had added up what it counts when a step began, and the probe had dropped pages of
-    /// zeroes (`probe/pressure.h`).
+    /// Flushes the cgroup's statistics and drops batched pages of zeros, as the probe did before
+    /// each step (`probe/pressure.h`).
     pub(super) fn refresh(&mut self) {
         if let Some((group, _)) = self.group {
             self.memory.flush_group_stats(group);
@@ -26,17 +27,16 @@ impl FileReplay {
         }
     }
 
-    /// The model has no memory of the kernel's own: what is recorded of it makes the limit smaller.
+    /// Lowers the limit by the recorded kernel memory, which the model does not have.
     pub(super) fn charge_kernel(&mut self, nr_pages: u64) {
         let Some((group, max_pages)) = self.group else { return };
         let limits = GroupLimits::max(max_pages.saturating_sub(nr_pages));
         self.memory.set_group_limits(group, limits);
     }
 
-    /// What the model counted in the group, in the kernel's words; nothing where there is no group.
     pub(in super::super) fn counted(&mut self) -> Vec<(&'static str, u64)> {
         let Some((group, _)) = self.group else { return Vec::new() };
-        // Long before the kernel was asked.
+        // The kernel's counters were read long after its batches had drained.
         self.memory.drain_batches();
         let vec = self.memory.group(group).vec;
         let (page, counters) = (self.page_bytes(), &vec.counters);

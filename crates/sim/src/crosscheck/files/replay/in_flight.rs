@@ -1,5 +1,4 @@
-//! Reads in flight: what the recording says about them, and whether they would explain a
-//! difference.
+//! Reads in flight: the recording's facts, and whether they would explain a difference.
 
 use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
@@ -9,9 +8,10 @@ use super::super::step::Action;
 use super::FileReplay;
 
 impl FileReplay {
-    /// Self-built kernels print which folios were still locked when a fault found them. On a slow
-    /// disk a touch that passes the handler twice had to wait; where the handler is not traced,
-    /// every hit is taken for one, which gives back no miss.
+    /// Delays the reads that were slow in the recording. Self-built kernels print which folios were
+    /// still locked when a fault found them. On a slow disk, a touch that passes the handler twice
+    /// had to wait. If the handler is not traced, every hit counts as a wait, which does not
+    /// decrement the miss counter.
     pub(super) fn delay_reads(&mut self, workload: &FileSteps) {
         let Some(&file) = self.files.get(&0) else { return };
         let is_slow = workload.is_slow();
@@ -29,7 +29,6 @@ impl FileReplay {
         }
     }
 
-    /// When the reads of step `nr` complete.
     pub(super) fn completion(&self, nr: usize) -> Completion {
         if self.reads_within_call {
             return Completion { nr_early: u32::MAX, late_from: None };
@@ -37,25 +36,24 @@ impl FileReplay {
         self.timing.completion(nr)
     }
 
-    /// Whether step `nr` was told that its page is still being read.
     pub(in super::super) fn is_wait(&self, nr: usize) -> bool {
         self.timing.waits.contains(&nr)
     }
 
-    /// Which step's reads were complete earlier if the kernel has a page of a mapping present and
-    /// the model does not: the step, and the requests.
+    /// The kernel has a page present and the model has not: returns the step whose reads must have
+    /// completed earlier, and the number of requests.
     pub(in super::super) fn early(&self, area: u32, index: u64) -> Option<(usize, u32)> {
         let out = self.reads.left_out(self.file_of_area(area)?, index)?;
         Some((out.step, self.completion(out.step).nr_early.saturating_add(out.nr_requests)))
     }
 
-    /// Which step's reads were complete later if the model has a page of a mapping present and the
-    /// kernel does not.
+    /// The model has a page present and the kernel has not: returns the step whose reads must have
+    /// completed later.
     pub(in super::super) fn late(&self, area: u32, index: u64) -> Option<usize> {
         self.reads.waited(self.file_of_area(area)?, index)
     }
 
-    /// Whether `action` touches a page that is cached and bears no marker: fault-around serves it,
+    /// Returns whether `action` touches a cached page without a marker. Fault-around serves it
     /// unless its read is still in flight.
     pub(in super::super) fn may_be_in_flight(&self, action: &Action) -> bool {
         let Action::Touch { index, area, .. } = action else { return false };
@@ -63,7 +61,6 @@ impl FileReplay {
             .is_some_and(|id| !self.memory.core().folios.get(id).is_marked)
     }
 
-    /// Puts the read of a cached page back in flight.
     pub(super) fn lock_cached(&mut self, area: u32, index: PageIndex) {
         if let Some(id) = self.cached(area, index) {
             self.memory.read_again(id);

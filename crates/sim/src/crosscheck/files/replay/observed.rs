@@ -1,4 +1,4 @@
-//! What the model did and has, in the words of a recording.
+//! The model's events and state, in the form of a recording.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,6 @@ use super::super::timing::{LeftOut, Waited};
 use super::FileReplay;
 
 impl FileReplay {
-    /// What the model did since the last call, in the words of a recording.
     pub(super) fn observed(&mut self, nr: usize) -> FileStep {
         let mut step = FileStep::default();
         for event in self.memory.take_observed() {
@@ -83,14 +82,12 @@ impl FileReplay {
         step
     }
 
-    /// Pages of the first file that are cached.
     pub(in super::super) fn cached_pages(&self) -> BTreeSet<u64> {
         let Some(&file) = self.files.get(&0) else { return BTreeSet::new() };
         let entries = self.memory.core().mapping(file).tree.iter();
         entries.flat_map(|entry| entry.index.0..entry.end()).collect()
     }
 
-    /// Runs of file pages that a mapping has present.
     pub(in super::super) fn present(&self, area: u32) -> Vec<PageRun> {
         let mut runs: Vec<PageRun> = Vec::new();
         for part in self.parts(area) {
@@ -102,7 +99,6 @@ impl FileReplay {
         runs
     }
 
-    /// KiB of a mapping under PMD entries.
     pub(in super::super) fn pmd_kib(&self, area: u32) -> u64 {
         let nr_pages: u64 = self
             .parts(area)
@@ -112,11 +108,9 @@ impl FileReplay {
         (nr_pages * self.page_bytes()) >> 10
     }
 
-    /// Runs of mapped pages that belong to one large folio.
     pub(in super::super) fn folio_runs(&self, area: u32) -> Vec<FolioRun> {
         let folios = &self.memory.core().folios;
         let mut runs: Vec<FolioRun> = Vec::new();
-        // Page and frame that would continue the last run.
         let mut next = None;
         for part in self.parts(area) {
             for index in part.first..=part.last {
@@ -136,7 +130,7 @@ impl FileReplay {
         runs
     }
 
-    /// What page-table leaves map of a mapping, in file pages.
+    /// Lists the mapped parts of a mapping, one per page-table leaf.
     fn parts(&self, area: u32) -> impl Iterator<Item = Part> {
         let page = self.memory.rules().page;
         let area = self.areas.get(&area);
@@ -153,7 +147,7 @@ impl FileReplay {
     }
 }
 
-/// File pages `first ..= last` of a mapping, mapped by one leaf to frames from `pfn`.
+/// File pages `first ..= last` of a mapping, mapped by one leaf to pfns from `pfn`.
 struct Part {
     first: u64,
     last: u64,

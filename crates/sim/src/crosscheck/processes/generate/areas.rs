@@ -1,7 +1,7 @@
-//! What the generator knows of a process: which pages are mapped, and which of them look alike.
+//! The generator's view of a process: which pages are mapped, and which of them are alike.
 //!
-//! Enough to make operations that mostly succeed; the kernel's own areas may be merged or split
-//! where this has one kind of page.
+//! It is precise enough for operations that mostly succeed. The kernel may merge or split areas
+//! that the generator sees as one kind of page.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::vma::{Prot, Sharing};
@@ -9,25 +9,21 @@ use largefolio_mm::vma::{Prot, Sharing};
 use super::super::program::{AreaSource, ProcessOp};
 use super::super::range::{NR_SLOTS, PageRange};
 
-/// What a page maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageBacking {
     Source(AreaSource),
-    /// The program's own file.
     Own(Sharing),
 }
 
-/// What is known of one page; equal neighbours are one area.
+/// The attributes of one page; equal neighbours are one area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PageKind {
-    /// Which mapping or move it came from.
     origin: u32,
     backing: PageBacking,
     advice: Option<Madvice>,
     prot: Prot,
 }
 
-/// The areas of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Areas {
     pages: Vec<Option<PageKind>>,
@@ -39,7 +35,6 @@ impl Areas {
         Self { pages: vec![None; nr_pages as usize], nr_origins: 0 }
     }
 
-    /// The processes after an operation of `slot`.
     pub(super) fn after(
         mut living: [Option<Self>; NR_SLOTS],
         slot: usize,
@@ -105,12 +100,10 @@ impl Areas {
         &mut self.pages[range.first as usize..range.end() as usize]
     }
 
-    /// Runs of mapped pages that are alike.
     pub(super) fn runs(&self) -> Vec<PageRange> {
         self.chunks().filter(|(_, kind)| kind.is_some()).map(|(range, _)| range).collect()
     }
 
-    /// Runs of pages that are not mapped.
     pub(super) fn free_runs(&self) -> Vec<PageRange> {
         self.chunks().filter(|(_, kind)| kind.is_none()).map(|(range, _)| range).collect()
     }

@@ -1,8 +1,8 @@
 //! Programs about `MADV_COLLAPSE`.
 //!
-//! One to two blocks of PMD size (with 64K pages: one) are worked on over and over: pages that differ
-//! in kind, protection and owner come and go in them, and then a request for a whole block, for less,
-//! or for more.
+//! A program works repeatedly on one or two PMD ranges (with 64K pages, one). It maps and unmaps
+//! pages of different kinds, protections and owners. Then it requests a collapse of a whole range,
+//! of less, or of more.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::Order;
@@ -13,8 +13,8 @@ use super::super::program::{AreaSource, FileKind, OwnFile, OwnMapping, ProcessOp
 use super::super::range::{NR_PAGES_MAX, NR_SLOTS, PageRange};
 use super::Generator;
 
-/// Two blocks and some of a third, so that requests end behind the file. Where a program has no room
-/// for two, one block or less.
+/// Creates a file of two PMD ranges and part of a third, so that some requests pass the end of the
+/// file. If the window is too small for two, the file has one range or less.
 pub(super) fn own_file(rng: &mut Rng, pmd: Order) -> OwnFile {
     let kind = if rng.below(100) < 30 { FileKind::Tmpfs } else { FileKind::Memfd };
     let part = [0, 1, pmd.nr_pages() / 2, pmd.nr_pages() - 1][rng.below(4) as usize];
@@ -94,7 +94,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Pin(page));
     }
 
-    /// A free range becomes an area: anonymous, or of the program's own file.
     pub(super) fn map_or_share(&mut self, slot: usize) {
         let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
         let free = areas.free_runs();

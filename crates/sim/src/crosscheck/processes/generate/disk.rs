@@ -1,7 +1,7 @@
-//! Programs about a file on a disk: `MADV_COLLAPSE`, khugepaged, and those who write to the file.
+//! Programs about a file on disk: `MADV_COLLAPSE`, khugepaged, and writers of the file.
 //!
-//! Blocks of the file are read, by calls and through mappings that may not store, and collapsed;
-//! some process opens the file for write, stores, syncs or does not, and closes it again.
+//! Processes read PMD ranges of the file, by system calls and through read-only mappings, and
+//! collapse them. Some process opens the file for writing, stores, possibly syncs, and closes it.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::Order;
@@ -12,17 +12,16 @@ use super::super::program::{AreaSource, FileKind, OwnFile, OwnMapping, ProcessOp
 use super::super::range::{NR_SLOTS, PageRange};
 use super::{Generator, Topic};
 
-/// Most pages that one step writes to the file.
 const PUT_PAGES_MAX: u64 = 40;
 
-/// Two blocks, or some of a third, so that requests end behind the file.
+/// Creates a file of two PMD ranges, or part of a third, so that some requests pass the end of the
+/// file.
 pub(super) fn own_file(rng: &mut Rng, pmd: Order) -> OwnFile {
     let part = [0, 0, 1, pmd.nr_pages() / 2][rng.below(4) as usize];
     OwnFile { kind: FileKind::Disk, nr_pages: 2 * pmd.nr_pages() + part }
 }
 
 impl Generator {
-    /// Some of the file is cached, and mapped; khugepaged needs advice too.
     pub(super) fn map_first_of_disk(&mut self, topic: Topic) {
         if self.chance(75) {
             self.load(0);
@@ -85,7 +84,7 @@ impl Generator {
         OwnMapping { sharing, prot }
     }
 
-    /// A free range becomes an area of the file, mostly where blocks can be huge.
+    /// Maps an area of the file in a free range, mostly at an offset that allows PMD entries.
     fn map_of_disk(&mut self, slot: usize) {
         let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
         let free = areas.free_runs();
@@ -115,7 +114,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Read(PageRange { first, nr }));
     }
 
-    /// Reads the file by calls: all of it, a block, or some pages.
     fn load(&mut self, slot: usize) {
         let Some(file) = self.program.own_file else { return };
         let whole = PageRange { first: 0, nr: file.nr_pages };

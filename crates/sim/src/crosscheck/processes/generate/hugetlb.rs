@@ -1,9 +1,9 @@
-//! Programs about hugetlb: a pool that is often too small for what its processes ask for.
+//! Programs about hugetlb: the pool is often too small for the processes' requests.
 //!
-//! Mappings that move do so before the first fork: a kernel that takes a page from a child looks for
-//! it at the owner's address. They are private, all their pages are there, and the pool is large
-//! enough for every one of them: a kernel loses what is promised for the rest of an area of which a
-//! part moves, for good (docs/behaviour O.5.3).
+//! Mappings move only before the first fork: a kernel that takes a page from a child searches for
+//! it at the owner's address. Moved mappings are private and fully populated, and the pool is large
+//! enough for all their pages. If part of an area moves, the kernel loses the rest of the area's
+//! reservation for good (docs/behaviour O.5.3).
 
 use largefolio_mm::vma::{Prot, Sharing};
 
@@ -12,22 +12,17 @@ use super::super::program::ProcessOp;
 use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
-/// Huge pages of a window.
 pub(super) const WINDOW_PAGES: u64 = 8;
-/// Pages of the largest pool.
 const POOL_MAX: u64 = 14;
-/// Pages of the smallest.
 const POOL_MIN: u64 = 2;
 
-/// The huge pages of the program with this seed.
 pub(super) fn pool_of(seed: u64, kib: u64) -> HugePages {
-    // Neighbours have the same pool, so that they run together.
+    // Neighbouring seeds share a pool size, so their programs can run together.
     let nr = POOL_MIN + (seed / super::NR_ALIKE).wrapping_mul(5) % (POOL_MAX - POOL_MIN + 1);
     let nr_pool = if moves(seed) { nr.max(WINDOW_PAGES) } else { nr };
     HugePages { kib, nr_pool, nr_lost: 0 }
 }
 
-/// Whether areas of the program with this seed move.
 const fn moves(seed: u64) -> bool {
     (seed / super::NR_ALIKE).is_multiple_of(3)
 }
@@ -52,13 +47,11 @@ impl Generator {
         }
     }
 
-    /// Whether areas can still move.
     fn is_moving(&self) -> bool {
         let steps = &self.program.steps;
         moves(self.program.seed) && !steps.iter().any(|step| matches!(step.op, ProcessOp::Fork(_)))
     }
 
-    /// Fills an area, and moves it or a part of it.
     fn move_huge(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         self.emit(slot, ProcessOp::Protect(area, Prot::READ_WRITE));

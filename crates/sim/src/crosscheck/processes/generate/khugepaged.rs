@@ -1,8 +1,8 @@
 //! Programs about khugepaged.
 //!
-//! Blocks of PMD size are filled with base pages while no advice asks for more, then advised, then
-//! scanned: what is there decides, and in which order processes came. The limits belong to the
-//! program.
+//! A program fills PMD ranges with base pages before any advice, then advises and scans them. The
+//! results depend on the ranges' contents and on the order of the processes. Each program has its
+//! own limits.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::Order;
@@ -14,7 +14,6 @@ use super::super::program::{AreaSource, OwnMapping, ProcessOp};
 use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
-/// Limits as they are by default, at their ends, and between.
 pub(super) fn limits(rng: &mut Rng, pmd: Order) -> ScanLimits {
     let nr = pmd.nr_pages();
     let mut one_of = |values: [u64; 6]| values[rng.below(6) as usize];
@@ -26,7 +25,7 @@ pub(super) fn limits(rng: &mut Rng, pmd: Order) -> ScanLimits {
 }
 
 impl Generator {
-    /// Blocks of anonymous memory and of the file; most of it is touched, then advised.
+    /// Maps ranges of anonymous memory and of the file, touches most of them, then advises them.
     pub(super) fn map_first_blocks(&mut self) {
         let nr = self.pmd.nr_pages();
         for first in (0..self.program.nr_pages).step_by(nr as usize) {
@@ -80,7 +79,6 @@ impl Generator {
         }
     }
 
-    /// Advice for whole blocks, or for less.
     pub(super) fn advise_blocks(&mut self, slot: usize) {
         let advice = if self.chance(85) { Madvice::Hugepage } else { Madvice::Nohugepage };
         if self.chance(20) {
@@ -93,7 +91,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Advise(range, advice));
     }
 
-    /// Stores to nearly all of a block.
     fn touch_block(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let page = area.first + self.rng.below(area.nr);
@@ -103,7 +100,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Write(PageRange { first, nr: end - first - cut }));
     }
 
-    /// A scan of pages that look unused, but for a few.
     fn scan_idle(&mut self, slot: usize) {
         self.emit(slot, ProcessOp::Idle);
         if self.chance(60) {

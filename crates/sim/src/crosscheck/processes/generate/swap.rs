@@ -1,4 +1,4 @@
-//! Programs in a group with a limit: more is touched than fits, and given up by advice.
+//! Programs in a cgroup with a limit: they touch more than fits, and release memory by advice.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::PageSize;
@@ -10,10 +10,10 @@ use super::super::program::{AreaSource, ProcessOp};
 use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
-/// Pages of a window without PMD-sized folios.
 pub(super) const WINDOW_PAGES: u64 = 256;
 
-/// Two to four fifths of the window; with PMD-sized folios, of which it has two, four fifths or more.
+/// Chooses a limit of two to four fifths of the window. With PMD-sized folios, the window has two
+/// of them, and the limit is four fifths or more.
 pub(super) fn limit(rng: &mut Rng, page: PageSize, nr_pages: u64) -> Limit {
     let (least, most) = if nr_pages > WINDOW_PAGES { (4, 5) } else { (2, 4) };
     let least = nr_pages * least / 5;
@@ -22,7 +22,6 @@ pub(super) fn limit(rng: &mut Rng, page: PageSize, nr_pages: u64) -> Limit {
 }
 
 impl Generator {
-    /// One area, most of which is stored to.
     pub(super) fn map_first_to_swap(&mut self) {
         let whole = PageRange { first: 0, nr: self.program.nr_pages };
         let advice = if self.chance(85) { Some(Madvice::Hugepage) } else { None };
@@ -55,7 +54,6 @@ impl Generator {
         }
     }
 
-    /// A run, from one page to half of an area.
     fn touch_much(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let first = self.page_of(area);
@@ -70,7 +68,6 @@ impl Generator {
         self.emit(slot, if is_store { ProcessOp::Write(range) } else { ProcessOp::Read(range) });
     }
 
-    /// A free range becomes anonymous memory.
     fn map_again(&mut self, slot: usize) {
         let Some(areas) = &self.living[slot] else { return };
         let free = areas.free_runs();

@@ -12,7 +12,7 @@ use super::super::world::{MappedPage, PageState, PoolState, World};
 use super::{BASE, EFAULT, EINVAL, ENOMEM, ProgramReplay};
 
 impl ProgramReplay {
-    /// A step of a program about hugetlb; `None` = one that other programs have as well.
+    /// Runs a step of a program about hugetlb; `None` = a step that other programs also have.
     pub(super) fn huge_step(&mut self, mm: MmId, op: ProcessOp) -> Option<Result<(), u32>> {
         let huge = self.huge?;
         Some(match op {
@@ -61,13 +61,13 @@ impl ProgramReplay {
         }
     }
 
-    /// madvise goes on behind a hole, and says that there was one.
+    /// madvise continues after a hole, and returns an error for it.
     fn advise_part(&mut self, mm: MmId, at: Vaddr, len: u64, advice: Madvice) -> Result<(), u32> {
         self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)?;
         if self.mapped_bytes(mm, at, len) < len { Err(ENOMEM) } else { Ok(()) }
     }
 
-    /// mprotect ends at the first hole.
+    /// mprotect stops at the first hole.
     fn protect_part(&mut self, mm: MmId, at: Vaddr, len: u64, prot: Prot) -> Result<(), u32> {
         let mapped = self.mapped_bytes(mm, at, len);
         if mapped > 0 {
@@ -76,7 +76,6 @@ impl ProgramReplay {
         if mapped < len { Err(ENOMEM) } else { Ok(()) }
     }
 
-    /// Bytes from `at` on that are mapped without a hole.
     fn mapped_bytes(&self, mm: MmId, at: Vaddr, len: u64) -> u64 {
         let page = self.memory.rules().page;
         let (start, end) = (at.vpn(page), Vaddr(at.0 + len).vpn(page));
@@ -90,7 +89,6 @@ impl ProgramReplay {
         (next.0 - start.0) << page.shift()
     }
 
-    /// Stores to the first and the last base page of each.
     fn write_huge(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
         let last = self.unit_bytes - self.memory.rules().page.bytes();
         for (value, page) in self.values().zip(range.first..range.end()) {
@@ -102,7 +100,6 @@ impl ProgramReplay {
         Ok(())
     }
 
-    /// What every process has of the pool, and the pool's numbers.
     pub(super) fn huge_world(&self, huge: HugePages) -> World {
         let page = self.memory.rules().page;
         let order = self.huge_order(huge);

@@ -1,4 +1,4 @@
-//! What is compared after a step: pages, files, areas and the machine, as the model has them.
+//! The model's state after a step: pages, files, areas and the machine.
 
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::rules::anon::Mapcount;
@@ -12,8 +12,8 @@ use super::super::world::{MappedPage, PageState, World};
 use super::{BASE, ProgramReplay};
 
 impl ProgramReplay {
-    /// Cached pages of the program's own file, if that lies on a disk, and those of them in
-    /// PMD-sized folios.
+    /// Returns the cached pages of the program's own file, and how many are in PMD-sized folios, if
+    /// the file is on disk.
     pub(in super::super) fn nr_cached(&self) -> Option<(u64, u64)> {
         let own = self.own.filter(|own| own.is_on_disk)?;
         let pmd = self.memory.rules().page.pmd_order();
@@ -24,7 +24,6 @@ impl ProgramReplay {
         Some((pages_from(Order::ZERO), pages_from(pmd)))
     }
 
-    /// What every process has mapped.
     pub(in super::super) fn world(&self) -> World {
         if let Some(huge) = self.huge {
             return self.huge_world(huge);
@@ -34,7 +33,7 @@ impl ProgramReplay {
             let Some(mm) = *mm else { continue };
             let first = Vaddr(BASE).vpn(self.memory.rules().page);
             for leaf in self.memory.space(mm).table.leaves(first, self.nr_pages) {
-                // The window ends at a multiple of no PMD: a leaf may reach beyond it.
+                // The window does not end at a PMD boundary, so a leaf may reach beyond it.
                 let from = leaf.first_vpn.max(first);
                 let end = leaf.end_vpn().0.min(first.0 + self.nr_pages);
                 for vpn in from.0..end {
@@ -42,7 +41,6 @@ impl ProgramReplay {
                     world.slots[slot][(vpn - first.0) as usize] = state;
                 }
             }
-            // What is in swap space is told of in programs about that alone.
             let end = first.plus(self.nr_pages);
             for (vpn, _) in self.memory.space(mm).swapped.range(first, end) {
                 let page = &mut world.slots[slot][(vpn.0 - first.0) as usize];
@@ -60,7 +58,7 @@ impl ProgramReplay {
         let is_special = leaf.flags.contains(PteFlags::SPECIAL);
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
             let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
-            // F.5.10: no owner is known of the huge zero folio, so nobody shares it.
+            // F.5.10: the huge zero folio has no known owner, so it is not counted as shared.
             let is_exclusive = is_pmd && self.memory.rules().anon.mapcount == Mapcount::PerFolio;
             return PageState { page, is_exclusive, is_pmd, ..PageState::default() };
         };
@@ -78,8 +76,7 @@ impl ProgramReplay {
         PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum, mapcount }
     }
 
-    /// The kernel had added up what it counts when a step began, no page waited in front of the lists,
-    /// and translations were flushed (`probe/limit.h`).
+    /// Flushes statistics and batches, as the probe did before each step (`probe/limit.h`).
     pub(super) fn refresh(&mut self) {
         let Some(group) = self.group else { return };
         self.memory.flush_group_stats(group);
@@ -98,28 +95,25 @@ impl ProgramReplay {
         }
     }
 
-    /// What the last step did to swap space; nothing where there is none.
     pub(in super::super) fn swap_numbers(&self) -> Option<SwapNumbers> {
         self.group?;
         let (is, was) = (self.swapped_so_far(), self.swapped);
         Some(SwapNumbers { nr_in: is.nr_in - was.nr_in, nr_out: is.nr_out - was.nr_out, ..is })
     }
 
-    /// What `smaps` says of pages of a process; nothing of one that has ended.
     pub(in super::super) fn smaps(&self, slot: usize, pages: PageRange) -> Option<Smaps> {
         let vpn = |page| self.addr(page).vpn(self.memory.rules().page);
         let pages = VpnRange { start: vpn(pages.first), end: vpn(pages.first + pages.nr) };
         Some(self.memory.smaps(self.slots[slot]?, pages, CountedBy::Kernel))
     }
 
-    /// Mapped pages of the machine.
     pub(in super::super) fn machine(&self) -> MachineKib {
         let counters = self.memory.core().counters.mapped;
         MachineKib::of_model(&counters, self.memory.rules().page.bytes())
     }
 
-    /// The sum of the 32-bit words of a frame that the probe adds up: all of 4K, of a larger frame
-    /// those in the first 64 bytes of each KiB.
+    /// Returns the sum of a page's 32-bit words, as the probe computes it: all words of a 4K page;
+    /// for a larger page only those in the first 64 bytes of each KiB.
     pub(super) fn sum_of(&self, pfn: Pfn) -> u32 {
         let frame = self.memory.core().ram.frame(pfn);
         let step = if frame.len() > 4096 { 1024 / 64 } else { 1 };
@@ -128,7 +122,6 @@ impl ProgramReplay {
         words.fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
     }
 
-    /// The counters of the folio behind a page, for a report of what differs.
     pub(in super::super) fn folio_of(&self, slot: usize, page: u64) -> Option<String> {
         let mm = self.slots[slot]?;
         let addr = self.addr(page);

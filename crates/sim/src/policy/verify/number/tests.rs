@@ -1,11 +1,11 @@
-//! What is known of a number against numbers themselves (I1).
+//! Checks known ranges against concrete numbers (I1).
 
 use proptest::prelude::*;
 
 use super::super::super::interpreter::{computed, computed32, holds};
 use super::*;
 
-/// Numbers where signs, halves and ends change, and any.
+/// Numbers at sign and half-word boundaries and range ends, and any others.
 fn number() -> impl Strategy<Value = u64> {
     let ends = [0, 1, 13, 31, 32, 63, 1 << 31, 1 << 32, 13 << 32, 1 << 63, u64::MAX, HALF];
     let near = (prop::sample::select(ends.to_vec()), -2_i64..3);
@@ -13,7 +13,7 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![6 => near, 1 => any::<u64>(), 1 => any::<u32>().prop_map(u64::from)]
 }
 
-/// A number, and something true that is known of it.
+/// A number, and a true fact about it.
 fn known() -> impl Strategy<Value = (u64, Number)> {
     (number(), number(), number(), number(), 0_u8..6).prop_map(|(of, one, two, three, kind)| {
         let around = |of: u64, other: u64| Range { min: of.min(other), max: of.max(other) };
@@ -24,7 +24,7 @@ fn known() -> impl Strategy<Value = (u64, Number)> {
             1 => Number::of(all),
             2 => Number::new(Range::ANY, low),
             3 => Number::new(all, low),
-            // Known of the lower half, which is what is left.
+            // A range of the lower half, after the upper half is cleared.
             4 => return (of & HALF, Number::new(all, low).low_half()),
             _ => Number::ANY,
         };
@@ -61,7 +61,7 @@ proptest! {
             Width::Whole => computed(op, a, b),
             Width::Half => computed32(op, a as u32, b as u32).into(),
         };
-        // What `verify` makes of a move, and of an operation with one operand.
+        // As `verify` handles a move, and an operation with one operand.
         let told = match (op, width) {
             (alu::MOV, Width::Whole) => of_b,
             (alu::MOV, Width::Half) => of_b.low_half(),
@@ -102,7 +102,7 @@ proptest! {
         };
         prop_assert!(is_within(a, left_a), "{:x} of {:?}", a, left_a);
         prop_assert!(is_within(b, left_b), "{:x} of {:?}", b, left_b);
-        // And it says no less than before.
+        // The range must not get wider.
         let is_inside = |range: Range, of: Range| of.min <= range.min && range.max <= of.max;
         prop_assert!(is_inside(left_a.all, of_a.all) && is_inside(left_a.low, of_a.low));
     }
@@ -117,9 +117,9 @@ fn comparisons_with_a_sign_and_of_halves_are_understood() {
     assert_eq!(positive.if_false(jump::JSGT, limit, Width::Whole).all, all(0, 13));
     let minus = Number::exact(u64::MAX);
     assert_eq!(any.if_true(jump::JSGT, minus, Width::Whole).all, all(0, i64::MAX as u64));
-    // Below 14 with a sign is also every number below 0.
+    // Below 14 as a signed number includes every negative number.
     assert_eq!(any.if_false(jump::JSGT, limit, Width::Whole), any);
-    // The lower half is bounded; the upper one is shifted out, or cut off.
+    // The lower half is bounded; the upper half is shifted out or cleared.
     let half = any.if_false(jump::JGT, limit, Width::Half);
     assert_eq!((half.all, half.low), (Range::ANY, all(0, 13)));
     let up = half.computed(alu::LSH, Number::exact(32), Width::Whole);
