@@ -12,6 +12,8 @@
 //!  PTE table             | pte | pte | .. | c c c c c c c c | .. |        Tables (one arena)
 //!                                           contpte block: C PTEs, aligned in VA and PFN
 //! ```
+//! Reading order: `pte`, `directory`, `table`, `map`, `contpte`, `leaf`, `walk`, `change`, `copy`,
+//! `pmd`, `validate`.
 //!
 //! Invariants:
 //! - I1: the contiguous bit is only set on whole blocks: C PTEs, aligned in VA and PFN, with

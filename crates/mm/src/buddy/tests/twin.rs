@@ -1,5 +1,5 @@
-//! Random operation sequences against the naive twin of `testkit`, compared and validated after
-//! each step: every allocation gets the same page frame, and all lists hold the same blocks in the
+//! Random operation sequences, compared with the naive twin of `testkit` and validated after each
+//! step. Every allocation returns the same page frame, and all lists hold the same blocks in the
 //! same order.
 
 use largefolio_testkit::buddy::NaiveBuddy;
@@ -9,7 +9,7 @@ use super::super::{Buddy, MigrateType};
 use super::{list, small};
 use crate::units::{Order, Pfn};
 
-/// A zone, its twin, and what is allocated.
+/// A zone, its twin, and the allocated ranges.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     buddy: Buddy,
