@@ -79,16 +79,13 @@ pub struct FallbackStats {
 #[derive(Clone, Debug)]
 pub struct Buddy {
     lists: FreeLists,
-    /// Allocated page frames, including pinned ones.
     allocated: PageBits,
     /// Allocated page frames that were requested as movable: claiming counts them as compatible.
     movable: PageBits,
     pageblocks: Vec<MigrateType>,
     nr_pages: u64,
-    /// `nr_free + nr_allocated == nr_pages`.
     nr_allocated: u64,
     max_order: Order,
-    /// At most `max_order`.
     pageblock_order: Order,
     fallbacks: FallbackStats,
 }

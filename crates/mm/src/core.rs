@@ -121,7 +121,6 @@ pub struct Core<R> {
     nr_nodes: usize,
     pub(crate) watched: Option<Vec<Observed>>,
     pub(crate) in_flight: InFlight,
-    /// Pages that are slow to read.
     pub(crate) slow: BTreeSet<(MappingId, PageIndex)>,
 }
 
@@ -373,7 +372,6 @@ impl<R: Ram> Core<R> {
         Some(id)
     }
 
-    /// [`Core::alloc_anon`] without adding the folio to an LRU list.
     pub(crate) fn alloc_unlisted(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let pfn = self.take_block(order, Order::ZERO)?;
         let mut folio = Folio::new(pfn, order, Owner::Anon { index });

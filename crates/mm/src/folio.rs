@@ -122,7 +122,6 @@ pub struct Folio {
 }
 
 impl Folio {
-    /// An unmapped folio without references.
     #[must_use]
     pub(crate) fn new(pfn: Pfn, order: Order, owner: Owner) -> Self {
         Self {
@@ -193,7 +192,6 @@ impl Folio {
         Pfn(self.pfn.0 + self.order.nr_pages())
     }
 
-    /// The statistic that counts its mapped pages.
     pub(crate) const fn mapped_kind(&self) -> MappedKind {
         match (self.is_anon(), self.is_swapbacked) {
             (true, _) => MappedKind::Anon,
@@ -202,7 +200,6 @@ impl Folio {
         }
     }
 
-    /// The kind of LRU list it belongs on.
     pub(crate) const fn kind(&self) -> LruKind {
         if self.is_swapbacked && !self.is_lazyfree { LruKind::Anon } else { LruKind::File }
     }

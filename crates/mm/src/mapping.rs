@@ -83,7 +83,6 @@ pub struct Mapping {
     /// Pages of shared memory in swap space.
     pub swapped: BTreeMap<PageIndex, SwapSlot>,
     pub(crate) dirty: BTreeSet<PageIndex>,
-    /// Its position in the queue of dirty files.
     pub(crate) dirty_turn: Option<Turn>,
 }
 
@@ -162,7 +161,6 @@ impl Mapping {
         self.nr_collapsed += u64::from(order > self.orders.max);
     }
 
-    /// A folio of `order` has left the cache.
     pub(crate) fn forgot(&mut self, order: Order) {
         self.nr_collapsed -= u64::from(order > self.orders.max);
         if self.is_gated(order) {

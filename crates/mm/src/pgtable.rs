@@ -95,7 +95,6 @@ pub struct PageTable {
     tables: Tables,
     /// PTEs per table and pages per PMD leaf: `2^pmd_order`.
     pmd_order: Order,
-    /// Order of a contpte block; `None` if the machine has none.
     contpte_order: Option<Order>,
     /// `nr_tables` stays 0 here: [`PageTable::stats`] reads it from `tables`.
     stats: Stats,

@@ -35,7 +35,6 @@ use super::{Buddy, MigrateType};
 const FULL_SIXTEENTHS: u64 = 15;
 /// Each round frees one block in this many.
 const FREED_OF: u64 = 4;
-/// Sixteenths of the requests, by memory, that are served in base pages.
 const BASE_SIXTEENTHS: u64 = 4;
 /// Sixteenths that are unmovable; as many are reclaimable.
 const KERNEL_SIXTEENTHS: u64 = 1;
@@ -101,14 +100,12 @@ struct Block {
 struct Wear<'a> {
     buddy: &'a mut Buddy,
     random: Random,
-    /// Sizes, largest first.
     orders: Vec<Order>,
     live: Vec<Block>,
     round: RoundOfAgeing,
     ear: Ear<'a>,
 }
 
-/// Asks the caller regularly whether to continue.
 struct Ear<'a> {
     hears: &'a mut dyn FnMut() -> ControlFlow<()>,
     nr_unheard: u32,
@@ -191,7 +188,6 @@ impl Wear<'_> {
         }
     }
 
-    /// Takes a folio of size number `nr` or the next smaller free size, otherwise base pages.
     fn take_folio(&mut self, nr: usize) {
         let wanted = self.orders[nr];
         for at in nr..self.orders.len() {
@@ -211,7 +207,6 @@ impl Wear<'_> {
         }
     }
 
-    /// Takes as much kernel memory as a folio of `order` has.
     fn take_kernel(&mut self, order: Order, of: MigrateType) {
         let mut left = order.nr_pages();
         while left > 0 {
@@ -231,7 +226,6 @@ impl Wear<'_> {
         true
     }
 
-    /// Frees random movable blocks until half of the zone is free.
     fn free_half(&mut self) {
         let target = self.buddy.nr_pages / 2;
         let mut movable: Vec<Block> = std::mem::take(&mut self.live);

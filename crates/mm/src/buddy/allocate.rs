@@ -63,7 +63,6 @@ impl Buddy {
         None
     }
 
-    /// Takes the head of the smallest sufficient list of one type and splits it down to `order`.
     pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<u64> {
         let found = self.lists.smallest(order, of)?;
         let pfn = self.lists.pop_front(found, of)?;

@@ -4,7 +4,6 @@ use crate::units::Order;
 
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// A bitmap of page frames, changed in naturally aligned ranges.
 #[derive(Clone, Debug)]
 pub(super) struct PageBits {
     words: Vec<u64>,
@@ -53,7 +52,6 @@ impl PageBits {
     }
 }
 
-/// The mask of a range smaller than a word; `None` for whole words.
 const fn mask_of(pfn: u64, order: Order) -> Option<u64> {
     let nr = order.nr_pages();
     if nr >= WORD_BITS { None } else { Some(((1 << nr) - 1) << (pfn % WORD_BITS)) }

@@ -11,7 +11,6 @@ use crate::units::Order;
 use super::{Buddy, MigrateType};
 
 impl Buddy {
-    /// Claims one or more pageblocks and allocates from them.
     pub(super) fn claim(&mut self, order: Order, to: MigrateType) -> Option<u64> {
         for donor_order in (order.get()..=self.max_order.get()).rev().map(Order::new) {
             let Some(donor) = self.donor_of(donor_order, to) else { continue };
@@ -38,7 +37,6 @@ impl Buddy {
         None
     }
 
-    /// The first donor of `to` with a free block of exactly `order`.
     fn donor_of(&self, order: Order, to: MigrateType) -> Option<MigrateType> {
         to.donors().into_iter().find(|&donor| self.lists.has(order, donor))
     }

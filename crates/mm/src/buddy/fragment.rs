@@ -35,7 +35,6 @@ pub struct Fragmentation {
 
 struct FragmentPlan {
     groups: u64,
-    /// Groups with pinned pages.
     broken: u64,
     /// Pinned pages, at least one per broken group.
     pinned: u64,
@@ -101,7 +100,6 @@ impl Buddy {
         let mut random = Random(target.seed);
         let mut nr_left = plan.broken;
         let mut pins_left = plan.pinned;
-        // Start of the run of free pages that is not on the lists yet.
         let mut free_from = 0;
         for nr in 0..plan.groups {
             // Selection sampling: each remaining group is equally likely to be broken.

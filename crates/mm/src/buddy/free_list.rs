@@ -21,7 +21,6 @@ type Node = [Link; 2];
 struct List {
     head: Link,
     tail: Link,
-    /// Linked blocks, without `fresh` ones.
     nr_blocks: u64,
 }
 
@@ -62,7 +61,6 @@ impl FreeLists {
         }
     }
 
-    /// Makes `0 .. end` fresh blocks of `max_order`. The lists must be empty.
     pub(super) fn set_fresh(&mut self, end: u64) {
         self.fresh = 0..self.max_order.round_down(end);
         self.refresh_mask(self.max_order, MigrateType::Movable);
@@ -78,7 +76,6 @@ impl FreeLists {
         (self.fresh.end - self.fresh.start) >> self.max_order.get()
     }
 
-    /// The smallest order of at least `order` with a block of type `of`.
     #[inline]
     pub(super) fn smallest(&self, order: Order, of: MigrateType) -> Option<Order> {
         let orders = self.nonempty[of.index()] >> order.get();
@@ -97,7 +94,6 @@ impl FreeLists {
         }
     }
 
-    /// Order and type of the free block that starts at `pfn`. Not for fresh blocks.
     #[inline]
     pub(super) fn block_at(&self, pfn: u64) -> Option<(Order, MigrateType)> {
         let tag = self.tags[pfn as usize];
@@ -108,7 +104,6 @@ impl FreeLists {
         Some((Order::new(tag & TAG_ORDER_MASK), of))
     }
 
-    /// Type of the free block of exactly `order` that starts at `pfn`.
     #[inline]
     pub(super) fn buddy_at(&self, pfn: u64, order: Order) -> Option<MigrateType> {
         let tag = *self.tags.get(pfn as usize)?;
@@ -189,7 +184,6 @@ impl FreeLists {
         linked.take(nr_max).chain(fresh.step_by(self.max_order.nr_pages() as usize))
     }
 
-    /// Whether links are mutual and the tail is the last block.
     pub(super) fn is_linked(&self, order: Order, of: MigrateType) -> bool {
         let list = self.list(order, of);
         let mut prev = 0;

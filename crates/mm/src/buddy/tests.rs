@@ -18,7 +18,6 @@ fn small(nr_pages: u64, max_order: u8, pageblock_order: u8) -> Buddy {
     Buddy::new(config).unwrap()
 }
 
-/// First page frames of one free list, head first.
 fn list(buddy: &Buddy, order: u8, of: MigrateType) -> Vec<u64> {
     buddy.lists.blocks(Order::new(order), of).collect()
 }

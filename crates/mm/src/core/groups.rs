@@ -115,10 +115,8 @@ pub(crate) struct Groups {
     is_limited: bool,
     /// The group that the stock belongs to, and the stock in pages.
     stock: (GroupId, u64),
-    /// Pages charged above `high` since the last check.
     pub(crate) nr_over_high: u64,
     pub(crate) is_oom: bool,
-    /// Where global reclaim resumes.
     pub(crate) cursor: u32,
 }
 
@@ -185,7 +183,6 @@ impl Groups {
         if self.stock.0 == id { self.stock.1 } else { 0 }
     }
 
-    /// Takes a charge out of the stock. Returns false if the stock is too small.
     pub(crate) fn consume_stock(&mut self, id: GroupId, nr_pages: u64) -> bool {
         let has_enough = self.stock_of(id) >= nr_pages;
         if has_enough {

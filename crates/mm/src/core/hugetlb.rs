@@ -147,7 +147,6 @@ pub fn orders(arch: Arch, page: PageSize) -> Vec<Order> {
 }
 
 impl HugePool {
-    /// The machine's pools, including those that its kernel creates at boot.
     pub(crate) fn all(wanted: &[Self], arch: Arch, rules: &Rules) -> Result<Vec<Self>, PoolError> {
         let page = rules.page;
         let known = orders(arch, page);
@@ -326,7 +325,6 @@ impl Pool {
         })
     }
 
-    /// Free pages that are not reserved.
     pub(crate) fn nr_available(&self) -> u64 {
         (self.free.len() as u64).wrapping_sub(self.nr_reserved)
     }

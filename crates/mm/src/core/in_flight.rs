@@ -68,7 +68,6 @@ impl InFlight {
         self.nr_requests += u32::from(!is_empty);
     }
 
-    /// Waits for the read of `id`; `None` = does not wait.
     pub(crate) fn wait(&mut self, id: Option<FolioId>, folios: &mut FolioTable) {
         let place = id.and_then(|id| self.folios.iter().position(|(_, other)| *other == id));
         let nr_waited = place.map_or(0, |place| self.folios[place].0 + 1);

@@ -38,7 +38,6 @@ fn counted(change: Result<Change, MapcountOverflow>) -> Change {
 }
 
 impl<R: Ram> Core<R> {
-    /// Maps a new anonymous folio that is exclusive to `mm` (F.3.3).
     pub(crate) fn map_new_anon(&mut self, id: FolioId, mm: MmId, level: Level) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -115,7 +114,6 @@ impl<R: Ram> Core<R> {
         self.put_unmapped(id, shape.pmd_refs().into());
     }
 
-    /// Recounts a PMD entry of `mm` as one PTE per page (F.3.6).
     pub(crate) fn pmd_to_ptes(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -153,7 +151,6 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    /// Marks the folio partially mapped: at least one page has no mapping left (G.2.1).
     fn became_partially_mapped(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if !folio.is_anon()

@@ -28,9 +28,7 @@ impl<R: Ram> Core<R> {
             return;
         }
         let is_counted = match rule {
-            // 6.1 sets the mark before it counts.
             GenerationRule::First | GenerationRule::Protected => is_workingset,
-            // Newer kernels count before they set the mark.
             GenerationRule::Reworked | GenerationRule::FirstUse => marks.nr_refs < NR_REFS_MAX,
         };
         if is_counted {
@@ -85,7 +83,6 @@ impl<R: Ram> Core<R> {
                 GenerationRule::Protected => is_fault || refs >= NR_REFS_MAX,
                 GenerationRule::Reworked | GenerationRule::FirstUse => shadow.was_workingset,
             };
-        // 6.1 counts only recent refaults.
         if is_recent || rule != GenerationRule::First {
             let is_active = match rule {
                 GenerationRule::Reworked => is_recent && is_fault,

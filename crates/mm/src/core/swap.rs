@@ -111,7 +111,6 @@ impl Swap {
         }
     }
 
-    /// Drops one user. Returns the page, and whether the slot is now free.
     fn put(&mut self, slot: SwapSlot) -> Option<(Stored, bool)> {
         let stored = self.used.get_mut(&slot)?;
         stored.nr_users = stored.nr_users.saturating_sub(1);
@@ -153,7 +152,6 @@ impl<R: Ram> Core<R> {
         Some(stored)
     }
 
-    /// [`Core::put_slot`] for a slot whose folio the caller holds.
     pub(crate) fn put_user(&mut self, slot: SwapSlot) -> Option<Stored> {
         let (stored, is_free) = self.pressure.swap.as_mut()?.put(slot)?;
         if is_free {
@@ -172,7 +170,6 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    /// Pages `[first, end)` of a file are gone: drops their shadows and slots.
     pub(crate) fn forget_evicted(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         if first >= end {
             return;
@@ -194,7 +191,6 @@ impl<R: Ram> Core<R> {
         taken.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Restores the shadows and swap records of a file's new folio.
     pub(crate) fn back_from_swap(&mut self, file: MappingId, id: FolioId, index: PageIndex) {
         let end = index.plus(self.folios.get(id).nr_pages());
         let mut shadow = self

@@ -78,7 +78,6 @@ impl<R: Ram> Core<R> {
         self.drop_unused_slots(slot, 1);
     }
 
-    /// Frees a folio that only the cache references, unless its slots have users.
     pub(crate) fn drop_unmapped_cache(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if folio.slot.is_none() || folio.refs != folio.cache_refs() {

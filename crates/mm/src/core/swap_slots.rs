@@ -26,7 +26,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::units::{Order, SwapSlot};
 
-/// Consecutive slots, of which at least one is in use.
 #[derive(Clone, Debug)]
 struct Cluster {
     is_used: Vec<bool>,
@@ -38,7 +37,6 @@ struct Cluster {
 pub(super) struct Slots {
     clusters: BTreeMap<u64, Cluster>,
     order: Order,
-    /// Clusters from this number on were never used.
     first_fresh: u64,
     /// Clusters that became free again, oldest first.
     free: VecDeque<u64>,
@@ -48,7 +46,6 @@ pub(super) struct Slots {
     nr_used: u64,
 }
 
-/// A cluster, and the slot at which to allocate.
 type Found = (u64, u64);
 
 impl Cluster {

@@ -191,7 +191,6 @@ impl<R: Ram> Core<R> {
         if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_seen(list) }
     }
 
-    /// Pages that compete with an evicted page of `kind`, in the group that was short of memory.
     fn workingset_pages(&self, group: GroupId, kind: LruKind) -> u64 {
         let nr = |kind, age| self.nr_listed(group, ListId::new(kind, age));
         let mut nr_pages = nr(LruKind::File, Age::Active);

@@ -32,7 +32,6 @@ pub(super) struct Batches {
     nr_max: usize,
 }
 
-/// Default batch size.
 const NR_MAX: usize = 15;
 
 impl Default for Batches {
@@ -46,7 +45,6 @@ impl FolioTable {
         self.batches.nr_max = nr_max.max(1) as usize;
     }
 
-    /// Adds a new or isolated folio to the batch.
     pub(crate) fn enlist(&mut self, id: FolioId) {
         let link = &mut self.lru.links[id.nr()];
         debug_assert_eq!(link.place, Place::Isolated);
@@ -73,7 +71,6 @@ impl FolioTable {
         self.batches.adds = adds;
     }
 
-    /// Puts a folio at the head of the list chosen by its marks.
     pub(crate) fn put_on_list(&mut self, id: FolioId) {
         let kind = self.get(id).kind();
         if let Some(rule) = self.generations {
@@ -134,7 +131,6 @@ impl FolioTable {
         nr_pages
     }
 
-    /// Drains the batches. Returns the pages activated.
     pub(crate) fn drain(&mut self) -> u64 {
         self.drain_adds();
         self.drain_activations()
@@ -152,7 +148,6 @@ impl FolioTable {
         is_listed
     }
 
-    /// Puts an isolated folio back, at the head of the list chosen by its marks.
     pub(crate) fn putback(&mut self, id: FolioId) {
         if self.lru.links[id.nr()].place == Place::Isolated {
             self.put_on_list(id);
@@ -178,7 +173,6 @@ impl FolioTable {
         }
     }
 
-    /// Checks I1 and I2. Returns a folio that breaks one.
     pub(super) fn validate_batches(&self) -> Result<(), (Option<FolioId>, &'static str)> {
         let links = &self.lru.links;
         let (mut nr_batched, mut nr_activating) = (0, 0);

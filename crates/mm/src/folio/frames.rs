@@ -16,12 +16,10 @@ const LEAF_SHIFT: u32 = 9;
 const LEAF: usize = 1 << LEAF_SHIFT;
 const WORDS: usize = LEAF / 64;
 const NR_FLAGS: usize = 3;
-/// The frame has no folio.
 pub(crate) const NO_FOLIO: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flag {
-    /// `AnonExclusive`.
     Exclusive = 0,
     /// Written since it was zeroed.
     Written = 1,
@@ -45,14 +43,12 @@ pub(crate) struct Frames {
     leaves: Vec<Option<Box<Leaf>>>,
 }
 
-/// Positions of a range of frames in one leaf.
 struct FramesPart {
     leaf: usize,
     first: usize,
     end: usize,
 }
 
-/// Splits `nr` frames from `pfn` at leaf boundaries.
 fn parts(pfn: Pfn, nr: u64) -> impl Iterator<Item = FramesPart> {
     let (mut at, end) = (pfn.0, pfn.0 + nr);
     std::iter::from_fn(move || {
@@ -91,7 +87,6 @@ impl Frames {
         Some((leaf, pfn.0 as usize & (LEAF - 1)))
     }
 
-    /// The id of the folio of `pfn`, or [`NO_FOLIO`].
     #[inline]
     pub(crate) fn folio(&self, pfn: Pfn) -> u32 {
         self.leaf(pfn).map_or(NO_FOLIO, |(leaf, at)| leaf.folio[at])
@@ -103,7 +98,6 @@ impl Frames {
         }
     }
 
-    /// Frames that name a folio.
     pub(crate) fn nr_named(&self) -> u64 {
         let ids = self.leaves.iter().flatten().flat_map(|leaf| leaf.folio);
         ids.filter(|&id| id != NO_FOLIO).count() as u64

@@ -25,13 +25,11 @@ use crate::rules::reclaim::GenerationRule;
 pub(crate) const NR_GENERATIONS_MAX: u64 = 4;
 /// Generations that eviction leaves (`MIN_NR_GENS`).
 pub(crate) const NR_GENERATIONS_MIN: u64 = 2;
-/// Tiers per generation (`MAX_NR_TIERS`).
 pub(crate) const NR_TIERS: usize = 4;
 /// Largest stored count of uses, without the first (`LRU_REFS_MASK`).
 pub(crate) const NR_REFS_MAX: u8 = 3;
 /// Pages isolated at a time; fewer refaults than this are not significant (`MIN_LRU_BATCH`).
 pub(crate) const BATCH_MIN: u64 = 64;
-/// Folios scanned at a time (`MAX_LRU_BATCH`).
 pub(crate) const BATCH_MAX: u64 = 64 * 64;
 
 type Tiers = [[u64; NR_TIERS]; 2];
@@ -93,7 +91,6 @@ impl Generations {
         (seq % NR_GENERATIONS_MAX) as u8
     }
 
-    /// Retires a kind's oldest generation. Its statistics move to the average.
     pub(crate) fn retire_oldest(&mut self, kind: LruKind) {
         self.fade(kind);
         self.min_seq[kind as usize] += 1;
@@ -186,7 +183,6 @@ pub(crate) struct Comer {
 }
 
 impl Generations {
-    /// The generation in which a folio starts (`lru_gen_folio_seq`).
     pub(crate) fn seq_of(&self, comer: Comer, rule: GenerationRule) -> u64 {
         let (max, min) = (self.max_seq, self.min_seq[comer.kind as usize]);
         let is_active = comer.marks.is_active;
@@ -220,7 +216,6 @@ impl Generations {
     }
 }
 
-/// A folio's uses through descriptors, without the first (6.16+: all of them).
 pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -> u8 {
     match rule {
         GenerationRule::First | GenerationRule::Protected => {
@@ -242,7 +237,6 @@ pub(crate) fn tier_of(nr_refs: u8, is_workingset: bool, rule: GenerationRule) ->
     }
 }
 
-/// The smallest `k` with `2^k >= nr`.
 fn order_base_2(nr: u64) -> usize {
     nr.max(1).next_power_of_two().trailing_zeros() as usize
 }

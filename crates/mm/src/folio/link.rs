@@ -5,19 +5,15 @@ use crate::units::{GroupId, Order};
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Where a folio is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Not allocated.
     Absent,
     /// New, or temporarily off its list.
     Isolated,
-    /// In the batch of new folios.
     Batched,
     On(ListId),
 }
 
-/// Reclaim's marks on a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
 pub(crate) struct Marks {
@@ -27,7 +23,6 @@ pub(crate) struct Marks {
     pub(crate) is_active: bool,
     /// Reclaim waits for its writeback (`PG_reclaim`).
     pub(crate) is_reclaim: bool,
-    /// In the batch of activations.
     pub(crate) is_activating: bool,
     /// With generations: uses through descriptors, without the first.
     pub(crate) nr_refs: u8,

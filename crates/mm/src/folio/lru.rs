@@ -51,7 +51,6 @@ impl Default for Lru {
 }
 
 impl Lru {
-    /// Adds a new folio, which is not on a list yet.
     pub(crate) fn add(&mut self, id: FolioId, order: Order, group: GroupId) {
         if id.nr() >= self.links.len() {
             self.links.resize(id.nr() + 1, EMPTY);
@@ -214,7 +213,6 @@ impl Lru {
         self.totals[list.at()] -= order.nr_pages();
     }
 
-    /// Folios on a group's list, newest first.
     fn iter(&self, group: GroupId, list: ListId) -> impl Iterator<Item = FolioId> + '_ {
         let of = self.vec(group).lists[list.at()];
         let next = |&id: &FolioId| as_id(self.links[id.nr()].older);

@@ -36,11 +36,8 @@ pub struct GroupCounters {
 struct Seen {
     nr_pages: [u64; NR_LISTS],
     activated: [u64; 2],
-    /// Changes that the processor has collected.
     nr_collected: u64,
-    /// Changes since the last flush.
     nr_changed: u64,
-    /// Whether the counters were ever flushed.
     was_summed: bool,
 }
 
@@ -72,12 +69,10 @@ pub(crate) struct WorthWalking {
 }
 
 impl WorthWalking {
-    /// Begins a walk that adds a generation after `max_seq`.
     pub(crate) fn begin_walk(&mut self, max_seq: u64) {
         self.sets[Self::at(max_seq + 1)] = Some(BTreeSet::new());
     }
 
-    /// Whether that walk examines a range.
     pub(crate) fn has(&self, max_seq: u64, mm: MmId, first: Vpn) -> bool {
         self.sets[Self::at(max_seq)].as_ref().is_none_or(|ranges| ranges.contains(&(mm, first)))
     }
@@ -101,7 +96,6 @@ pub struct Lruvec {
     pub(super) lists: [List; NR_LISTS],
     nr_charged: u64,
     peak: u64,
-    /// Recent cost of evictions, by kind.
     costs: [u64; 2],
     /// Pages that left the inactive lists by eviction or activation (`nonresident_age`).
     pub(crate) clock: u64,
@@ -154,7 +148,6 @@ impl Lruvec {
         self.seen.note(nr);
     }
 
-    /// Flushes the counters if enough has changed (`mem_cgroup_flush_stats`).
     pub(crate) fn flush_if_needed(&mut self) {
         if self.seen.nr_changed > CHANGES_MAX {
             self.flush();
@@ -178,12 +171,10 @@ impl Lruvec {
         };
     }
 
-    /// Pages on a list at the last flush.
     pub(crate) const fn nr_seen(&self, list: ListId) -> u64 {
         self.seen.nr_pages[list.at()]
     }
 
-    /// Pages activated by refaults, as of the last flush.
     pub(crate) const fn activated_seen(&self, kind: LruKind) -> u64 {
         self.seen.activated[kind as usize]
     }

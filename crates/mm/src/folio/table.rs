@@ -70,7 +70,6 @@ impl FolioTable {
         FolioId(id)
     }
 
-    /// Table entries of live and freed folios.
     pub(crate) const fn nr_places(&self) -> usize {
         self.folios.len()
     }
@@ -138,12 +137,10 @@ impl FolioTable {
         self.frames.set(Flag::Written, pfn, 1);
     }
 
-    /// The pages were zeroed.
     pub(crate) fn forget_writes(&mut self, pfn: Pfn, nr: u64) {
         self.frames.clear(Flag::Written, pfn, nr);
     }
 
-    /// Moves a folio to other frames, including the state of its pages.
     pub(crate) fn move_frames(&mut self, id: FolioId, to: Pfn) {
         let (from, nr) = (self.get(id).pfn, self.get(id).nr_pages());
         for flag in Flag::ALL {
@@ -169,7 +166,6 @@ impl FolioTable {
         &mut self.lru
     }
 
-    /// A process accessed the page `pfn` through its page table.
     #[inline]
     pub(crate) fn note_access(&mut self, pfn: Pfn) {
         self.frames.set_one(Flag::Accessed, pfn);

@@ -227,7 +227,6 @@ impl<A: Atomics + FullFence> Default for Gate<A> {
     }
 }
 
-/// Reads the counts one after the other.
 impl<A: Atomics> Clone for Gate<A> {
     fn clone(&self) -> Self {
         Self::with(self.nr_thps.load(Relaxed), self.writecount())

@@ -30,7 +30,6 @@ use crate::units::PageSize;
 pub const BLOCK_BYTES: u64 = 4 << 10;
 /// Smallest reservation beyond the end of the file; its end is aligned to this.
 const AHEAD_BYTES: u64 = 64 << 10;
-/// Maximum pages per part.
 const PART_PAGES: u64 = 1024;
 
 /// Blocks `first ..= end - 1` of the file.
@@ -213,7 +212,6 @@ impl Reservations {
         nr
     }
 
-    /// Inserts a reservation before the extent at `at`. Merges it with the reservations it touches.
     fn insert(&mut self, at: usize, mut extent: Extent) {
         let (mut from, mut to) = (at, at);
         if let Some(before) = at.checked_sub(1).map(|before| self.extents[before])
@@ -266,7 +264,6 @@ fn byte_of(block: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Ends of the parts of consecutive writes of `len` bytes from the start.
     fn appended(len: u64, nr: u64) -> Vec<u64> {
         let (mut file, mut ends) = (Reservations::default(), Vec::new());
         for write in 0..nr {
@@ -304,7 +301,6 @@ mod tests {
         assert_eq!(file.extents, [Extent::reserved(0, 512)]);
     }
 
-    /// Parts of a write.
     fn parts(file: &mut Reservations, mut pos: u64, end: u64, mut file_bytes: u64) -> Vec<u64> {
         let mut ends = Vec::new();
         while pos < end {

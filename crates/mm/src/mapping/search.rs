@@ -20,7 +20,6 @@ use crate::rules::readahead::FullSearch;
 struct Walk<'a> {
     tree: &'a Tree,
     index: u64,
-    /// Node and slot; `None` beyond the tree.
     place: Option<(NodeId, usize)>,
 }
 

@@ -9,7 +9,6 @@
 use crate::units::{GroupId, PageRange};
 use std::collections::BTreeMap;
 
-/// The shadow of an evicted page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shadow {
     /// The group whose limit caused the eviction; the root for global reclaim.
@@ -29,7 +28,6 @@ pub(crate) struct Shadows {
 }
 
 impl Shadows {
-    /// Records the eviction of pages `[first, end)`.
     pub(crate) fn record(&mut self, PageRange { first, end }: PageRange, shadow: Shadow) {
         let _ = self.take(PageRange { first, end });
         self.ranges.insert(first, (end, shadow));

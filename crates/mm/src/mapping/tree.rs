@@ -31,13 +31,11 @@ pub(super) type NodeId = u32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeSlot {
-    /// Nothing cached.
     Empty,
     /// Head slot of a folio of this order.
     Folio(FolioId, Order),
     /// Another slot of the folio; names the offset of its head slot.
     Sibling(u8),
-    /// A node one level below.
     Node(NodeId),
 }
 
@@ -48,7 +46,6 @@ pub(crate) struct Node {
     pub(super) level: u32,
     /// Parent, and this node's offset in it; `None` for the root.
     pub(super) parent: Option<(NodeId, usize)>,
-    /// Slots in use.
     nr_used: u32,
 }
 
@@ -57,7 +54,6 @@ impl Node {
         Self { slots: [TreeSlot::Empty; CHUNK], level, parent, nr_used: 0 }
     }
 
-    /// Offset of the slot that covers `index`.
     pub(super) fn offset_of(&self, index: u64) -> usize {
         let slot = index.checked_shr(self.level * CHUNK_SHIFT).unwrap_or(0);
         usize::from((slot & (CHUNK as u64 - 1)) as u8)
@@ -144,7 +140,6 @@ impl Tree {
         self.iter_from(0)
     }
 
-    /// The folios that cover pages from `first` on, in ascending order.
     pub(crate) fn iter_from(&self, first: u64) -> impl Iterator<Item = Entry> + '_ {
         let mut next = Some(first);
         std::iter::from_fn(move || {
@@ -265,7 +260,6 @@ impl Tree {
         id
     }
 
-    /// Raises the tree until it covers `index` at `level` or above.
     fn grow_root(&mut self, index: u64, level: u32) -> NodeId {
         let mut root = if let Some(root) = self.root {
             root
@@ -298,7 +292,6 @@ impl Tree {
         (self.nodes.len() - 1) as NodeId
     }
 
-    /// Frees `id` and its ancestors while they are empty (T2).
     fn drop_empty(&mut self, mut id: NodeId) {
         while self.node(id).nr_used == 0 {
             self.free.push(id);

@@ -59,7 +59,6 @@ impl PageTable {
         self.fold(id, block);
     }
 
-    /// Sets the contiguous bit and the block's OR of accessed and dirty in every PTE (I2).
     fn fold(&mut self, id: u32, block: Range<usize>) {
         let ptes = &mut self.tables.ptes_mut(id)[block];
         let flags = ptes.iter().fold(PteFlags::NONE, |all, pte| all | pte.flags());

@@ -120,7 +120,6 @@ impl PageTable {
         let end = first + part.nr() as usize;
         let mut at = first;
         let mut limit = usize::MAX;
-        // Pages before this position are offered one by one.
         let mut single_until = 0;
         while at < end {
             let ptes = &self.tables.ptes(id)[at..end];
@@ -189,5 +188,4 @@ impl PageTable {
     }
 }
 
-/// Flags that the child's entries do not inherit.
 const DROPPED: PteFlags = PteFlags::WRITABLE.with(PteFlags::YOUNG);

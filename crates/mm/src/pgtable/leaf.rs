@@ -128,7 +128,6 @@ impl PageTable {
     }
 }
 
-/// Doubles the group around `position` while the other half matches.
 fn run_around(ptes: &[Pte], position: usize, cap: Order, bits: AccessBits) -> Order {
     let ignored = match bits {
         AccessBits::Equal => PteFlags::NONE,

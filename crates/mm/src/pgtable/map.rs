@@ -123,7 +123,6 @@ impl PageTable {
         self.stats.nr_pmd_leaves += 1;
     }
 
-    /// Id of the PTE table of `vpn`. Allocates it if its slot is empty.
     pub(super) fn table_for(&mut self, vpn: Vpn) -> u32 {
         match self.slot(vpn) {
             PmdSlot::Table(id) => id,

@@ -187,12 +187,10 @@ impl Pte {
         Self(self.0 & !Self::CONT)
     }
 
-    /// The entry of the page `by` pages later; all else equal.
     pub(super) const fn advanced(self, by: u64) -> Self {
         Self(self.0 + (by << Self::PFN_SHIFT))
     }
 
-    /// The entry of the page `by` pages earlier; all else equal.
     pub(super) const fn retreated(self, by: u64) -> Self {
         Self(self.0 - (by << Self::PFN_SHIFT))
     }

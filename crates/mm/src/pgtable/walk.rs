@@ -82,7 +82,6 @@ impl PageTable {
         self.next_part(vpn, end_of(vpn, nr)).map(|part| part.vpn)
     }
 
-    /// The range's part of the first used PMD slot in `at .. end`.
     pub(super) fn next_part(&self, at: Vpn, end: Vpn) -> Option<Part> {
         if at >= end {
             return None;
@@ -113,7 +112,6 @@ impl Part {
         self.end.0 - self.vpn.0
     }
 
-    /// Whether the part covers all `2^order` pages of the slot.
     pub(super) const fn is_whole(&self, order: Order) -> bool {
         self.nr() == order.nr_pages()
     }

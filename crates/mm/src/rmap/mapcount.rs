@@ -356,7 +356,6 @@ impl Mapcount {
         }
     }
 
-    /// Allocates the counters of a large folio.
     fn made(&mut self, of: &Shape) -> &mut Repr {
         if let Repr::Small(0) = self.0
             && is_large(of)

@@ -141,7 +141,6 @@ pub struct Owners<L: Layout = Wide, A: Atomics = Native> {
     word: L::Cell<A>,
     /// Counts of both slots, minus one; all ones = both free.
     counts: L::Cell<A>,
-    /// `T`, minus one.
     large_mapcount: A::Count,
     /// Tracking stops above this many mappings; `u32::MAX` = never. Constant.
     stop_above: u32,

@@ -185,7 +185,6 @@ impl ClearRules {
         }
     }
 
-    /// The merged form, in the architecture's units (D.4.3, K.2.5).
     const fn merged(self, arch: Arch) -> Rule {
         match (arch, self.arm64_bulk) {
             (Arch::X86_64, _) | (Arch::Arm64, Arm64Bulk::Mops) => Rule::merged(plan::Arch::X86_64),

@@ -75,7 +75,6 @@ impl SizeUse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SizeControl {
-    /// By size in bytes.
     sizes: BTreeMap<u64, SizeUse>,
     /// All other sizes: `Never` or `Always`.
     others: SizeUse,
@@ -225,7 +224,6 @@ impl FromStr for SizeControl {
     }
 }
 
-/// In the text form: all other sizes.
 const OTHERS: &str = "others";
 
 impl fmt::Display for SizeControl {

@@ -5,7 +5,6 @@ use super::*;
 use crate::mapping::tree::tests::ids;
 use crate::units::{Order, PageIndex};
 
-/// The forward search of 6.12 and later.
 fn next_miss(tree: &Tree, start: u64, nr_pages: u64) -> u64 {
     super::next_miss(tree, start, nr_pages, FullSearch::Beyond)
 }
@@ -18,7 +17,6 @@ fn tree(folios: &[(u64, u8)]) -> Tree {
     tree
 }
 
-/// Order-2 folios over `[first, end)`.
 fn order2(first: u64, end: u64) -> Vec<(u64, u8)> {
     (first..end).step_by(4).map(|index| (index, 2)).collect()
 }

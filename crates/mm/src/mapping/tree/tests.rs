@@ -45,7 +45,6 @@ impl Pair {
         self.compare(index);
     }
 
-    /// T2, and the count of used slots.
     fn check_nodes(&self) {
         let mut left: Vec<NodeId> = self.tree.root.into_iter().collect();
         while let Some(id) = left.pop() {
@@ -76,7 +75,6 @@ impl Pair {
     }
 }
 
-/// Indices near the boundaries of nodes of every level.
 fn index() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => 0..300_u64,

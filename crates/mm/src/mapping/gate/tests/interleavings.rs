@@ -16,7 +16,6 @@ use loom::sync::atomic::fence;
 use super::super::*;
 use crate::interleave::{Count, explore, failure};
 
-/// A mutant's changes.
 trait Mutation: Sized + Send + Sync + 'static {
     fn full_fence(_: Side) {
         fence(SeqCst);
@@ -67,7 +66,6 @@ impl Mutation for NoCollapseFence {
     }
 }
 
-/// Acquire and release instead of a full fence.
 struct AcquireRelease;
 impl Mutation for AcquireRelease {
     fn full_fence(_: Side) {
@@ -75,7 +73,6 @@ impl Mutation for AcquireRelease {
     }
 }
 
-/// Relaxed: no fence.
 struct Unfenced;
 impl Mutation for Unfenced {
     fn full_fence(_: Side) {}
@@ -105,7 +102,6 @@ impl Mutation for OpenerReadsFirst {
     }
 }
 
-/// C4 without the decrement.
 struct NoRollback;
 impl Mutation for NoRollback {
     fn try_add_thp(gate: &Gate<Loom<Self>>) -> Result<(), OpenForWrite> {
@@ -115,7 +111,6 @@ impl Mutation for NoRollback {
     }
 }
 
-/// Accepts a writer although writes are denied.
 struct IgnoresDeny;
 impl Mutation for IgnoresDeny {
     fn open_for_write(gate: &Gate<Loom<Self>>) -> Result<MustDrop, TextBusy> {
@@ -130,7 +125,6 @@ const BESIDE: &str = "a huge folio beside a writer";
 const MISCOUNTED: &str = "nr_thps is not the number of huge folios";
 const BUSY: &str = "a writer beside a running program";
 
-/// The scenario must fail with the message `what`.
 fn fails_by(what: &str, scenario: fn()) {
     let said = failure(what, scenario);
     assert!(said.contains(what), "{said}");
@@ -144,7 +138,6 @@ enum Block {
     Absent,
 }
 
-/// A file with `N` cached blocks.
 struct File<M: Mutation, const N: usize> {
     gate: Gate<Loom<M>>,
     blocks: [Mutex<Block>; N],
@@ -164,7 +157,6 @@ impl<M: Mutation, const N: usize> File<M, N> {
         }
     }
 
-    /// H.3.3.
     fn open(&self) -> Result<(), TextBusy> {
         if M::open_for_write(&self.gate)? == MustDrop::Yes {
             for block in &self.blocks {

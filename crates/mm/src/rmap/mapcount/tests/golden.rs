@@ -24,7 +24,6 @@ fn change(mapped_pages: i64, pmd_mapped_pages: i64, is_partially_mapped: bool) -
     Change { mapped_pages, pmd_mapped_pages, is_partially_mapped, ..Change::NONE }
 }
 
-/// Ignores the updates.
 fn seen(change: Change) -> Change {
     Change { updates: MapcountUpdates::NONE, ..change }
 }

@@ -9,7 +9,6 @@ use crate::units::Order;
 
 /// Steps per run; 160 runs take more than a million.
 const NR_STEPS: u32 = 6_500;
-/// Everything is unmapped after this many steps.
 const NR_STEPS_OF_A_LIFE: u32 = 200;
 
 struct Random(u64);
@@ -39,7 +38,6 @@ impl Pair {
         Self { of, folio: Mapcount::default(), naive, is_crowded: false, is_stopped: false }
     }
 
-    /// Takes a random step. Skips an impossible one.
     fn step(&mut self, random: &mut Random) -> bool {
         let nr_mms = self.naive.mms.len() as u32;
         let (which, nr_pages) = (random.below(nr_mms) as usize, self.of.nr_pages());
@@ -75,7 +73,6 @@ impl Pair {
         true
     }
 
-    /// Unmaps everything, which resets `is_crowded`.
     fn unmap_all(&mut self) {
         for which in 0..self.naive.mms.len() {
             let mm = MmOwnerId::new(which as u32 + 1).unwrap();

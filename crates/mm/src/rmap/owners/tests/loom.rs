@@ -37,13 +37,10 @@ fn set_bits(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
     }
 }
 
-/// A mutant's changes to the word.
 trait Mutation {
-    /// The lock.
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
         set_bits(word, bits, order)
     }
-    /// The unlocking store.
     fn store(word: &AtomicU64, value: u64, order: Ordering) {
         word.store(value, order);
     }
@@ -118,7 +115,6 @@ impl Mutation for LockInTwoSteps {
     }
 }
 
-/// Unlocks without Release.
 struct RelaxedUnlock;
 impl Mutation for RelaxedUnlock {
     fn store(word: &AtomicU64, value: u64, _: Ordering) {
@@ -126,7 +122,6 @@ impl Mutation for RelaxedUnlock {
     }
 }
 
-/// Locks without Acquire.
 struct RelaxedLock;
 impl Mutation for RelaxedLock {
     fn fetch_or(word: &AtomicU64, bits: u64, _: Ordering) -> u64 {
@@ -152,7 +147,6 @@ impl<L: Layout> Mutation for StickyShared<L> {
     }
 }
 
-/// Forgets to unlock.
 struct NeverUnlocks;
 impl Mutation for NeverUnlocks {
     fn store(_: &AtomicU64, _: u64, _: Ordering) {}
@@ -182,7 +176,6 @@ impl<L: Layout, M: Mutation> Folio<L, M> {
         self.refs.fetch_sub(nr, Release);
     }
 
-    /// E.3.7 in the wrong order.
     fn unmap_references_first(&self, mm: MmOwnerId, nr: u32) {
         self.refs.fetch_sub(nr, Release);
         self.owners.remove(mm, nr);
