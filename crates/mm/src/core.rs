@@ -290,8 +290,7 @@ impl<R: Ram> Core<R> {
         Ok(id)
     }
 
-    /// Allocates frames for a folio. An order above `min` must leave the lowest watermark intact
-    /// (I.6).
+    /// Allocates a folio's frames. An order above `min` must not go below the lowest mark (I.6).
     pub(crate) fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
         let pfn = if order > min {
             let mark = self.pressure.watermarks.min;
@@ -311,8 +310,7 @@ impl<R: Ram> Core<R> {
         self.counters.nr_written += nr_pages;
     }
 
-    /// Removes the folio at `index` from the cache and frees it. Returns `None` if there is no
-    /// folio, or if it is mapped or pinned.
+    /// Frees the folio at `index`. Returns `None` if it is absent, mapped or pinned.
     pub(crate) fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         let entry = self.find(file, index)?;
         let folio = self.folios.get(entry.folio);
@@ -364,8 +362,7 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    /// Allocates an anonymous folio without mappings. Returns `None` if no block is free. Does not
-    /// clear its pages.
+    /// Allocates an unmapped anonymous folio with its old content; `None` if no block is free.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let id = self.alloc_unlisted(order, index)?;
         self.folios.enlist(id);

@@ -155,8 +155,7 @@ impl Mapping {
         order > self.orders.max && !self.orders.is_large() && !self.is_shmem
     }
 
-    /// Counts a folio of `order` made by collapse. If it is gated, the gate has already admitted
-    /// it.
+    /// Counts a folio of `order` made by collapse, which the gate has already admitted.
     pub(crate) fn collapsed(&mut self, order: Order) {
         self.nr_collapsed += u64::from(order > self.orders.max);
     }

@@ -83,8 +83,7 @@ pub struct Stats {
     pub nr_tables: u64,
     /// Times a block got the contiguous bit.
     pub nr_folds: u64,
-    /// Times a block lost the bit while its PTEs stayed (C.1.3). Clearing a whole block does not
-    /// count.
+    /// Times a block lost the bit but kept its PTEs (C.1.3).
     pub nr_unfolds: u64,
 }
 

@@ -3,8 +3,7 @@
 //! Answers to: `mapping_set_folio_order_range`, `exec_folio_order`.
 //!
 //! Owns every choice in which kernels differ. Does not own the code that follows a choice: each
-//! enum names its file. A kernel is data (`kernels/*.toml`); nothing in this crate checks a
-//! version.
+//! enum names its file. A kernel is data (`kernels/*.toml`); no code checks a version.
 //!
 //! Invariants:
 //! - I1: `fault_around_bytes` is a power of two and at least one base page.
@@ -52,8 +51,7 @@ pub struct Rules {
     pub fault: FaultRules,
     /// Filesystems with large folios.
     pub filesystems: Filesystems,
-    /// Smallest folio of filesystems with large folios, in bytes (their block size if it exceeds
-    /// the base page); 0 = one base page.
+    /// Smallest folio of filesystems with large folios (block size), in bytes; 0 = one base page.
     pub min_folio_bytes: u64,
     /// Placement of mappings without a fixed address.
     pub placement: Placement,
@@ -311,8 +309,7 @@ pub enum LargeFolios {
     None,
     /// Any order that the page cache supports.
     Any,
-    /// XFS: any order. A write's folios end where the space reserved for the file ends
-    /// (`mapping/reserve.rs`).
+    /// XFS: any order; reserved space cuts a write's folios (`mapping/reserve.rs`).
     Xfs,
     /// ext4: `11 + blocksize_bits - page_shift`, with 4 KiB blocks.
     Ext4,

@@ -13,8 +13,7 @@
 //!
 //! At the end, random movable blocks are freed until half of the zone is free. The rest belongs to
 //! programs that keep running: it is pinned, like the pins of `fragment`. The folio sizes that a
-//! kernel uses therefore decide the free blocks it finds later (docs/design/reclaim.md, "Memory
-//! that has aged").
+//! kernel uses therefore decide the free blocks it finds later (docs/design/reclaim.md).
 //!
 //! The shares are choices, not measurements. Differs: nothing is reclaimed or compacted during
 //! ageing, and blocks are freed at random, not by last use. A kernel would do better.
@@ -40,8 +39,7 @@ const BASE_SIXTEENTHS: u64 = 4;
 const KERNEL_SIXTEENTHS: u64 = 1;
 /// Number of orders of kernel memory, from 0.
 const NR_KERNEL_ORDERS: u64 = 4;
-/// Pages of a round per step. 90 ns per page in a test build on a busy machine: 20 rounds of 16 GiB
-/// in 7.6 s.
+/// Pages of a round per step: 90 ns each in a test build on a busy machine.
 const PAGES_OF_STEP: u64 = 8;
 /// Bytes of state per page of the zone: at worst one used block per page, in a list with up to
 /// twice the needed capacity, plus the zone's own state, all of it touched.
@@ -128,7 +126,7 @@ impl Buddy {
         self.age_until(ageing, &mut || ControlFlow::Continue(())).unwrap_or_default()
     }
 
-    /// Like [`Buddy::age`], but calls `hears` every few milliseconds and returns `None` if it breaks.
+    /// Like [`Buddy::age`]. Calls `hears` every few milliseconds; returns `None` if it breaks.
     pub fn age_until(
         &mut self,
         ageing: Ageing,

@@ -70,8 +70,7 @@ impl Buddy {
         Some(pfn)
     }
 
-    /// Keeps the lowest `2^to` page frames of a taken block. Each split puts the upper half at the
-    /// head of the lower list.
+    /// Keeps the lowest `2^to` page frames. Upper halves go to the head of the lower list.
     pub(super) fn split(&mut self, pfn: u64, from: Order, to: Order, of: MigrateType) {
         for half in (to.get()..from.get()).rev().map(Order::new) {
             self.lists.push_front(pfn + half.nr_pages(), half, of);

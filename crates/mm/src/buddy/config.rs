@@ -15,8 +15,7 @@ pub struct BuddyConfig {
     pub nr_pages: u64,
     /// Largest block order, `MAX_PAGE_ORDER` (docs/behaviour 0.4).
     pub max_order: Order,
-    /// Order of a pageblock, at most `max_order` (docs/behaviour 0.4; 7.2 can be built with a
-    /// smaller one).
+    /// Order of a pageblock, at most `max_order` (docs/behaviour 0.4; 7.2 allows less).
     pub pageblock_order: Order,
     /// Page frames pinned from the start; `None` = all free.
     pub fragmentation: Option<Fragmentation>,
@@ -73,8 +72,7 @@ pub enum BuddyError {
     },
 }
 
-/// Tests whether the host can allocate `bytes`, because a failed allocation of zeroed memory would
-/// abort.
+/// Tests the allocation first, because a failed one of zeroed memory would abort.
 pub(crate) fn has_room(bytes: u64) -> bool {
     let mut room: Vec<u8> = Vec::new();
     let is_there = usize::try_from(bytes).is_ok_and(|nr| room.try_reserve_exact(nr).is_ok());

@@ -23,8 +23,7 @@ impl Buddy {
         1000 - ((1000 + requests) / nr_blocks) as i32
     }
 
-    /// Share of the free pages in blocks smaller than `order`, in thousandths; 1000 if no page is
-    /// free.
+    /// Free pages in blocks smaller than `order`, in thousandths; 1000 if no page is free.
     #[must_use]
     pub fn unusable_index(&self, order: Order) -> u32 {
         match self.nr_free_pages() {

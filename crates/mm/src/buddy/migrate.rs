@@ -1,7 +1,6 @@
 //! Migrate types and their fallbacks.
 
-/// Mobility of a pageblock's pages. Differs: there are no high-atomic, CMA and isolate blocks
-/// (I.1).
+/// A pageblock's mobility. Differs: no high-atomic, CMA and isolate blocks (I.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MigrateType {
     /// Can be moved: user memory, page cache. All pageblocks start as movable.

@@ -16,8 +16,7 @@
 //!              reclaim in the group, then retry
 //! ```
 //!
-//! Differs: every group is a direct child of the root. Page tables and the kernel's own memory are
-//! not charged.
+//! Differs: every group is a direct child of the root. Kernel memory is not charged.
 
 use crate::folio::lruvec::Lruvec;
 use crate::rules::anon::Effort;
@@ -30,8 +29,7 @@ pub(crate) const STOCK_PAGES: u64 = 64;
 pub(crate) enum ChargeEffort {
     /// No reclaim: large folios without direct reclaim.
     None,
-    /// Two rounds of reclaim: one with a batch for the stock, one without. Used by readahead
-    /// (`__GFP_NORETRY`).
+    /// Two rounds of reclaim, the second without stock: readahead (`__GFP_NORETRY`).
     Once,
     /// Reclaims until it makes no more progress.
     Full,

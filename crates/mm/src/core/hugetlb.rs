@@ -1,5 +1,4 @@
-//! hugetlb: pools of huge pages, and the files that back hugetlb mappings (docs/behaviour O.1,
-//! O.2).
+//! hugetlb: pools of huge pages and the files that use them (docs/behaviour O.1, O.2).
 //!
 //! Answers to: `hugetlb_acct_memory`, `dequeue_hugetlb_folio_vma`, `free_huge_folio`.
 //!
@@ -92,8 +91,7 @@ pub(crate) struct Pool {
 pub(crate) struct HugeFile {
     pub(crate) order: Order,
     pub(crate) sharing: Sharing,
-    /// Shared file: huge pages that are reserved or present. Private file: huge pages whose
-    /// reservation the owner has used.
+    /// Shared file: huge pages reserved or present. Private file: those the owner has used.
     pub(crate) regions: BTreeSet<u64>,
     pub(crate) pages: BTreeMap<u64, Pfn>,
 }
@@ -165,8 +163,7 @@ impl HugePool {
 }
 
 impl Hugetlb {
-    /// Puts the pools at the end of `nr_pages` base pages. Returns them and the number of pages
-    /// left below them.
+    /// Puts the pools at the end of memory. Returns them and the number of pages before them.
     pub(crate) fn new(
         wanted: &[HugePool],
         page: PageSize,
@@ -266,8 +263,7 @@ impl Hugetlb {
         }
     }
 
-    /// The last mapping of a shared file is gone: frees its pages and returns its reservations
-    /// (O.2.3).
+    /// Frees the pages and reservations of a shared file after its last mapping (O.2.3).
     pub(crate) fn release_file(&mut self, id: HugeFileId) {
         let file = self.file_mut(id);
         let order = file.order;

@@ -16,8 +16,7 @@
 //! If a fault hits a marker, fault-around therefore maps nothing of the window that this fault
 //! begins (docs/design/fidelity.md, "In flight").
 //!
-//! Owns requests and the locks they hold on folios. Does not own the windows
-//! ([`crate::readahead`]).
+//! Owns requests and their folio locks. Does not own the windows ([`crate::readahead`]).
 //!
 //! Invariants:
 //! - I1: no request is in flight outside a fault.

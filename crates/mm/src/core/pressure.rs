@@ -2,8 +2,7 @@
 //!
 //! Answers to: `compaction_deferred`, `defer_compaction`, `compaction_defer_reset`.
 //!
-//! Owns the failures of background reclaim and the deferral of compaction. Does not decide what to
-//! evict or move ([`crate::reclaim`]).
+//! Owns failure counts and the deferral of compaction. Does not evict ([`crate::reclaim`]).
 
 use super::swap::Swap;
 use super::watermarks::Watermarks;

@@ -19,8 +19,7 @@
 //! Does not own the contents of used slots ([`super::swap`]).
 //!
 //! Invariants:
-//! - I1: a cluster counts its used slots. A cluster with none is in the free queue or was never
-//!   used.
+//! - I1: a cluster counts its used slots. A cluster with none is queued as free or fresh.
 
 use std::collections::{BTreeMap, VecDeque};
 

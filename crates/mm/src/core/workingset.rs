@@ -184,8 +184,7 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    /// Pages on a group's list according to its counters. For the root: the exact sum of all
-    /// groups.
+    /// Pages on a group's list as of its last flush; for the root, the exact sum of all groups.
     pub(crate) fn nr_listed(&self, group: GroupId, list: ListId) -> u64 {
         let lru = self.folios.lru();
         if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_seen(list) }

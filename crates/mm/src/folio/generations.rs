@@ -70,8 +70,7 @@ pub(crate) struct Refaults {
 }
 
 impl Refaults {
-    /// Whether pages with statistics `other` can be evicted like these: few of them refaulted, or
-    /// at most the same share.
+    /// Whether pages with statistics `other` refaulted rarely, or at most as often as these.
     pub(crate) fn allows(self, other: Self) -> bool {
         let left = u128::from(other.nr_refaulted)
             * u128::from(self.nr_total + BATCH_MIN)

@@ -114,8 +114,7 @@ impl FolioTable {
         (id != NO_FOLIO).then_some(FolioId(id))
     }
 
-    /// The page table's view of the folio that holds `pfn`. A frame without a folio (the zero page)
-    /// is a span of one page.
+    /// The span of the folio that holds `pfn`; a single page if there is no folio (zero page).
     #[must_use]
     pub fn span_of(&self, pfn: Pfn) -> FolioSpan {
         self.of_pfn(pfn).map_or(FolioSpan::single(pfn), |id| self.get(id).span())

@@ -1,5 +1,4 @@
-//! Filesystem behaviour that the page cache can see, as observed on 6.18.44 (docs/differences.md,
-//! "where a file ends").
+//! Filesystem behaviour that the page cache sees, as observed on 6.18.44 (docs/differences.md).
 //!
 //! Owns the traits of each filesystem. No other code checks a filesystem's name, except the rules
 //! for folio sizes ([`crate::rules::Rules::order_range`]). Each file carries its own traits
@@ -108,8 +107,7 @@ impl Disk {
         }
     }
 
-    /// Whether `folio` has private data that the filesystem does not release, so that it stays
-    /// whole.
+    /// Whether the filesystem keeps private data of `folio`, so that it stays whole.
     #[must_use]
     pub const fn keeps_whole(self, folio: &Folio) -> bool {
         match self.keeps_whole {

@@ -196,8 +196,7 @@ impl Reservations {
         (part_end - 1) / AHEAD_BYTES * (AHEAD_BYTES / BLOCK_BYTES) + ahead
     }
 
-    /// Blocks before block `end` that are contiguous on the device or reserved together; 0 if the
-    /// last extent does not end there.
+    /// Blocks directly before block `end` that are contiguous on the device or reserved together.
     fn nr_before(&self, end: u64) -> u64 {
         let (mut nr, mut end) = (0, end);
         let mut later: Option<&Extent> = None;

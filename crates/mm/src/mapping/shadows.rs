@@ -1,7 +1,6 @@
 //! Shadows of a file's evicted pages (docs/behaviour G.5.2).
 //!
-//! Owns the ranges. Does not own the clock, nor the meaning of a refault
-//! ([`crate::core::workingset`]).
+//! Owns the ranges. Does not own their clock ([`crate::core::workingset`]).
 //!
 //! Invariants:
 //! - I1: ranges do not overlap and are not empty.

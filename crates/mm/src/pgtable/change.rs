@@ -57,7 +57,7 @@ impl<F: FnMut(Pfn) -> FolioSpan, C: FnMut(Cleared)> Zap for Closures<F, C> {
 impl PageTable {
     /// Clears the `nr` pages from `vpn` and reports the removed entries in address order.
     ///
-    /// A batch has the PTEs of one folio with consecutive page frames, whatever their writable,
+    /// A batch consists of PTEs of one folio with consecutive page frames, whatever their writable,
     /// accessed and dirty bits (docs/behaviour G.1.1). `folio_of` is not called for special PTEs.
     /// Blocks that the range covers only in part are unfolded (C.1.3). PTE tables stay.
     ///

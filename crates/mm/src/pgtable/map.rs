@@ -89,8 +89,7 @@ impl PageTable {
         true
     }
 
-    /// Tests and clears the accessed bit of the leaf of `vpn`, for the whole block if it is folded.
-    /// Returns `false` if nothing is mapped.
+    /// Tests and clears the accessed bit of the leaf of `vpn`; `false` if nothing is mapped.
     pub fn test_and_clear_young(&mut self, vpn: Vpn) -> bool {
         let Some(leaf) = self.leaf(vpn) else { return false };
         if !leaf.flags.contains(PteFlags::YOUNG) {

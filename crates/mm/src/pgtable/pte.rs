@@ -195,8 +195,7 @@ impl Pte {
         Self(self.0 - (by << Self::PFN_SHIFT))
     }
 
-    /// The bits that must match (after advancing) for two entries to belong together: all but the
-    /// contiguous bit and `ignored`.
+    /// The bits that must match within a batch: all but the contiguous bit and `ignored`.
     pub(super) const fn key(self, ignored: PteFlags) -> u64 {
         self.0 & !(Self::CONT | ignored.bits())
     }

@@ -49,8 +49,7 @@ impl PageTable {
         None
     }
 
-    /// The present leaves that overlap the `nr` pages from `vpn`, in address order. The first and
-    /// the last can extend beyond the range.
+    /// The present leaves that overlap the `nr` pages from `vpn`, in address order.
     #[must_use]
     pub fn leaves(&self, vpn: Vpn, nr: u64) -> Leaves<'_> {
         Leaves { table: self, at: vpn, end: end_of(vpn, nr), part: None }

@@ -1,5 +1,4 @@
-//! Rules of anonymous memory: folio sizes in a fault, fork, copy-on-write, unmap and split
-//! (docs/behaviour D, E, F.5, G).
+//! Rules of anonymous memory, from fault to split (docs/behaviour D, E, F.5, G).
 //!
 //! Answers to: `thp_vma_allowable_orders`, `vma_thp_gfp_mask`.
 //!
@@ -23,8 +22,7 @@ use crate::vma::HugeAdvice;
 
 pub use self::orders::Orders;
 
-/// Smallest order of a large anonymous folio: order 1 has no room for the deferred-split list
-/// (D.1.3).
+/// Smallest large anonymous order: order 1 has no room for the deferred-split list (D.1.3).
 pub const MIN_LARGE_ORDER: Order = Order::new(2);
 
 /// All differences between kernels for anonymous memory.
@@ -206,8 +204,7 @@ pub enum Mapcount {
     PerFolio,
 }
 
-/// `MADV_DONTNEED` over a PTE table's whole span. Once the table is freed, the next touch can map a
-/// PMD folio again.
+/// `MADV_DONTNEED` over a whole PTE table. A freed table allows a PMD folio again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropTables {
@@ -299,8 +296,7 @@ impl AnonRules {
         }
     }
 
-    /// Sets the control of one size in bytes, with base pages of `page`. Returns `None` if no folio
-    /// can have this size.
+    /// Sets the control of one size in bytes. Returns `None` if no folio can have this size.
     pub fn set_size(&mut self, bytes: u64, mode: SizeMode) -> Option<()> {
         let is_size = bytes.is_power_of_two() && bytes >= PageSize::K4.bytes() << 2;
         if !is_size || self.sizes == Sizes::PmdOnly {
@@ -310,8 +306,7 @@ impl AnonRules {
         Some(())
     }
 
-    /// Bytes of the smallest and the largest anonymous folio with a control, with base pages of
-    /// `page` (D.1.1).
+    /// Bytes of the smallest and the largest anonymous folio with a control (D.1.1).
     #[must_use]
     pub const fn controlled_bytes(page: PageSize) -> [u64; 2] {
         [page.bytes() << MIN_LARGE_ORDER.get(), page.bytes() << page.pmd_order().get()]

@@ -45,8 +45,7 @@ pub enum ClearOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyOrder {
-    /// \[all\] page by page: a huge page towards the faulting page; compaction and collapse
-    /// ascending.
+    /// \[all\] page by page: towards the faulting page; in compaction and collapse ascending.
     Pages,
     /// Left open by series 001 (K.2.5): the extents and units of merged clearing, or one ascending
     /// pass if no fault waits for a page.
@@ -62,8 +61,7 @@ pub enum Preemption {
     None,
     /// The same with more points, but none in clearing and copying.
     Voluntary,
-    /// A more important task runs immediately. No point is needed: an extent is cleared in one
-    /// piece.
+    /// A more important task runs immediately, so an extent is cleared in one piece.
     Full,
     /// Like full, but a task of equal priority waits for the next tick.
     Lazy,
@@ -158,8 +156,7 @@ impl ClearRules {
         self.plan_by(rule, page, order, fault_page)
     }
 
-    /// The plan to move `nr_pages` consecutive pages to other frames when no fault waits: ascending
-    /// (D.4.5).
+    /// The plan to move `nr_pages` consecutive pages when no fault waits: ascending (D.4.5).
     ///
     /// # Panics
     /// If `nr_pages` is 0.

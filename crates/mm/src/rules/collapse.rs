@@ -1,5 +1,4 @@
-//! Rules of collapse: what khugepaged and `MADV_COLLAPSE` can collapse, and when they give up
-//! (docs/behaviour H).
+//! Rules of collapse: what khugepaged and `MADV_COLLAPSE` can collapse (docs/behaviour H).
 //!
 //! Owns the values; `collapse/` follows them. The limit of empty pages belongs to the under-use
 //! test ([`super::anon::AnonRules::max_ptes_none`]).
@@ -8,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::PageSize;
 
-/// Longest sleep of khugepaged in milliseconds, 50 days: sysfs takes an unsigned int. In
-/// nanoseconds, it needs 52 bits.
+/// Longest sleep of khugepaged in milliseconds, 50 days: sysfs takes an unsigned int.
 pub const SLEEP_MS_MAX: u64 = 1 << 32;
 
 /// All differences between kernels and settings for collapse.

@@ -1,5 +1,4 @@
-//! Orders of file folios proposed in the discussion of series 000, in no kernel (docs/behaviour
-//! K.1.4).
+//! File folio orders proposed in the discussion of series 000, in no kernel (K.1.4).
 //!
 //! Owns the values. Each names the file that follows it.
 

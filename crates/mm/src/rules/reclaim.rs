@@ -34,8 +34,7 @@ pub struct ReclaimRules {
     pub freed_slots: FreedSlots,
     /// `vm.dirty_background_ratio`: per cent of the dirty limit above which writeback starts.
     pub dirty_background_ratio: u32,
-    /// `vm.compaction_proactiveness`: how little fragmentation triggers proactive compaction; 0 =
-    /// off.
+    /// `vm.compaction_proactiveness`: how early proactive compaction starts; 0 = off.
     pub compaction_proactiveness: u32,
 }
 
@@ -159,8 +158,7 @@ pub enum SwapIn {
     Cached,
 }
 
-/// P.5.6: slots without users. The model always frees them immediately; comparisons with other
-/// kernels ignore these slots.
+/// P.5.6: slots without users. The model frees them immediately, whatever the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FreedSlots {

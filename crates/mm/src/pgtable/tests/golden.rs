@@ -184,8 +184,7 @@ fn protecting_one_page_unfolds_and_only_the_last_pte_folds_again() {
     assert_eq!(nr_entries(&table), 16);
     table.protect_range(Vpn(33), 1, back, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 16);
-    // Protecting the second half first does not fold: the last PTE was rewritten before the
-    // conditions held.
+    // Does not fold: the last PTE was rewritten before the conditions held.
     table.protect_range(Vpn(40), 8, change, |_| folio(64, 6));
     table.protect_range(Vpn(32), 8, change, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 16);

@@ -26,8 +26,7 @@ struct Pair {
     of: Shape,
     folio: Mapcount,
     naive: NaiveRmap,
-    /// Three mms have mapped the folio at the same time since it was last unmapped: "shared" may be
-    /// false.
+    /// Three mms mapped the folio since it was last unmapped: "shared" may be false.
     is_crowded: bool,
     is_stopped: bool,
 }

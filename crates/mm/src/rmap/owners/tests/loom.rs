@@ -78,8 +78,7 @@ impl<M: Mutation> WordCell for Word<M> {
         if old & bits == 0 {
             return Some(old);
         }
-        // No other thread runs between the load and this line: loom switches only at its own
-        // operations.
+        // No other thread runs since the load: loom switches only at its own operations.
         self.waiting.lock().unwrap().push(thread::current());
         None
     }
