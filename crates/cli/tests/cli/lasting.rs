@@ -1,4 +1,5 @@
-//! `folio tune --persist` and `--unit`, `folio warm --persist`, and the one undo, below a root.
+//! `folio tune --persist` and `--unit`, `folio warm --persist`, and their undo, in a root directory
+//! of the test.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -181,7 +182,7 @@ fn options_that_a_unit_gives_a_variable_stay() {
     done(&system.tune("--undo"));
 }
 
-/// As for settings: whenever it is killed, `--undo` finds what it needs.
+/// As for settings: `--undo` works after a kill at any moment.
 #[test]
 fn killed_while_it_writes_files_it_leaves_what_undo_needs() {
     let system = System::with_job();
