@@ -222,7 +222,6 @@ impl Folio {
         self.refs += 1;
     }
 
-    /// Removes a device's pin; its reference must still be put.
     pub(crate) const fn unpin(&mut self) {
         self.pins -= 1;
     }

@@ -30,9 +30,7 @@ use crate::units::{Order, Pfn};
 use super::random::Random;
 use super::{Buddy, MigrateType};
 
-/// Sixteenths of the zone in use after a round.
 const FULL_SIXTEENTHS: u64 = 15;
-/// Each round frees one block in this many.
 const FREED_OF: u64 = 4;
 const BASE_SIXTEENTHS: u64 = 4;
 /// Sixteenths that are unmovable; as many are reclaimable.

@@ -24,7 +24,6 @@ impl Buddy {
         None
     }
 
-    /// Takes the smallest sufficient block of a donor and returns the rest to the donor.
     pub(super) fn steal(&mut self, order: Order, to: MigrateType) -> Option<u64> {
         for donor_order in (order.get()..=self.max_order.get()).map(Order::new) {
             if let Some(donor) = self.donor_of(donor_order, to) {

@@ -36,7 +36,6 @@ pub struct Fragmentation {
 struct FragmentPlan {
     groups: u64,
     broken: u64,
-    /// Pinned pages, at least one per broken group.
     pinned: u64,
 }
 

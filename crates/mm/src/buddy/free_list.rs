@@ -138,7 +138,6 @@ impl FreeLists {
         self.nonempty[of.index()] |= 1 << order.get();
     }
 
-    /// Adds a block at the tail of a list without fresh blocks.
     pub(super) fn push_back(&mut self, pfn: u64, order: Order, of: MigrateType) {
         assert!(order < self.max_order || self.fresh.is_empty(), "a block behind fresh ones");
         let link = pfn as Link + 1;

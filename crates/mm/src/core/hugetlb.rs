@@ -48,7 +48,6 @@ pub struct HugeCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charge {
     Reservation,
-    /// No reservation: needs a free page that is not reserved.
     Available,
 }
 
@@ -91,7 +90,7 @@ pub(crate) struct Pool {
 pub(crate) struct HugeFile {
     pub(crate) order: Order,
     pub(crate) sharing: Sharing,
-    /// Shared file: huge pages reserved or present. Private file: those the owner has used.
+    /// Shared file: huge pages reserved or present. Private file: used reservations.
     pub(crate) regions: BTreeSet<u64>,
     pub(crate) pages: BTreeMap<u64, Pfn>,
 }
@@ -253,7 +252,6 @@ impl Hugetlb {
         };
     }
 
-    /// Uncounts an entry of `mm`. Frees the page if nothing else uses it.
     pub(crate) fn remove_map(&mut self, order: Order, pfn: Pfn, mm: MmOwnerId) {
         let shape = self.shape(order);
         let folio = self.folio_mut(order, pfn);

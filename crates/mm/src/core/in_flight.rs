@@ -41,7 +41,6 @@ pub(crate) struct InFlight {
     is_fault: bool,
     nr_requests: u32,
     completion: Completion,
-    /// Folios being read, each with its request's number from 0.
     folios: Vec<(u32, FolioId)>,
 }
 

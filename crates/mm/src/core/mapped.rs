@@ -38,6 +38,7 @@ fn counted(change: Result<Change, MapcountOverflow>) -> Change {
 }
 
 impl<R: Ram> Core<R> {
+    /// Maps a new anonymous folio that is exclusive to `mm` (F.3.3).
     pub(crate) fn map_new_anon(&mut self, id: FolioId, mm: MmId, level: Level) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -62,6 +63,7 @@ impl<R: Ram> Core<R> {
         self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
     }
 
+    /// Counts `nr` PTEs of `mm` for the pages from `pfn` (F.3.1).
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -77,6 +79,7 @@ impl<R: Ram> Core<R> {
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
+    /// Counts a PMD entry of `mm` (F.3.2).
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -90,6 +93,7 @@ impl<R: Ram> Core<R> {
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
+    /// Uncounts `nr` PTEs of `mm` for the pages from `pfn` (F.3.4, F.5.3).
     pub(crate) fn remove_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -104,6 +108,7 @@ impl<R: Ram> Core<R> {
         self.put_unmapped(id, nr);
     }
 
+    /// Uncounts a PMD entry of `mm` (F.3.5, F.5.3).
     pub(crate) fn remove_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -151,6 +156,7 @@ impl<R: Ram> Core<R> {
         }
     }
 
+    /// Handles a page that lost its last mapping (G.2.1).
     fn became_partially_mapped(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if !folio.is_anon()

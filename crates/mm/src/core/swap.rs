@@ -38,7 +38,6 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    /// Swap space with `nr_slots` free slots; `None` if `nr_slots` is 0.
     pub(crate) fn new(page: PageSize, nr_slots: u64) -> Option<Self> {
         let order = page.pmd_order().min(page.max_page_order());
         let slots = Slots::new(order, nr_slots);

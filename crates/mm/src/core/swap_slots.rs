@@ -39,7 +39,6 @@ pub(super) struct Slots {
     first_fresh: u64,
     /// Clusters that became free again, oldest first.
     free: VecDeque<u64>,
-    /// By order: where its next allocation starts.
     next: Vec<Option<SwapSlot>>,
     nr_all: u64,
     nr_used: u64,
@@ -48,7 +47,6 @@ pub(super) struct Slots {
 type Found = (u64, u64);
 
 impl Cluster {
-    /// Finds the first `nr` consecutive free slots from `from`, aligned to `nr`.
     fn find(&self, from: u64, nr: u64) -> Option<u64> {
         let is_free = |first: &u64| {
             let slots = *first as usize..(first + nr) as usize;

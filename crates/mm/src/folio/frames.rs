@@ -21,7 +21,6 @@ pub(crate) const NO_FOLIO: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flag {
     Exclusive = 0,
-    /// Written since it was zeroed.
     Written = 1,
     Accessed = 2,
 }

@@ -21,7 +21,6 @@ use super::link::Marks;
 use super::list_id::LruKind;
 use crate::rules::reclaim::GenerationRule;
 
-/// `MAX_NR_GENS`, per kind.
 pub(crate) const NR_GENERATIONS_MAX: u64 = 4;
 /// Generations that eviction leaves (`MIN_NR_GENS`).
 pub(crate) const NR_GENERATIONS_MIN: u64 = 2;
@@ -36,9 +35,7 @@ type Tiers = [[u64; NR_TIERS]; 2];
 
 #[derive(Clone, Debug)]
 pub(crate) struct Generations {
-    /// The youngest, common to both kinds.
     pub(crate) max_seq: u64,
-    /// The oldest, by kind.
     pub(crate) min_seq: [u64; 2],
     avg_refaulted: Tiers,
     avg_total: Tiers,
@@ -170,14 +167,12 @@ impl Generations {
     }
 }
 
-/// A folio's properties that decide where it enters the lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comer {
     pub(crate) kind: LruKind,
     pub(crate) marks: Marks,
     pub(crate) is_workingset: bool,
     pub(crate) waits_for_writeback: bool,
-    /// Whether its content is in swap space.
     pub(crate) is_in_swap_cache: bool,
 }
 
@@ -227,7 +222,6 @@ pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -
     }
 }
 
-/// A folio's tier (`lru_tier_from_refs`).
 pub(crate) fn tier_of(nr_refs: u8, is_workingset: bool, rule: GenerationRule) -> usize {
     match rule {
         GenerationRule::First | GenerationRule::Protected => order_base_2(u64::from(nr_refs) + 1),

@@ -32,9 +32,7 @@ pub(crate) struct Marks {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    /// Neighbour towards the head.
     pub(super) newer: u32,
-    /// Neighbour towards the tail.
     pub(super) older: u32,
     pub(super) place: Place,
     pub(super) order: Order,

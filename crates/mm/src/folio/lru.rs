@@ -28,7 +28,6 @@ use crate::units::{GroupId, Order};
 
 pub use super::list_id::{Age, ListId, LruKind};
 
-/// A position between two folios, for the parts of a split folio.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     list: Option<ListId>,
@@ -148,7 +147,6 @@ impl Lru {
         self.link(id, list, head);
     }
 
-    /// Moves a folio to the tail of a list, where reclaim scans it next.
     pub(crate) fn link_tail(&mut self, id: FolioId, list: ListId) {
         self.unlink(id);
         self.link(id, list, NONE);
@@ -164,7 +162,6 @@ impl Lru {
         }
     }
 
-    /// Moves a part of a split folio to the whole folio's position.
     pub(crate) fn settle(&mut self, id: FolioId, spot: Spot) {
         self.unlink(id);
         self.links[id.nr()].marks = spot.marks;

@@ -99,7 +99,6 @@ pub struct Lruvec {
     costs: [u64; 2],
     /// Pages that left the inactive lists by eviction or activation (`nonresident_age`).
     pub(crate) clock: u64,
-    /// `counters.activated` at the end of the last reclaim.
     pub(crate) activated_before: [u64; 2],
     seen: Seen,
     pub(crate) gens: Generations,
@@ -185,7 +184,7 @@ impl Lruvec {
         self.nr_charged
     }
 
-    /// The maximum of [`Lruvec::nr_charged`].
+    /// The maximum of [`Lruvec::nr_charged()`].
     #[must_use]
     pub const fn peak(&self) -> u64 {
         self.peak

@@ -170,7 +170,6 @@ impl FolioTable {
         self.frames.set_one(Flag::Accessed, pfn);
     }
 
-    /// Pages of the folio accessed since the last call (G.5.1).
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> u64 {
         let (pfn, nr) = (self.get(id).pfn, self.get(id).nr_pages());
         self.take_accessed_in(pfn, nr)

@@ -16,7 +16,6 @@ pub(crate) struct Shadow {
     pub(crate) time: u64,
     /// With generations: counted uses, minus one.
     pub(crate) nr_refs: u8,
-    /// Whether it was active once.
     pub(crate) was_workingset: bool,
 }
 

@@ -32,7 +32,6 @@ pub(super) type NodeId = u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeSlot {
     Empty,
-    /// Head slot of a folio of this order.
     Folio(FolioId, Order),
     /// Another slot of the folio; names the offset of its head slot.
     Sibling(u8),
@@ -239,7 +238,6 @@ impl Tree {
         index.checked_add(pages - (index & (pages - 1)))
     }
 
-    /// The node of `level` that covers `index`; creates missing nodes.
     fn make_path(&mut self, index: u64, level: u32) -> NodeId {
         let mut id = self.grow_root(index, level);
         while self.node(id).level > level {
@@ -305,7 +303,6 @@ impl Tree {
         }
     }
 
-    /// Lowers a root whose only child covers the first indices.
     fn shrink(&mut self) {
         while let Some(root) = self.root {
             let TreeSlot::Node(child) = self.node(root).slots[0] else { return };

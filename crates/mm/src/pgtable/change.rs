@@ -227,6 +227,7 @@ impl PageTable {
         }
     }
 
+    /// Applies C.1.2 to each block that ends in `part`.
     fn fold_ends(&mut self, part: Part, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) {
         let (Some(order), PmdSlot::Table(id)) = (self.contpte_order, part.slot) else { return };
         let mut last = order.round_down(part.vpn.0) + order.nr_pages() - 1;
@@ -240,7 +241,6 @@ impl PageTable {
         }
     }
 
-    /// Moves a whole slot. Returns `false` if PTEs must move instead.
     fn move_slot(&mut self, part: Part, target: Vpn) -> bool {
         let can_move = part.is_whole(self.pmd_order)
             && self.pmd_order.is_aligned(target.0)

@@ -102,7 +102,6 @@ impl PageTable {
         }
     }
 
-    /// Positions that change together with `position`: its block if folded, otherwise only itself.
     pub(super) fn unit_around(&self, id: u32, position: usize) -> Range<usize> {
         match self.contpte_order {
             Some(order) if self.tables.pte(id, position).is_contpte() => {

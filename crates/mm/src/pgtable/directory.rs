@@ -18,7 +18,6 @@ const REGION_SLOTS: usize = 1 << REGION_SHIFT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PmdSlot {
     Empty,
-    /// The PTE table with this id. It can have no present PTE.
     Table(u32),
     Leaf(Pte),
 }
@@ -100,7 +99,6 @@ impl Directory {
         child.tables.extend(self.tables.range(from >> REGION_SHIFT..=end >> REGION_SHIFT));
     }
 
-    /// Frees tables without a used slot, if their whole region is in the slots `from..end`.
     pub(super) fn free_tables(&mut self, from: u64, end: u64) {
         let (first, last) = (from.div_ceil(REGION_SLOTS as u64), end >> REGION_SHIFT);
         let Self { regions, tables } = self;

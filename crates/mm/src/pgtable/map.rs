@@ -142,7 +142,6 @@ impl PageTable {
         }
     }
 
-    /// Rewrites the flags of one PTE, or of its whole block if it is folded (I2).
     fn rewrite_unit(&mut self, id: u32, position: usize, to: impl Fn(PteFlags) -> PteFlags) {
         let range = self.unit_around(id, position);
         for pte in &mut self.tables.ptes_mut(id)[range] {

@@ -13,7 +13,6 @@ pub(super) struct Tables {
     /// Table `id` is `ptes[id << order ..][.. 1 << order]`.
     ptes: Vec<Pte>,
     nr_present: Vec<u32>,
-    /// Ids of freed tables; the last one is taken first.
     free: Vec<u32>,
     order: Order,
 }

@@ -76,7 +76,6 @@ impl SizeUse {
 #[serde(try_from = "String", into = "String")]
 pub struct SizeControl {
     sizes: BTreeMap<u64, SizeUse>,
-    /// All other sizes: `Never` or `Always`.
     others: SizeUse,
 }
 

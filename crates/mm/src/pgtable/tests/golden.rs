@@ -26,7 +26,6 @@ fn map_singly(table: &mut PageTable, (vpn, pfn, nr): (u64, u64, u64), of: FolioS
     (0..nr).for_each(|by| map(table, (vpn + by, pfn + by, 1), RW, of));
 }
 
-/// One folded block at page 32, of an order-6 folio at page frame 64.
 fn folded_block() -> PageTable {
     let mut table = arm64();
     map(&mut table, (32, 64, 16), RW, folio(64, 6));

@@ -8,7 +8,6 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageCounts {
     Uniform(u32),
-    /// One count per page, since only part of the folio was mapped or unmapped.
     Each(Box<[u32]>),
 }
 

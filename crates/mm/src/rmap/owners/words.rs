@@ -124,7 +124,6 @@ fn slot_of<L: Layout>(word: u64, id: u32) -> Option<u32> {
     }
 }
 
-/// The id in the slot at `shift`; 0 = free.
 pub(super) const fn id_of<L: Layout>(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32 & L::ID_MAX
 }

@@ -46,7 +46,6 @@ impl<M: Mutation> FullFence for Loom<M> {
 struct Sound;
 impl Mutation for Sound {}
 
-/// The opener does not fence: O1 can take effect after O3.
 struct NoOpenFence;
 impl Mutation for NoOpenFence {
     fn full_fence(side: Side) {
@@ -56,7 +55,6 @@ impl Mutation for NoOpenFence {
     }
 }
 
-/// The collapser does not fence: C1 can take effect after C3.
 struct NoCollapseFence;
 impl Mutation for NoCollapseFence {
     fn full_fence(side: Side) {
@@ -170,7 +168,6 @@ impl<M: Mutation, const N: usize> File<M, N> {
         Ok(())
     }
 
-    /// A writer that finds no huge folio and closes the file again.
     fn write(&self) {
         self.open().unwrap();
         self.has_no_huge_folio();

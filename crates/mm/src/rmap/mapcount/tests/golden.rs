@@ -28,7 +28,6 @@ fn seen(change: Change) -> Change {
     Change { updates: MapcountUpdates::NONE, ..change }
 }
 
-/// Updates of page counters, folio counters and the owner word.
 fn updates(change: Change) -> [u64; 3] {
     let MapcountUpdates { pages, folios, owner_words } = change.updates;
     [pages, folios, owner_words]

@@ -7,7 +7,6 @@ use super::super::{Change, HugetlbOwners, Mapcount, MapcountRule, MapcountRules,
 use crate::rmap::owners::{MmOwnerId, OwnerLayout};
 use crate::units::Order;
 
-/// Steps per run; 160 runs take more than a million.
 const NR_STEPS: u32 = 6_500;
 const NR_STEPS_OF_A_LIFE: u32 = 200;
 

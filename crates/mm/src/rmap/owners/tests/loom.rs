@@ -96,7 +96,6 @@ impl<M: Mutation> Atomics for Loom<M> {
 struct Sound;
 impl Mutation for Sound {}
 
-/// Takes no lock: loads the bit and continues.
 struct NoLock;
 impl Mutation for NoLock {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -104,7 +103,6 @@ impl Mutation for NoLock {
     }
 }
 
-/// Takes the lock with a load and a store instead of one read-modify-write.
 struct LockInTwoSteps;
 impl Mutation for LockInTwoSteps {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -231,7 +229,6 @@ where
     );
 }
 
-/// Two mms map at the same time: one gets the free slot.
 fn two_mms_come<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,
@@ -246,7 +243,6 @@ where
     );
 }
 
-/// Two mms: after one has unmapped, the other is known to be exclusive.
 fn the_survivor_of_two_is_exclusive<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,
