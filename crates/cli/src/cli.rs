@@ -90,7 +90,6 @@ pub(crate) fn run() -> Result<Exit> {
     carried_out(cli.verb, &words, &mut Console::new())
 }
 
-/// Prints the requested help or version, or the error of the command line.
 fn told(error: &clap::Error) -> Result<Exit> {
     if error.use_stderr() {
         let _ = error.print();

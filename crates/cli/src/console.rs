@@ -13,7 +13,6 @@ use largefolio_trace::shown::{is_printable, shown};
 /// Characters per line without a terminal and without `COLUMNS`.
 const WIDTH: usize = 120;
 
-/// Context of standard output errors.
 pub(crate) const NOT_WRITTEN: &str = "cannot write to standard output";
 
 pub(crate) struct Console {
@@ -57,7 +56,6 @@ impl Console {
         }
     }
 
-    /// Returns whether nobody reads further results.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -80,7 +78,6 @@ impl Console {
         (is_asked || io::stdout().is_terminal()).then(Self::width)
     }
 
-    /// Returns whether standard output may have bold text.
     pub(crate) fn is_styled() -> bool {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         io::stdout().is_terminal() && !is_set("NO_COLOR")
@@ -142,7 +139,6 @@ pub(crate) fn warn(text: &str) {
     say(&format!("folio: warning: {text}"));
 }
 
-/// Formats a remark as a line of a screen.
 pub(crate) fn words(remark: &Remark) -> String {
     let (Remark::Warning(text) | Remark::Missing(text)) = remark;
     harmless(text, no_style).into_owned()
@@ -170,7 +166,6 @@ fn mark_closed(error: io::Error) -> io::Error {
     }
 }
 
-/// Returns whether an error was caused by a standard output reader that went away.
 pub(crate) fn is_output_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -184,7 +179,6 @@ pub(crate) fn bar(nr_rows: u64, what: &'static str) -> ProgressBar {
     progress(Some(nr_rows), template).with_message(what)
 }
 
-/// Creates a bar that counts items.
 pub(crate) fn counter(nr: u64, what: &'static str) -> ProgressBar {
     progress(Some(nr), "{msg} [{bar:30}] {pos} of {len}, {eta} left").with_message(what)
 }

@@ -60,7 +60,6 @@ fn told(error: &Error) -> String {
     text
 }
 
-/// The message of the last panic.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
 /// Silences panics that are caught and become errors: the Parquet library panics on some damaged

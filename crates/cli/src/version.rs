@@ -21,7 +21,6 @@ pub(crate) const OF_BUILD: &str = concat!(
     env!("FOLIO_PROFILE"),
 );
 
-/// Lists the built-in kernels and the libraries found, one fact per line.
 pub(crate) fn found() -> String {
     // The self-built kernels of recordings have longer names.
     let kernels: Vec<&str> = Kernel::names().filter(|name| !name.contains('/')).collect();

@@ -22,7 +22,6 @@ use crate::console;
 
 /// Milliseconds between two lines, for tests.
 const EVERY_MS: &str = "LARGEFOLIO_PROGRESS_MS";
-/// The default time between two lines.
 const EVERY: Duration = Duration::from_secs(10);
 /// The pace counts as known after one part in this many of that time.
 const PACE_PART: u32 = 10;

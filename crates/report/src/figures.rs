@@ -27,14 +27,12 @@ const MICROSECONDS_MAX: u64 = 10_000_000;
 const MILLISECONDS_MAX: u64 = 10_000_000_000;
 /// Counts below this are exact: seven digits.
 const EXACT_MAX: u64 = 10_000_000;
-/// Counts below this are shown in millions.
 const MILLIONS_MAX: u64 = 10_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     /// Base units per unit.
     per: u64,
-    /// Digits after the decimal point.
     digits: usize,
     /// `KiB`, `M`, or empty.
     pub(crate) name: &'static str,
@@ -141,7 +139,6 @@ pub fn size(bytes: u64) -> String {
     format!("{}{unit}", bytes >> shift)
 }
 
-/// Returns whether a run certainly takes more time, or certainly less.
 pub(crate) fn is_certain(change: Interval) -> bool {
     change.low >= SMALL_PERCENT || change.high <= -SMALL_PERCENT
 }
@@ -268,13 +265,11 @@ pub fn recorded(nr_references: u64, attached: &Attached) -> String {
     )
 }
 
-/// Formats an estimate in nanoseconds as a time.
 fn seconds(ns: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time in ns")]
     time(ns.max(0.0).round() as u64)
 }
 
-/// Formats a time in the unit that suits it.
 pub(crate) fn time(ns: u64) -> String {
     let scale = Scale::of_ns(ns);
     format!("{} {}", scale.show(ns), scale.name)
@@ -296,7 +291,6 @@ pub(crate) fn difference(value: i128, minus: char, show: &dyn Fn(u64) -> String)
     if value < 0 { format!("{minus}{size}") } else { format!("+{size}") }
 }
 
-/// Formats a difference in its unit, with its sign.
 pub(crate) fn signed_of(value: i128, unit: &str) -> String {
     difference(value, '-', &|size| self::value(size, unit))
 }
@@ -316,7 +310,6 @@ pub fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
-/// Returns the display name of a cause of time.
 pub(crate) fn cause(cause: Cause, walks: Walks) -> &'static str {
     match cause {
         Cause::Fault => "faults",

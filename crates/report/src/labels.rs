@@ -9,7 +9,6 @@ use crate::figures::{self, size};
 /// The words that distinguish a cell from the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Label {
-    /// The kernel's version or file.
     kernel: Option<String>,
     /// Edits that not every kernel has.
     edits: Vec<String>,
@@ -18,7 +17,6 @@ pub(crate) struct Label {
     rest: Vec<String>,
 }
 
-/// Each cell's label, and what all cells share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) cells: Vec<Label>,
@@ -39,7 +37,6 @@ impl Label {
         words.chain(self.rest.iter().cloned()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The label in lines, for a column heading.
     pub(crate) fn lines(&self) -> Vec<String> {
         let words = self.kernel.iter().chain(&self.edits).chain(&self.machine).chain(&self.rest);
         words.cloned().collect()

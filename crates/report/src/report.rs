@@ -160,18 +160,15 @@ pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceInfo {
-    /// The file name, as given.
     pub path: String,
     /// BLAKE3 of the file in hex, if it was requested.
     pub digest: Option<String>,
     pub command: Vec<String>,
-    /// Recorder or generator of the trace.
     pub recorder: String,
     /// Kernel of the recording; empty if the trace was generated.
     pub kernel: String,
     /// CPU of the recording; empty if the trace was generated.
     pub machine: String,
-    /// How the program ended.
     pub ended: String,
     pub nr_references: u64,
     pub nr_rows: u64,
@@ -206,7 +203,6 @@ impl TraceInfo {
         }
     }
 
-    /// Returns the file name of the recorded program, or the generator's name.
     #[must_use]
     pub fn program(&self) -> &str {
         if let Some(name) = self.recorder.strip_prefix("generator ") {
@@ -278,7 +274,6 @@ pub(crate) fn run_reference<'a>(rows: &'a [Outcome], row: &'a Outcome) -> &'a Ou
     rows.iter().find(|other| other.machine == row.machine).unwrap_or(row)
 }
 
-/// A cell that has no row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Absent {
     pub kernel: String,
@@ -312,7 +307,6 @@ pub struct PredictResult {
     pub command_line: Vec<String>,
     pub trace: TraceInfo,
     pub settings: Settings,
-    /// The row that the others are compared with.
     pub reference: usize,
     pub verdict: Verdict,
     pub rows: Vec<Outcome>,

@@ -80,7 +80,6 @@ pub struct Row<'a> {
     pub outcome: &'a Outcome,
 }
 
-/// Why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// T1: a count that does not fit into a signed 64-bit integer.
@@ -90,7 +89,6 @@ pub enum TableError {
     CellCount { nr_cells: usize, nr_rows: usize },
     #[error("cannot make a data frame of the result: {0}")]
     Arrow(#[from] ArrowError),
-    /// JSON cannot represent the metadata.
     #[error("cannot describe the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }

@@ -41,7 +41,6 @@ use crate::{Error, Remark};
 const SCHEMA_VERSION: u32 = 1;
 /// The share of the gain that a simpler plan may lose.
 const MAY_LOSE: f64 = 0.05;
-/// The fewest rounds of a verification.
 const NR_ROUNDS: u32 = 20;
 /// The smallest file worth a page cache of large folios, in bytes.
 const TEXT_BYTES_MIN: u64 = 1 << 20;
@@ -52,7 +51,6 @@ pub struct Question {
     pub goal: Goal,
     /// The allowed growth of memory in percent.
     pub memory_percent_max: f64,
-    /// The page cache at the start.
     pub cache: CacheState,
     /// Physical memory in bytes.
     pub memory_bytes: u64,
@@ -79,10 +77,8 @@ impl Lasting {
     }
 }
 
-/// A command of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Description.
     pub what: String,
     /// The words after `folio`.
     pub words: Vec<String>,
@@ -91,7 +87,6 @@ pub struct Step {
     pub needs_root: bool,
 }
 
-/// What to do, and the effect.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// Index of the candidate.
@@ -103,7 +98,6 @@ pub struct Plan {
     pub verify: Vec<String>,
     /// Why `folio verify` cannot measure it.
     pub not_verified: Option<String>,
-    /// Limits of the model.
     pub limits: Vec<String>,
 }
 
@@ -115,19 +109,14 @@ pub struct Advice {
     pub trace: String,
     pub program: Vec<String>,
     pub kernel: String,
-    /// The machine of the estimates.
     pub machine: String,
-    /// The goal.
     #[serde(skip)]
     pub goal: Goal,
-    /// All available choices.
     pub choices: Vec<Choice>,
     pub left_out: Vec<LeftOut>,
-    /// The model's results.
     pub candidates: Vec<Candidate>,
     /// `None`: nothing certainly helps.
     pub plan: Option<Plan>,
-    /// A run's estimated time.
     pub run: String,
     #[serde(skip)]
     remarks: Vec<Remark>,
@@ -246,7 +235,6 @@ impl Advice {
 /// entries.
 struct Texts {
     files: Vec<String>,
-    /// Why there are none.
     refusal: Option<String>,
 }
 

@@ -16,7 +16,6 @@ use crate::{Forms, running};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Memory by kind, before and after.
 #[derive(Serialize)]
 pub struct CollapseResult {
     schema_version: u32,
@@ -278,7 +277,6 @@ impl Forms for CollapseResult {
     }
 }
 
-/// What an error number of the kernel means for a kind of memory.
 fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
     let said = io::Error::from_raw_os_error(errno);
     let why = match (kind, Errno::from_raw_os_error(errno)) {

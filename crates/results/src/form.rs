@@ -6,7 +6,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Text,
-    /// Everything, with a schema version.
     Json,
     /// One row per item, for spreadsheets and data frames.
     Csv,

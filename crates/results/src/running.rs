@@ -160,12 +160,10 @@ impl This {
     }
 }
 
-/// The machine file for this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// The machine measured by `folio calibrate`, or else the closest known one.
     pub machine: Machine,
-    /// Whether its page walks are native or nested.
     pub walks: Walks,
     pub remark: Option<Remark>,
 }

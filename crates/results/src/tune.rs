@@ -22,11 +22,9 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Serialize)]
 struct TuneRow {
     setting: String,
-    /// The value before the command.
     now: String,
     /// The value after the command, or the planned one; empty if unchanged.
     then: String,
-    /// The outcome or plan for the setting.
     result: &'static str,
     note: String,
 }
@@ -210,7 +208,6 @@ impl TuneResult {
         self.title = if self.title.is_empty() { part } else { format!("{}; {part}", self.title) };
     }
 
-    /// Returns the text for people, with a final newline.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.title);

@@ -57,7 +57,6 @@ impl WarmRow {
         }
     }
 
-    /// Returns whether a run could make more of it large.
     fn could_grow(&self) -> bool {
         let hopeless = [
             "too_small",
@@ -122,7 +121,6 @@ pub struct WarmResult {
     rows: Vec<WarmRow>,
     /// Files that could not be examined, with the reason.
     failed: Vec<(String, String)>,
-    /// Units that were written to warm the files again.
     units: Vec<FileRow>,
 }
 

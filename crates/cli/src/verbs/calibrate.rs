@@ -91,7 +91,6 @@ pub(crate) struct WritePlan {
 }
 
 impl CalibrateArgs {
-    /// Checks that the result can be written, or that the machine to predict with exists.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<CalibratePlan> {
         let effort = if self.quick { Effort::Quick } else { Effort::Full };
         let dir = self.dir.clone().unwrap_or_else(default_dir);

@@ -57,7 +57,6 @@ pub(super) fn tell(root: &Path, files: &[Planned]) {
     }
 }
 
-/// Stops the files' path units before they are removed.
 pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     if manager::is_running(root)
         && let Err(message) = manager::stop(places)
@@ -66,7 +65,6 @@ pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     }
 }
 
-/// Makes systemd forget removed files.
 pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     let mut gone: Vec<&Place> = places.filter(|place| place.is_of_systemd()).collect();
     if gone.is_empty() || !manager::is_running(root) {

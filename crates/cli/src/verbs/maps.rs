@@ -227,7 +227,6 @@ fn seconds_taken_for_pid(command_line: &[String]) -> Option<u32> {
 }
 
 impl MapsPlan {
-    /// Reads the system or the files, and writes the view.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let plan = match self {
             Self::Live(plan) => return plan.run(console),

@@ -25,7 +25,6 @@ pub(crate) const KERNEL: Named = Named(|| {
 /// A policy that comes with folio, or an object file.
 pub(crate) const POLICY: Named = Named(|| KernelPolicy::builtin().map(|(name, _)| name).collect());
 
-/// A machine or a file.
 pub(crate) const MACHINE: Named = Named(|| machine::names().chain([THIS]).collect());
 
 impl TypedValueParser for Named {

@@ -377,7 +377,6 @@ impl PredictArgs {
         })
     }
 
-    /// Checks before minutes of replay that each result can be written to its own file.
     fn check_outputs(&self, trace: &Path) -> Result<()> {
         if let Some(output) = &self.output {
             check_output(output, trace, "--output")?;

@@ -132,7 +132,6 @@ impl RecordArgs {
         Ok(RecordPlan { how, is_quiet: self.quiet })
     }
 
-    /// Says why an option does not apply to a live recording.
     fn refusal(&self) -> Option<&'static str> {
         let of_runs = "--runs times the plain program beside a recording that is slower than it; a live \
                        recording runs at the program's own speed: leave --runs out";
@@ -279,7 +278,6 @@ fn summary(outcome: &Outcome) {
     }
 }
 
-/// Prints the plain program's times and the CPU's counters.
 fn plain_runs(runs: &[PlainRun]) {
     let times = |get: fn(&PlainRun) -> u64| {
         let ns: Vec<f64> =

@@ -222,7 +222,6 @@ fn not_started(error: RunError) -> Result<Exit> {
     Ok(Exit::Program(code))
 }
 
-/// Summarizes files with the same folio size.
 fn in_cache(files: &[&Warmed]) -> String {
     let sum = |of: &dyn Fn(&Warmed) -> Option<u64>| {
         let sum = files.iter().map(|file| of(file)).sum::<Option<u64>>();
@@ -243,7 +242,6 @@ pub(super) fn large_folios(file: &Warmed) -> String {
     if file.is_short() { format!("folios of {size} or more") } else { format!("{size} folios") }
 }
 
-/// Summarizes actions and observations in a few lines.
 fn summary(plan: &Launch, watched: &Watched) {
     let delay = format!("; start delayed by {:.1} ms", plan.elapsed.as_secs_f64() * 1e3);
     let (short, long): (Vec<_>, Vec<_>) = plan.warmed.iter().partition(|file| file.is_short());

@@ -24,7 +24,6 @@ pub(crate) fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// Returns the named machines and their type of page walks, or this machine.
 pub(crate) fn machines(names: &[String]) -> Result<(Vec<Machine>, Walks)> {
     if names.is_empty() {
         let host = running::machine()?;

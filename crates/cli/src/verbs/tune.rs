@@ -160,7 +160,6 @@ impl TunePlan {
         Ok((store.entries()?, store.files()?))
     }
 
-    /// Returns the settings that should survive a reboot, and the files to write.
     fn pieces(&self, plan: &ChangeSet, recorded: &[Entry]) -> Result<(Vec<Lasting>, Vec<Piece>)> {
         let settings = if self.is_lasting { plan.lasting(recorded) } else { Vec::new() };
         let mut pieces = boot::of_settings(&settings)?;
@@ -210,7 +209,6 @@ impl TunePlan {
         Ok(done(plan))
     }
 
-    /// Returns the command that undoes everything.
     fn back(&self) -> String {
         let root = &self.root;
         let of_copy = if root == Path::new("/") {
@@ -294,7 +292,6 @@ fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
     Ok(unit::drop_in(&unit, &variables))
 }
 
-/// Applies the single settings on top of the profile.
 fn planned(catalog: &Catalog, profile: Option<&str>, set: &[String]) -> Result<ChangeSet> {
     let mut plan = match profile {
         Some(name) => ChangeSet::of_profile(catalog, &profile_of(name)?)?,

@@ -29,9 +29,7 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::work::{Kind, Work};
 
-/// Rounds without --runs and --time.
 const NR_ROUNDS: usize = 20;
-/// The default metric.
 const WALL: &str = "wall";
 /// Quantities without a better direction.
 const NEITHER: [&str; 2] = ["large folios", "server large folios"];
@@ -278,7 +276,6 @@ impl VerifyArgs {
         Ok(None)
     }
 
-    /// Returns the measured quantities.
     fn names(&self) -> impl Iterator<Item = &'static str> {
         let has_server = self.server.is_some();
         verdict::names().filter(move |name| has_server || !name.starts_with("server"))
@@ -356,7 +353,6 @@ impl VerifyPlan {
     }
 }
 
-/// Accepts a short unit of characters that every terminal has.
 fn unit(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= 16;
     let is_own = ["ns", "bytes", "faults"].contains(&text);

@@ -203,7 +203,6 @@ impl WarmPlan {
         })
     }
 
-    /// Opens the record of written files, and checks the units before files are warmed.
     fn store(&self) -> Result<Store> {
         let store = Store::open(&lasting::state_folder()?, &self.root)?;
         files::check(&files::planned(&self.root, &store.files()?, &self.units)?)?;

@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt as _;
 
 use crate::support::{Place, hold_settings, text};
 
-/// Impossible costs.
 const ABSURD: &str = r#"
 name = "absurd"
 description = "every entry costs a second"

@@ -45,7 +45,6 @@ fn traces_have_the_events_that_they_had() {
     assert_eq!(written, (1..=5).collect(), "a version of the schema has no trace");
 }
 
-/// Collects the pointers of all values outside lists.
 fn pointers(at: &str, value: &Value, found: &mut BTreeSet<String>) {
     found.insert(at.to_owned());
     let Value::Object(fields) = value else { return };
@@ -83,7 +82,6 @@ fn results_have_the_fields_that_they_had() {
     }
 }
 
-/// Returns the columns of a Parquet file, each with its type.
 fn columns(path: &Path) -> BTreeSet<String> {
     let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr();

@@ -118,7 +118,6 @@ fn align_validates_by_running() {
     assert!(!place.path("q").exists());
 }
 
-/// A Python process that holds some memory.
 struct Holder {
     launcher: Child,
     pid: u32,

@@ -9,7 +9,6 @@ use crate::support::{Place, text};
 /// No command here takes this long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A valid name of a sweep's part.
 const PART: &str = "part-0123456789abcdef0123456789abcdef.parquet";
 
 /// Waits for the output of `command`, which must end by itself.

@@ -2,7 +2,6 @@
 
 use crate::support::Place;
 
-/// The words of every verb.
 pub(crate) const VERBS: &[&str] = &[
     "",
     "record",

@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 use crate::support::text;
 
-/// A prefix with everything installed.
 struct Installed {
     place: TempDir,
 }
@@ -51,7 +50,6 @@ impl Installed {
         links
     }
 
-    /// Creates manual pages and completions.
     fn dist(&self) -> PathBuf {
         self.place.path().join("dist")
     }
@@ -77,7 +75,6 @@ impl Installed {
         self.command(word).output().unwrap()
     }
 
-    /// Returns the script's output.
     fn make(&self, word: &str) -> String {
         let output = self.attempt(word);
         assert!(output.status.success(), "{word}: {}", text(&output.stderr));
@@ -102,7 +99,6 @@ impl Installed {
         (text(&output.stdout), said)
     }
 
-    /// Returns the files below the prefix, as relative paths.
     fn files(&self) -> BTreeSet<String> {
         let mut folders = vec![self.prefix()];
         let mut files = BTreeSet::new();

@@ -24,7 +24,6 @@ impl System {
         fs::read_to_string(self.path(file)).unwrap()
     }
 
-    /// Warms a file of this place.
     fn warm(&self, words: &str) -> Output {
         let mut command = self.0.command("warm --root .");
         command.env("XDG_STATE_HOME", self.path("state"));

@@ -229,7 +229,6 @@ impl MemoryGroup {
         group
     }
 
-    /// Returns shell commands that enter the cgroup.
     fn joins(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }

@@ -89,7 +89,6 @@ fn formatters_find_no_fault() {
     }
 }
 
-/// Returns folio's environment variables in the shipped sources.
 fn own_variables() -> BTreeSet<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<PathBuf> = ["cli", "linux", "preload", "recorder"]

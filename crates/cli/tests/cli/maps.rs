@@ -37,7 +37,6 @@ fn json(place: &Place, words: &str) -> Value {
     serde_json::from_str(&place.done(&format!("maps --json --elf {words}"))).unwrap()
 }
 
-/// Returns the executable segment of the first file.
 fn text_of(view: &Value) -> &Value {
     let segments = view["files"][0]["segments"].as_array().unwrap();
     segments.iter().find(|s| s["flags"].as_str().unwrap().ends_with('x')).unwrap()

@@ -28,7 +28,6 @@ impl Drop for Named {
     }
 }
 
-/// Returns a name that is unique to this test and run.
 fn own_name(test: &str) -> String {
     format!("{test}{}", std::process::id())
 }

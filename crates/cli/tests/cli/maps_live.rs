@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::support::{Place, text};
 
-/// A process to examine, killed and reaped on drop.
 struct Sleeper(Child);
 
 impl Sleeper {

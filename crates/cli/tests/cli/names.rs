@@ -11,7 +11,6 @@ use crate::support::{Place, is_able, text};
 /// Clears the screen, sets the title (with C0 and C1), reverses the text direction, forges a line.
 const HOSTILE: &str = "h\x1b[2J\u{9b}31m\x1b]0;owned\x07\u{202e}\r\nforged";
 
-/// Returns whether the text has no control character and no line that a name began.
 fn is_harmless(said: &str) -> bool {
     let is_plain = |c: char| matches!(c, '\n' | '\t') || largefolio_trace::shown::is_printable(c);
     said.chars().all(is_plain) && !said.lines().any(|line| line.starts_with("forged"))

@@ -66,7 +66,6 @@ fn use_in_a_browser(page: &str) {
     assert!(pdf.starts_with(b"%PDF") && pdf.len() > 10_000, "{} bytes", pdf.len());
 }
 
-/// A process to examine, killed and reaped on drop.
 struct Sleeper(Child);
 
 impl Drop for Sleeper {

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::support::{Place, text};
 
-/// Creates a trace that executes text, and a copy of a policy's object file.
 fn place() -> Place {
     let place = Place::with_trace();
     std::fs::copy("../../policies/exec-order.o", place.path("mine.o")).unwrap();

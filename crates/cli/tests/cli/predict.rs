@@ -309,7 +309,6 @@ fn csv_has_the_numbers_of_the_json() {
     assert!(nr_times > 0, "no run times");
 }
 
-/// Returns the JSON pointer, within a row, of a metric in the CSV.
 fn pointer_of(metric: &str, folio_bytes: &str) -> String {
     let (head, rest) = metric.split_once('_').unwrap_or((metric, ""));
     match (head, rest) {

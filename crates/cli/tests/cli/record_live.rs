@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::support::{Place, is_able, text};
 
-/// Pages that the recorded program writes.
 const NR_PAGES: u64 = 8192;
 /// Maps memory, writes every page, and says so.
 const TOUCHES: &str = "import mmap, time
@@ -27,7 +26,6 @@ fn can_record(place: &Place) -> bool {
     is_able(&place.run("record --live -o probe.folio -- /bin/true"))
 }
 
-/// A program that has touched its memory and waits.
 struct Running(Child);
 
 impl Running {
@@ -52,7 +50,6 @@ impl Drop for Running {
     }
 }
 
-/// Returns the tracefs instances of live recordings.
 fn instances() -> Vec<String> {
     let script = "mount -t tracefs tracefs /mnt && ls /mnt/instances";
     let output = Command::new("unshare").args(["--mount", "sh", "-c", script]).output().unwrap();
@@ -70,7 +67,6 @@ fn number(value: &Value, at: &str) -> u64 {
     value.pointer(at).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {at}"))
 }
 
-/// Interrupts a recording once its trace is being written.
 fn interrupt(folio: Child) -> Output {
     sleep(Duration::from_millis(1500));
     let id = folio.id().to_string();
@@ -198,7 +194,6 @@ for one in more:
     print('done', flush=True)
 ";
 
-/// Returns the process's page faults so far, as the kernel counts them.
 fn faults_of(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

@@ -12,10 +12,8 @@ use std::process::Command;
 use crate::run::compile;
 use crate::support::{Place, hold_settings, is_able, text};
 
-/// The previous content of the result file.
 const BEFORE: &str = "what was here before";
 
-/// A command that writes a file.
 struct Writer {
     /// `DIR` is replaced with the test's directory.
     words: String,

@@ -43,7 +43,6 @@ pub(crate) fn compile(place: &Place, flags: &str) -> bool {
     true
 }
 
-/// Returns the KiB that the program found mapped by PMD entries.
 fn mapped_kib(stdout: &[u8]) -> u64 {
     text(stdout).trim().parse().unwrap()
 }
@@ -372,7 +371,6 @@ fn a_closed_standard_error_is_no_error() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
-/// Returns whether the library that moves text is next to the command.
 pub(crate) fn has_remapper() -> bool {
     let library = assert_cmd::cargo::cargo_bin!("folio").with_file_name("liblargefolio_preload.so");
     let is_there = library.exists();

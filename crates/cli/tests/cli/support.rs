@@ -11,7 +11,6 @@ use tempfile::TempDir;
 
 use crate::schemas;
 
-/// A directory in which commands run.
 pub(crate) struct Place(pub(crate) TempDir);
 
 impl Place {
@@ -78,7 +77,6 @@ impl Place {
         Some(output)
     }
 
-    /// Returns the standard output of a command that succeeds.
     pub(crate) fn done(&self, words: &str) -> String {
         let output = self.run(words);
         assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));

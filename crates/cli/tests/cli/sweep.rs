@@ -12,10 +12,8 @@ use serde_json::Value;
 use crate::parquet::{Frame, rows};
 use crate::support::{Place, text};
 
-/// Two traces in four cells each.
 const EIGHT: &str = "predict a.folio b.folio --kernel 6.12,7.2 --machine altra --memory 64M,1G";
 
-/// Two small traces.
 fn small() -> Place {
     let place = Place::new();
     for (name, seed) in [("a", 1), ("b", 2)] {
@@ -69,7 +67,6 @@ fn ended(place: &Place) -> Vec<String> {
     runs.map(|run| run["ended"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Collects the numbers of a JSON row under their column names.
 fn scalars(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(entries) => {

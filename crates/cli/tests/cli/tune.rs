@@ -31,7 +31,6 @@ fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// A copy of settings, and a state directory.
 pub(crate) struct System(pub(crate) Place);
 
 impl System {

@@ -111,7 +111,6 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
     }
 }
 
-/// Returns a value other than the current one for the setting of this folio size.
 fn other_value(kib: u32) -> Option<&'static str> {
     let size = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
     let Ok(text) = fs::read_to_string(&size) else {

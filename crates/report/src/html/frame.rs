@@ -17,7 +17,6 @@ const JS: &str = include_str!("../../assets/report.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
-/// The origin of a section's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Counted exactly in the model.
@@ -37,7 +36,6 @@ pub struct Section {
     pub title: Cow<'static, str>,
     /// The question that the section answers, in a sentence.
     pub lead: String,
-    /// The origin of the numbers.
     pub basis: Basis,
     pub body: Markup,
 }
@@ -45,13 +43,10 @@ pub struct Section {
 #[derive(Clone, Debug)]
 pub struct Page {
     pub title: String,
-    /// The line above the title.
     pub kind: &'static str,
     pub answer: Markup,
     pub sections: Vec<Section>,
-    /// The result as JSON, which the page holds.
     pub json: String,
-    /// The tool and its version.
     pub footer: String,
 }
 
@@ -114,7 +109,6 @@ impl Section {
     }
 }
 
-/// Draws a picture with a table that holds the same facts.
 #[must_use]
 pub fn figure(caption: &str, picture: &Markup, table: &Markup) -> Markup {
     let mut figure = Markup::new();

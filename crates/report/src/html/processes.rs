@@ -11,14 +11,11 @@ use super::markup::{Markup, escaped};
 use crate::figures::{bytes, grouped, ratio};
 use crate::labels::Labels;
 
-/// Programs with their own lane.
 const NR_LANES: usize = 8;
 /// Table rows; each covers the same number of parts of the trace.
 const NR_LINES: usize = 20;
-/// Thousandths in a process.
 const MILLI: u64 = 1000;
 
-/// The section's introduction.
 pub(super) const LEAD: &str = "Which programs ran when, and how much page cache and private memory \
                                were in use. Left to right: the trace in parts with equal numbers of \
                                references.";

@@ -37,7 +37,6 @@ struct Refusal {
     name: String,
     /// What the reason means, and a remedy if there is one.
     why: String,
-    /// JSON pointer within a row.
     at: String,
     /// `None` if the cell lacks the reason.
     counts: Vec<Option<u64>>,
@@ -226,7 +225,6 @@ fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
     all.into_iter().map(of).collect()
 }
 
-/// Turns a kernel name into words.
 fn words(key: &str) -> String {
     key.replace('_', " ")
 }

@@ -22,13 +22,10 @@ pub struct Drawn {
     pub is_faint: bool,
 }
 
-/// A strip that can be zoomed.
 #[derive(Clone, Debug)]
 pub struct Strip<'a> {
-    /// Its number in the page's data.
     pub nr: usize,
     pub name: &'a str,
-    /// Details, shown after the name.
     pub about: &'a str,
     pub nr_pages: u64,
     pub page_bytes: u64,

@@ -140,7 +140,6 @@ impl DataSet {
         Ok(Ok(()))
     }
 
-    /// Records a part that is in the directory.
     fn note(&mut self, name: &str, part: &Part) {
         self.done.extend(part.cells().iter().cloned());
         self.nr_parts += 1;
@@ -149,7 +148,6 @@ impl DataSet {
         }
     }
 
-    /// Merges small parts while there are many, or until it is stopped.
     pub(super) fn merge(&mut self, is_stopped: IsStopped<'_>) -> Result<(), AddError> {
         while self.is_to_merge() {
             let names = &self.small[..merge::NR_PARTS];
@@ -163,7 +161,6 @@ impl DataSet {
         Ok(())
     }
 
-    /// Returns whether there are many small parts.
     pub(super) const fn is_to_merge(&self) -> bool {
         self.small.len() >= merge::NR_PARTS
     }

@@ -47,13 +47,11 @@ pub(super) fn is_small(part: &Part) -> bool {
     part.cells().len() <= SMALL_ROWS && part.nr_bytes() <= SMALL_BYTES
 }
 
-/// The result of a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     Part(String),
     /// The parts stay because the merged part could not be read again.
     Refused,
-    /// The parts stay until a later merge.
     Stopped,
 }
 
@@ -156,7 +154,6 @@ fn remove(path: &Path) -> Result<(), SweepError> {
 
 struct Merging {
     file: String,
-    /// The name of the finished part.
     name: String,
     cells: Vec<CellId>,
 }
@@ -192,9 +189,7 @@ fn part_of(file: &str) -> Option<&str> {
 /// Parts that a merge may replace. Each is read once, however many files are merging.
 #[derive(Default)]
 struct Parts<'a> {
-    /// Names, each with its number of cells.
     names: Vec<(&'a str, usize)>,
-    /// The part of each cell.
     of_cells: BTreeMap<CellId, usize>,
 }
 

@@ -29,7 +29,6 @@ const NR_ROWS_MAX: i64 = 1 << 18;
 /// The most bytes of a part, as a file and as rows in memory: several times the largest merged
 /// part.
 pub(super) const BYTES_MAX: u64 = 1 << 28;
-/// Rows decoded at a time.
 const BATCH_ROWS: usize = 1024;
 
 #[derive(Debug)]
@@ -37,7 +36,6 @@ pub(super) struct Part {
     bytes: Bytes,
     batches: Vec<RecordBatch>,
     cells: Vec<CellId>,
-    /// Bytes of the file and of the rows in memory.
     nr_bytes: u64,
 }
 
@@ -83,12 +81,10 @@ impl Part {
         Ok(Self { bytes, batches, cells, nr_bytes })
     }
 
-    /// Returns the identities of the rows, in order.
     pub(super) fn cells(&self) -> &[CellId] {
         &self.cells
     }
 
-    /// Returns the memory that it takes.
     pub(super) const fn nr_bytes(&self) -> u64 {
         self.nr_bytes
     }
@@ -101,7 +97,6 @@ impl Part {
         self.bytes
     }
 
-    /// Returns whether every row belongs to the trace with this digest.
     pub(super) fn is_of(&self, digest: &str) -> bool {
         self.batches.iter().all(|batch| texts(batch, TRACE_DIGEST).all(|known| known == digest))
     }
@@ -155,7 +150,6 @@ fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
     Ok(batches)
 }
 
-/// Returns the decompressed bytes of all pages, as the footer declares them.
 fn declared_bytes(metadata: &ParquetMetaData) -> u64 {
     let columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
     let bytes = columns.map(|column| u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX));

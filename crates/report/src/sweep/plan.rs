@@ -46,22 +46,17 @@ pub(super) struct Plan {
     machines: Vec<Text>,
     traces: Vec<OfTrace>,
     named: Vec<AskedTrace>,
-    /// Identities of all cells.
     planned: BTreeSet<CellId>,
     broken: Vec<Failure>,
-    /// The first cell's setting.
     first: Setting,
-    /// The work limit of each cell.
     budget: Budget,
     /// Physical memory sizes in bytes, without duplicates.
     memory_bytes: Vec<u64>,
     /// Seeds that make a difference, without duplicates.
     seeds: Vec<u64>,
-    /// Ways to link, without duplicates.
     linked: Vec<Vec<String>>,
 }
 
-/// Checks the request and the footers of its traces before the directory exists.
 pub(super) fn check(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     request.cells.check(NR_CELLS_MAX)?;
     check_number(request.traces.len(), request.cells.nr_cells())?;
@@ -141,7 +136,6 @@ impl Plan {
         self.broken.push(Failure::of_trace(trace, nr_cells, error.to_string()));
     }
 
-    /// Returns all combinations of linking, memory size and seed.
     fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         for linked in &self.linked {
@@ -170,7 +164,6 @@ impl Plan {
         cells
     }
 
-    /// Returns the identities of the cells that can be planned.
     pub(super) fn cells(&self) -> impl Iterator<Item = &CellId> {
         self.traces.iter().flat_map(|trace| trace.cells.iter().map(|cell| &cell.id))
     }
@@ -179,7 +172,6 @@ impl Plan {
         self.cells().count() + self.nr_broken()
     }
 
-    /// Returns the number of cells whose trace cannot be read.
     pub(super) fn nr_broken(&self) -> usize {
         self.broken.iter().map(|failure| failure.nr_cells).sum()
     }
@@ -188,7 +180,6 @@ impl Plan {
         &self.broken
     }
 
-    /// Removes the requested cells from earlier failures.
     pub(super) fn keep_others(&self, failures: &mut Vec<Failure>) {
         let named: BTreeSet<&str> = self.named.iter().map(|trace| trace.path.as_str()).collect();
         failures.retain_mut(|failure| {
@@ -205,7 +196,6 @@ impl Plan {
         texts.map(|text| (text.stamp.text.clone(), text.named.toml.clone())).collect()
     }
 
-    /// Returns the request as the manifest records it.
     pub(super) fn asked(&self) -> Asked {
         let stamps = |texts: &[Text]| texts.iter().map(|text| text.stamp.clone()).collect();
         Asked {

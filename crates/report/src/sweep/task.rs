@@ -52,7 +52,6 @@ pub struct Task {
     pub kernels: Vec<Arc<Named>>,
     pub machines: Vec<Arc<Named>>,
     pub cells: Vec<TaskCell>,
-    /// The work limit of each cell.
     #[serde(default)]
     pub budget: Budget,
 }
@@ -66,7 +65,6 @@ pub struct TaskResult {
 }
 
 impl Task {
-    /// Returns the trace's path on the host that planned the task.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let bytes = self.trace_bytes.as_deref().unwrap_or(self.trace.as_bytes());
@@ -111,7 +109,6 @@ impl Task {
         self.table(&meta, outcomes)
     }
 
-    /// Describes a failed cell.
     pub(super) fn failed(&self, cell: &TaskCell) -> FailedCell {
         let name = |named: &[Arc<Named>], nr: usize| {
             named.get(nr).map(|named| named.name.clone()).unwrap_or_default()
@@ -174,7 +171,6 @@ impl Task {
     }
 }
 
-/// Returns the keys of the texts in the manifest.
 fn stamps(named: &[Arc<Named>]) -> Vec<String> {
     named.iter().map(|named| named.stamp().text).collect()
 }

@@ -10,7 +10,6 @@ use largefolio_sim::replay::programs::{ManyProcesses, ProgramOutcome};
 use super::section::{Line, Section};
 use crate::figures::{self, bytes, grouped, percent, printable};
 
-/// Programs with their own line.
 const NR_SHOWN: usize = 8;
 
 /// The measure that ranks programs and that their lines show.

@@ -33,23 +33,19 @@ pub const NR_ROWS_MAX: u64 = 50_000_000;
 pub const NR_ANSWERS_MAX: usize = 3;
 /// A difference below this part of the whole does not matter.
 const SMALL: f64 = 0.05;
-/// The most rules to name.
 const NR_NAMED: usize = 3;
 
 /// The rules that make the difference, if any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Causes {
-    /// Row of the explained column.
     pub row: usize,
     /// The rules that make most of the difference, the largest share first.
     pub rules: Vec<Cause>,
     /// The effect of all other rules, in the same points.
     pub others: f64,
-    /// Additional cells replayed.
     pub nr_cells: usize,
 }
 
-/// A rule, or several that cannot be changed alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
     #[serde(flatten)]
@@ -58,7 +54,6 @@ pub struct Cause {
     pub points: f64,
 }
 
-/// Values of the goal by the number of rules set.
 struct Steps<'a> {
     question: &'a Question<'a>,
     comparison: &'a Comparison,
@@ -104,7 +99,6 @@ impl Verdict {
     }
 }
 
-/// Replayed rows, and the progress callback.
 struct Pass<'a> {
     done: RowsDone,
     nr_all: u64,

@@ -12,10 +12,8 @@ use crate::labels::{self, Labels};
 use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
 use crate::{Absent, PredictResult};
 
-/// The most columns that a sentence names.
 const NR_NAMED: usize = 3;
 
-/// Returns each answer's headline and further sentences.
 pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     let nr_answers = report.verdict.answers.len();
     let of = |answer: &Answer| {
@@ -62,7 +60,6 @@ fn absent_names(report: &PredictResult, absent: &[Absent]) -> Vec<String> {
     names
 }
 
-/// Names the columns that the program does not fit into, and the limit that was too small.
 pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
     let (first, others) = report.unfit.split_first()?;
     let names = absent_names(report, &report.unfit);
@@ -96,7 +93,6 @@ pub(crate) fn hints(report: &PredictResult) -> Vec<&'static str> {
 struct Said<'a> {
     report: &'a PredictResult,
     goal: Goal,
-    /// The answer's column names, by row.
     names: BTreeMap<usize, String>,
 }
 
@@ -229,7 +225,6 @@ impl<'a> Said<'a> {
         format!("{run}{}", words.join(", "))
     }
 
-    /// Lists the columns that are as good as the best, and those that are not certainly worse.
     fn others(&self, answer: &Answer) -> Option<String> {
         if !matches!(answer.finding, Finding::Better | Finding::FirstIsBest) {
             return None;
@@ -253,7 +248,6 @@ impl<'a> Said<'a> {
         (!words.is_empty()).then(|| format!("{}.", words.join("; ")))
     }
 
-    /// Names the rules that make the difference.
     fn causes(&self, answer: &Answer) -> Vec<String> {
         let Some(causes) = &answer.causes else { return Vec::new() };
         if causes.is_the_name() {

@@ -24,7 +24,6 @@ const NOT_ALWAYS_KNOWN: [&str; 2] = ["ns", "waits"];
 /// time.
 const RUN: &str = "run_";
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum WhyError {
@@ -57,14 +56,12 @@ pub fn check(request: &Request) -> Result<(), WhyError> {
     }
 }
 
-/// A question about a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     pub trace: &'a OpenTrace,
     pub nr_rows: u64,
     /// The cells of a request that [`check`] accepts.
     pub specs: &'a [CellSpec],
-    /// The results of the cells.
     pub rows: &'a [Outcome],
     /// Metrics to show; empty: the first metrics in the table of `predict`.
     pub results: &'a [String],
@@ -72,7 +69,6 @@ pub struct Question<'a> {
 
 type Key = (String, Option<u64>);
 
-/// A cell's numbers, by metric and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Numbers(BTreeMap<Key, i128>);
 
@@ -97,12 +93,9 @@ struct Heard<'a> {
     nr_all: u64,
 }
 
-/// Which switches and pairs matter.
 #[derive(Debug, Default)]
 struct Told {
-    /// Switches that change anything.
     active: Vec<usize>,
-    /// Pairs whose interaction is separated.
     pairs: Vec<[usize; 2]>,
     nr_pairs_left_out: usize,
 }
@@ -172,7 +165,6 @@ impl Question<'_> {
         Ok(why)
     }
 
-    /// Replays pairs of the switches that change anything.
     fn interactions(
         &self,
         comparison: &Comparison,
@@ -220,7 +212,6 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// Attributes every result that differs.
     fn explain(&self, why: &mut Why, pairs: &[[usize; 2]], cells: &BTreeMap<Mix, Numbers>) {
         let nr = why.switches.len();
         let mut seen: Vec<Key> = Vec::new();
@@ -268,7 +259,6 @@ fn explained((metric, folio_bytes): &Key, unit: &'static str, shares: &Attributi
     }
 }
 
-/// Returns the switches that change anything, the largest change of a headline first.
 fn by_effect(nr: usize, cells: &BTreeMap<Mix, Numbers>) -> Vec<usize> {
     let sides = |one: usize| {
         [
@@ -291,7 +281,6 @@ fn by_effect(nr: usize, cells: &BTreeMap<Mix, Numbers>) -> Vec<usize> {
     active
 }
 
-/// Returns the largest change of a headline, in millionths of the larger value.
 fn largest(old: &Numbers, new: &Numbers) -> i128 {
     let change = |metric: &str| {
         let key = (metric.to_owned(), None);

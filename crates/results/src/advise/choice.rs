@@ -23,7 +23,6 @@ pub enum Scope {
 pub struct Choice {
     /// Choices with the same lever exclude each other.
     pub lever: String,
-    /// Display name.
     pub name: String,
     #[serde(default)]
     pub edits: String,
@@ -38,7 +37,6 @@ pub struct Choice {
     /// The same as `start` for a service: an environment variable.
     #[serde(default)]
     pub env: Option<String>,
-    /// Settings that the variable needs.
     #[serde(default)]
     pub env_set: Vec<String>,
     /// Further options of `folio verify`.
@@ -55,7 +53,6 @@ pub struct Choice {
     pub limits: String,
 }
 
-/// Facts about the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     /// Why `folio warm` cannot fill the page cache with one of its files; `None` if it can.
@@ -65,7 +62,6 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Derives the facts from a recording.
     pub(super) fn of(meta: &Meta, text_refusal: Option<String>) -> Self {
         let files = || meta.files.iter().map(|file| Path::new(&file.path));
         let traits = Traits::recorded(files().next().unwrap_or(Path::new("")), files());

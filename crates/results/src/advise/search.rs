@@ -28,7 +28,6 @@ use crate::Error;
 /// Choices per lever that are combined with other levers' choices.
 const NR_BEST: usize = 3;
 
-/// A set of choices and the model's result for it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
     /// Indexes of the choices; empty: the current system.
@@ -66,13 +65,11 @@ pub(super) struct Search<'a> {
     /// Whether `progress` may end the search early, keeping the results so far.
     pub(super) may_end: bool,
     pub(super) choices: &'a [Choice],
-    /// Files that an annotation applies to.
     pub(super) texts: &'a [String],
 }
 
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
-    /// The current system.
     pub(super) unchanged: Outcome,
     /// Whether the search ended before all candidates were replayed.
     pub(super) is_cut: bool,
@@ -156,7 +153,6 @@ impl Search<'_> {
         })
     }
 
-    /// Combines the best choices of each lever with those of other levers.
     fn combinations(&self, found: &[(Vec<usize>, Outcome)], goal: Goal) -> Vec<Vec<usize>> {
         let Some(((_, plain), alone)) = found.split_first() else { return Vec::new() };
         let mut levers: Vec<(&str, Vec<(usize, f64)>)> = Vec::new();
@@ -258,7 +254,6 @@ mod tests {
         OpenTrace::open(&path).unwrap()
     }
 
-    /// Runs a test with a search among the choices for the heap, which may end early.
     fn searching(cache: CacheState, may_end: bool, tests: impl FnOnce(&Search<'_>)) {
         #[derive(serde::Deserialize)]
         struct File {

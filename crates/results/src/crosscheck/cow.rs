@@ -24,7 +24,6 @@ const NR_RUNS: usize = 3;
 const NR_TRIES: usize = 3;
 /// Pause before a new attempt: settings often change only for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Differing programs that are printed.
 const NR_SHOWN: usize = 12;
 
 #[derive(Debug, Default, Serialize)]
@@ -37,26 +36,21 @@ pub struct CowResult {
     /// A note, if the rules belong to another version.
     rules_note: Option<String>,
     nr_programs: usize,
-    /// Programs that agreed in the first run.
     nr_equal: usize,
     /// Programs that first differed and then agreed, as they differed, with the events that the
     /// kernel counted meanwhile.
     repeated_equal: Vec<ProgramRow>,
     /// Programs that were disturbed by a changed setting in every attempt.
     nr_not_judged: usize,
-    /// The changed settings.
     changes: Vec<Disturbed>,
     nr_steps: usize,
-    /// Pages compared over all steps.
     nr_pages: u64,
     /// Areas whose `smaps` was compared, over all steps.
     nr_areas: u64,
-    /// Pages that got a new frame.
     nr_new_frames: u64,
     different: Vec<ProgramRow>,
 }
 
-/// A setting that another process changed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Disturbed {
     #[serde(flatten)]
@@ -77,12 +71,10 @@ pub fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProg
 /// Runs the programs of a text with the first one's folio sizes and hugetlb pool.
 pub type Record<'a> = &'a dyn Fn(&str, &ProcessProgram) -> Result<CowRun, CrosscheckError>;
 
-/// Checks programs against the kernel.
 pub struct CowCheck<'a> {
     record: Record<'a>,
     kernel: Option<Kernel>,
     keep: Option<PathBuf>,
-    /// Pause before a new attempt.
     patience: Duration,
 }
 
@@ -186,7 +178,6 @@ impl CowResult {
         }
     }
 
-    /// Merges the counts of the same change.
     fn disturbed(&mut self, new: Disturbed) {
         match self.changes.iter_mut().find(|known| known.change == new.change) {
             Some(known) => {
@@ -197,12 +188,10 @@ impl CowResult {
         }
     }
 
-    /// Returns the programs that agree, in the first or in a repeated run.
     fn nr_agree(&self) -> usize {
         self.nr_equal + self.repeated_equal.len()
     }
 
-    /// Returns the programs that differ in every run.
     #[must_use]
     pub fn nr_different(&self) -> usize {
         self.different.len()

@@ -17,7 +17,6 @@ use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRo
 use super::words::{outcome, words};
 use crate::page::{footer, meanings, section};
 
-/// The most bytes of difference texts.
 const TEXT_BYTES_MAX: usize = 1 << 19;
 /// The most listed rows besides those that differ.
 const NR_ROWS_MAX: usize = 1000;
@@ -34,7 +33,6 @@ struct Data<'a> {
     command_line: &'a [String],
     kernel: &'a str,
     kept: Option<&'a str>,
-    /// Rules of the first recording.
     rules: &'a str,
     outcomes: BTreeMap<&'static str, u64>,
     /// By kernel or filesystem, and by filesystem or window.
@@ -170,7 +168,6 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Returns the first differing rows that fit.
 fn shown<'a>(different: &[&'a Row]) -> Vec<DifferentData<'a>> {
     let len =
         |one: &Difference| one.kernel.len() + one.model.len() + one.place.to_string().len() + 256;

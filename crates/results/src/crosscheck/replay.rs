@@ -22,7 +22,6 @@ pub struct ReplayRequest {
     pub paths: Vec<PathBuf>,
     /// Rules for all recordings; by default, those of each recording's kernel.
     pub kernel: Option<Kernel>,
-    /// The equivalent command line.
     pub command_line: Vec<String>,
 }
 

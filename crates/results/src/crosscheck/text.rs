@@ -95,7 +95,6 @@ fn compared(text: &mut String, report: &CrosscheckResult) {
     }
 }
 
-/// Lists by reason what was skipped, failed or recorded twice.
 fn notes(text: &mut String, report: &CrosscheckResult) {
     let mut reasons: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in &report.rows {

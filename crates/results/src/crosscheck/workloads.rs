@@ -11,13 +11,10 @@ use serde_json::json;
 use super::live::repeat;
 use super::result::SCHEMA_VERSION;
 
-/// The workloads to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
     Packaged,
-    /// Workloads in a memory cgroup with a limit.
     Limited,
-    /// Random workloads.
     Drawn(Random),
 }
 

@@ -127,7 +127,6 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
     body
 }
 
-/// Returns the parts of a segment, those in the largest folios first.
 fn bar(file: usize, nr: usize, segment: &SegmentView) -> Bar {
     let mut sizes: Vec<_> = segment.sizes.iter().collect();
     sizes.sort_by_key(|size| std::cmp::Reverse(size.bytes));

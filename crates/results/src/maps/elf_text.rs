@@ -160,7 +160,6 @@ fn partly(view: &ElfResult, file: &FileView) -> Option<String> {
     (!parts.is_empty()).then(|| format!("only: {}", parts.join("; ")))
 }
 
-/// Names the filesystems and their folio sizes.
 pub(super) fn limits(view: &ElfResult) -> String {
     let mut by_size: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for (name, bytes) in &view.filesystems {

@@ -23,10 +23,8 @@ use crate::{Error, Remark, running};
 /// Filesystems that use another filesystem's folios, and those with an unknown name.
 const OPEN: [&str; 2] = ["overlay", ""];
 
-/// What to examine.
 #[derive(Clone, Debug)]
 pub struct MapsRequest {
-    /// Selected processes.
     pub whom: Whom,
     /// Files whose page cache is shown, mapped or not.
     pub files: Vec<PathBuf>,
@@ -44,12 +42,9 @@ pub struct Look {
     pub(super) boot_id: Option<String>,
     /// Seconds since 1970.
     pub(super) taken_unix_s: u64,
-    /// This process's CPU time when the look began.
     pub(super) began_cpu_ns: u64,
-    /// A note about the rules behind the limits.
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
-    /// Limits of the processes' control groups.
     pub(super) limits: Vec<MemoryLimit>,
     /// Requested names that were not found.
     pub(super) missing: Vec<Missing>,
@@ -58,7 +53,6 @@ pub struct Look {
 }
 
 impl Look {
-    /// Returns the CPU time since the look began, over all threads.
     pub(super) fn cpu_ns_since_begin(&self) -> u64 {
         cpu_ns().saturating_sub(self.began_cpu_ns)
     }
@@ -73,7 +67,6 @@ impl Look {
         self.census.as_ref()
     }
 
-    /// Returns mappings that could be in larger folios, and their remedies.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -167,7 +160,6 @@ impl MapsRequest {
         remarks
     }
 
-    /// Says how to make the kernel show the missing parts.
     fn remedy(&self) -> String {
         if rustix::process::geteuid().is_root() {
             "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
@@ -215,7 +207,6 @@ impl MapsRequest {
         look.has_no_process() && matches!(self.whom, Whom::Processes(_))
     }
 
-    /// Returns whether nothing requested was found.
     #[must_use]
     pub fn finds_nothing(&self, look: &Look) -> bool {
         let is_named = !look.missing.is_empty() || !self.files.is_empty() || self.is_over(look);

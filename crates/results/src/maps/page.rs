@@ -144,7 +144,6 @@ fn headline(summary: &Summary<'_>) -> Markup {
     answer
 }
 
-/// The remedy with the largest gain.
 fn best(name: &str, remedy: &Remedy) -> Markup {
     let mut best = Markup::new();
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size(remedy.folio_bytes));
@@ -172,7 +171,6 @@ fn size_name(size_data: &SizeData) -> String {
     size_data.folio_bytes.map_or_else(|| "unknown size".to_owned(), size)
 }
 
-/// Draws bars by folio size, and the table.
 fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
     let all = || rows.iter().flat_map(|(one, _)| &one.sizes.by_size);
     let known: BTreeSet<u64> = all().filter_map(|size| size.folio_bytes).collect();
@@ -265,7 +263,6 @@ fn number(table: &mut Markup, at: &str, bytes: u64) {
     table.raw("<td>").number(at, bytes, &figures::bytes(bytes)).raw("</td>");
 }
 
-/// Says how much is not shown.
 fn asides(nrs: &[(usize, &str)]) -> Markup {
     let mut text = Markup::new();
     for (nr, what) in nrs.iter().filter(|(nr, _)| *nr > 0) {
@@ -318,7 +315,6 @@ fn strips(summary: &Summary<'_>, of_files: bool) -> Markup {
     body
 }
 
-/// Returns the share in large folios, and a table of bytes by size.
 fn drawn_table(drawn: &[Drawn], page_bytes: u64) -> (String, Markup) {
     let mut by_size = std::collections::BTreeMap::<u64, u64>::new();
     for run in drawn {

@@ -9,12 +9,10 @@ pub(super) fn plain(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Names a mapping for people.
 pub(super) fn what(vma: &Vma) -> String {
     what_of(&plain(&vma.path), vma.is_deleted)
 }
 
-/// Names a mapping in a process by the name that users know.
 pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
     match (process, what(vma)) {
         ("postgres", name) if name == SHARED => format!("{name} (shared_buffers)"),

@@ -10,7 +10,6 @@ const JUDGED_OF_ROW: usize = 8;
 const BESIDE: usize = 68;
 /// Memory below this needs no reason, nor does memory below 1% of all: two 2M folios.
 const LEAST_BYTES: u64 = 4 << 20;
-/// The least characters for a name.
 pub(super) const NAME_MIN: usize = 24;
 
 /// The least characters of prose per line.
@@ -49,7 +48,6 @@ impl Show {
         }
     }
 
-    /// Returns the characters available for a name in a table.
     pub(super) fn name_chars(self) -> usize {
         self.width.saturating_sub(BESIDE).max(NAME_MIN)
     }

@@ -26,7 +26,6 @@ const FILE_BYTES_MAX: u64 = 1 << 30;
 /// Orders of folios (K2 of the census).
 const NR_ORDERS: u32 = 16;
 
-/// Memory by mapping name and permissions.
 pub(super) type Mappings = BTreeMap<(String, String), Tally>;
 
 #[derive(Clone, Debug)]
@@ -44,7 +43,6 @@ pub struct State {
     pub(super) totals: Tally,
     /// Sorted by pid.
     pub(super) processes: Vec<ProcessState>,
-    /// Cached bytes of files, without permissions.
     pub(super) files: Mappings,
 }
 
@@ -59,7 +57,6 @@ pub(super) struct ProcessState {
 }
 
 impl State {
-    /// Copies a look, with the control group of each process.
     #[must_use]
     pub fn of(look: &Look) -> Self {
         let census = look.census.as_ref();

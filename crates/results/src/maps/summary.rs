@@ -27,7 +27,6 @@ use crate::remedy::leading;
 
 /// The most rows of a table and bars of a picture.
 const NR_ROWS_MAX: usize = 24;
-/// The most subjects with reasons.
 const NR_SUBJECTS_MAX: usize = 40;
 /// The most mappings and the most files drawn as strips.
 const NR_STRIPS_MAX: usize = 12;
@@ -45,7 +44,6 @@ pub(super) struct Summary<'a> {
     pub(super) pmd_bytes: u64,
     pub(super) access: Option<Access>,
     pub(super) nr_processes: usize,
-    /// Processes that the kernel hides from this user.
     pub(super) nr_refused: usize,
     /// All memory, counting each page once.
     pub(super) total: Sizes,
@@ -62,7 +60,6 @@ pub(super) struct Summary<'a> {
     pub(super) cached: Sizes,
     pub(super) files: Vec<Named>,
     pub(super) nr_files_not_shown: usize,
-    /// Files below a directory with nothing cached.
     pub(super) nr_files_not_cached: usize,
     /// The meanings of the indexes in `strips[].runs`.
     hows: [How; 5],
@@ -70,7 +67,6 @@ pub(super) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// Returns the leading remedy and its mapping's name.
     pub(super) fn best(&self) -> Option<(&str, &Remedy)> {
         let all = self.subjects.iter().flat_map(|subject| {
             subject.remedies.iter().map(|remedy| (subject.name.as_str(), remedy))
@@ -251,7 +247,6 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// Adds, for each of the largest groups, the mapping with most memory.
     fn add_strips(&mut self, census: &Census, groups: &[Group], system: &dyn System) {
         let is_folios = |one: &&Group| one.tally.of(Kind::Other) != one.tally.all();
         let mut chosen: Vec<(&Group, Option<Place<'_>>)> =
@@ -328,7 +323,6 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Sums the cached bytes of all files.
 pub(super) fn sum(files: &[CachedFile]) -> Tally {
     let mut all = Tally::default();
     for file in files {

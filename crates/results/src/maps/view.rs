@@ -33,7 +33,6 @@ pub struct MapsResult<'a> {
     #[serde(flatten)]
     system: Option<SystemView<'a>>,
     files: Vec<FileView>,
-    /// Files below a directory with nothing cached.
     nr_files_not_cached: usize,
     /// Named files that could not be examined.
     failed: Vec<String>,

@@ -4,9 +4,7 @@ use super::result::{StudyCounts, StudyResult};
 use crate::sentence::{Piece, figure, words};
 
 pub(super) struct Class {
-    /// Title.
     pub(super) title: &'static str,
-    /// Key in the JSON.
     pub(super) key: &'static str,
     pub(super) of: fn(&StudyCounts) -> usize,
 }

@@ -62,7 +62,6 @@ pub(super) fn verdict(curve: &CurveFinding, count: &CountFinding) -> String {
     format!("worse than {}: {}", first.name, others.join(", "))
 }
 
-/// Names the limits at which a series is worse, merging neighbours into ranges.
 fn places(curve: &CurveFinding, series: &Series) -> String {
     let limits: Vec<u32> = curve.limits.iter().map(|limit| limit.percent).collect();
     let is_worse = |percent: &u32| series.worse_at.contains(percent);
@@ -103,7 +102,6 @@ pub(super) fn value(curve: &CurveFinding, series: &Series, nr: usize) -> String 
     }
 }
 
-/// Says why the program did not finish.
 fn ended(series: &Series, limit: LimitFinding) -> Option<&'static str> {
     series.ended.get(&limit.percent).map(|ended| ended.words())
 }
@@ -114,7 +112,6 @@ pub(super) fn mib(bytes: u64) -> String {
     format!("{mib:.1} MiB")
 }
 
-/// Adds a row per line and limit.
 pub(super) fn add_csv(
     csv: &mut Cells<Vec<u8>>,
     study: &str,

@@ -15,7 +15,6 @@ pub struct StudyRequest {
     /// Published tables, with the model cells to compare.
     pub studies: Vec<Study>,
     pub traces: PathBuf,
-    /// The equivalent command line.
     pub command_line: Vec<String>,
 }
 

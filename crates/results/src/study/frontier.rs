@@ -31,7 +31,6 @@ pub(super) fn add(text: &mut String, found: &FrontierFinding) {
     columns(text, "     ", &lines);
 }
 
-/// Says what the changes measure, and what they are relative to.
 pub(super) fn basis(found: &FrontierFinding) -> String {
     let counts: Vec<String> = found.counts.iter().map(told).collect();
     let first = found.lines.first().map_or("the first line", |line| line.name.as_str());
@@ -103,7 +102,6 @@ pub(super) fn changes(line: &FrontierLine, program: Option<usize>) -> String {
     line.changes.iter().map(of_count).collect::<Vec<_>>().join(" / ")
 }
 
-/// Adds a row per program, line and count.
 pub(super) fn add_csv(
     csv: &mut Cells<Vec<u8>>,
     study: &str,

@@ -161,7 +161,6 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
     Ok(AnonWork { operation, folio_bytes: bench.size, region_bytes })
 }
 
-/// Returns the rules of a side in the model.
 fn kernel(bench: &Bench) -> Result<Option<Kernel>, Error> {
     match &bench.subject {
         Subject::Host => Ok(None),

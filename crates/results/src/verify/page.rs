@@ -92,7 +92,6 @@ fn answer(view: &VerifyResult) -> Markup {
     answer
 }
 
-/// Returns the quantity that decides the verdict.
 fn judged(view: &VerifyResult) -> Option<(usize, &Row)> {
     view.rows.iter().enumerate().find(|(_, row)| row.quantity == view.metric)
 }
@@ -237,7 +236,6 @@ fn rounds_table(view: &VerifyResult) -> Markup {
     table
 }
 
-/// Formats three decimals, or three significant digits.
 fn ratio(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.3}"),
@@ -317,7 +315,6 @@ fn quantities_table(view: &VerifyResult) -> Markup {
     table
 }
 
-/// Draws each counted run of both arms on one scale.
 fn runs(view: &VerifyResult) -> Markup {
     let what = of_metric(&view.metric);
     let arms = [("plain", "plain-run"), ("changed", "changed-run")];
@@ -417,7 +414,6 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     section("prediction", "Prediction", Basis::Estimated, lead, body)
 }
 
-/// Draws the measured interval and the predicted ratio on one axis.
 fn beside(
     view: &VerifyResult,
     ratio: f64,

@@ -77,7 +77,6 @@ pub(super) struct AnonPlan {
 }
 
 impl AnonArgs {
-    /// Checks kernels, sizes and the region.
     pub(super) fn plan(mut self) -> Result<AnonPlan> {
         if self.size.is_empty() {
             self.size = usual_sizes();

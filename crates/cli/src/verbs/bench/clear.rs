@@ -74,7 +74,6 @@ pub(super) struct ClearPlan {
 }
 
 impl ClearArgs {
-    /// Checks sizes and the region.
     pub(super) fn plan(self) -> Result<ClearPlan> {
         let sizes = self.sizes()?;
         let region_bytes = self.region_bytes(&sizes)?;
@@ -134,7 +133,6 @@ impl ClearArgs {
         Ok(sizes)
     }
 
-    /// Returns the bytes of the arena, with room for the largest unit.
     fn region_bytes(&self, sizes: &[u64]) -> Result<usize> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
@@ -175,7 +173,6 @@ impl ClearArgs {
         rows(name(&cell), &short(cell.len_bytes as u64), scale, &pairs)
     }
 
-    /// Times reads after clearing a cold folio.
     fn near_rows(&self, arena: &mut Arena) -> Result<Vec<BenchRow>> {
         let left = near::measure(arena, self.rounds() * NR_NEAR_ROUNDS)?;
         let how = |how| match how {
@@ -212,7 +209,6 @@ const fn libc_name(work: Work) -> &'static str {
     }
 }
 
-/// Measures the gaps, and notes which units meet a target.
 fn gap_rows(arena: &mut Arena, tuning: &Tuning, notes: &mut Vec<String>) -> Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     for waits in gaps::measure(arena, tuning)? {

@@ -71,7 +71,6 @@ pub(super) struct FaultPlan {
 }
 
 impl FaultArgs {
-    /// Checks kernels, sizes and the region.
     pub(super) fn plan(self) -> Result<FaultPlan> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
@@ -143,7 +142,6 @@ impl FaultPlan {
         Ok(rows(OPERATION, &short(bytes), scale(region), &pairs))
     }
 
-    /// Times hugetlb pages on this kernel, and how the rules zero them in the model.
     fn gigantic(&self) -> Result<Vec<BenchRow>> {
         let region = self.args.region.next_multiple_of(GIGANTIC_BYTES);
         let nr = usize::try_from(region / GIGANTIC_BYTES).context("--region")?;

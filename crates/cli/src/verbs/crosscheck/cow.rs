@@ -164,7 +164,6 @@ impl CollapseArgs {
 }
 
 impl CowPlan {
-    /// Runs and compares the programs, or prints them.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         if self.is_printed {
             let text: String = self.programs.iter().map(ProcessProgram::to_string).collect();
@@ -234,7 +233,6 @@ impl ProgramsArgs {
         Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())
     }
 
-    /// Returns the one huge page size.
     fn huge_set(&self, page: PageSize) -> Result<Vec<Vec<Order>>> {
         let arch = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 };
         let orders = hugetlb::orders(arch, page);
@@ -247,7 +245,6 @@ impl ProgramsArgs {
         Ok(vec![vec![*order]])
     }
 
-    /// Returns the sets of orders to enable.
     fn sets(&self, topic: Topic, page: PageSize) -> Result<Vec<Vec<Order>>> {
         let pmd = page.pmd_order();
         if topic == Topic::Hugetlb {

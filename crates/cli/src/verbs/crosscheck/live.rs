@@ -82,7 +82,6 @@ impl LivePlan {
     }
 }
 
-/// Creates the directory for recordings.
 pub(super) fn make(keep: Option<&Path>) -> Result<()> {
     keep.map_or(Ok(()), |keep| {
         fs::create_dir_all(keep)

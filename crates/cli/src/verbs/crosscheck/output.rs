@@ -61,7 +61,6 @@ impl Output {
         self.page.as_ref().map(PageFile::path)
     }
 
-    /// Writes the result and the page.
     pub(super) fn deliver(&self, result: &CrosscheckResult, console: &mut Console) -> Result<Exit> {
         console::remark(&result.remarks());
         let text = result.written(self.form)?;

@@ -55,7 +55,6 @@ impl SelectArgs {
         self.or(Selection { set: WorkloadSet::Usual, filesystems, windows_kb, only })
     }
 
-    /// Returns the options, or the defaults.
     fn or(&self, default: Selection) -> Selection {
         let mut selection = Selection { only: self.only.clone(), ..default };
         if !self.filesystems.is_empty() {
@@ -72,7 +71,6 @@ impl SelectArgs {
     }
 }
 
-/// Parses a filesystem that programs are recorded on.
 pub(super) fn filesystem(name: &str) -> Result<Filesystem, String> {
     one_of(&Filesystem::PROGRAMS, name)
 }

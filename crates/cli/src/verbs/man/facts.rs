@@ -3,7 +3,6 @@
 //! A verb's facts also apply to its subcommands. `tests/cli/man.rs` compares the variables with the
 //! sources.
 
-/// A variable or file, and its purpose.
 pub(super) type Fact = (&'static str, &'static str);
 
 /// Verbs (empty: all) and their variables.
@@ -192,17 +191,14 @@ fn facts(table: &[(&[&str], Fact)], command: &str) -> Vec<Fact> {
     table.iter().filter(|(verbs, _)| holds(verbs, command)).map(|(_, fact)| *fact).collect()
 }
 
-/// Returns the variables that the verb reads or sets.
 pub(super) fn environment(command: &str) -> Vec<Fact> {
     facts(ENVIRONMENT, command)
 }
 
-/// Returns the files that the verb reads or writes besides its arguments.
 pub(super) fn files(command: &str) -> Vec<Fact> {
     facts(FILES, command)
 }
 
-/// Returns related pages of other programs.
 pub(super) fn pages(command: &str) -> Vec<(&'static str, u8)> {
     let of_verb = PAGES.iter().filter(|(verb, _)| holds(&[verb], command));
     of_verb.flat_map(|(_, pages)| pages.iter().copied()).collect()

@@ -87,7 +87,6 @@ fn description(command: &Command) -> Roff {
     roff
 }
 
-/// Everything after the options.
 fn further(command: &Command, parts: &Parts, verbs_of_all: &[String]) -> Roff {
     let mut roff = Roff::new();
     verbs(&mut roff, command);
@@ -155,7 +154,6 @@ fn examples(roff: &mut Roff, lines: &[String]) {
     roff.control("EE", []);
 }
 
-/// The parent page, pages that the text mentions, and pages of other programs.
 fn see_also(roff: &mut Roff, command: &Command, verbs_of_all: &[String]) {
     let own = name(command);
     let mut pages: BTreeSet<String> = BTreeSet::new();
@@ -182,7 +180,6 @@ fn see_also(roff: &mut Roff, command: &Command, verbs_of_all: &[String]) {
     roff.text(list);
 }
 
-/// All texts of the help.
 fn texts(command: &Command) -> String {
     let long = [command.get_long_about(), command.get_after_long_help(), command.get_after_help()];
     long.into_iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join("\n")

@@ -12,7 +12,6 @@ pub(super) struct Parts {
     pub(super) notes: Vec<String>,
 }
 
-/// The start of the examples.
 const EXAMPLES: &str = "Examples:";
 /// The start of the exit status, also within a paragraph.
 const EXIT_STATUS: &str = "Exit status";

@@ -78,7 +78,6 @@ impl DiffPlan {
     }
 }
 
-/// Returns whether a missing file looks like a pid.
 fn is_pid(file: &Path) -> bool {
     file.to_str().is_some_and(|name| name.parse::<u32>().is_ok()) && !file.exists()
 }

@@ -30,7 +30,6 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Returns the number of mappings to judge for this output.
     pub(super) fn nr_judged(&self, show: Show) -> usize {
         let Self::Result { form, page } = self else { return 0 };
         let of_page = if page.is_some() { JUDGED_OF_PAGE } else { 0 };
@@ -81,7 +80,6 @@ impl LivePlan {
         Ok(exit)
     }
 
-    /// Shows a full screen on a terminal, with the remarks on it and again below it.
     fn on_screen(self, every: Duration) -> Result<Exit> {
         let request = MapsRequest { nr_judged: 0, ..self.request.clone() };
         let look = request.look()?;

@@ -30,7 +30,6 @@ use crate::console;
 /// The longest delay until a signal or a finished look is noticed.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Returns whether standard output can show a full screen.
 pub(super) fn is_possible() -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdout().is_terminal() && !is_dumb
@@ -208,7 +207,6 @@ enum Asked {
     Nothing,
 }
 
-/// Rows that a page key moves.
 const PAGE: usize = 10;
 
 fn asked(key: &KeyEvent) -> Asked {

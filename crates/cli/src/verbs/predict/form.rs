@@ -51,7 +51,6 @@ impl FrameArgs {
 }
 
 impl FrameForm {
-    /// Returns whether the format has the verdict.
     pub(super) const fn has_verdict(self) -> bool {
         matches!(self, Self::Plain(Form::Json | Form::Text))
     }

@@ -92,7 +92,6 @@ impl ReplayPlan {
         Ok(if report.rows.is_empty() { Exit::No } else { Exit::Done })
     }
 
-    /// Replays all cells, or as many as time allows.
     fn replay(&self) -> Result<Fitting> {
         let sharing = if self.within.is_some() { Sharing::Few } else { Sharing::All };
         let nr_rows = sharing.nr_rows(&self.trace, &self.specs);
@@ -104,7 +103,6 @@ impl ReplayPlan {
         Ok(fitting?)
     }
 
-    /// Finds the rules that make the differences between the rows.
     fn explain(
         &self,
         specs: &[CellSpec],
@@ -115,7 +113,6 @@ impl ReplayPlan {
         Ok(explaining(None, |progress| question.answer(progress))?)
     }
 
-    /// Finds the rules that explain the verdict's column.
     fn search(
         &self,
         specs: &[CellSpec],

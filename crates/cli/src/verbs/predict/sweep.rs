@@ -111,13 +111,11 @@ impl SweepPlan {
     }
 }
 
-/// Returns the exit code that a shell reports for the signal.
 fn stopped_by(stop: &Stop) -> Exit {
     let signal = stop.asked_by().unwrap_or_default();
     Exit::Program(u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX))
 }
 
-/// Replays everything that is missing, with a bar.
 fn replay(sweep: &mut Sweep, is_stopped: IsStopped<'_>) -> Result<Ended, SweepError> {
     let bar = console::counter(sweep.counts().nr_asked as u64, "cells");
     let mut progress = |counts: Counts| {

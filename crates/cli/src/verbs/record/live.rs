@@ -48,7 +48,6 @@ impl LiveArgs {
         self.live
     }
 
-    /// Checks the processes and the output.
     pub(super) fn plan(
         self,
         command: &[OsString],

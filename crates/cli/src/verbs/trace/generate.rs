@@ -422,7 +422,6 @@ fn way(is_mapped: bool) -> ReadWay {
     if is_mapped { ReadWay::Mapped } else { ReadWay::Pread }
 }
 
-/// Phrases the error for the command line.
 fn told(error: GenerateError) -> anyhow::Error {
     let GenerateError::Option { option, value, rule } = error else { return error.into() };
     let name = option.strip_prefix("nr_").unwrap_or(option).replace("_bytes", "-size");

@@ -46,7 +46,6 @@ impl InfoArgs {
 }
 
 impl InfoPlan {
-    /// Reads the trace and describes it.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let info = self.read()?;
         let text = if self.is_json { json::pretty(&info)? } else { text(&info) };

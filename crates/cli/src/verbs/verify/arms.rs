@@ -80,7 +80,6 @@ impl Plain {
         };
     }
 
-    /// Records settings that have changed since the rounds began.
     fn check(&mut self) {
         let mut settings = self.settings.iter();
         let found = settings.find_map(|one| disturbed(one, &one.old));
@@ -184,7 +183,6 @@ impl Changed {
         Ok(Self { plain, environment, request, cooled, has_files, started, effects, held })
     }
 
-    /// Returns names and values of the settings.
     pub(super) fn settings(&self) -> Vec<(&str, &str)> {
         let settings = self.plain.settings.iter();
         settings.map(|one| (one.name.as_str(), one.new.as_str())).collect()
@@ -215,7 +213,6 @@ impl Changed {
         Ok(())
     }
 
-    /// Returns whether the change must show in folios.
     pub(super) fn trace(&self) -> Trace {
         let has_heap = self.request.as_ref().is_some_and(|request| request.heap_bytes.is_some());
         let decides = |one: &Tuned| Catalog::decides_folios(&one.name);
@@ -226,7 +223,6 @@ impl Changed {
         }
     }
 
-    /// Describes the change and its effects.
     pub(super) fn change(&self) -> Change {
         let mut words = Vec::new();
         if let Some(request) = &self.request {
@@ -299,7 +295,6 @@ impl Changed {
         Ok(files)
     }
 
-    /// Returns the changed command or server.
     fn changed(&self) -> Command {
         let mut command = match &self.started {
             Some(started) => started.command(),

@@ -66,7 +66,6 @@ fn parts_that_would_become_one_that_is_refused_stay() {
     assert!(!names.iter().any(|name| dir.path().join(name).exists()));
 }
 
-/// Returns a part with these cells, as bytes.
 fn part_of_cells(outcome: &Outcome, cells: &[usize]) -> Vec<u8> {
     let settings = Settings::default();
     let trace = TraceInfo::default();
@@ -77,7 +76,6 @@ fn part_of_cells(outcome: &Outcome, cells: &[usize]) -> Vec<u8> {
     file_of(&table::with_cells(&batch, &cells).unwrap()).unwrap()
 }
 
-/// A part's state on the disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stands {
     Not,
@@ -117,7 +115,6 @@ fn listed(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the cells of all whole parts, in order.
 fn nrs_of_parts(dir: &Path) -> Vec<usize> {
     let names = listed(dir);
     let parts = names.iter().filter(|name| hash_of(name).is_some());
@@ -145,7 +142,6 @@ impl Killed {
         Self { singles, first: of(&[0, 1, 2]), second: of(&[3, 4, 5]) }
     }
 
-    /// Writes the files with the parts in these states.
     fn put(&self, dir: &Path, singles: [Stands; Self::NR], merged: [Stands; 2]) {
         for (bytes, stands) in self.singles.iter().zip(singles) {
             put(dir, bytes, stands);

@@ -65,18 +65,15 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
     Ok((Calls { of: of.collect(), packed }, notes.collect()))
 }
 
-/// Kernel operations, all in the same rounds.
 pub(super) struct Measured {
     /// Nanoseconds per 4 KiB, by work and folio size.
     pub(super) of: Vec<(Work, usize, Series)>,
     /// Nanoseconds per read fault, by cached pages among the 16 around it.
     pub(super) faults: Vec<(usize, Series)>,
-    /// The machine's pace during the measurement.
     pub(super) pace: Pace,
     pub(super) notes: Vec<String>,
 }
 
-/// Measures works by folio size, and read faults.
 pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     let shift = running::page().shift();
     let sizes = WORKS.iter().flat_map(|(_, _, sizes)| *sizes);

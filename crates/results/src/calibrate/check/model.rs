@@ -17,7 +17,6 @@ use crate::{Error, running};
 pub(super) struct Predicted {
     /// `None`: a cost is not known.
     ns: Option<f64>,
-    /// The bounds that follow from the costs' bounds.
     interval: Option<Interval>,
     by_cause: Vec<(&'static str, Option<f64>)>,
 }

@@ -23,7 +23,6 @@ struct Line {
     size: String,
     unit: String,
     predicted_ns: Option<f64>,
-    /// The prediction over the ranges of its costs.
     predicted_interval_ns: Option<Interval>,
     causes: String,
     measured_ns: Spread,
@@ -90,7 +89,6 @@ impl CheckResult {
         }
     }
 
-    /// Returns whether every row passes.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.nr_within == self.nr_rows && self.nr_rows > 0

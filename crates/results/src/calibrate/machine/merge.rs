@@ -91,7 +91,6 @@ fn add_rates(rates: &mut [UnitRate], earlier: &[UnitRate], nr: u32) {
     }
 }
 
-/// A cost of several calibrations.
 struct Mean {
     value: f64,
     range: [f64; 2],

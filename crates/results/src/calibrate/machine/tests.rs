@@ -85,7 +85,6 @@ fn found() -> Calibration {
     }
 }
 
-/// Returns the machine as read from its file.
 fn written(found: &Calibration) -> Machine {
     let made = machine(found).unwrap();
     let text = made.machine.to_toml(&made.comment(Effort::Full)).unwrap();
@@ -299,7 +298,6 @@ impl Named for Calibration {
     }
 }
 
-/// Checks that the output is a valid machine file or an error.
 fn written_or_refused(found: &Calibration) {
     let made = machine(found).unwrap();
     if let Ok(text) = made.machine.to_toml(&made.comment(Effort::Full)) {

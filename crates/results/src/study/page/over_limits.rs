@@ -8,7 +8,6 @@ use largefolio_sim::study::{CountFinding, CurveFinding, LineFinding, Series};
 
 use super::super::curve::{basis, head, mib, value, verdict};
 
-/// Names the limits at which each line loses, by the first count.
 pub(super) fn answer(answer: &mut Markup, curve: &CurveFinding) {
     let Some(count) = curve.counts.first() else { return };
     answer.raw("<p class=\"answer\">").element("b", &curve.title);

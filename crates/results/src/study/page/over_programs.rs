@@ -37,7 +37,6 @@ pub(super) fn drawn(found: &FrontierFinding, at: &str) -> Markup {
     body
 }
 
-/// Draws a mark for each line's mean, and smaller ones for its programs.
 fn picture(found: &FrontierFinding, paid: usize) -> Markup {
     let name_of = |line: &FrontierLine| {
         let is_on_frontier = line.is_on_frontier[paid - 1];

@@ -7,7 +7,6 @@ use largefolio_trace::event::abi::MAP_SHARED;
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Meta, Op};
 
-/// Writes row, thread, operation and details.
 pub(super) fn line(out: &mut dyn Write, row: u64, event: &Event, meta: &Meta) -> io::Result<()> {
     let op = event.op.name();
     if event.op.is_reference() {
