@@ -104,7 +104,6 @@ fn told(error: &clap::Error) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Runs the parsed `verb`; `words` are its command line.
 fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {
     match verb {
         Verb::Record(args) => args.plan(&command_line(words))?.run(console),

@@ -173,7 +173,6 @@ pub(crate) fn is_output_closed(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Creates a bar on standard error, hidden if that is not a terminal.
 pub(crate) fn bar(nr_rows: u64, what: &'static str) -> ProgressBar {
     let template = "{msg} [{bar:30}] {human_pos} of {human_len} rows, {eta} left";
     progress(Some(nr_rows), template).with_message(what)
@@ -183,7 +182,6 @@ pub(crate) fn counter(nr: u64, what: &'static str) -> ProgressBar {
     progress(Some(nr), "{msg} [{bar:30}] {pos} of {len}, {eta} left").with_message(what)
 }
 
-/// Creates a status line on standard error, hidden if that is not a terminal.
 pub(crate) fn status() -> ProgressBar {
     progress(None, "{msg}")
 }

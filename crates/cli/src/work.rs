@@ -133,7 +133,6 @@ impl Clock {
     }
 }
 
-/// Returns `time * nr / of`.
 #[expect(clippy::cast_precision_loss, reason = "a time is read to two digits")]
 fn times(time: Duration, nr: u64, of: u64) -> Duration {
     let seconds = time.as_secs_f64() * nr as f64 / of as f64;
@@ -166,7 +165,6 @@ impl Work {
         self.done(nr_done)
     }
 
-    /// As [`Self::hear`], with the previous total.
     pub(crate) fn done(&mut self, nr_done: u64) -> ControlFlow<()> {
         let now = self.started.elapsed();
         self.bar.set_position(nr_done);

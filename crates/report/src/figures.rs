@@ -19,11 +19,8 @@ pub(crate) const SMALL_PERCENT: f64 = 0.05;
 /// Below this many bytes, sizes are shown in KiB: at most six digits, and whole base pages stay
 /// exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
-/// Below this many bytes, sizes are shown in MiB.
 const MIB_BYTES_MAX: u64 = 100 << 30;
-/// Below this many nanoseconds, times are shown in microseconds.
 const MICROSECONDS_MAX: u64 = 10_000_000;
-/// Below this many nanoseconds, times are shown in milliseconds.
 const MILLISECONDS_MAX: u64 = 10_000_000_000;
 /// Counts below this are exact: seven digits.
 const EXACT_MAX: u64 = 10_000_000;
@@ -80,7 +77,6 @@ impl Scale {
     }
 }
 
-/// Formats `scaled / 10^digits` with separated thousands.
 fn fixed(scaled: u128, digits: usize) -> String {
     let power = 10_u128.pow(u32::try_from(digits).unwrap_or(0));
     let whole = grouped(u64::try_from(scaled / power).unwrap_or(u64::MAX));
@@ -101,7 +97,6 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
-/// Formats a number and a noun: `1 file`, `2,000 files`.
 #[must_use]
 pub fn counted(value: u64, what: &str) -> String {
     let s = if value == 1 { "" } else { "s" };
@@ -199,7 +194,6 @@ pub(crate) fn change_of_shares(before: f64, now: f64) -> String {
     unchanged(before, now).unwrap_or_else(|| signed(now - before, "pp"))
 }
 
-/// Returns the text for no change: empty if both are 0.
 fn unchanged(before: f64, now: f64) -> Option<String> {
     let is_same = before.total_cmp(&now).is_eq();
     is_same.then(|| if now == 0.0 { String::new() } else { "=".to_owned() })

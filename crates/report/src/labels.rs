@@ -13,7 +13,6 @@ pub(crate) struct Label {
     /// Edits that not every kernel has.
     edits: Vec<String>,
     machine: Option<String>,
-    /// Base page, memory, layout and seed, if they differ.
     rest: Vec<String>,
 }
 
@@ -117,7 +116,6 @@ fn shared_edits(rows: &[&Outcome]) -> Vec<String> {
     first.iter().filter(|edit| is_in_force(edit, &first) && is_shared(edit)).cloned().collect()
 }
 
-/// Returns whether `edits` has `edit` and no later edit overrides it.
 fn is_in_force(edit: &String, edits: &[String]) -> bool {
     let Some(at) = edits.iter().rposition(|other| other == edit) else { return false };
     !edits[at + 1..].iter().any(|later| overrides(later, edit))

@@ -217,14 +217,12 @@ impl TraceInfo {
 pub struct Settings {
     /// The reference's physical memory in bytes; each row has its own.
     pub memory_bytes: u64,
-    /// Swap space in bytes.
     pub swap_bytes: u64,
     /// Share of free memory at the start in blocks that are too small, in thousandths.
     pub unusable_permille: u32,
     /// The folio size in bytes that such a block is too small for; 0 = a PMD folio.
     #[serde(default)]
     pub unusable_bytes: u64,
-    /// Rounds of ageing by other programs before the start.
     #[serde(default)]
     pub aged_rounds: u64,
     pub filesystem: Option<String>,
@@ -238,7 +236,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Collects the settings that all rows of `request` share.
     #[must_use]
     pub fn new(request: &Request) -> Self {
         Self {
@@ -362,7 +359,6 @@ impl PredictResult {
         self.with_goal(goal)
     }
 
-    /// Names the cells without a row in a sentence.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let absent = [words::unfit(self), words::not_replayed(self)];

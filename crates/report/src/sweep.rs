@@ -95,7 +95,6 @@ pub struct Sweep {
     copies: BTreeMap<PathBuf, PathBuf>,
     nr_found: usize,
     nr_done: usize,
-    /// Cells that failed, with their trace and the reason.
     failed: BTreeMap<CellId, (FailedCell, String, String)>,
     aside: Vec<SetAside>,
     is_manifest_gone: bool,
@@ -234,7 +233,6 @@ impl Sweep {
         }
     }
 
-    /// Records that no cell of `task` could be replayed, and why.
     pub fn fail(&mut self, task: &Task, error: &str) {
         for cell in &task.cells {
             self.note_failed(task, cell, error);

@@ -65,7 +65,6 @@ pub const KEY_TRACE: &str = "largefolio.trace";
 /// Metadata key of [`Settings`] as JSON.
 pub const KEY_SETTINGS: &str = "largefolio.settings";
 
-/// Column: identity of the cell.
 pub const CELL: &str = "cell";
 /// Column: BLAKE3 of the kernel's text.
 pub const KERNEL_TEXT: &str = "kernel_text";
@@ -75,7 +74,6 @@ pub const MACHINE_TEXT: &str = "machine_text";
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     pub trace: &'a TraceInfo,
-    /// The cell's settings other than kernel and machine.
     pub settings: &'a Settings,
     pub outcome: &'a Outcome,
 }
@@ -93,7 +91,6 @@ pub enum TableError {
     Json(#[from] serde_json::Error),
 }
 
-/// Returns the columns of every result, without metadata.
 #[must_use]
 pub fn schema() -> SchemaRef {
     let fields: Vec<_> = columns::all().iter().map(columns::Column::field).collect();

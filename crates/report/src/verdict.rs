@@ -54,7 +54,6 @@ pub enum Finding {
     NotCertain,
     /// A required cost is missing.
     NotKnown,
-    /// There is only one column.
     OneColumn,
 }
 
@@ -69,11 +68,9 @@ pub struct Verdict {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
     pub finding: Finding,
-    /// Row of the column that the others are compared with.
     pub reference: usize,
     /// Row of the best column: the reference, unless another is certainly better.
     pub best: usize,
-    /// Every column but the reference.
     pub columns: Vec<Column>,
     /// Rules that make the difference; `None` if they were not searched for.
     pub causes: Option<Causes>,
@@ -177,7 +174,6 @@ fn number(value: u64) -> f64 {
 }
 
 impl Verdict {
-    /// Compares all `rows` of a result without searching for rules.
     #[must_use]
     pub fn new(goal: Goal, rows: &[Outcome]) -> Self {
         let machine = |row: &Outcome| (!goal.spans_machines()).then(|| row.machine.clone());
@@ -252,7 +248,6 @@ enum Sign {
 }
 
 impl Sign {
-    /// Classifies `change`. `is_new` means that the reference's count is 0.
     fn new(goal: Goal, change: Option<Interval>, is_new: bool) -> Self {
         match change {
             None if is_new => Self::More,

@@ -48,7 +48,6 @@ pub struct Switch {
     pub rules: Vec<Rule>,
     /// The first version known to have the newer value of the last rule; `None`: an edit.
     pub since: Option<String>,
-    /// The commit, if known.
     pub commit: Option<String>,
     /// Whether the change reverts to the older value.
     pub is_undone: bool,

@@ -49,10 +49,8 @@ const TEXT_BYTES_MIN: u64 = 1 << 20;
 pub struct Question {
     pub trace: PathBuf,
     pub goal: Goal,
-    /// The allowed growth of memory in percent.
     pub memory_percent_max: f64,
     pub cache: CacheState,
-    /// Physical memory in bytes.
     pub memory_bytes: u64,
     /// Whether the search may end early: it then replays a few candidates at a time.
     pub may_end: bool,
@@ -71,7 +69,6 @@ pub struct Lasting {
 }
 
 impl Lasting {
-    /// Returns `--persist` if the plan must survive a reboot.
     fn option(&self) -> Option<String> {
         self.is_lasting.then(|| "--persist".to_owned())
     }
@@ -80,9 +77,9 @@ impl Lasting {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
     pub what: String,
-    /// The words after `folio`.
+    /// Arguments of `folio`.
     pub words: Vec<String>,
-    /// The words after `folio` that undo it; empty if there is nothing to undo.
+    /// Arguments of `folio` that undo it; empty if there is nothing to undo.
     pub undo: Vec<String>,
     pub needs_root: bool,
 }
@@ -94,7 +91,7 @@ pub struct Plan {
     /// Commands that change the system, in order.
     pub steps: Vec<Step>,
     pub start: Vec<String>,
-    /// The words after `folio` that measure the plan; empty if `folio verify` cannot.
+    /// Arguments of `folio` that measure the plan; empty if `folio verify` cannot.
     pub verify: Vec<String>,
     /// Why `folio verify` cannot measure it.
     pub not_verified: Option<String>,
@@ -279,7 +276,6 @@ const fn metric(goal: Goal) -> &'static [&'static str] {
     }
 }
 
-/// Returns the commands of candidate `nr` for a program and its text files.
 fn plan(
     (nr, candidate): (usize, &Candidate),
     choices: &[Choice],
@@ -322,7 +318,6 @@ fn plan(
     }
 }
 
-/// Returns `folio tune --set ..`, or `None` if there is nothing to set.
 fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     let assignments = set.into_iter().flat_map(|one| ["--set".to_owned(), one]);
     let assignments: Vec<String> = assignments.collect();
@@ -337,7 +332,6 @@ fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     })
 }
 
-/// Returns `folio tune --unit ..`, or `None` if the service needs no variable.
 fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
     let options = variables.iter().flat_map(|one| ["--env", one]);
     let words = ["tune", "--unit", unit].into_iter().chain(options).chain(["--yes"]);

@@ -65,7 +65,6 @@ impl ForecastRow {
     }
 }
 
-/// Says how much memory a collapse takes and how much is available; `None` if it takes nothing.
 #[must_use]
 pub fn outlook(forecast: &Forecast) -> Option<String> {
     if forecast.wanted_bytes == 0 {
@@ -120,7 +119,6 @@ struct Refused {
 }
 
 impl CollapseResult {
-    /// Summarizes `outcome`.
     #[must_use]
     pub fn new(request: &Request, outcome: &Outcome, command_line: Vec<String>) -> Self {
         let row = |(&kind, told): (&CollapseKind, &Collapsed)| KindRow {

@@ -13,7 +13,6 @@ pub(crate) struct FileRow {
     pub(crate) file: String,
     pub(crate) result: &'static str,
     pub(crate) note: String,
-    /// Its content, or its target if it is a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
     #[serde(skip)]

@@ -7,12 +7,10 @@ use serde::Serialize;
 pub enum Form {
     Text,
     Json,
-    /// One row per item, for spreadsheets and data frames.
     Csv,
 }
 
 pub trait Forms: Serialize {
-    /// For people; ends with a newline.
     fn text(&self) -> String;
 
     /// Returns one row per item, with a header.
@@ -21,8 +19,6 @@ pub trait Forms: Serialize {
     /// Never in practice: writing to memory does not fail.
     fn csv(&self) -> Result<String, ExportError>;
 
-    /// Returns indented JSON.
-    ///
     /// # Errors
     /// If JSON cannot represent a value.
     fn json(&self) -> Result<String, ExportError> {

@@ -20,7 +20,6 @@ use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 pub use self::settings::{Settings, edit};
 use crate::{Error, Remark};
 
-/// Returns the kernel's release: `uname -r`.
 #[must_use]
 pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
@@ -110,7 +109,6 @@ impl This {
         Self::below(Path::new("/"))
     }
 
-    /// For a system with `/sys` and `/proc` below `root`.
     fn below(root: &Path) -> Self {
         Self { catalog: Catalog::below(root), settings: OnceCell::new() }
     }
@@ -153,7 +151,6 @@ impl This {
         Ok(std::iter::once(THIS.to_owned()).chain(next).collect())
     }
 
-    /// Returns remarks on the settings, if they were read.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         self.settings.get().map_or(&[], Settings::remarks)

@@ -50,8 +50,6 @@ struct Document<'a> {
     view: &'a TuneResult,
 }
 
-/// Lists the planned changes and files, the command that applies them, and the one that undoes
-/// them.
 #[must_use]
 pub fn planned(
     plan: &ChangeSet,
@@ -92,7 +90,6 @@ pub fn applied(plan: &ChangeSet) -> TuneResult {
     TuneResult { title, rows, missing, warnings, files: Vec::new(), hint: String::new() }
 }
 
-/// Returns the plan's warnings, except for settings that it changes.
 fn still_true(plan: &ChangeSet) -> Vec<Warning> {
     let is_changed = |name: &str| plan.changes.iter().any(|change| change.name == name);
     plan.warnings.iter().filter(|warning| !is_changed(&warning.name)).cloned().collect()
@@ -269,8 +266,6 @@ impl TuneResult {
         writer.into_text()
     }
 
-    /// Returns indented JSON.
-    ///
     /// # Errors
     /// Never in practice: names and values.
     pub fn json(&self, command: &[String]) -> Result<String, ExportError> {

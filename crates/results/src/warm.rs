@@ -71,7 +71,6 @@ impl WarmRow {
     }
 }
 
-/// Sums all rows; `None` if a row has no value.
 fn sum(rows: &[WarmRow], of: impl Fn(&WarmRow) -> Option<u64>) -> Option<u64> {
     rows.iter().try_fold(0, |sum: u64, row| Some(sum.saturating_add(of(row)?)))
 }
@@ -119,7 +118,6 @@ pub struct WarmResult {
     command_line: Vec<String>,
     is_check: bool,
     rows: Vec<WarmRow>,
-    /// Files that could not be examined, with the reason.
     failed: Vec<(String, String)>,
     units: Vec<FileRow>,
 }

@@ -23,7 +23,6 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::work::{Kind, Work};
 
-/// Runs a `folio` command line, without the program name.
 pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
 
 /// Find the best settings for a program, apply them, and prove that they help

@@ -58,7 +58,6 @@ pub(crate) struct AlignPlan {
 }
 
 impl AlignArgs {
-    /// Copies the arguments. `run` checks whether the file can be copied.
     pub(crate) fn plan(self) -> AlignPlan {
         AlignPlan { args: self }
     }

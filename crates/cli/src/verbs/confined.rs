@@ -20,7 +20,6 @@ pub(crate) fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>
     of_root(&Files { read: read.to_vec(), write: files(write), ..Files::default() });
 }
 
-/// As [`to`], and also allows temporary files.
 pub(crate) fn to_with_temporary<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
     let fill = Some(env::temp_dir());
     of_root(&Files { read: read.to_vec(), write: files(write), fill, ..Files::default() });
@@ -42,7 +41,6 @@ pub(crate) fn to_fill(read: &[PathBuf], fill: &Path) -> Result<MadeDirs> {
     Ok(made)
 }
 
-/// As [`to_fill`], for an existing directory.
 pub(crate) fn to_fill_made(read: &[PathBuf], fill: &Path, made: &MadeDirs) {
     let (fill, empty) = (Some(fill.to_owned()), made.above().map(Path::to_owned));
     of_root(&Files { read: read.to_vec(), fill, empty, ..Files::default() });

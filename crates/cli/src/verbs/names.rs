@@ -22,7 +22,6 @@ pub(crate) const KERNEL: Named = Named(|| {
     Kernel::names().filter(|name| version(name).is_some()).chain([running::THIS]).collect()
 });
 
-/// A policy that comes with folio, or an object file.
 pub(crate) const POLICY: Named = Named(|| KernelPolicy::builtin().map(|(name, _)| name).collect());
 
 pub(crate) const MACHINE: Named = Named(|| machine::names().chain([THIS]).collect());

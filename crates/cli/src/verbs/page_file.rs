@@ -65,7 +65,6 @@ pub(crate) fn deliver(
     written.unwrap_or(Ok(()))
 }
 
-/// Checks that a result can be written to `path`, the value of `option`.
 pub(crate) fn check_writable(path: &Path, option: &str) -> Result<()> {
     disk::check(path).with_context(|| {
         format!("cannot write {}; choose another place with {option}", shown(path))

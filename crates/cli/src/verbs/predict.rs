@@ -255,7 +255,6 @@ struct Pool {
     nr_pages: u64,
 }
 
-/// Formats the pool as a kernel edit.
 impl fmt::Display for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "+hugepages.{}={}", self.kib, self.nr_pages)

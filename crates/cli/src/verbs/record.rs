@@ -170,7 +170,6 @@ impl How {
         }
     }
 
-    /// Times the plain program, if requested.
     fn time(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<(), RecordError> {
         let Self::Emulated { recording, nr_runs } = self else { return Ok(()) };
         let nr_runs = *nr_runs;

@@ -211,7 +211,6 @@ impl RunPlan {
     }
 }
 
-/// Reports that the program did not start; the exit code says why.
 fn not_started(error: RunError) -> Result<Exit> {
     let code = match &error {
         RunError::NotFound(_) => NOT_FOUND,

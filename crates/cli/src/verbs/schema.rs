@@ -52,7 +52,6 @@ impl SchemaPlan {
     }
 }
 
-/// Returns one line per schema: its name and command.
 fn list() -> Result<String> {
     let width = schemas::names().map(str::len).max().unwrap_or(0);
     let mut text = String::new();

@@ -103,7 +103,6 @@ pub(crate) struct TunePlan {
 }
 
 impl TuneArgs {
-    /// Reads the settings and makes the plan; changes nothing.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<TunePlan> {
         let catalog = Catalog::below(&self.root);
         let deed = if self.undo {

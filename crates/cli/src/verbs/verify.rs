@@ -162,7 +162,6 @@ pub(crate) struct VerifyPlan {
 }
 
 impl VerifyArgs {
-    /// Checks the change; runs nothing.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<VerifyPlan> {
         let has_start = self.text != TextMode::Off || self.heap.0.is_some();
         if self.tune.is_empty() && self.env.is_empty() && !has_start {

@@ -5,7 +5,6 @@ use std::process::Command;
 
 use crate::support::{Place, text};
 
-/// Returns bash's completions for the words; the last word is being typed.
 fn offered(place: &Place, words: &[&str]) -> Vec<String> {
     fs::write(place.path("folio.bash"), place.done("completions bash")).unwrap();
     // Calls the function that the script registers, as readline does.

@@ -204,7 +204,6 @@ fn drawn_workloads_are_those_of_their_seed_and_printed_as_commands() {
     assert_eq!(words(one.trim_end()), same, "the filesystem does not change the words");
 }
 
-/// Runs `folio crosscheck` as the user nobody.
 #[test]
 fn without_root_the_exact_command_is_told() {
     let place = Place::new();

@@ -11,7 +11,6 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 const PART: &str = "part-0123456789abcdef0123456789abcdef.parquet";
 
-/// Waits for the output of `command`, which must end by itself.
 fn ended(mut command: Command, words: &str) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
     let mut child = command.spawn().unwrap();

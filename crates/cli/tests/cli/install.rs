@@ -236,7 +236,6 @@ fn of_package(installed: &Installed) -> BTreeSet<String> {
     files
 }
 
-/// Returns file names that match the last part of `pattern`, which may have one `*`.
 fn matching(pattern: &Path) -> Vec<String> {
     let last = pattern.file_name().unwrap().to_str().unwrap();
     let (start, end) = last.split_once('*').unwrap_or((last, ""));

@@ -210,7 +210,6 @@ fn units_warm_a_file_again_and_go_with_undo() {
     command.env("XDG_STATE_HOME", system.path("state")).arg(&file);
     let output = command.output().unwrap();
     let said = text(&output.stderr);
-    // Whether it becomes large depends on the filesystem.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let units = json["units"].as_array().unwrap();

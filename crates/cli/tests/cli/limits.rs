@@ -13,7 +13,6 @@ use crate::support::{self, Place, text};
 /// SIGXFSZ.
 const FILE_LIMIT: i32 = 25;
 
-/// Runs `folio` with `words` after the shell line `limit`.
 fn limited(place: &Place, limit: &str, words: &str) -> Command {
     let folio = place.command(words);
     let mut shell = Command::new("sh");
@@ -260,7 +259,6 @@ fn the_limit_of_a_control_group_stands_beside_its_memory() {
     let place = Place::new();
     let Some(group) = MemoryGroup::new("the_limit_of_a_group", 64 << 20) else { return };
     let name = group.0.file_name().unwrap().to_str().unwrap();
-    // folio examines itself.
     let output = run(&place, &group.joins(), "maps --name folio");
     let said = text(&output.stdout);
     let line = said.lines().find(|line| line.contains(name)).unwrap();

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use crate::support::{Place, text};
 
-/// Returns the pages by name, without `.1`.
 fn pages(place: &Place) -> Vec<(String, PathBuf)> {
     place.done("man -o man1");
     let entries = fs::read_dir(place.path("man1")).unwrap();
@@ -15,7 +14,6 @@ fn pages(place: &Place) -> Vec<(String, PathBuf)> {
     entries.map(|entry| entry.unwrap().path()).map(|path| (name(&path), path)).collect()
 }
 
-/// Returns the subcommands of `verb` that its help lists.
 fn verbs(place: &Place, verb: &str) -> Vec<String> {
     let help = place.done(&format!("{verb} --help"));
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);

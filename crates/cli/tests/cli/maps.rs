@@ -116,7 +116,6 @@ fn the_loader_keeps_the_steps_that_are_promised() {
     }
 }
 
-/// Returns the first address at which the program `p` maps `file`.
 fn load_address(place: &Place, file: &str) -> u64 {
     let output = Command::new(place.path("p")).output().unwrap();
     let maps = text(&output.stdout);
@@ -206,7 +205,6 @@ fn a_bad_file_among_good_ones_is_exit_2_with_the_others_shown() {
     assert!(csv.starts_with("path,machine,kind,step_bytes,segment,flags,"), "{csv}");
     assert_eq!(csv.lines().count(), 4, "{csv}");
     assert!(text(&output.stderr).contains("text is not an ELF file"));
-    // In a directory, other files are skipped.
     let view = json(&place, ".");
     assert_eq!(
         (&view["summary"]["nr_files"], &view["failed"]),

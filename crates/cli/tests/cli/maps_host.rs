@@ -11,7 +11,6 @@ use crate::support::{Place, text};
 struct Named(Child);
 
 impl Named {
-    /// Starts a copy of `sleep` called `name`.
     fn start(place: &Place, name: &str) -> Self {
         let path = place.path(name);
         // A separate process copies the file: otherwise a process started by another test could

@@ -253,7 +253,6 @@ fn another_users_process_is_refused_with_the_command_that_works() {
     );
 }
 
-/// Starts `folio maps PID --watch=1` and waits for its first line.
 fn watch(place: &Place, pid: u32) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = place.command(&format!("maps {pid} --watch=1"));
     let mut folio = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

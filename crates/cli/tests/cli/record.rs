@@ -99,7 +99,6 @@ fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     assert!(!place.path("t.folio").exists());
 }
 
-/// Returns the first number in the table line that begins with `label`.
 fn number_of(table: &str, label: &str) -> String {
     let line = table.lines().find(|line| line.trim_start().starts_with(label)).unwrap_or_default();
     line.rsplit('|').next().unwrap_or_default().trim().to_owned()

@@ -384,7 +384,6 @@ fn a_command_goes_on_without_its_recorder() {
     assert!(!told.contains("records of mapped files were lost"), "{told}");
 }
 
-/// Returns the command lines of running processes that contain `word`.
 fn processes_with(word: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());

@@ -17,7 +17,6 @@ const BEFORE: &str = "what was here before";
 struct Writer {
     /// `DIR` is replaced with the test's directory.
     words: String,
-    /// The file it writes in `DIR`.
     file: &'static str,
 }
 

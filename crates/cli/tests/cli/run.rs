@@ -47,7 +47,6 @@ fn mapped_kib(stdout: &[u8]) -> u64 {
     text(stdout).trim().parse().unwrap()
 }
 
-/// Returns whether files here can be in 2M folios.
 pub(crate) fn has_large_folios(place: &Place) -> bool {
     fs::write(place.path("try"), vec![1; 4 << 20]).unwrap();
     let output = place.run("warm try");
@@ -218,7 +217,6 @@ fn setting() -> PathBuf {
     PathBuf::from("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
 }
 
-/// Polls until `is_so`.
 fn becomes(is_so: impl Fn() -> bool) -> bool {
     (0..2000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));

@@ -59,7 +59,6 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// Returns the schema for the output `value` of a command.
 fn schema_of(words: &[&str], value: &Value) -> &'static str {
     let has = |word| words.contains(&word);
     match words {
@@ -94,14 +93,12 @@ fn asks_for_json(words: &str) -> Option<Vec<&str>> {
     (own.contains(&"--json") && !goes_elsewhere).then_some(own)
 }
 
-/// Returns the schema violations of `value`.
 fn faults(name: &str, value: &Value) -> Vec<String> {
     let validator = validators().get(name).unwrap_or_else(|| panic!("there is no schema {name}"));
     let faults = validator.iter_errors(value);
     faults.map(|fault| format!("{}: {fault}", fault.instance_path())).take(5).collect()
 }
 
-/// Fails if `words` printed JSON that violates its schema.
 pub(crate) fn check(words: &str, stdout: &[u8]) {
     let Some(own) = asks_for_json(words) else { return };
     for value in Deserializer::from_slice(stdout).into_iter::<Value>() {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Place, text};
 
-/// The text around the tables in the documents.
 const BEGIN: &str = "<!-- tables: written by crates/cli/tests/cli/study.rs -->\n```text\n";
 const END: &str = "```\n<!-- end of tables -->";
 /// All studies except `pressure`, which replays hundreds of cells, and `policies`, which has its
@@ -51,7 +50,6 @@ lines = [
 counts = [{ what = "Major faults", count = "faults.major" }]
 "#;
 
-/// A study of the model with one row, `rest`.
 pub(crate) fn small(rest: &str) -> String {
     format!(
         "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a document\"\nsetup = \"none\"\n\
@@ -96,7 +94,6 @@ fn the_document_shows_what_policies_do() {
     shows("docs/design/tables/policies.txt", &place.done(&format!("study policies {}", traces())));
 }
 
-/// Checks that the document has the tables of `shown`.
 fn shows(document: &str, shown: &str) {
     let path = root().join(document);
     let document = fs::read_to_string(&path).unwrap();

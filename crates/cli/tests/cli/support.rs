@@ -83,7 +83,6 @@ impl Place {
         text(&output.stdout)
     }
 
-    /// Returns the standard error of a command that exits with 2 and prints no result.
     pub(crate) fn fails(&self, words: &str) -> String {
         let output = self.run(words);
         let said = text(&output.stderr);

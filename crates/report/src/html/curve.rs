@@ -49,7 +49,6 @@ struct Dot {
     level: &'static str,
 }
 
-/// Draws the figures; `None` if no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let names = Labels::names(rows);
     let policies: Vec<String> =
@@ -217,7 +216,6 @@ fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
     for (entries, level) in sizes {
         let x = x_of(entries);
         marks.raw(&format!("<path class=\"own\" d=\"M{x:.1} {}V{}\"/>", AREA.top, AREA.bottom));
-        // Labels that would overlap share the first one's place.
         if x - last > 60.0 {
             marks.raw(&format!(
                 "<text class=\"tick\" x=\"{x:.1}\" y=\"12\" text-anchor=\"middle\">"
@@ -266,7 +264,6 @@ fn axes(scale: &Decades) -> Markup {
     axes
 }
 
-/// Writes the table: powers of two and the machines' own sizes.
 fn table(lines: &[Line<'_>], (side, key, _): (Side, &str, &str)) -> Markup {
     let columns: Vec<String> = lines.iter().map(|line| line.name.to_owned()).collect();
     let mut sizes: Vec<usize> = (0..=NR_ENTRIES_MAX.ilog2()).map(|shift| 1 << shift).collect();

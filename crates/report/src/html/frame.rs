@@ -34,7 +34,6 @@ pub struct Section {
     /// Anchor: letters and hyphens.
     pub id: Cow<'static, str>,
     pub title: Cow<'static, str>,
-    /// The question that the section answers, in a sentence.
     pub lead: String,
     pub basis: Basis,
     pub body: Markup,
@@ -118,7 +117,6 @@ pub fn figure(caption: &str, picture: &Markup, table: &Markup) -> Markup {
     figure
 }
 
-/// Writes the head of a table: `corner` names its rows.
 #[must_use]
 pub fn table_head(corner: &str, columns: &[String]) -> Markup {
     let mut head = Markup::new();

@@ -104,7 +104,6 @@ enum Unit {
     Time,
 }
 
-/// The columns if memory is the goal; otherwise [`COLUMNS`].
 const MEMORY_COLUMNS: [Column; 5] = [
     Column { title: "Memory", at: None, get: |row| Some(memory_bytes(row)), unit: Unit::Bytes },
     Column {
@@ -151,7 +150,6 @@ const COLUMNS: [Column; 5] = [
     },
 ];
 
-/// Returns the page walks of a side, if any were counted.
 fn walks(row: &Outcome, side: Side) -> Option<u64> {
     (!row.tlb.is_empty()).then(|| row.tlb.side(side).l2_misses)
 }

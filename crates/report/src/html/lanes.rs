@@ -97,7 +97,6 @@ impl Axis {
         Self { low, high, ticks, digits: 0, unit: "", is_log: true }
     }
 
-    /// Creates an axis from `low` to `high` without ticks, for ordered things.
     #[must_use]
     pub fn between(low: f64, high: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
@@ -222,7 +221,6 @@ pub enum Mark {
 
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// The name in plain text, for readers of the drawing alone.
     pub title: String,
     pub name: Markup,
     /// Later marks cover earlier ones.
@@ -390,7 +388,6 @@ pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[
     both
 }
 
-/// Draws a legend: shape, colour class and text of each entry.
 #[must_use]
 pub fn key(entries: &[(Shape, &str, &str)]) -> Markup {
     let mut legend = Markup::new();

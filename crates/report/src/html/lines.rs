@@ -38,7 +38,6 @@ pub struct Point {
     pub tip: String,
 }
 
-/// Returns the CSS class of line `nr`.
 #[must_use]
 pub fn colour(nr: usize) -> String {
     let dash = if nr < NR_COLOURS { "" } else { " again" };

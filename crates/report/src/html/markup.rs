@@ -81,7 +81,6 @@ pub fn script_json(json: &str) -> String {
     text
 }
 
-/// Returns the `\u` escape of a character.
 fn escape_of(c: char) -> String {
     format!("\\u{:04x}", u32::from(c))
 }

@@ -12,7 +12,6 @@ use crate::figures::{bytes, grouped, ratio};
 use crate::labels::Labels;
 
 const NR_LANES: usize = 8;
-/// Table rows; each covers the same number of parts of the trace.
 const NR_LINES: usize = 20;
 const MILLI: u64 = 1000;
 
@@ -26,7 +25,6 @@ struct Lane {
     values: Vec<u64>,
 }
 
-/// Draws the figures; `None` if one process ran one program, or no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let programs = programs(rows)?;
     let memory = memory(rows);

@@ -14,7 +14,6 @@ use crate::labels::Labels;
 /// Number of colours; a kind with more reasons reuses them.
 const NR_COLOURS: usize = 8;
 
-/// Kinds of refusals in the page's order.
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Readahead, "Readahead refused"),
     (Kind::Memory, "Larger folios that were not free"),
@@ -38,7 +37,6 @@ struct Refusal {
     /// What the reason means, and a remedy if there is one.
     why: String,
     at: String,
-    /// `None` if the cell lacks the reason.
     counts: Vec<Option<u64>>,
 }
 

@@ -11,12 +11,10 @@ use super::markup::{Markup, escaped};
 use super::sizes::class;
 use crate::figures;
 
-/// A run of folios of one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     pub page: u64,
     pub nr_pages: u64,
-    /// The folio size in bytes.
     pub folio_bytes: u64,
     /// Whether it is drawn faint because it is not mapped whole and aligned.
     pub is_faint: bool,

@@ -16,7 +16,6 @@ use crate::figures::{self, Scale, percent, size};
 use crate::labels::Labels;
 use crate::sums::LARGE_BYTES;
 
-/// Bytes per drawing unit.
 const UNIT_BYTES: u64 = 4 << 10;
 const NR_OPEN: usize = 5;
 
@@ -30,7 +29,6 @@ struct Group<'a> {
     cells: Vec<Option<(usize, &'a Area)>>,
 }
 
-/// Draws the strips of all cells; `None` if no cell kept detail.
 pub(super) fn strips(rows: &[Outcome]) -> Option<Markup> {
     let details: Vec<Option<&Detail>> = rows.iter().map(|row| row.detail.as_ref()).collect();
     if details.iter().all(Option::is_none) {

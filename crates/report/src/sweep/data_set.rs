@@ -43,7 +43,6 @@ pub(super) struct DataSet {
     /// Finished cells (D1).
     done: BTreeSet<CellId>,
     nr_parts: usize,
-    /// Names of parts that are not merged yet.
     small: Vec<String>,
     // Drop order: the lock file is removed while it is held, then the directory.
     lock: Locked,
@@ -69,8 +68,6 @@ impl Drop for Locked {
 }
 
 impl DataSet {
-    /// Opens the data set in `dir`, creates the directory if it is missing, and sets damaged parts
-    /// aside.
     pub(super) fn open(
         dir: &Path,
         is_stopped: IsStopped<'_>,
@@ -201,7 +198,6 @@ fn lock(dir: &Path) -> Result<Locked, SweepError> {
     }
 }
 
-/// Returns whether `path` still names `file`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |found: Metadata| (found.dev(), found.ino());
     let (own, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));

@@ -56,7 +56,6 @@ pub enum SweepError {
          that are read again; sweep fewer traces at a time into the same directory"
     )]
     LongManifest { nr_bytes: usize, bytes_max: usize },
-    /// A worker's result does not belong to its task.
     #[error("the result of a task was refused: {0}")]
     NotOfTheTask(String),
     #[error(transparent)]
@@ -68,12 +67,7 @@ pub enum SweepError {
         counted(nr_traces.saturating_mul(*nr_cells) as u64, "cell"),
         grouped(*limit as u64)
     )]
-    TooManyCells {
-        nr_traces: usize,
-        /// Cells per trace.
-        nr_cells: usize,
-        limit: usize,
-    },
+    TooManyCells { nr_traces: usize, nr_cells: usize, limit: usize },
     #[error(transparent)]
     Recipe(#[from] RecipeError),
     #[error("annotation {}: no file in any trace matches; `folio trace info` lists the files",

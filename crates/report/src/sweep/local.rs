@@ -120,7 +120,6 @@ impl Work<'_> {
         }
     }
 
-    /// Runs a task; `None` if it was stopped.
     fn replay(&self, task: &Task) -> Option<Handed> {
         if let Some(error) = lock(&self.broken).get(&task.digest) {
             return Some(Handed::Failed(error.clone()));

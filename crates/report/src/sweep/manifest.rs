@@ -66,7 +66,6 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedTrace {
     pub path: String,
-    /// BLAKE3 of the file; `None` if it could not be read.
     pub digest: Option<String>,
 }
 
@@ -206,7 +205,6 @@ impl Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`MANIFEST_VERSION`].
     pub schema_version: u32,
     pub table_version: u32,
     pub results_version: u32,
@@ -214,7 +212,6 @@ pub struct Manifest {
     pub nr_cells: usize,
     pub nr_parts: usize,
     pub failed: Vec<Failure>,
-    /// Kernels and machines by the BLAKE3 of their text.
     pub texts: BTreeMap<String, String>,
     pub runs: Vec<Run>,
 }

@@ -34,7 +34,7 @@ use crate::parquet::file_of_all;
 pub(super) const NR_PARTS: usize = 256;
 /// A part with more rows was already merged.
 const SMALL_ROWS: usize = 64;
-/// The most memory that a part to merge may take. A merge holds all parts in memory, and the result
+/// Maximum memory of a part to merge. A merge holds all parts in memory, and the result
 /// must not be too large to read. Sixteen rows take 130 kB.
 const SMALL_BYTES: u64 = BYTES_MAX / (2 * NR_PARTS as u64);
 
@@ -158,7 +158,6 @@ struct Merging {
     cells: Vec<CellId>,
 }
 
-/// Returns the merging files, the largest first; sets damaged ones aside.
 fn merging(
     dir: &Path,
     names: &[String],
@@ -181,7 +180,6 @@ fn merging(
     Ok((whole, aside))
 }
 
-/// Returns the name of the part that `file` will become, if `file` is merging.
 fn part_of(file: &str) -> Option<&str> {
     file.strip_prefix(HIDDEN)?.strip_suffix(MERGING)
 }
@@ -211,7 +209,6 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Returns the parts whose cells are all in `cells`.
     fn within(&self, cells: &[CellId]) -> impl Iterator<Item = &'a str> {
         let mut nr_found: BTreeMap<usize, usize> = BTreeMap::new();
         for part in cells.iter().filter_map(|cell| self.of_cells.get(cell)) {
@@ -223,7 +220,6 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Returns whether a part outside `names` has `cell`.
     fn has_outside(&self, cell: &CellId, names: &BTreeSet<&str>) -> bool {
         self.of_cells.get(cell).is_some_and(|&nr| !names.contains(self.names[nr].0))
     }

@@ -24,9 +24,9 @@ use crate::table;
 
 const TRACE_DIGEST: &str = "trace_digest";
 
-/// The most rows of a part: several times as many as a merge produces.
+/// Maximum number of rows of a part: several times as many as a merge produces.
 const NR_ROWS_MAX: i64 = 1 << 18;
-/// The most bytes of a part, as a file and as rows in memory: several times the largest merged
+/// Maximum bytes of a part, as a file and as rows in memory: several times the largest merged
 /// part.
 pub(super) const BYTES_MAX: u64 = 1 << 28;
 const BATCH_ROWS: usize = 1024;
@@ -39,7 +39,6 @@ pub(super) struct Part {
     nr_bytes: u64,
 }
 
-/// Why bytes are not a part.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPart {
     #[error("it has the columns of another version of folio")]
@@ -101,7 +100,6 @@ impl Part {
         self.batches.iter().all(|batch| texts(batch, TRACE_DIGEST).all(|known| known == digest))
     }
 
-    /// Returns the file without the rows of some cells.
     pub(super) fn without(&self, drops: &dyn Fn(&CellId) -> bool) -> Result<Bytes, ParquetError> {
         if !self.cells.iter().any(drops) {
             return Ok(self.bytes.clone());
@@ -178,7 +176,6 @@ fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
     RecordBatch::try_new(Arc::new(schema), columns).ok()
 }
 
-/// Returns the texts of a column that every batch has, without nulls.
 fn texts<'a>(batch: &'a RecordBatch, column: &str) -> impl Iterator<Item = &'a str> {
     let texts = batch.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
     let nr_rows = texts.map_or(0, Array::len);

@@ -19,9 +19,9 @@ use super::manifest::{Asked, AskedTrace, Failure};
 use super::task::{Task, TaskCell};
 use super::{IsStopped, Request, go_on};
 
-/// The most cells per trace: a million is weeks of replay, and more is a mistake.
+/// Maximum number of cells per trace: a million is weeks of replay, and more is a mistake.
 const NR_CELLS_MAX: usize = 1 << 20;
-/// The most cells of all traces: each takes half a kilobyte in the plan.
+/// Maximum number of cells of all traces: each takes half a kilobyte in the plan.
 const NR_CELLS_OF_ALL_MAX: usize = 1 << 22;
 
 #[derive(Debug)]
@@ -33,7 +33,6 @@ struct Text {
 #[derive(Debug)]
 struct OfTrace {
     path: String,
-    /// The name's bytes if it is not UTF-8.
     bytes: Option<Vec<u8>>,
     digest: String,
     /// Their `kernel` and `machine` are indexes into the plan's lists.
@@ -102,7 +101,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds the cells of the trace named `path`, which is at `place`.
     fn add_trace(
         &mut self,
         path: &Path,
@@ -190,7 +188,6 @@ impl Plan {
         });
     }
 
-    /// Returns kernels and machines by the BLAKE3 of their text.
     pub(super) fn texts(&self) -> BTreeMap<String, String> {
         let texts = self.kernels.iter().chain(&self.machines);
         texts.map(|text| (text.stamp.text.clone(), text.named.toml.clone())).collect()
@@ -208,7 +205,6 @@ impl Plan {
         }
     }
 
-    /// Returns tasks for the cells that are not done, at most `nr_cells_max` cells each.
     pub(super) fn tasks(
         &self,
         nr_cells_max: usize,
@@ -243,7 +239,6 @@ impl Plan {
     }
 }
 
-/// Returns the index of `named` in `among`, adding it if it is missing.
 fn place(among: &mut Vec<Arc<Named>>, named: &Arc<Named>) -> usize {
     among.iter().position(|known| Arc::ptr_eq(known, named)).unwrap_or_else(|| {
         among.push(Arc::clone(named));

@@ -44,10 +44,8 @@ pub struct TaskCell {
 pub struct Task {
     /// The trace's name as text ([`spelled`](largefolio_trace::shown::spelled)).
     pub trace: String,
-    /// The name's bytes if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_bytes: Option<Vec<u8>>,
-    /// BLAKE3 of the trace file.
     pub digest: String,
     pub kernels: Vec<Arc<Named>>,
     pub machines: Vec<Arc<Named>>,

@@ -39,7 +39,6 @@ impl Column {
         Field::new(self.name, self.values.data_type(), is_nullable)
     }
 
-    /// Returns the column's values for `rows`.
     pub(super) fn array(&self, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
         self.values.array(self.name, rows)
     }

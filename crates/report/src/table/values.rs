@@ -14,7 +14,6 @@ use super::{Row, TableError};
 
 /// The field name of list elements in the Parquet format.
 const ELEMENT: &str = "element";
-/// The field name of the count in a list by name.
 const COUNT: &str = "count";
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +27,6 @@ pub(super) struct Names {
     pub(super) key: &'static str,
 }
 
-/// The struct in a list by name, with several counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     pub(super) key: &'static str,
@@ -77,7 +75,6 @@ impl Values {
         matches!(self, Self::Absent | Self::MaybeText(_) | Self::Known(_) | Self::Ratio(_))
     }
 
-    /// Returns the values of `rows` for the column `name`.
     pub(super) fn array(&self, name: &str, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
         let signed = |value: u64| signed(name, value);
         Ok(match self {

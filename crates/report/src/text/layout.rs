@@ -22,7 +22,6 @@ pub(super) const STYLE: TableStyle = TableStyle::new()
 const FRAME_CHARS: usize = 3;
 const GAP: &str = "  ";
 
-/// Lays out the table in as many blocks as `width` requires, each with the baseline first.
 pub(super) fn blocks(
     rows: &[Outcome],
     sections: &[Vec<Shown>],

@@ -38,7 +38,6 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
     ]
 }
 
-/// The change of the run time: the answer if the goal is time.
 pub(super) fn run_time(rows: &[Outcome]) -> Section {
     let of = |get: &dyn Fn(Interval) -> f64| {
         rows.iter()
@@ -55,7 +54,6 @@ pub(super) fn run_time(rows: &[Outcome]) -> Section {
     )
 }
 
-/// Estimated time: the sum and each cause.
 pub(super) fn time(rows: &[Outcome]) -> Section {
     let line = |label: &str, get: &dyn Fn(&Outcome) -> Option<u64>| {
         Line::times(label, rows.iter().map(get).collect())

@@ -9,7 +9,6 @@ use largefolio_sim::replay::outcome::PolicyAnswers;
 use crate::labels::{self, Labels};
 use crate::{PredictResult, figures};
 
-/// The longest command shown; the JSON has all of it.
 const COMMAND_CHARS_MAX: usize = 90;
 /// The share of a run off the CPU from which a note reports it.
 const OFF_CPU_TOLD: f64 = 0.2;
@@ -296,7 +295,6 @@ fn shown((name, constant): (&str, &Constant)) -> String {
     format!("{} {} {}", short(name), constant.value, constant.unit)
 }
 
-/// Returns a cost's name without its table.
 fn short(name: &str) -> &str {
     name.strip_prefix("costs.").unwrap_or(name)
 }
@@ -368,7 +366,6 @@ fn window_refused(report: &PredictResult) -> Option<String> {
     })
 }
 
-/// Says what happened to mappings with `MAP_HUGETLB`.
 fn huge_pages(row: &Outcome) -> Option<String> {
     let huge = row.hugetlb?;
     let kinds = [

@@ -101,7 +101,6 @@ impl Line {
         self
     }
 
-    /// Formats the line; `scale` is the section's unit for bytes and times.
     fn show(&self, scale: Scale) -> Shown {
         let (unit, entries) = match &self.values {
             Values::Bytes(values) => {
@@ -235,7 +234,6 @@ impl Section {
     }
 }
 
-/// Returns the unit of the bytes or times in `lines`.
 fn scale(lines: &[Line]) -> Scale {
     let values = |line: &Line| match &line.values {
         Values::Bytes(values) => values.iter().copied().max(),

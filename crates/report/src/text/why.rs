@@ -12,7 +12,6 @@ const NR_NAMED: usize = 3;
 /// Sentences omit switches with a step smaller than the largest step divided by this.
 const SMALL: i128 = 50;
 
-/// Writes the answer for a pair of rows in lines of at most `width` characters.
 pub(super) fn answer(report: &PredictResult, why: &Why, width: usize) -> Vec<String> {
     let mut lines: Vec<String> =
         sentences(report, why).iter().map(|text| wrapped(text, width, 2)).collect();

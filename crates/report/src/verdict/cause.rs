@@ -24,12 +24,12 @@ use serde::Serialize;
 use super::{Answer, Goal, Verdict};
 use crate::why::{Question, Switch, WhyError};
 
-/// The most additional cells per answer.
+/// Maximum number of additional cells per answer.
 pub const NR_CELLS_MAX: usize = 40;
 /// Traces with more rows are searched only for `--why`: the search takes about six times as long as
 /// the prediction.
 pub const NR_ROWS_MAX: u64 = 50_000_000;
-/// The most answers to search rules for; a prediction for more machines is a survey.
+/// Maximum number of answers to search rules for; a prediction for more machines is a survey.
 pub const NR_ANSWERS_MAX: usize = 3;
 /// A difference below this part of the whole does not matter.
 const SMALL: f64 = 0.05;
@@ -129,7 +129,6 @@ fn causes(
 }
 
 impl Steps<'_> {
-    /// Returns neighbours in `values` with the difference between them.
     fn spans(&self) -> Vec<(usize, usize, f64)> {
         let ends = self.values.iter().zip(self.values.iter().skip(1));
         ends.map(|((&from, before), (&to, after))| (from, to, after - before)).collect()

@@ -28,7 +28,6 @@ pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     absent.map(|sentence| vec![sentence]).chain(report.verdict.answers.iter().map(of)).collect()
 }
 
-/// Names the cells that `--within` left out.
 pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     let names = absent_names(report, &report.not_replayed);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -325,7 +324,6 @@ impl<'a> Said<'a> {
         format!("{} {what}.", listed(&names))
     }
 
-    /// Returns whether the column's count is 0.
     fn has_none(&self, row: usize) -> bool {
         self.goal != Goal::Time && self.goal.value(&self.report.rows[row]) == Some(0.0)
     }

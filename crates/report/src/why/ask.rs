@@ -60,7 +60,6 @@ pub fn check(request: &Request) -> Result<(), WhyError> {
 pub struct Question<'a> {
     pub trace: &'a OpenTrace,
     pub nr_rows: u64,
-    /// The cells of a request that [`check`] accepts.
     pub specs: &'a [CellSpec],
     pub rows: &'a [Outcome],
     /// Metrics to show; empty: the first metrics in the table of `predict`.
@@ -189,7 +188,6 @@ impl Question<'_> {
         self.results.to_vec()
     }
 
-    /// Replays `mixes` in several passes.
     fn replay(
         &self,
         comparison: &Comparison,

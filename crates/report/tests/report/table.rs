@@ -38,7 +38,6 @@ const KEYED: &[(&str, &str)] = &[
     ("asked", "folio_bytes"),
 ];
 
-/// Columns that are not in the JSON of a row.
 const OF_THE_RESULT: &[&str] = &[
     "cell",
     "trace",

@@ -31,7 +31,6 @@ pub struct Choice {
     pub annotate: Option<String>,
     #[serde(default)]
     pub set: Vec<String>,
-    /// Options of `folio run` and `folio verify`.
     #[serde(default)]
     pub start: Vec<String>,
     /// The same as `start` for a service: an environment variable.
@@ -39,13 +38,11 @@ pub struct Choice {
     pub env: Option<String>,
     #[serde(default)]
     pub env_set: Vec<String>,
-    /// Further options of `folio verify`.
     #[serde(default)]
     pub verify: Vec<String>,
     /// Why `folio verify` cannot show the effect; empty if it can.
     #[serde(default)]
     pub not_verified: String,
-    /// Whether `folio warm` fills the page cache.
     #[serde(default)]
     pub warm: bool,
     pub scope: Scope,

@@ -25,7 +25,7 @@ use crate::remedy::takes;
 use crate::{Error, Forms, Remark, running};
 
 const SCHEMA_VERSION: u32 = 2;
-/// The most mappings to judge: those with most memory.
+/// Maximum number of mappings to judge: those with most memory.
 const NR_JUDGED: usize = 2_000;
 const NR_NAMED: usize = 3;
 const GAIN_BYTES_MIN: u64 = 1 << 20;
@@ -42,7 +42,6 @@ pub struct Line {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Area {
     pub for_good: Vec<Line>,
-    /// Remedies for the running program, the largest gain first.
     pub now: Vec<Line>,
 }
 
@@ -53,7 +52,6 @@ pub struct ProcessAdvice {
     command_line: Vec<String>,
     kernel: String,
     pub processes: Vec<(String, u32)>,
-    /// Areas with their remedies, the largest gain first.
     pub areas: Vec<Area>,
     #[serde(skip)]
     remarks: Vec<Remark>,
@@ -114,7 +112,6 @@ fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
     look.findings().iter().map(of).collect()
 }
 
-/// Groups the mappings into areas. Each remedy appears once, with its gain in all its mappings.
 fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     for (name, remedies) in known.into_iter().filter(|(_, remedies)| !remedies.is_empty()) {

@@ -197,7 +197,6 @@ impl Step {
     }
 }
 
-/// Quotes the words after `folio` for a shell.
 fn shell(needs_root: bool, words: &[String]) -> String {
     let words = words.iter().map(quoted);
     let command = iter::once("folio".to_owned()).chain(words).collect::<Vec<_>>().join(" ");

@@ -54,7 +54,6 @@ impl Counter {
 pub struct Call {
     /// Pages that a call maps: a power of two, at most the folio's pages.
     pub nr_pages: u32,
-    /// Order of the folios, at least 1.
     pub order: u32,
     pub nr_threads: u32,
     /// Whether all threads map one folio; otherwise each starts at another of many folios.
@@ -177,7 +176,6 @@ impl Folio for Counted {
 pub type Loops = Box<dyn FnMut() -> Result<Duration, std::convert::Infallible>>;
 
 impl Call {
-    /// Pairs per reported time.
     pub const NR_TIMED: f64 = 1e6;
 
     /// Prepares the loops of `counter`.

@@ -112,9 +112,7 @@ pub struct BenchResult {
     kernel: String,
     /// Load average over the last minute when the report was made.
     load: String,
-    /// Published values, if any.
     published: &'static [&'static str],
-    /// What was not measured, and why.
     notes: Vec<String>,
     rows: Vec<BenchRow>,
 }

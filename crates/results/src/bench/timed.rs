@@ -27,7 +27,6 @@ pub struct AnonWork {
 #[derive(Default)]
 pub struct Spare(RefCell<Option<Bytes>>);
 
-/// Times 1 GiB faults on this kernel.
 #[must_use]
 pub fn on_gigantic_host(pages: &Gigantic) -> Timed<'_> {
     Box::new(move || Ok(pages.fault()?))
@@ -42,7 +41,6 @@ pub fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
     }
 }
 
-/// Times one round in the memory manager under the rules of `kernel`.
 pub(crate) fn in_model<'a>(kernel: &'a Kernel, work: AnonWork, spare: &'a Spare) -> Timed<'a> {
     match work.operation {
         Some(operation) => Box::new(move || once(kernel, operation, work)),

@@ -23,16 +23,13 @@ use crate::running;
 
 /// The machine whose numbers replace those that could not be measured.
 const STAND_IN: &str = if cfg!(target_arch = "aarch64") { "altra" } else { "cascadelake" };
-/// Entries of an unknown level-1 TLB.
 const L1_ENTRIES: u32 = 64;
-/// Entries of an unknown level-2 TLB.
 const L2_ENTRIES: u32 = 1024;
 /// The pages at which any core's level 1 ends.
 const L1_WITHIN: std::ops::Range<usize> = 24..512;
 
 pub struct Made {
     pub machine: Machine,
-    /// How measured reach and CPUID agree, and what is missing.
     pub(super) notes: Vec<String>,
     pub(super) reach: Vec<Reach>,
 }

@@ -20,7 +20,7 @@ pub const GROUP: usize = 100;
 /// Runs of a program that differs. Differences that no rule explains, such as migrated or reclaimed
 /// pages, do not recur.
 const NR_RUNS: usize = 3;
-/// The most attempts of a run, because another process may change a setting during it.
+/// Maximum number of attempts of a run, because another process may change a setting during it.
 const NR_TRIES: usize = 3;
 /// Pause before a new attempt: settings often change only for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub struct CowResult {
     command_line: Vec<String>,
     kernel: String,
     rules: String,
-    /// A note, if the rules belong to another version.
+    /// A note if the rules belong to another version.
     rules_note: Option<String>,
     nr_programs: usize,
     nr_equal: usize,
@@ -45,7 +45,6 @@ pub struct CowResult {
     changes: Vec<Disturbed>,
     nr_steps: usize,
     nr_pages: u64,
-    /// Areas whose `smaps` was compared, over all steps.
     nr_areas: u64,
     nr_new_frames: u64,
     different: Vec<ProgramRow>,
@@ -68,7 +67,6 @@ pub fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProg
     programs.chunk_by(are_alike).flat_map(|same| same.chunks(GROUP))
 }
 
-/// Runs the programs of a text with the first one's folio sizes and hugetlb pool.
 pub type Record<'a> = &'a dyn Fn(&str, &ProcessProgram) -> Result<CowRun, CrosscheckError>;
 
 pub struct CowCheck<'a> {
@@ -150,7 +148,6 @@ impl<'a> CowCheck<'a> {
     }
 }
 
-/// Verdicts, the recording, and settings that changed meanwhile.
 type Ran = (Vec<ProgramRow>, String, Vec<Change>);
 
 impl CowResult {
@@ -197,7 +194,6 @@ impl CowResult {
         self.different.len()
     }
 
-    /// Returns whether no program could be judged because settings kept changing.
     #[must_use]
     pub fn is_nothing_judged(&self) -> bool {
         self.nr_agree() == 0 && self.nr_not_judged > 0
@@ -213,8 +209,6 @@ impl CowResult {
         text(self).trim_end().to_owned() + "\n"
     }
 
-    /// Returns indented JSON.
-    ///
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn json(&self) -> Result<String, ExportError> {

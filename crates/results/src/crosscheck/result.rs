@@ -17,7 +17,6 @@ pub enum CrosscheckOutcome {
     Equal,
     Different,
     Skipped,
-    /// Could not be recorded.
     Failed,
 }
 
@@ -26,7 +25,7 @@ pub struct CrosscheckRow {
     pub(super) name: String,
     pub(super) variant: String,
     pub(super) rules: String,
-    /// A note, if the rules belong to another version.
+    /// A note if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) filesystem: String,
     pub(super) window_kb: u64,

@@ -42,7 +42,7 @@ impl WorkloadList {
         Self { page_bytes, all }
     }
 
-    /// One line per workload: the command that records a drawn one, the words of others.
+    /// Writes one line per workload: the command that records a random one, the words of any other.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();

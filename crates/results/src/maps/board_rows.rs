@@ -29,9 +29,7 @@ pub(super) enum View {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
     Now,
-    /// The change since the previous look.
     Last,
-    /// The change since the first look.
     Start,
 }
 
@@ -64,7 +62,6 @@ impl Row {
     }
 }
 
-/// `46 processes, kernel 6.18.44, 4K pages`.
 pub(super) fn title(now: &State) -> String {
     let nr = now.processes.len();
     let processes = if nr == 1 { "process" } else { "processes" };

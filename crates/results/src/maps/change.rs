@@ -40,7 +40,6 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Returns the later process, or the earlier one if it ended.
     pub(super) fn process(&self) -> &'a ProcessState {
         match (self.new, self.old) {
             (Some(process), _) | (None, Some(process)) => process,

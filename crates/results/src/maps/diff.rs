@@ -234,7 +234,6 @@ fn mapping(row: Row, page_bytes: u64) -> MappingChange {
     MappingChange { path: row.name.clone(), permissions, folios, row }
 }
 
-/// Returns `None` for an unchanged process.
 fn process(pair: &Pair<'_>, page_bytes: u64) -> Option<ProcessChange> {
     let (process, fate) = (pair.process(), pair.fate());
     let (old, new) = pair.tallies();

@@ -94,7 +94,6 @@ impl SegmentView {
 }
 
 impl ElfResult {
-    /// Reads `paths`, and directories recursively. Adds a remark for files that cannot be shown.
     #[must_use]
     pub fn of(kernel: &Kernel, paths: &[PathBuf], command_line: Vec<String>) -> Self {
         let rules = &kernel.rules;
@@ -332,7 +331,6 @@ fn flags(prot: u32) -> String {
     bits.map(|(bit, letter)| if prot & bit == 0 { '-' } else { letter }).iter().collect()
 }
 
-/// Returns the name of an `e_machine`.
 fn machine(number: u16) -> String {
     const NAMES: [(u16, &str); 9] = [
         (3, "i386"),

@@ -14,7 +14,7 @@ use super::elf::{ElfCounts, ElfResult, FileView, SegmentView};
 use super::elf_text;
 use crate::page::{footer, meanings, notes, section};
 
-/// The most files on a page, those with most text first: about 8 KiB each.
+/// Maximum number of files on a page, those with most text first: about 8 KiB each.
 const NR_FILES_MAX: usize = 100;
 
 #[derive(Serialize)]

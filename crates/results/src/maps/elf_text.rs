@@ -148,7 +148,6 @@ fn refused(file: &FileView) -> BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> {
     refused
 }
 
-/// Names text sizes that fit on some of the filesystems with large folios, but not on all.
 fn partly(view: &ElfResult, file: &FileView) -> Option<String> {
     let text = file.segments.iter().filter(|segment| segment.is_text());
     let sizes = text.flat_map(|segment| &segment.sizes);

@@ -11,7 +11,7 @@ use largefolio_linux::census::why::{Finding, Refusal};
 
 use super::plain::{what, what_in};
 
-/// The most remedies in a row: each of fifty processes of a file may have its own.
+/// Maximum number of remedies in a row: each of fifty processes of a file may have its own.
 pub(super) const REMEDIES_MAX: usize = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,6 @@ impl Sort {
     }
 }
 
-/// Mappings of the same file with the same permissions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) what: String,
@@ -82,7 +81,6 @@ pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
     groups
 }
 
-/// Returns the group of a mapping: name and permissions.
 pub(super) fn key(mapping: &Mapping, nr_processes: usize) -> (String, String) {
     let vma = &mapping.vma;
     let what = what(vma);

@@ -26,11 +26,9 @@ const OPEN: [&str; 2] = ["overlay", ""];
 #[derive(Clone, Debug)]
 pub struct MapsRequest {
     pub whom: Whom,
-    /// Files whose page cache is shown, mapped or not.
     pub files: Vec<PathBuf>,
-    /// Directories; all files below them are shown.
     pub page_cache: Vec<PathBuf>,
-    /// The most mappings to judge: those with most memory.
+    /// Maximum number of mappings to judge: those with most memory.
     pub nr_judged: usize,
     /// The equivalent command line, for the result and its remedies.
     pub command_line: Vec<String>,
@@ -40,13 +38,11 @@ pub struct MapsRequest {
 pub struct Look {
     pub(super) release: String,
     pub(super) boot_id: Option<String>,
-    /// Seconds since 1970.
     pub(super) taken_unix_s: u64,
     pub(super) began_cpu_ns: u64,
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
     pub(super) limits: Vec<MemoryLimit>,
-    /// Requested names that were not found.
     pub(super) missing: Vec<Missing>,
     pub(super) findings: Vec<Finding>,
     pub(super) cached: Option<CachedFiles>,
@@ -61,7 +57,6 @@ impl Look {
         self.census.as_ref().is_some_and(|census| census.processes.is_empty())
     }
 
-    /// Returns the processes; `None` if none were requested.
     #[must_use]
     pub const fn census(&self) -> Option<&Census> {
         self.census.as_ref()
@@ -117,7 +112,6 @@ impl MapsRequest {
         Ok(look)
     }
 
-    /// Returns the cached pages of the files; `None` if no files were requested.
     fn cached(&self) -> Result<Option<CachedFiles>, Error> {
         if self.files.is_empty() && self.page_cache.is_empty() {
             return Ok(None);
@@ -146,7 +140,6 @@ impl MapsRequest {
         Ok(Some(cached))
     }
 
-    /// Returns remarks on missing or misleading parts of `look`.
     #[must_use]
     pub fn remarks(&self, look: &Look) -> Vec<Remark> {
         let mut remarks: Vec<Remark> =

@@ -23,7 +23,7 @@ use crate::page::{footer, meanings, section};
 use crate::remedy::takes;
 use crate::sentence;
 
-/// The most characters of a name next to a bar; the table has the whole name.
+/// Maximum number of characters of a name next to a bar; the table has the whole name.
 const NAME_CHARS: usize = 56;
 
 pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page, ExportError> {
@@ -160,7 +160,6 @@ fn best(name: &str, remedy: &Remedy) -> Markup {
     best
 }
 
-/// A row of a figure, with its JSON pointer.
 type Row<'a> = (&'a Named, String);
 
 fn rows<'a>(named: &'a [Named], key: &str) -> Vec<Row<'a>> {

@@ -23,7 +23,6 @@ pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
 /// Memory of `mmap(MAP_SHARED | MAP_ANONYMOUS)`, which the kernel calls `/dev/zero (deleted)`.
 const SHARED: &str = "shared memory";
 
-/// Names a mapping of the file `path`.
 pub(super) fn what_of(path: &str, is_deleted: bool) -> String {
     let name = printable(path);
     match (name.is_empty(), is_deleted) {

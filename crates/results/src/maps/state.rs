@@ -23,7 +23,6 @@ use crate::Error;
 
 /// The longest saved state: a thousand processes with fifty mappings take about 50 MiB.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Orders of folios (K2 of the census).
 const NR_ORDERS: u32 = 16;
 
 pub(super) type Mappings = BTreeMap<(String, String), Tally>;
@@ -37,7 +36,6 @@ pub struct State {
     pub(super) taken_unix_s: u64,
     pub(super) geometry: Geometry,
     pub(super) access: Access,
-    /// Processes whose memory could not be read.
     pub(super) nr_refused: usize,
     /// Counts each page once.
     pub(super) totals: Tally,
@@ -50,7 +48,6 @@ pub struct State {
 pub(super) struct ProcessState {
     pub(super) pid: u32,
     pub(super) name: String,
-    /// The control group; empty if it was not read.
     pub(super) group: String,
     pub(super) tally: Tally,
     pub(super) mappings: Mappings,

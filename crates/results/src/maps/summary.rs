@@ -25,12 +25,11 @@ use super::plain::plain;
 use super::view::SCHEMA_VERSION;
 use crate::remedy::leading;
 
-/// The most rows of a table and bars of a picture.
 const NR_ROWS_MAX: usize = 24;
 const NR_SUBJECTS_MAX: usize = 40;
-/// The most mappings and the most files drawn as strips.
+/// Maximum number of mappings, and of files, drawn as strips.
 const NR_STRIPS_MAX: usize = 12;
-/// The most runs of a strip; with its path, that takes 80 KiB.
+/// Maximum number of runs of a strip; with its path, that takes 80 KiB.
 const NR_RUNS_MAX: usize = 2048;
 
 #[derive(Serialize)]
@@ -88,7 +87,6 @@ pub(super) struct Sizes {
 #[derive(Clone, Copy, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "keys of the JSON, with their unit")]
 pub(super) struct SizeData {
-    /// `None` if the size is not known.
     pub(super) folio_bytes: Option<u64>,
     pub(super) mapped_bytes: u64,
     pub(super) unaligned_bytes: u64,
@@ -170,7 +168,6 @@ impl Sizes {
 }
 
 impl<'a> Summary<'a> {
-    /// Summarizes a look; examines `system` again for the strips.
     pub(super) fn of(look: &'a Look, command_line: &'a [String], system: &dyn System) -> Self {
         let page_bytes = system.page_bytes();
         let geometry = Geometry::of(page_bytes);

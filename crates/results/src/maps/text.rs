@@ -208,7 +208,6 @@ struct Aside {
 }
 
 impl Aside {
-    /// Removes the subjects with less than `least_bytes`.
     fn put_by(&mut self, subjects: &mut Vec<Subject>, least_bytes: u64) {
         let is_small = |subject: &Subject| subject.bytes < least_bytes;
         let small = subjects.iter().filter(|subject| is_small(subject));
@@ -252,7 +251,6 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside,
     }
 }
 
-/// Shows the page tables' size if it is large.
 fn page_tables(text: &mut String, census: &Census) {
     let bytes: u64 = census.processes.iter().map(|one| one.held.page_table_bytes).sum();
     if bytes >= PAGE_TABLES_MIN && bytes >= census.totals.all().mapped_bytes() / 100 {

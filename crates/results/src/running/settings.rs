@@ -19,7 +19,6 @@ use largefolio_sim::kernel::Kernel;
 
 use crate::Remark;
 
-/// Settings of every kernel with huge pages.
 const NAMES: [&str; 9] = [
     "thp.enabled",
     "thp.defrag",
@@ -90,7 +89,6 @@ impl Settings {
         &self.remarks
     }
 
-    /// Adds an edit to `base` for each setting that differs from the default.
     pub(super) fn with(&self, base: &str) -> String {
         let mut name = base.to_owned();
         for edit in &self.edits {

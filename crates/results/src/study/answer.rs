@@ -24,7 +24,6 @@ const fn class(title: &'static str, key: &'static str, of: fn(&StudyCounts) -> u
     Class { title, key, of }
 }
 
-/// `None` if no row can be compared.
 pub(super) fn of(report: &StudyResult) -> Option<Vec<Piece>> {
     let sum = |of: fn(&StudyCounts) -> usize| report.summary.iter().map(of).sum::<usize>();
     if sum(|s| s.nr_rows) == sum(|s| s.nr_not_compared) {

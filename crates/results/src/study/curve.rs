@@ -9,7 +9,6 @@ use largefolio_sim::study::{CountFinding, CurveFinding, LimitFinding, LineFindin
 use super::columns::{columns, number, wrapped};
 use super::record::Record;
 
-/// Writes a curve: where each line is worse than the first, then its numbers.
 pub(super) fn add(text: &mut String, curve: &CurveFinding) {
     let _ = writeln!(text, "\n  {}", curve.title);
     wrapped(text, "    ", &basis(curve));
@@ -38,7 +37,6 @@ pub(super) fn basis(curve: &CurveFinding) -> String {
     }
 }
 
-/// `Major faults`, with its unit.
 pub(super) fn head(count: &CountFinding) -> String {
     match count.unit.as_str() {
         "" => count.what.clone(),

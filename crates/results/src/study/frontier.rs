@@ -9,7 +9,6 @@ use largefolio_sim::study::{ChangeFinding, FrontierCount, FrontierFinding, Front
 use super::columns::{columns, signed, wrapped};
 use super::record::Record;
 
-/// Writes a frontier: its lines, the programs that lose, then the changes.
 pub(super) fn add(text: &mut String, found: &FrontierFinding) {
     let _ = writeln!(text, "\n  {}", found.title);
     wrapped(text, "    ", &basis(found));

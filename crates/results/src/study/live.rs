@@ -72,7 +72,6 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Err
     })
 }
 
-/// GB/s, or nanoseconds per 4 KiB.
 #[expect(clippy::cast_precision_loss, reason = "at most 2^30 bytes")]
 fn value(bench: &Bench, ns: f64) -> f64 {
     match bench.work {

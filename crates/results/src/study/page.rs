@@ -373,7 +373,6 @@ fn legend(ground: &Ground, rows: &[Row<'_>], reference: &str) -> Markup {
     key(&entries)
 }
 
-/// `46 -> 7% (-39.0pp)`, each number with its JSON pointer.
 fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowFinding) {
     let Some(pair) = pair else { return };
     if let Some(before) = pair.before {

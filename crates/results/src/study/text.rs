@@ -9,7 +9,6 @@ use largefolio_sim::study::{
 use super::columns::{number, signed, wrapped};
 use super::{curve, frontier};
 
-/// Column headings, other than the reference's.
 const HEADS: [&str; 8] = ["", "published", "ours", "distance", "change", "level", "score", "how"];
 pub(super) fn shown(findings: &[Finding]) -> String {
     let mut text = String::new();

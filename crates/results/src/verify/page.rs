@@ -12,7 +12,7 @@ use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult}
 use super::words::{self, of_metric, spread};
 use crate::page::{footer, meanings, notes, section};
 
-/// The most rounds on a page; each takes about 600 bytes with its numbers and marks.
+/// Maximum number of rounds on a page; each takes about 600 bytes with its numbers and marks.
 const NR_ROUNDS_MAX: usize = 1500;
 
 pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
@@ -41,7 +41,6 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     })
 }
 
-/// Keeps at most [`NR_ROUNDS_MAX`] rounds, evenly spread.
 fn thinned(view: &VerifyResult) -> VerifyResult {
     let nr = view.rounds.len();
     if nr <= NR_ROUNDS_MAX {
@@ -96,7 +95,6 @@ fn judged(view: &VerifyResult) -> Option<(usize, &Row)> {
     view.rows.iter().enumerate().find(|(_, row)| row.quantity == view.metric)
 }
 
-/// Formats a ratio as `-6.5%`.
 fn percent(ratio: f64) -> String {
     format!("{:+.1}%", 100.0 * (ratio - 1.0))
 }
@@ -106,7 +104,6 @@ fn short(unit: &str, value: f64) -> String {
     shown.split(" [").next().unwrap_or_default().to_owned()
 }
 
-/// Returns guides at 1, at the margin around it, and at a quantity's interval.
 fn guides(view: &VerifyResult, interval: Option<[f64; 3]>) -> Vec<Guide> {
     let margin = view.margin;
     let mut guides = vec![Guide { from: 1.0 - margin, to: 1.0 + margin, class: "margin" }];
@@ -176,7 +173,6 @@ fn number(nr: usize) -> f64 {
     nr as f64
 }
 
-/// Returns a run's judged value; a missing value becomes 0.
 fn value(run: &RunRow) -> f64 {
     run.value.unwrap_or_default()
 }

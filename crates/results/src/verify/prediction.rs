@@ -35,7 +35,7 @@ pub struct VerifyPrediction {
 pub struct Predicted {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
-    /// A note, if the rules belong to another version.
+    /// A note if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) machine: String,
     /// Estimated time of the changed run minus the plain run's, in ns; `None` if a cost is not

@@ -71,7 +71,6 @@ pub(super) struct RoundRow {
     /// Changed over plain of the deciding quantity; 1 if both are 0, and `None` if only the plain
     /// one is.
     pub(super) ratio: Option<f64>,
-    /// Why the round does not count.
     pub(super) dropped: Option<String>,
 }
 
@@ -140,7 +139,6 @@ pub struct VerifyResult {
 }
 
 impl VerifyResult {
-    /// Summarizes `rounds` and their verdict.
     #[must_use]
     pub fn new(rounds: &Rounds, judged: &Judged, question: &Question) -> Self {
         let name = question.metric.name.clone();
@@ -273,7 +271,6 @@ impl VerifyResult {
         ))
     }
 
-    /// Returns the number of rounds for faults, memory and folios, if more than the counted ones.
     fn nr_of_selecting(&self) -> Option<usize> {
         let selecting = self.rows.iter().filter(|row| matches!(&*row.unit, "faults" | "bytes"));
         selecting.map(|row| row.nr_rounds).max().filter(|nr| *nr > self.nr_counted)

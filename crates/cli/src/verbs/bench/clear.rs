@@ -15,7 +15,6 @@ use crate::verbs::values::{FormArgs, size, within};
 
 /// The unit that only `--large` measures.
 const LARGE_BYTES: u64 = 1 << 30;
-/// Allowed unit sizes in bytes.
 const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=LARGE_BYTES;
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
 /// Rounds of calibration; the best one counts.

@@ -15,7 +15,7 @@ use crate::verbs::values::{FormArgs, within};
 /// Orders of the folios: 64 KiB and 2 MiB in 4 KiB pages.
 const ORDERS: [u32; 2] = [4, 9];
 const CALLS: [u32; 6] = [1, 2, 4, 8, 16, 512];
-/// The fewest pairs of calls per round that update page counts: enough for the clock.
+/// Minimum number of pairs of calls per round that update page counts: enough for the clock.
 const NR_CALLS_MIN: u32 = 100;
 
 /// Threads that map and unmap pages of folios: the owner word against page counts
@@ -71,7 +71,6 @@ impl Measure for OwnersArgs {
 }
 
 impl OwnersArgs {
-    /// 1, 2, 4 .. and the maximum.
     fn threads(&self) -> Vec<u32> {
         let nr_cpus = thread::available_parallelism().map_or(1, |nr| nr.get().min(64));
         let most = self.threads.unwrap_or_else(|| u32::try_from(nr_cpus).unwrap_or(1));

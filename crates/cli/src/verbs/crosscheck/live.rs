@@ -50,7 +50,6 @@ pub(crate) struct LivePlan {
 }
 
 impl LivePlan {
-    /// Chooses workloads and rules; changes nothing.
     pub(super) fn new(
         chosen: &Chosen,
         kernel: Option<Kernel>,

@@ -56,7 +56,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Returns the file of the page, if requested.
     pub(super) fn file(&self) -> Option<&Path> {
         self.page.as_ref().map(PageFile::path)
     }

@@ -5,7 +5,7 @@ use largefolio_linux::crosscheck::{Filesystem, Random, Selection, WorkloadSet};
 
 use super::super::values;
 
-/// The most random workloads per run; each takes a KiB of memory.
+/// Maximum number of random workloads per run; each takes a KiB of memory.
 const NR_RANDOM_MAX: u64 = 1_000_000;
 
 /// The options that choose workloads.

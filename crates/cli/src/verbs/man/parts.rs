@@ -13,7 +13,6 @@ pub(super) struct Parts {
 }
 
 const EXAMPLES: &str = "Examples:";
-/// The start of the exit status, also within a paragraph.
 const EXIT_STATUS: &str = "Exit status";
 
 impl Parts {

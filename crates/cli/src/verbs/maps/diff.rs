@@ -25,7 +25,6 @@ enum New {
 }
 
 impl DiffPlan {
-    /// Prepares the comparison of the files of `--diff`.
     pub(super) fn of(
         files: Vec<PathBuf>,
         now: MapsRequest,

@@ -34,7 +34,6 @@ pub(super) struct WhomArgs {
 }
 
 impl WhomArgs {
-    /// Returns the selected processes; none without an option.
     pub(super) fn whom(self) -> Whom {
         let Self { pids, all, name, unit, container, cgroup } = self;
         let named = (!name.is_empty()).then_some(Whom::Names(name));

@@ -38,7 +38,6 @@ impl FrameArgs {
         self.form.form() == Form::Json
     }
 
-    /// Returns the format of a result for `sink`.
     pub(super) fn form(self, sink: Sink) -> Result<FrameForm> {
         if !self.parquet {
             return Ok(FrameForm::Plain(self.form.form()));
@@ -55,7 +54,6 @@ impl FrameForm {
         matches!(self, Self::Plain(Form::Json | Form::Text))
     }
 
-    /// Returns the exporter; `depth` applies to the table.
     pub(super) fn exporter(self, sink: Sink, depth: Depth) -> Box<dyn Exporter> {
         match self {
             Self::Parquet => Box::new(Parquet),

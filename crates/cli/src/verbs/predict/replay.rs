@@ -139,7 +139,6 @@ impl ReplayPlan {
     }
 }
 
-/// Runs `work` with a bar.
 fn explaining<T>(
     within: Option<Duration>,
     work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,

@@ -20,7 +20,7 @@ use crate::errors::Exit;
 /// Shells add this to the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
-/// The most failures reported one by one; the manifest has all of them.
+/// Maximum number of failures reported one by one; the manifest has all of them.
 const NR_TOLD_MAX: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

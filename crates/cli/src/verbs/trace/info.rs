@@ -14,7 +14,7 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::confined;
 
-/// The most files in the text; the JSON has all of them.
+/// Maximum number of files in the text; the JSON has all of them.
 const NR_FILES_SHOWN: usize = 40;
 
 /// Show the contents of a trace: program, size, files, rows by operation
@@ -137,7 +137,6 @@ fn threads(info: &Info) -> String {
     }
 }
 
-/// Lists programs by number of starts, if more than one was started.
 fn programs(info: &Info) -> String {
     let mut programs: Vec<_> = info.programs.iter().collect();
     if info.programs.values().sum::<u64>() < 2 {

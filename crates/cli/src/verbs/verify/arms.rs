@@ -148,7 +148,6 @@ pub(super) struct Changed {
 }
 
 impl Changed {
-    /// Checks names and values of `NAME=VALUE`.
     pub(super) fn new(plain: &mut Plain, tune: &[String], env: &[String]) -> Result<Self> {
         let catalog = Catalog::below(Path::new("/"));
         let mut settings: Vec<Tuned> = Vec::new();

@@ -16,10 +16,8 @@ use crate::{Error, running};
 
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
-/// Nanoseconds per call, by backing and phase.
 pub(super) struct Calls {
     pub(super) of: Vec<(Backing, Phase, Series)>,
-    /// Stubs packed into few pages.
     pub(super) packed: Series,
 }
 
@@ -98,7 +96,6 @@ pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     Ok(Measured { of: of.collect(), faults: faults.collect(), pace, notes })
 }
 
-/// Returns the operations for folios of `nr_pages`.
 fn works(nr_pages: usize) -> impl Iterator<Item = Work> {
     WORKS.iter().filter(move |(_, _, sizes)| sizes.contains(&nr_pages)).map(|(work, ..)| *work)
 }

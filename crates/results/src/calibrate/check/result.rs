@@ -33,11 +33,9 @@ struct Line {
     /// Predicted over measured ratio, minus 1.
     distance: Option<f64>,
     bound: f64,
-    /// Whether the measured median is in the predicted interval.
     is_in_interval: bool,
     /// Whether the distance is within the bound; absent for the reference.
     is_ratio_within: Option<bool>,
-    /// Both (V1).
     is_within: bool,
 }
 

@@ -23,7 +23,6 @@ pub(super) const BACKINGS: [Backing; 3] =
 const SIZES: &[usize] = &[1, 16, 128, 512];
 /// Sizes for copy-on-write, which is not calibrated.
 const COW_SIZES: &[usize] = &[1, 4, 16, 512];
-/// Operations on anonymous memory, and their sizes in base pages.
 pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
     (Work::Touch, "first touch", SIZES),
     (Work::ForkBeyond, "fork, less fork without the region", SIZES),
@@ -90,7 +89,6 @@ pub(super) struct CheckRow {
     pub(super) causes: String,
     pub(super) measured: Series,
     pub(super) bound: f64,
-    /// Whether the operation's other rows are compared with this one.
     pub(super) is_reference: bool,
 }
 

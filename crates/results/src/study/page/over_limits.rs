@@ -14,7 +14,6 @@ pub(super) fn answer(answer: &mut Markup, curve: &CurveFinding) {
     answer.text(&format!(". {}, {}.", count.what, verdict(curve, count))).raw("</p>");
 }
 
-/// Draws one curve; `at` is its JSON pointer.
 pub(super) fn drawn(curve: &CurveFinding, at: &str) -> Markup {
     let mut body = Markup::new();
     body.element("h3", &curve.title).element("p class=\"note\"", &basis(curve));

@@ -23,7 +23,7 @@ use ratatui::text::Line;
 
 /// Rows of the table that the totals must leave.
 const ROWS_MIN: usize = 6;
-/// The least characters of a name, unless the screen has fewer.
+/// Minimum number of characters of a name, unless the screen has fewer.
 const NAME_MIN: usize = 12;
 
 const KEYS: &str =
@@ -115,7 +115,6 @@ fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec
     lines
 }
 
-/// Wraps a help line to `width`, and indents explanations if there is room.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (first, rest) = match text.find("  ") {
         Some(_) if width >= 2 * KEY_WIDTH => text.split_at(KEY_WIDTH),
