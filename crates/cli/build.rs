@@ -1,10 +1,10 @@
-//! Facts about the build for `folio --version`: target, compiler, profile, and the commit if there
-//! is one. None of them is a time: the same commit and compiler give the same program.
+//! Build facts for `folio --version`: target, compiler, profile, and the commit if there is one.
+//! Build time is left out, so the same commit and compiler produce the same program.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Where a package says which commit it was made from.
+/// The file in which a package records its commit.
 const PACKED: &str = ".cargo_vcs_info.json";
 
 fn main() {
@@ -15,7 +15,7 @@ fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let compiler = said(&rustc, &["--version"]).unwrap_or_else(|| "rustc, unknown".to_owned());
     println!("cargo::rustc-env=FOLIO_RUSTC={compiler}");
-    // The date is that of manual pages. A repository around an unpacked package is somebody else's.
+    // The date is for manual pages. A repository around an unpacked package is unrelated to it.
     let (commit, date) = match packed() {
         Some(commit) => (Some(commit), None),
         None => (git(&["rev-parse", "--short=12", "HEAD"]), git(&["log", "-1", "--format=%cs"])),
@@ -26,15 +26,15 @@ fn main() {
     if Path::new(PACKED).exists() {
         println!("cargo::rerun-if-changed={PACKED}");
     }
-    // Changes with every commit and checkout. A path that is not there would rebuild every time.
+    // This file changes with every commit and checkout. A missing path would force a rebuild every
+    // time.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"]);
     if let Some(log) = log.filter(|log| Path::new(log).exists()) {
         println!("cargo::rerun-if-changed={log}");
     }
 }
 
-/// The commit that a package was made from: `cargo package` and the source distribution of the wheel
-/// write it.
+/// Returns the commit that `cargo package` or the wheel's source distribution recorded.
 fn packed() -> Option<String> {
     let text = std::fs::read_to_string(PACKED).ok()?;
     let (_, rest) = text.split_once("\"sha1\": \"")?;
@@ -42,12 +42,12 @@ fn packed() -> Option<String> {
     (commit.len() == 12).then_some(commit)
 }
 
-/// What git says, where there are git and a repository.
+/// Runs git, if it is installed and there is a repository.
 fn git(args: &[&str]) -> Option<String> {
     said("git", args)
 }
 
-/// Standard output of a command that succeeds and says something.
+/// Returns the standard output of a command that succeeds with output.
 fn said(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();

@@ -78,7 +78,6 @@ enum Verb {
     Man(ManArgs),
 }
 
-/// Reads the command line and does what it says.
 pub(crate) fn run() -> Result<Exit> {
     let words: Vec<OsString> = std::env::args_os().collect();
     let cli = match Cli::try_parse_from(&words) {
@@ -91,10 +90,8 @@ pub(crate) fn run() -> Result<Exit> {
     carried_out(cli.verb, &words, &mut Console::new())
 }
 
-/// Says what is wrong with the command line, or prints the help or the version that it asks for.
 fn told(error: &clap::Error) -> Result<Exit> {
     if error.use_stderr() {
-        // What cannot be written has nowhere to be reported.
         let _ = error.print();
         return Ok(Exit::Error);
     }
@@ -107,7 +104,6 @@ fn told(error: &clap::Error) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Does what `words` say, which `verb` was read from.
 fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {
     match verb {
         Verb::Record(args) => args.plan(&command_line(words))?.run(console),
@@ -134,21 +130,21 @@ fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<
     }
 }
 
-/// `error` with the words of the command line as they may be shown: `folio trace info *` takes them
-/// from names that others chose.
+/// Makes the command line's words in `error` printable: `folio trace info *` takes file names that
+/// others chose.
 fn with_printable_words(words: &[OsString], error: clap::Error) -> clap::Error {
     let shown: Vec<String> = words.iter().map(|word| shown(word).to_string()).collect();
     if shown.iter().zip(words).all(|(shown, word)| OsStr::new(shown) == word) {
         return error;
     }
-    // That a word is as it is was all that was wrong: only names of files may be any bytes.
+    // Invalid UTF-8 was the only error: only file names may be arbitrary bytes.
     let is_foreign = |(_, word): &(&String, &OsString)| word.to_str().is_none();
     let foreign = shown.iter().zip(words).find(is_foreign).map_or("", |(shown, _)| shown);
     let cannot = format!("the name '{foreign}' must be UTF-8 here; rename the file\n");
     Cli::try_parse_from(shown).err().unwrap_or_else(|| Cli::command().error(error.kind(), cannot))
 }
 
-/// The command as a result names it: wherever the program is installed, it is `folio`.
+/// Returns the command line for results, with `folio` as program name regardless of its path.
 fn command_line(words: &[OsString]) -> Vec<String> {
     let further = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
     std::iter::once("folio".to_owned()).chain(further).collect()
@@ -163,8 +159,8 @@ mod tests {
         super::Cli::command().debug_assert();
     }
 
-    /// What is said of `x` where a number or nothing like it is expected, for each option below
-    /// `command`, which is called by `words`.
+    /// Returns the messages for `x` as the value of each option of `command` that expects a number
+    /// or similar.
     fn refusals(command: &Command, words: &[String], said: &mut Vec<String>) {
         for option in command.get_opts().filter_map(|option| option.get_long()) {
             let words = words.iter().cloned().chain([format!("--{option}=x")]);

@@ -1,4 +1,4 @@
-//! Standard output for results, standard error for everything else.
+//! Writes results to standard output, and everything else to standard error.
 
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -10,13 +10,11 @@ use largefolio_results::Remark;
 use largefolio_trace::disk;
 use largefolio_trace::shown::{is_printable, shown};
 
-/// Characters of a line where there is no terminal to ask and `COLUMNS` does not say.
+/// Characters per line without a terminal and without `COLUMNS`.
 const WIDTH: usize = 120;
 
-/// What an error of standard output is.
 pub(crate) const NOT_WRITTEN: &str = "cannot write to standard output";
 
-/// The streams of this process.
 pub(crate) struct Console {
     out: BufWriter<Stdout>,
     /// Whether the reader of standard output has gone away.
@@ -28,24 +26,23 @@ impl Console {
         Self { out: BufWriter::with_capacity(1 << 16, Stdout), is_closed: false }
     }
 
-    /// Standard output, buffered: [`Console::finish`] ends it.
+    /// Returns buffered standard output; [`Console::finish`] flushes it.
     pub(crate) fn out(&mut self) -> &mut dyn Write {
         &mut self.out
     }
 
-    /// Writes what is buffered.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.out.flush().context(NOT_WRITTEN)
     }
 
-    /// Writes a result to `path`, whole or not at all, or to standard output if there is none. A reader
-    /// that has gone away has all it wants, and what the result means for the exit status still holds.
+    /// Writes a result atomically to `path`, or to standard output without one. If the reader has
+    /// gone away, that is not an error, and the result still determines the exit status.
     pub(crate) fn deliver(&mut self, result: &[u8], path: Option<&Path>) -> Result<()> {
         if let Some(path) = path.filter(|path| !disk::is_stdout(path)) {
             return disk::write_whole(path, result)
                 .with_context(|| format!("cannot write {}", shown(path)));
         }
-        // Output that is not text is Parquet, which is never written to a terminal.
+        // Output that is not text is Parquet, which never goes to a terminal.
         let style = if Self::is_styled() { style_len } else { no_style };
         let safe = str::from_utf8(result).map(|text| harmless(text, style)).ok();
         let result = safe.as_deref().map_or(result, str::as_bytes);
@@ -59,12 +56,12 @@ impl Console {
         }
     }
 
-    /// Whether nobody reads further results.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Characters of a line of standard output: the terminal's, else `COLUMNS`, else 120.
+    /// Returns the characters per line of standard output: the terminal's width, else `COLUMNS`,
+    /// else 120.
     pub(crate) fn width() -> usize {
         let of_terminal = rustix::termios::tcgetwinsize(io::stdout())
             .ok()
@@ -75,20 +72,19 @@ impl Console {
         of_terminal.or_else(of_variable).unwrap_or(WIDTH)
     }
 
-    /// Characters of a line of prose: as [`Self::width`], on a terminal.
+    /// Returns the characters per line of prose: [`Self::width`] on a terminal.
     pub(crate) fn prose_width() -> Option<usize> {
         let is_asked = std::env::var_os("COLUMNS").is_some();
         (is_asked || io::stdout().is_terminal()).then(Self::width)
     }
 
-    /// Whether standard output may have bold text.
     pub(crate) fn is_styled() -> bool {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         io::stdout().is_terminal() && !is_set("NO_COLOR")
     }
 }
 
-/// Standard output, unbuffered; knows a reader that went away.
+/// Unbuffered standard output that notices when its reader goes away.
 struct Stdout;
 
 impl Write for Stdout {
@@ -101,14 +97,14 @@ impl Write for Stdout {
     }
 }
 
-/// A line on standard error. One that cannot be written has nowhere to be reported.
+/// Prints a line on standard error. A failure has nowhere to be reported.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{}", harmless(text, no_style));
 }
 
-/// The last line of defence: `text` without what drives a terminal, except for what `style` finds.
-/// Names are made printable where they are put into a text ([`shown`]), which also keeps them on
-/// their line; this catches what was forgotten and what a library says.
+/// Removes terminal control sequences from `text`, except those that `style` finds. Names should
+/// already be printable ([`shown`]), which also keeps them on one line. This is the last line of
+/// defence, also against messages of libraries.
 fn harmless(text: &str, style: fn(&str) -> usize) -> Cow<'_, str> {
     let is_plain = |c: char| matches!(c, '\n' | '\t') || is_printable(c);
     if text.chars().all(is_plain) {
@@ -129,7 +125,7 @@ fn harmless(text: &str, style: fn(&str) -> usize) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Length of the sequence at the beginning of `text` that sets the style (`ESC [ 1 m`), or 0.
+/// Returns the length of a style sequence (`ESC [ 1 m`) at the start of `text`, or 0.
 fn style_len(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';');
@@ -139,18 +135,15 @@ fn style_len(text: &str) -> usize {
     }
 }
 
-/// A warning on standard error.
 pub(crate) fn warn(text: &str) {
     say(&format!("folio: warning: {text}"));
 }
 
-/// A remark as a line of a screen.
 pub(crate) fn words(remark: &Remark) -> String {
     let (Remark::Warning(text) | Remark::Missing(text)) = remark;
     harmless(text, no_style).into_owned()
 }
 
-/// Says what there is to say of a result.
 pub(crate) fn remark(remarks: &[Remark]) {
     for remark in remarks {
         match remark {
@@ -160,12 +153,12 @@ pub(crate) fn remark(remarks: &[Remark]) {
     }
 }
 
-/// Marks an error of standard output whose reader went away.
+/// Marks a standard output error caused by a reader that went away.
 #[derive(Debug, thiserror::Error)]
 #[error("the reader closed the output")]
 struct OutputClosed;
 
-/// A broken pipe of standard output as an error that [`is_output_closed`] knows from others.
+/// Wraps a broken pipe of standard output, so that [`is_output_closed`] recognizes it.
 fn mark_closed(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, OutputClosed),
@@ -173,7 +166,6 @@ fn mark_closed(error: io::Error) -> io::Error {
     }
 }
 
-/// Whether an error comes of a reader of standard output that went away.
 pub(crate) fn is_output_closed(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
@@ -181,18 +173,15 @@ pub(crate) fn is_output_closed(error: &anyhow::Error) -> bool {
     })
 }
 
-/// A bar on standard error, hidden where that is no terminal.
 pub(crate) fn bar(nr_rows: u64, what: &'static str) -> ProgressBar {
     let template = "{msg} [{bar:30}] {human_pos} of {human_len} rows, {eta} left";
     progress(Some(nr_rows), template).with_message(what)
 }
 
-/// A bar for things that are counted one by one.
 pub(crate) fn counter(nr: u64, what: &'static str) -> ProgressBar {
     progress(Some(nr), "{msg} [{bar:30}] {pos} of {len}, {eta} left").with_message(what)
 }
 
-/// A line on standard error for work without a known end, hidden where that is no terminal.
 pub(crate) fn status() -> ProgressBar {
     progress(None, "{msg}")
 }
@@ -209,7 +198,7 @@ fn progress(len: Option<u64>, template: &str) -> ProgressBar {
     ProgressBar::with_draw_target(len, target).with_style(style)
 }
 
-/// [`style_len`] where no style is ours.
+/// Like [`style_len`], for text without styles.
 const fn no_style(_text: &str) -> usize {
     0
 }

@@ -1,8 +1,8 @@
-//! Exit codes, and the text of errors and panics.
+//! Exit codes, and the messages of errors and panics.
 //!
-//! 0 done, 1 the answer is "no", 2 error; `folio record` passes the program's code on. A reader
-//! that closes our output early (`| head`) has all it wants: no message, and the exit code of the
-//! result; 0 where the output is the whole work (`folio trace cat`).
+//! 0 done, 1 the answer is "no", 2 error; `folio record` passes the program's code on. If a reader
+//! closes the output early (`| head`), there is no message, and the exit code is the result's, or 0
+//! if the output is all the work (`folio trace cat`).
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
@@ -12,16 +12,15 @@ use anyhow::{Error, Result, anyhow};
 
 use crate::console;
 
-/// How a verb ended, when not with an error of ours.
+/// How a verb ended without an error to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Done.
     Done,
     /// Done; the answer is "no".
     No,
-    /// An error that has been told already.
+    /// An error that was already printed.
     Error,
-    /// As a program did that was run.
+    /// The exit code of the program that was run.
     Program(u8),
 }
 
@@ -36,7 +35,6 @@ impl Exit {
     }
 }
 
-/// The exit code of a result; tells errors.
 pub(crate) fn exit_code(result: Result<Exit>) -> ExitCode {
     let error = match result {
         Ok(exit) => return exit.code(),
@@ -49,7 +47,7 @@ pub(crate) fn exit_code(result: Result<Exit>) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The error with its causes, each once: many messages name their cause already.
+/// Formats the error and its causes without repetition: many messages already name their cause.
 fn told(error: &Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -62,11 +60,10 @@ fn told(error: &Error) -> String {
     text
 }
 
-/// What the last panic said.
 static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
 
-/// Keeps panics quiet that are caught and become errors: the Parquet library panics on some
-/// damaged files, and the trace reader reports those. With `RUST_BACKTRACE` all are shown.
+/// Silences panics that are caught and become errors: the Parquet library panics on some damaged
+/// files, and the trace reader reports those. `RUST_BACKTRACE` shows all of them.
 pub(crate) fn silence_caught_panics() {
     if std::env::var_os("RUST_BACKTRACE").is_none() {
         panic::set_hook(Box::new(note_panic));
@@ -77,7 +74,7 @@ fn note_panic(info: &PanicHookInfo<'_>) {
     *LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner) = info.to_string();
 }
 
-/// Runs `work`; a panic that nothing else caught becomes an error.
+/// Runs `work` and turns an uncaught panic into an error.
 pub(crate) fn guarded(work: impl FnOnce() -> Result<Exit> + panic::UnwindSafe) -> Result<Exit> {
     panic::catch_unwind(work).unwrap_or_else(|_| {
         let panic = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner);

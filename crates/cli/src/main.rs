@@ -1,8 +1,9 @@
 #![forbid(unsafe_code)]
-//! `folio`: large folios predicted for real programs.
+//! `folio`: predicts large folios for real programs.
 //!
 //! Reading order: [`cli`] (the command line), `verbs/` (one file per verb: `Args -> Plan -> run`;
-//! parsing never acts; what a verb finds is a type of `largefolio-results`), [`console`] (the three streams), [`errors`] (exit codes), [`version`] (what a bug report needs).
+//! parsing never acts, and results are types of `largefolio-results`), [`console`] (the output
+//! streams), [`errors`] (exit codes), [`version`] (facts for bug reports).
 
 mod cli;
 mod console;
@@ -17,7 +18,7 @@ use largefolio_linux::{setting, signals, stack};
 
 fn main() -> ExitCode {
     errors::silence_caught_panics();
-    // Without the handler only the message is lost.
+    // Without the handler, only the error message is lost.
     let _ = signals::outlive_file_limit();
     stack::with_enough(|| {
         let code = errors::exit_code(errors::guarded(cli::run));

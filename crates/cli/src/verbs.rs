@@ -1,4 +1,4 @@
-//! The verbs: each has `Args` (what the user typed), `Plan` (checked, nothing done yet) and `run`.
+//! The verbs. Each has `Args` (the command line), `Plan` (checked, nothing done yet) and `run`.
 
 pub(crate) mod advise;
 pub(crate) mod align;

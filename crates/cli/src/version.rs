@@ -1,4 +1,4 @@
-//! What a bug report needs: the version of the program and the files it found.
+//! Facts for bug reports: the program's version and the files it found.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,7 +9,6 @@ use largefolio_linux::remap;
 use largefolio_results::study::beside;
 use largefolio_sim::kernel::Kernel;
 
-/// Version and the facts of the build.
 pub(crate) const OF_BUILD: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\ntarget ",
@@ -22,9 +21,8 @@ pub(crate) const OF_BUILD: &str = concat!(
     env!("FOLIO_PROFILE"),
 );
 
-/// The kernels that are built in, and the libraries that were found, one fact a line.
 pub(crate) fn found() -> String {
-    // Self-built kernels of recordings have longer names.
+    // The self-built kernels of recordings have longer names.
     let kernels: Vec<&str> = Kernel::names().filter(|name| !name.contains('/')).collect();
     let mut text = String::new();
     if let (Some(first), Some(last)) = (kernels.first(), kernels.last()) {
@@ -38,7 +36,7 @@ pub(crate) fn found() -> String {
     text
 }
 
-/// The header that a policy in C includes: of an installation, or of the repository.
+/// Returns the header for policies in C: the installed one or the repository's.
 fn policy_header() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let folders = beside(&program, "policies").into_iter();

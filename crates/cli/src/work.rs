@@ -1,4 +1,4 @@
-//! Long work: announces its length, reports progress, and ends it on time.
+//! Long work: announces its duration, reports progress, and stops it in time.
 //!
 //! ```text
 //!   terminal      a bar; once the pace is known how long all of it takes
@@ -6,7 +6,7 @@
 //!   --within      the work hears that its time is over
 //! ```
 //!
-//! Owns the clock and the sentences. Does not own what becomes of work that ends early.
+//! Owns the clock and the messages. Does not own the results of work that stops early.
 
 use std::io::IsTerminal as _;
 use std::ops::ControlFlow;
@@ -22,17 +22,16 @@ use crate::console;
 
 /// Milliseconds between two lines, for tests.
 const EVERY_MS: &str = "LARGEFOLIO_PROGRESS_MS";
-/// The same otherwise.
 const EVERY: Duration = Duration::from_secs(10);
-/// Part of that time after which the pace is known well enough.
+/// The pace counts as known after one part in this many of that time.
 const PACE_PART: u32 = 10;
-/// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Replaying,
     Searching,
     Explaining,
-    /// Each takes long: they are counted one by one, and a thread says how far they are.
+    /// Each round takes long, so rounds are counted one by one, and a thread reports progress
+    /// within a round.
     Rounds,
 }
 
@@ -47,17 +46,16 @@ impl Kind {
     }
 }
 
-/// Work in progress.
 pub(crate) struct Work {
     what: Kind,
     bar: ProgressBar,
     clock: Clock,
     started: Instant,
-    /// Says how far it is while one part takes long.
+    /// Reports progress within a long part.
     ticker: Option<Ticker>,
 }
 
-/// A thread that reports progress while one part of the work takes long.
+/// A thread that reports progress within a long part.
 struct Ticker {
     nr_done: Arc<AtomicU64>,
     end: Sender<()>,
@@ -85,7 +83,7 @@ impl Ticker {
     }
 }
 
-/// What there is to say at which moment, whatever the clock.
+/// Decides which message is due when, independent of the real clock.
 #[derive(Debug)]
 struct Clock {
     every: Duration,
@@ -99,9 +97,9 @@ struct Clock {
 #[derive(Debug, PartialEq, Eq)]
 enum Due {
     Nothing,
-    /// How long all of it takes.
+    /// The expected total time.
     Announcement(Duration),
-    /// How far it is.
+    /// The progress so far.
     Line,
 }
 
@@ -110,8 +108,8 @@ impl Clock {
         Self { every, said: Duration::ZERO, is_announced: false, nr_all, within }
     }
 
-    /// At `now`, with `nr_done` of all done. Work that takes less time than there is between two lines
-    /// is not announced.
+    /// Returns the message due at `now`, with `nr_done` parts done. Work that takes less time than
+    /// between two lines is not announced.
     fn tick(&mut self, now: Duration, nr_done: u64) -> Due {
         let known = self.nr_all.filter(|&all| nr_done > 0 && nr_done < all);
         if !self.is_announced
@@ -135,7 +133,6 @@ impl Clock {
     }
 }
 
-/// `time` times `nr` by `of`.
 #[expect(clippy::cast_precision_loss, reason = "a time is read to two digits")]
 fn times(time: Duration, nr: u64, of: u64) -> Duration {
     let seconds = time.as_secs_f64() * nr as f64 / of as f64;
@@ -143,7 +140,7 @@ fn times(time: Duration, nr: u64, of: u64) -> Duration {
 }
 
 impl Work {
-    /// Work begins of which `nr_all` parts are known, and which may take so long.
+    /// Starts work with `nr_all` known parts and at most `within` time.
     pub(crate) fn new(what: Kind, nr_all: Option<u64>, within: Option<Duration>) -> Self {
         let bar = match nr_all {
             Some(nr) if what == Kind::Rounds => console::counter(nr, what.name()),
@@ -158,7 +155,8 @@ impl Work {
         Self { what, bar, clock, started: Instant::now(), ticker }
     }
 
-    /// Takes a new count of finished parts; prints the message that is due, and breaks if time is up.
+    /// Takes a new count of finished parts, prints the message that is due, and breaks if time is
+    /// up.
     pub(crate) fn hear(&mut self, nr_done: u64, nr_all: u64) -> ControlFlow<()> {
         if self.clock.nr_all != Some(nr_all) {
             self.clock.nr_all = Some(nr_all);
@@ -167,7 +165,6 @@ impl Work {
         self.done(nr_done)
     }
 
-    /// The same, with the old total.
     pub(crate) fn done(&mut self, nr_done: u64) -> ControlFlow<()> {
         let now = self.started.elapsed();
         self.bar.set_position(nr_done);
@@ -186,7 +183,6 @@ impl Work {
         if self.clock.is_over(now) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Removes the bar.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
         if let Some(ticker) = self.ticker {

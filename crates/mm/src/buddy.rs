@@ -1,7 +1,7 @@
 //! The buddy allocator of one zone of page frames.
 //!
-//! Owns which page frames are free, in which blocks, on which list (docs/behaviour I.1-I.4, I.6,
-//! I.9, I.10). Does not own what is in the allocated ones, reclaim or compaction.
+//! Owns the free page frames, their blocks and lists (docs/behaviour I.1-I.4, I.6, I.9, I.10). Does
+//! not own the contents of allocated frames, reclaim or compaction.
 //!
 //! ```text
 //!  pfn  0       4       8   10  11  12          16
@@ -15,20 +15,19 @@
 //! Counting equation: `nr_free + nr_allocated == nr_pages`.
 //!
 //! Invariants:
-//! - I1: a page frame is free (inside exactly one free block) or allocated, never both.
+//! - I1: a page frame is either free (in exactly one free block) or allocated.
 //! - I2: a free block is naturally aligned, inside the zone, and not larger than `max_order`.
 //! - I3: the buddy of a free block below `max_order` is not a free block of the same order.
-//! - I4: a free block is on the list of the type of its pageblocks.
+//! - I4: a free block is on the list of its pageblocks' type.
 //! - I5: the counters agree with the lists, and list links are mutual.
 //!
-//! Memory: 9 bytes of zero-initialised state per page frame, of which the host backs only what was
-//! touched. Blocks of `max_order` that were never allocated have no state at all
-//! (`FreeLists::fresh`), so a new zone of 64 GiB costs almost nothing. Lists are linked through the
-//! state of their blocks because head-of-list order decides which page frames an allocation gets,
-//! and coalescing removes from the middle.
+//! Memory: 9 bytes of zeroed state per page frame, backed by the host only once touched. Blocks of
+//! `max_order` that were never allocated have no state (`FreeLists::fresh`), so a new zone of 64
+//! GiB costs almost nothing. Lists are linked, because allocation takes from the head and
+//! coalescing removes from the middle.
 //!
-//! Differs: no per-cpu lists (I.5). Each free coalesces at once; Linux holds back a batch of order
-//! 0..3 and PMD-order blocks per CPU, whose sizes depend on the machine.
+//! Differs: no per-CPU lists (I.5), so each free coalesces immediately. Linux holds back a batch of
+//! order 0..3 and PMD-order blocks per CPU, with sizes that depend on the machine.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -64,13 +63,13 @@ use crate::units::{Order, Pfn};
 use bits::PageBits;
 use free_list::FreeLists;
 
-/// Bytes of state for each page frame: those of the lists, and two bits, in whole bytes.
+/// Bytes of state per page frame: the lists' 9, and two bits, rounded up.
 const BYTES_OF_PAGE: u64 = 10;
 
-/// What the fallback rules did (docs/behaviour I.3).
+/// Statistics of the fallback rules (docs/behaviour I.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FallbackStats {
-    /// Pageblocks retagged for the requester's type.
+    /// Pageblocks retagged with the requester's type.
     pub nr_claimed_pageblocks: u64,
     /// Blocks taken from another type without retagging.
     pub nr_stolen_blocks: u64,
@@ -79,21 +78,14 @@ pub struct FallbackStats {
 /// One zone of page frames `0 .. nr_pages`.
 #[derive(Clone, Debug)]
 pub struct Buddy {
-    /// The free blocks.
     lists: FreeLists,
-    /// Page frames handed out, pinned ones included.
     allocated: PageBits,
-    /// Allocated page frames that were requested as movable: what claiming counts as compatible.
+    /// Allocated page frames that were requested as movable: claiming counts them as compatible.
     movable: PageBits,
-    /// Type of each pageblock.
     pageblocks: Vec<MigrateType>,
-    /// Page frames of the zone.
     nr_pages: u64,
-    /// Page frames handed out; `nr_free + nr_allocated == nr_pages`.
     nr_allocated: u64,
-    /// Largest block order.
     max_order: Order,
-    /// Order of a pageblock, at most `max_order`.
     pageblock_order: Order,
     fallbacks: FallbackStats,
 }
@@ -116,8 +108,8 @@ impl Buddy {
     /// ```
     ///
     /// # Errors
-    /// When the configuration is out of range, the host has no room for the state of the zone, or
-    /// the fragmentation target cannot be met.
+    /// If the configuration is out of range, the host has no memory for the zone's state, or the
+    /// fragmentation target cannot be met.
     pub fn new(config: BuddyConfig) -> Result<Self, BuddyError> {
         config.check()?;
         config.check_room()?;
@@ -152,7 +144,7 @@ impl Buddy {
         self.pageblock_order
     }
 
-    /// Page frames of the zone.
+    /// Page frames in the zone.
     #[must_use]
     pub const fn nr_pages(&self) -> u64 {
         self.nr_pages
@@ -164,7 +156,7 @@ impl Buddy {
         self.nr_pages - self.nr_allocated
     }
 
-    /// Allocated page frames, pinned ones included.
+    /// Allocated page frames, including pinned ones.
     #[must_use]
     pub const fn nr_allocated_pages(&self) -> u64 {
         self.nr_allocated
@@ -179,19 +171,18 @@ impl Buddy {
     /// Type of the pageblock of `pfn`.
     ///
     /// # Panics
-    /// When `pfn` is not in the zone.
+    /// If `pfn` is not in the zone.
     #[must_use]
     pub fn pageblock_type(&self, pfn: Pfn) -> MigrateType {
         self.pageblocks[(pfn.0 >> self.pageblock_order.get()) as usize]
     }
 
-    /// What the fallback rules did so far.
+    /// Statistics of the fallback rules so far.
     #[must_use]
     pub const fn fallback_stats(&self) -> FallbackStats {
         self.fallbacks
     }
 
-    /// All orders a free block can have.
     fn orders(&self) -> impl DoubleEndedIterator<Item = Order> + use<> {
         (0..=self.max_order.get()).map(Order::new)
     }

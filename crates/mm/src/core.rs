@@ -121,7 +121,6 @@ pub struct Core {
     nr_nodes: usize,
     pub(crate) watched: Option<Vec<Observed>>,
     pub(crate) in_flight: InFlight,
-    /// Pages that are slow to read.
     pub(crate) slow: BTreeSet<(MappingId, PageIndex)>,
 }
 
@@ -291,8 +290,7 @@ impl Core {
         Ok(id)
     }
 
-    /// Allocates frames for a folio. An order above `min` must leave the lowest watermark intact
-    /// (I.6).
+    /// Allocates a folio's frames. An order above `min` must not go below the lowest mark (I.6).
     pub(crate) fn take_block(&mut self, order: Order, min: Order) -> Option<Pfn> {
         let pfn = if order > min {
             let mark = self.pressure.watermarks.min;
@@ -312,8 +310,7 @@ impl Core {
         self.counters.nr_written += nr_pages;
     }
 
-    /// Removes the folio at `index` from the cache and frees it. Returns `None` if there is no
-    /// folio, or if it is mapped or pinned.
+    /// Frees the folio at `index`. Returns `None` if it is absent, mapped or pinned.
     pub(crate) fn remove_unmapped(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         let entry = self.find(file, index)?;
         let folio = self.folios.get(entry.folio);
@@ -365,15 +362,13 @@ impl Core {
         }
     }
 
-    /// Allocates an anonymous folio without mappings. Returns `None` if no block is free. Does not
-    /// clear its pages.
+    /// Allocates an unmapped anonymous folio with its old content; `None` if no block is free.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let id = self.alloc_unlisted(order, index)?;
         self.folios.enlist(id);
         Some(id)
     }
 
-    /// [`Core::alloc_anon`] without adding the folio to an LRU list.
     pub(crate) fn alloc_unlisted(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let pfn = self.take_block(order, Order::ZERO)?;
         let mut folio = Folio::new(pfn, order, Owner::Anon { index });

@@ -1,8 +1,7 @@
-//! Folios: `2^order` naturally aligned base pages that are managed as one.
+//! Folios: `2^order` naturally aligned base pages managed as one.
 //!
-//! Owns the table of folios and, through it, what each page of one has of its own (`frames`). Does
-//! not allocate frames ([`crate::buddy`]), counts no mapping itself (`core/mapped.rs`) and knows
-//! no page table.
+//! Owns the table of folios and, through it, the state of each page (`frames`). Does not allocate
+//! frames ([`crate::buddy`]) or count mappings (`core/mapped.rs`), and knows no page table.
 //!
 //! | state | owner | refs | maps | flags |
 //! |---|---|---|---|---|
@@ -13,8 +12,8 @@
 //!
 //! Invariants (docs/behaviour L.5, F.1):
 //! - I1: `refs == maps + pins + 2^order` in the page cache, `refs == maps + pins > 0` elsewhere.
-//! - I2: every frame of a live folio names it in the frame map, no other frame does.
-//! - I3: what [`Mapcount`] keeps.
+//! - I2: every frame of a live folio names it in the frame map; no other frame does.
+//! - I3: the invariants of [`Mapcount`].
 
 mod batch;
 pub mod deferred;
@@ -36,44 +35,41 @@ use crate::rmap::Mapcount;
 use crate::units::{GroupId, MappingId, MmId, Order, PageIndex, Pfn, SwapSlot};
 use lru::LruKind;
 
-/// Folio in the table.
+/// Id of a folio in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FolioId(u32);
 
 impl FolioId {
-    /// Position in tables of folios.
     pub(crate) const fn nr(self) -> usize {
         self.0 as usize
     }
 
-    /// The folio at a position.
     pub(crate) const fn of_nr(nr: u32) -> Self {
         Self(nr)
     }
 }
 
-/// What a folio holds.
+/// Contents of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// Pages of a file, the first one at `index`.
     File {
-        /// File whose page cache holds it.
+        /// The file.
         mapping: MappingId,
         /// Page offset of the folio's first page.
         index: PageIndex,
     },
-    /// Private memory of processes, the first page at `index` of the areas that map it: for
-    /// anonymous areas the page number at which it was first touched, for private files the
-    /// page of the file. mremap does not change it.
+    /// Private memory of processes. In anonymous areas, `index` is the page number of the first
+    /// touch; in private file mappings, it is the file's page. mremap does not change it.
     Anon {
         /// Index of the folio's first page.
         index: PageIndex,
     },
-    /// A page of a file that has left the page cache while it was pinned.
+    /// A file's page that left the page cache while it was pinned.
     Detached,
 }
 
-/// One folio; the table of the module says which states there are.
+/// A folio; the module's table lists its states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
 pub struct Folio {
@@ -81,52 +77,51 @@ pub struct Folio {
     pub pfn: Pfn,
     /// log2 of the number of pages.
     pub order: Order,
-    /// Pages of a file, private memory, or what is left of either.
+    /// A file's pages, private memory, or a detached page.
     pub owner: Owner,
-    /// The group that is charged for it.
+    /// The group charged for it.
     pub group: GroupId,
-    /// Readahead marker (A.1.2): reaching it starts the next window.
+    /// Readahead marker (A.1.2): a read of the folio starts the next window.
     pub is_marked: bool,
     /// Refaulted after a recent eviction (G.5.2): earns no miss-counter credit.
     pub is_workingset: bool,
-    /// Its read has not completed: locked against faults.
+    /// Locked against faults until its read completes.
     pub is_locked: bool,
-    /// Its bytes are known as a whole; a fault that finds it otherwise reads it first (B.2.6).
+    /// Whether all its bytes are valid. Otherwise, a fault reads it first (B.2.6).
     pub is_uptodate: bool,
     /// Differs from the file.
     pub is_dirty: bool,
-    /// While it is dirty: pages at its start that no write has made so.
+    /// While it is dirty: pages at its start that no write has dirtied.
     pub nr_clean: u64,
-    /// One write of a file made it, as long as it is.
+    /// Whether a single write dirtied the whole folio.
     pub is_written_whole: bool,
-    /// Some of its pages are mapped by no process (G.2.1): stays set until it is split or freed.
+    /// Some of its pages have no mapping (G.2.1). Stays set until it is split or freed.
     pub is_partially_mapped: bool,
-    /// Only swap space can take its content: private and shared memory.
+    /// Only swap space can hold its content: private and shared memory.
     pub is_swapbacked: bool,
-    /// Its content is in swap space, or on the way: never queued for a deferred split (G.2.1).
+    /// In swap space or on the way there: never queued for a deferred split (G.2.1).
     pub is_in_swap_cache: bool,
-    /// The slot of its first page, while it is in the swap cache.
+    /// The slot of its first page while it is in the swap cache.
     pub slot: Option<SwapSlot>,
-    /// Clean since `MADV_FREE`: its content may be thrown away.
+    /// Clean since `MADV_FREE`: its content can be discarded.
     pub is_lazyfree: bool,
-    /// Its content is on the way to the disk.
+    /// Its content is being written to disk.
     pub is_under_writeback: bool,
-    /// Its filesystem keeps data with it that it does not release.
+    /// Its filesystem keeps private data that it does not release.
     pub has_private: bool,
-    /// Place in the deferred-split queue; `None` = not queued.
+    /// Position in the deferred-split queue; `None` = not queued.
     pub deferred: Option<NonZeroU64>,
-    /// References, see the table of the module.
+    /// References; see the module's table.
     pub refs: u64,
-    /// References of devices and the like (GUP).
+    /// References from devices (GUP).
     pub pins: u64,
-    /// How often it is mapped, and by whom (F).
+    /// How often and by which processes it is mapped (F).
     pub mapcount: Mapcount,
-    /// The process that mapped it when nobody did: most folios are mapped by no other.
+    /// The first process to map it after it was unmapped: usually the only one.
     pub(crate) mapped_by: MmId,
 }
 
 impl Folio {
-    /// A folio with no reference, not mapped.
     #[must_use]
     pub(crate) fn new(pfn: Pfn, order: Order, owner: Owner) -> Self {
         Self {
@@ -167,14 +162,13 @@ impl Folio {
         }
     }
 
-    /// A process is about to map it.
     pub(crate) fn note_mapper(&mut self, mm: MmId) {
         if self.maps() == 0 {
             self.mapped_by = mm;
         }
     }
 
-    /// Mappings: one per PTE and one per PMD entry (F.1 `large_mapcount`, here without the -1).
+    /// Mappings: one per PTE and one per PMD entry (F.1 `large_mapcount`, without the -1).
     #[must_use]
     pub fn maps(&self) -> u64 {
         self.mapcount.mapcount().into()
@@ -186,7 +180,7 @@ impl Folio {
         self.mapcount.entire_mapcount().into()
     }
 
-    /// Base pages that it holds: `2^order`.
+    /// Base pages in the folio: `2^order`.
     #[must_use]
     pub const fn nr_pages(&self) -> u64 {
         self.order.nr_pages()
@@ -198,7 +192,6 @@ impl Folio {
         Pfn(self.pfn.0 + self.order.nr_pages())
     }
 
-    /// As what its mapped pages are counted.
     pub(crate) const fn mapped_kind(&self) -> MappedKind {
         match (self.is_anon(), self.is_swapbacked) {
             (true, _) => MappedKind::Anon,
@@ -207,7 +200,6 @@ impl Folio {
         }
     }
 
-    /// What list of reclaim it belongs on.
     pub(crate) const fn kind(&self) -> LruKind {
         if self.is_swapbacked && !self.is_lazyfree { LruKind::Anon } else { LruKind::File }
     }
@@ -224,25 +216,23 @@ impl Folio {
         matches!(self.owner, Owner::Anon { .. })
     }
 
-    /// A device refers to it from now on; the reference goes back by [`Folio::unpin`] and
-    /// `Core::put` (I1).
+    /// Adds a device's reference. [`Folio::unpin`] and `Core::put` return it (I1).
     pub(crate) const fn pin(&mut self) {
         self.pins += 1;
         self.refs += 1;
     }
 
-    /// The device refers to it no more; its reference is still to be put.
     pub(crate) const fn unpin(&mut self) {
         self.pins -= 1;
     }
 
-    /// Whether somebody besides mappings and page cache refers to it: a pin.
+    /// Whether it has references besides mappings and page cache: pins.
     #[must_use]
     pub fn has_extra_refs(&self) -> bool {
         self.refs != self.maps() + self.cache_refs()
     }
 
-    /// References of the page cache, or of the swap cache: one for each page.
+    /// References of the page cache or swap cache: one per page.
     #[must_use]
     pub const fn cache_refs(&self) -> u64 {
         match self.owner {
@@ -252,7 +242,7 @@ impl Folio {
         }
     }
 
-    /// The folio as the page table wants to hear of it.
+    /// The page table's view of the folio.
     #[must_use]
     pub const fn span(&self) -> FolioSpan {
         FolioSpan::new(self.pfn, self.order)

@@ -1,4 +1,4 @@
-//! The page cache of one file: which folio holds which index.
+//! The page cache of one file: maps each index to its folio.
 //!
 //! ```text
 //!   index   0    1    2    3    4    5    6    7    8 ...
@@ -7,17 +7,16 @@
 //!         +----+----+----+----+----+----+----+----+---     of its own size
 //! ```
 //!
-//! Owns the tree of folios ([`tree`]), the searches over it ([`search`]), what a filesystem does
-//! ([`disk`]), space that it reserves for writes ([`reserve`]), a file's writers against its huge
-//! folios ([`gate`]), what evicted pages left (`shadows`) and what is said about one file
-//! ([`Mapping`]). Does not allocate folios and starts no I/O.
+//! Owns the tree of folios ([`tree`]), the searches over it ([`search`]), filesystem traits
+//! ([`disk`]), XFS reservations ([`reserve`]), the gate between writers and huge folios ([`gate`]),
+//! shadows (`shadows`) and a file's settings ([`Mapping`]). Does not allocate folios and starts no
+//! I/O.
 //!
 //! Invariants (docs/behaviour L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
-//! - I3: an order lies within the mapping's [`OrderRange`], except for the
-//!   [`Mapping::nr_collapsed`] folios that collapse made, and base pages where the smallest order is
-//!   a preference.
+//! - I3: an order is within the mapping's [`OrderRange`]. Exceptions: the [`Mapping::nr_collapsed`]
+//!   folios made by collapse, and base pages if the smallest order is only a preference.
 //! - I4: a control names only exec orders that the mapping has.
 
 pub mod disk;
@@ -38,55 +37,52 @@ use shadows::Shadows;
 use std::collections::{BTreeMap, BTreeSet};
 use tree::Tree;
 
-/// What speaks for huge folios of shared memory (docs/behaviour H.6.5 d).
+/// The setting that enables huge folios of shared memory (docs/behaviour H.6.5 d).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeSwitch {
     /// `shmem_enabled`: memfd and shared anonymous memory.
     ShmemEnabled,
-    /// The option `huge=` of a mounted tmpfs, never by default.
+    /// The option `huge=` of a mounted tmpfs; never by default.
     Mount,
 }
 
-/// Place of a file among those that have dirty folios: its group, and when it got there.
+/// A file's position in the queue of dirty files: its group, and when it entered.
 pub(crate) type Turn = (GroupId, u64);
 
 /// The page cache of one file.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Which folio holds which index.
+    /// The folio at each index.
     pub tree: Tree,
-    /// Size of the file in bytes.
+    /// File size in bytes.
     pub size_bytes: u64,
-    /// Orders the filesystem allows here.
+    /// Orders that the filesystem allows.
     pub orders: OrderRange,
-    /// Base page, where the smallest of these orders is a preference rather than a limit (K.1.4).
+    /// The base page size if the smallest order is a preference rather than a limit (K.1.4).
     pub soft_min: Option<PageSize>,
-    /// Those of them that reads and writes may use, where a control says so (K.1.4).
+    /// Orders that reads and writes can use, limited by a control (K.1.4).
     pub control: FileOrders,
-    /// Whether the pages belong to shared memory (tmpfs, memfd) rather than to a disk file.
+    /// Whether the pages are shared memory (tmpfs, memfd) instead of a disk file.
     pub is_shmem: bool,
-    /// Of shared memory: what speaks for its huge folios.
+    /// Shared memory: the setting that enables huge folios.
     pub huge_switch: HugeSwitch,
-    /// Whether it is the memory behind a shared anonymous mapping: gone with its last mapping.
+    /// Whether it backs a shared anonymous mapping: freed with its last mapping.
     pub is_anon_shared: bool,
-    /// Whether nothing is in storage: an absent page is a page of zeroes, and a fault fills it with
-    /// a base page (`shmem_enabled` = never).
+    /// Whether nothing is in storage: an absent page reads as zeroes, and a fault fills it with a
+    /// base page (`shmem_enabled` = never).
     pub is_zero_filled: bool,
-    /// Folios larger than the filesystem makes itself: collapse put them here (H.3.1).
+    /// Folios larger than the filesystem's maximum, made by collapse (H.3.1).
     pub nr_collapsed: u64,
-    /// What its filesystem does.
+    /// Its filesystem's traits.
     pub disk: Disk,
-    /// What the file has and what is reserved for written data, on a filesystem that cuts writes by it (XFS).
+    /// The file's extents and reservations, if the filesystem cuts writes by them (XFS).
     pub reservations: Option<Reservations>,
-    /// Huge folios of a mapping without large folios, and who has the file open for writing.
+    /// Huge folios of a mapping without large folios, and the file's writers.
     pub gate: Gate,
-    /// What evicted pages left behind.
     pub(crate) shadows: Shadows,
-    /// Pages of shared memory that are in swap space.
+    /// Pages of shared memory in swap space.
     pub swapped: BTreeMap<PageIndex, SwapSlot>,
-    /// First pages of the folios that differ from storage.
     pub(crate) dirty: BTreeSet<PageIndex>,
-    /// Since when there are any, among all files.
     pub(crate) dirty_turn: Option<Turn>,
 }
 
@@ -115,7 +111,7 @@ impl Mapping {
         }
     }
 
-    /// Number of pages of the file, the last one maybe in part.
+    /// Pages in the file; the last one can be partial.
     #[must_use]
     pub fn nr_file_pages(&self, page: PageSize) -> u64 {
         page.pages_in(self.size_bytes)
@@ -127,44 +123,43 @@ impl Mapping {
         self.nr_file_pages(page).checked_sub(1).map(PageIndex)
     }
 
-    /// Pages of `[first, end)` that were evicted: in swap space, or remembered by a shadow (H.4.1).
+    /// Evicted pages of `[first, end)`: in swap space, or with a shadow (H.4.1).
     #[must_use]
     pub fn nr_evicted(&self, PageRange { first, end }: PageRange) -> u64 {
         let nr_swapped = self.swapped.range(PageIndex(first)..PageIndex(end)).count() as u64;
         nr_swapped + self.shadows.nr_in(PageRange { first, end })
     }
 
-    /// Smallest folio of this mapping in pages.
+    /// Pages in the mapping's smallest folio.
     #[must_use]
     pub fn min_pages(&self) -> u64 {
         self.orders.min.nr_pages()
     }
 
-    /// Order below which no folio of this mapping can be.
+    /// Smallest order that a folio of this mapping can have.
     #[must_use]
     pub fn hard_min(&self) -> Order {
         if self.soft_min.is_some() { Order::ZERO } else { self.orders.min }
     }
 
-    /// `index` rounded down to where a folio of the smallest order may start.
+    /// Rounds `index` down to a multiple of the smallest folio.
     #[must_use]
     pub fn align_down(&self, index: u64) -> u64 {
         self.orders.min.round_down(index)
     }
 
-    /// Whether a folio of `order` here is one of those that the gate keeps apart from writers: a
-    /// large one of a disk file whose filesystem makes none (H.3.1).
+    /// Whether the gate keeps a folio of `order` apart from writers: a large folio of a disk file
+    /// whose filesystem makes none (H.3.1).
     #[must_use]
     pub fn is_gated(&self, order: Order) -> bool {
         order > self.orders.max && !self.orders.is_large() && !self.is_shmem
     }
 
-    /// A folio of `order`, which the gate let in if it had to, was put here by collapse.
+    /// Counts a folio of `order` made by collapse, which the gate has already admitted.
     pub(crate) fn collapsed(&mut self, order: Order) {
         self.nr_collapsed += u64::from(order > self.orders.max);
     }
 
-    /// A folio of `order` is here no more.
     pub(crate) fn forgot(&mut self, order: Order) {
         self.nr_collapsed -= u64::from(order > self.orders.max);
         if self.is_gated(order) {
@@ -172,10 +167,10 @@ impl Mapping {
         }
     }
 
-    /// Checks I1 .. I3 and the tree's own invariants; `order_of` gives a folio's index and order.
+    /// Checks the invariants of the mapping, its tree and its reservations.
     ///
     /// # Errors
-    /// Names the first folio that breaks an invariant.
+    /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         let mut nr_larger = 0;
         for entry in self.tree.iter() {
@@ -213,7 +208,7 @@ pub enum Violation {
     I1 {
         /// Index of its first page.
         index: PageIndex,
-        /// log2 of its pages.
+        /// The folio's order.
         order: Order,
     },
     /// Two folios share an index, or a slot names a folio that does not cover it.
@@ -222,36 +217,36 @@ pub enum Violation {
         /// Index that two folios claim, or that none covers.
         index: PageIndex,
     },
-    /// A control that asks for what there is not.
+    /// A control that names an order the mapping does not have.
     #[error("I4: the control marks {exec} exec, outside {range:?}")]
     I4 {
         /// The order marked exec.
         exec: Order,
-        /// What the mapping allows.
+        /// Orders that the mapping allows.
         range: OrderRange,
     },
     /// Reservations out of order.
     #[error("the reservation at block {block} overlaps or touches another, or is empty")]
     Reservation {
-        /// First block of the second one.
+        /// First block of the second reservation.
         block: u64,
     },
-    /// A count of collapsed folios that are not there.
+    /// A wrong count of collapsed folios.
     #[error("I3: {counted} folios are counted as collapsed, {found} are there")]
     Collapsed {
-        /// Folios that are counted as collapsed.
+        /// The counter.
         counted: u64,
         /// Folios larger than the filesystem makes.
         found: u64,
     },
-    /// An order the filesystem does not allow.
+    /// An order that the filesystem does not allow.
     #[error("I3: folio of {order} at index {index} is outside {range:?}")]
     I3 {
         /// Index of its first page.
         index: PageIndex,
-        /// log2 of its pages.
+        /// The folio's order.
         order: Order,
-        /// What the mapping allows.
+        /// Orders that the mapping allows.
         range: OrderRange,
     },
 }

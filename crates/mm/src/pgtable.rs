@@ -12,6 +12,8 @@
 //!  PTE table             | pte | pte | .. | c c c c c c c c | .. |        Tables (one arena)
 //!                                           contpte block: C PTEs, aligned in VA and PFN
 //! ```
+//! Reading order: `pte`, `directory`, `table`, `map`, `contpte`, `leaf`, `walk`, `change`, `copy`,
+//! `pmd`, `validate`.
 //!
 //! Invariants:
 //! - I1: the contiguous bit is only set on whole blocks: C PTEs, aligned in VA and PFN, with
@@ -81,8 +83,7 @@ pub struct Stats {
     pub nr_tables: u64,
     /// Times a block got the contiguous bit.
     pub nr_folds: u64,
-    /// Times a block lost the bit while its PTEs stayed (C.1.3). Clearing a whole block does not
-    /// count.
+    /// Times a block lost the bit but kept its PTEs (C.1.3).
     pub nr_unfolds: u64,
 }
 
@@ -93,7 +94,6 @@ pub struct PageTable {
     tables: Tables,
     /// PTEs per table and pages per PMD leaf: `2^pmd_order`.
     pmd_order: Order,
-    /// Order of a contpte block; `None` if the machine has none.
     contpte_order: Option<Order>,
     /// `nr_tables` stays 0 here: [`PageTable::stats`] reads it from `tables`.
     stats: Stats,

@@ -1,13 +1,12 @@
-//! What one kernel version does: a plain struct of enums.
+//! The behaviour of one kernel version: a plain struct of enums.
 //!
 //! Answers to: `mapping_set_folio_order_range`, `exec_folio_order`.
 //!
 //! Owns every choice in which kernels differ. Does not own the code that follows a choice: each
-//! enum names the file that implements it. A kernel is data (`kernels/*.toml`); nothing in this
-//! crate asks for a version.
+//! enum names its file. A kernel is data (`kernels/*.toml`); no code checks a version.
 //!
 //! Invariants:
-//! - I1: `fault_around_bytes` is a power of two of at least one base page.
+//! - I1: `fault_around_bytes` is a power of two and at least one base page.
 //! - I2: an exec order is at most [`Rules::max_pagecache_order`].
 
 pub mod anon;
@@ -31,52 +30,50 @@ use readahead::ReadaheadRules;
 use reclaim::ReclaimRules;
 use sizes::FileSizes;
 
-/// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4,
-/// `MAX_XAS_ORDER`).
+/// Largest order in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4, `MAX_XAS_ORDER`).
 const MAX_XAS_ORDER: Order = Order::new(11);
 
-/// Everything in which the modelled kernels differ.
+/// All differences between the modelled kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// Base page size the kernel is built for.
+    /// The kernel's base page size.
     pub page: PageSize,
-    /// Readahead window of a device in bytes (`read_ahead_kb`), 0 = disabled.
+    /// A device's readahead window in bytes (`read_ahead_kb`); 0 = disabled.
     pub readahead_bytes: u64,
-    /// Largest I/O of a device in bytes (`bdi io_pages`).
+    /// A device's largest I/O in bytes (`bdi io_pages`).
     pub io_bytes: u64,
-    /// Size of the fault-around window in bytes, a power of two; one base page = off (B.5.1).
+    /// Fault-around window in bytes, a power of two; one base page = off (B.5.1).
     pub fault_around_bytes: u64,
-    /// How buffered and mapped access turn into windows.
+    /// How buffered and mapped access become windows.
     pub readahead: ReadaheadRules,
-    /// How a fault on a file mapping proceeds.
+    /// How a file fault proceeds.
     pub fault: FaultRules,
-    /// Which filesystems use large folios.
+    /// Filesystems with large folios.
     pub filesystems: Filesystems,
-    /// Smallest folio of the filesystems that use large ones, in bytes (their block size where it
-    /// exceeds the base page); 0 = one base page.
+    /// Smallest folio of filesystems with large folios (block size), in bytes; 0 = one base page.
     pub min_folio_bytes: u64,
-    /// Where mappings without a fixed address go.
+    /// Placement of mappings without a fixed address.
     pub placement: Placement,
-    /// Whether the kernel folds PTEs where the machine can (C.1).
+    /// Whether the kernel folds PTEs if the machine supports it (C.1).
     pub contpte: ContpteRule,
     /// Anonymous memory, fork, copy-on-write, unmap and split.
     pub anon: AnonRules,
-    /// In which order new folios are zeroed.
+    /// The order in which new folios are zeroed.
     pub clear: ClearRules,
-    /// Per-size control of file folios (K.1.4); none in any kernel.
+    /// Per-size control of file folios (K.1.4); in no kernel.
     #[serde(default)]
     pub sizes: FileSizes,
-    /// Orders proposed beside series 000 (K.1.4); none in any kernel.
+    /// Orders proposed besides series 000 (K.1.4); in no kernel.
     #[serde(default)]
     pub order: OrderRules,
-    /// What an open for writing does to huge folios.
+    /// How an open for writing affects huge folios.
     pub writers: Writers,
     /// khugepaged and `MADV_COLLAPSE`.
     pub collapse: CollapseRules,
-    /// What is given up under memory pressure.
+    /// Reclaim.
     pub reclaim: ReclaimRules,
-    /// Huge pages set aside at boot, by size in KiB (docs/behaviour O.1.2); none by default.
+    /// hugetlb pages allocated at boot, by size in KiB (docs/behaviour O.1.2); none by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hugepages: BTreeMap<String, u64>,
 }
@@ -85,13 +82,13 @@ pub struct Rules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContpteRule {
-    /// \[..6.8\] the kernel knows no contiguous bit for user pages.
+    /// \[..6.8\] no contiguous bit for user pages.
     Absent,
     /// \[6.9+\] on arm64.
     OnArm64,
 }
 
-/// Architecture of the modelled machine, as far as the kernel's choices depend on it.
+/// The modelled machine's architecture, as far as the kernel's choices depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arch {
@@ -102,10 +99,10 @@ pub enum Arch {
     Arm64,
 }
 
-/// Size of an exec folio on arm64 (docs/behaviour 0.4).
+/// Bytes of an exec folio on arm64 (docs/behaviour 0.4).
 const ARM64_EXEC_FOLIO_BYTES: u64 = 64 << 10;
 
-/// Versions of section B.
+/// Differences between kernels in section B.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRules {
@@ -117,23 +114,23 @@ pub struct FaultRules {
     pub exec: Exec,
     /// Whether executable mappings are counted and gated (B.4.3).
     pub exec_miss: ExecMiss,
-    /// Order a read-around starts with (K.3.3; `fault/sync.rs`).
+    /// Initial order of a read-around (K.3.3; `fault/sync.rs`).
     pub start_order: StartOrder,
-    /// When a hit in the fault handler lowers the counter (B.3).
+    /// When a hit in the fault handler lowers the miss counter (B.3).
     pub hit_credit: HitCredit,
-    /// What fault-around gives back (B.5.8).
+    /// How fault-around lowers the miss counter (B.5.8).
     pub around_credit: AroundCredit,
     /// How much of a large folio fault-around maps (B.5.7).
     pub around_span: AroundSpan,
-    /// In which unit the fault-around window is counted (K.3.3).
+    /// Unit of the fault-around window (K.3.3).
     pub around_window: AroundWindow,
-    /// Whether fault-around and finish refuse folios that reach past the end of file (B.5.6).
+    /// Whether fault-around and finish refuse folios that extend past the end of file (B.5.6).
     pub eof_guard: EofGuard,
     /// How much the finishing step maps (B.6.4).
     pub finish: Finish,
-    /// Whether a VMA with `MADV_NOHUGEPAGE` may get a PMD mapping (B.6.3).
+    /// Whether a VMA with `MADV_NOHUGEPAGE` can get a PMD mapping (B.6.3).
     pub nohugepage_pmd: NohugepagePmd,
-    /// Whether a minor fault that had to wait is repeated as a first try (B.3.1.1).
+    /// Whether a minor fault that had to wait restarts as a first try (B.3.1.1).
     pub minor_retry: MinorRetry,
 }
 
@@ -141,11 +138,11 @@ pub struct FaultRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forced {
-    /// PMD-sized, and only where the PMD order fits the page cache.
+    /// PMD-sized, only if the PMD order fits the page cache.
     Pmd,
-    /// Series 002 as posted: any mapping, PMD order or the mapping's maximum up to 2 MiB.
+    /// Series 002 as posted: any mapping; the PMD order, or the mapping's maximum up to 2 MiB.
     Posted,
-    /// \[7.2\] mappings with large folios, their maximum up to 2 MiB.
+    /// \[7.2\] mappings with large folios: their maximum up to 2 MiB.
     #[serde(rename = "capped-at-2m")]
     CappedAt2M,
 }
@@ -154,13 +151,13 @@ pub enum Forced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForcedGate {
-    /// \[..6.18\] forced windows come before everything.
+    /// \[..6.18\] forced windows precede the counter.
     Ungated,
     /// \[7.0+\] counted and gated like any other.
     Gated,
 }
 
-/// B.4.7 .. B.4.9: what a cold fault of an executable mapping reads.
+/// B.4.7 .. B.4.9: what a cold fault in an executable mapping reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exec {
@@ -168,15 +165,15 @@ pub enum Exec {
     None,
     /// Series 000 as posted: one naturally aligned block of this many bytes.
     Block {
-        /// Size of the block in bytes.
+        /// Bytes of the block.
         bytes: u64,
     },
-    /// \[6.17+\] a forward window of folios of the architecture's size (64 KiB on arm64, else one
-    /// base page), clipped to the VMA.
+    /// \[6.17+\] a forward window of folios of the architecture's size (64 KiB on arm64, otherwise
+    /// one base page), clipped to the VMA.
     ArchWindow,
     /// The same window with folios of another size.
     Window {
-        /// Size of the folios in bytes; one base page = order 0.
+        /// Bytes per folio; one base page = order 0.
         bytes: u64,
     },
 }
@@ -189,25 +186,25 @@ pub enum ExecMiss {
     Counted,
     /// Series 002 patch 1 as posted: neither counted nor gated, but still credited.
     NotCounted,
-    /// \[7.2\] neither counted, gated nor credited, for EXEC and `SEQ_READ`.
+    /// \[7.2\] EXEC and `SEQ_READ` are neither counted, gated nor credited.
     Balanced,
 }
 
-/// K.3.3: the order of the folios that a read-around (B.4.8) starts with.
+/// K.3.3: the initial folio order of a read-around (B.4.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StartOrder {
-    /// As the ramp starts: order 2 up to 6.16, order 0 from 6.17 on (A.9.4).
+    /// As in the ramp: order 2 up to 6.16, order 0 from 6.17 (A.9.4).
     Ramp,
     /// Differs: proposed, in no kernel. Folios of this size from the first window on.
     Size {
-        /// Size of the folios in bytes.
+        /// Bytes per folio.
         bytes: u64,
     },
 }
 
 impl StartOrder {
-    /// The order that it names on a kernel with this base page.
+    /// Its order with this base page.
     #[must_use]
     pub fn order(self, page: PageSize) -> Option<Order> {
         match self {
@@ -217,13 +214,13 @@ impl StartOrder {
     }
 }
 
-/// K.3.3: the window of fault-around.
+/// K.3.3: the fault-around window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AroundWindow {
     /// `fault_around_bytes`, whatever the base page: off with 64 KiB pages.
     Bytes,
-    /// Differs: asked for, in no kernel. At least one contpte block: 64 KiB, 2 MiB, 2 MiB.
+    /// Differs: requested, in no kernel. At least one contpte block: 64 KiB, 2 MiB, 2 MiB.
     ContpteBlock,
 }
 
@@ -237,15 +234,15 @@ pub enum HitCredit {
     Unlocked,
 }
 
-/// B.5.8: what fault-around gives back to the miss counter.
+/// B.5.8: how fault-around lowers the miss counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AroundCredit {
-    /// \[6.1\] one per page visited.
+    /// \[6.1\] by one per page visited.
     PerPage,
-    /// \[6.12 .. 7.1\] one per page visited whose folio was not refaulted.
+    /// \[6.12 .. 7.1\] by one per page visited whose folio was not refaulted.
     PerNewPage,
-    /// \[7.2\] at most one per fault, for the faulting address.
+    /// \[7.2\] by at most one per fault, for the faulting address.
     OncePerFault,
 }
 
@@ -255,29 +252,29 @@ pub enum AroundCredit {
 pub enum AroundSpan {
     /// The part inside the window.
     Window,
-    /// \[6.18+\] the whole folio where it fits VMA and PTE table.
+    /// \[6.18+\] the whole folio if it fits VMA and PTE table.
     WholeFolio,
 }
 
-/// B.5.6, B.6.2: folios that reach past the last page of the file.
+/// B.5.6, B.6.2: folios that extend past the file's last page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EofGuard {
-    /// \[6.1, 6.16\] no test.
+    /// \[6.1, 6.16\] no check.
     None,
-    /// \[6.12, 6.17+\] neither PMD-mapped nor widened; in the stable kernels that were recorded.
+    /// \[6.12, 6.17+\] neither PMD-mapped nor widened; seen in recorded stable kernels.
     Refuse,
 }
 
-/// B.6.4: how much the finishing step maps of a file folio.
+/// B.6.4: how much of a file folio the finishing step maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finish {
     /// \[6.1 .. 6.16\] one PTE.
     OnePte,
-    /// \[6.17\] of shared memory the whole folio, of other files one PTE.
+    /// \[6.17\] the whole folio for shared memory, one PTE for other files.
     WholeShmem,
-    /// \[6.18+\] the whole folio where it fits.
+    /// \[6.18+\] the whole folio if it fits.
     WholeFolio,
 }
 
@@ -291,29 +288,28 @@ pub enum NohugepagePmd {
     Refused,
 }
 
-/// B.3.1.1: how a minor fault that dropped its lock is repeated.
+/// B.3.1.1: how a minor fault that dropped its lock continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MinorRetry {
     /// \[6.1\] as a retry.
     Tried,
-    /// \[6.12+\] once more as a first try: per-VMA locks.
+    /// \[6.12+\] again as a first try: per-VMA locks.
     Untried,
 }
 
-/// A.8: which filesystems use large folios; a filesystem not named has base pages only.
+/// A.8: filesystems with large folios; all others use base pages only.
 pub type Filesystems = BTreeMap<String, LargeFolios>;
 
-/// A.8: the largest folio of a filesystem.
+/// A.8: a filesystem's largest folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LargeFolios {
-    /// None (again): base pages only.
+    /// Base pages only. Overrides an earlier entry.
     None,
-    /// Any order the page cache knows.
+    /// Any order that the page cache supports.
     Any,
-    /// XFS: any order; the folios of a write end where the space reserved for the file ends
-    /// (`mapping/reserve.rs`).
+    /// XFS: any order; reserved space cuts a write's folios (`mapping/reserve.rs`).
     Xfs,
     /// ext4: `11 + blocksize_bits - page_shift`, with 4 KiB blocks.
     Ext4,
@@ -327,12 +323,12 @@ pub enum LargeFolios {
 pub enum Placement {
     /// Files that span a PMD on ext4, XFS and btrfs: congruent to the file offset.
     LargeFiles,
-    /// The same, and anonymous mappings whose length is a multiple of the PMD size.
+    /// The same, plus anonymous mappings whose length is a multiple of the PMD size.
     LargeFilesAndAnon,
 }
 
-/// H.3.3: what an open for writing does to a file with huge folios that its filesystem cannot write
-/// (`writers.rs`). Files of filesystems with large folios keep theirs under every rule (L.17).
+/// H.3.3: how an open for writing affects a file with huge folios that its filesystem cannot write
+/// (`writers.rs`). Filesystems with large folios keep theirs under every rule (L.17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Writers {
@@ -342,12 +338,12 @@ pub enum Writers {
     Keep,
 }
 
-/// The orders a mapping's folios may have (A.8.2).
+/// The folio orders that a mapping allows (A.8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderRange {
-    /// Smallest order: every folio has at least this one.
+    /// Smallest order of any folio.
     pub min: Order,
-    /// Largest order; 0 = the filesystem has no large folios.
+    /// Largest order; 0 = no large folios.
     pub max: Order,
 }
 
@@ -363,8 +359,8 @@ impl OrderRange {
 }
 
 impl Rules {
-    /// Linux 6.18 with 4 KiB pages and a window of 128 KiB: what the examples of this crate use.
-    /// The kernels people choose from are data files above this crate.
+    /// Linux 6.18 with 4 KiB pages and a window of 128 KiB, for this crate's examples. The kernels
+    /// offered to users are data files of a higher crate.
     #[must_use]
     pub fn example() -> Self {
         let names = [("xfs", LargeFolios::Xfs), ("tmpfs", LargeFolios::Any)];
@@ -411,7 +407,7 @@ impl Rules {
         self.page.pmd_order().min(MAX_XAS_ORDER)
     }
 
-    /// Orders a file of filesystem `name` may use under this kernel (A.8).
+    /// Orders that a file of filesystem `name` can use (A.8).
     #[must_use]
     pub fn order_range(&self, name: &str) -> OrderRange {
         let limit = self.max_pagecache_order();
@@ -433,7 +429,7 @@ impl Rules {
         self.filesystems.get(name) == Some(&LargeFolios::Xfs)
     }
 
-    /// Order of the folios of an exec window on `arch`; `None` without an exec window (B.4.7).
+    /// Folio order of an exec window on `arch`; `None` without an exec window (B.4.7).
     #[must_use]
     pub fn exec_window_order(&self, arch: Arch) -> Option<Order> {
         let bytes = match (self.fault.exec, arch) {
@@ -455,13 +451,13 @@ impl Rules {
         }
     }
 
-    /// Pages of the default readahead window.
+    /// Pages in the default readahead window.
     #[must_use]
     pub fn ra_pages(&self) -> u64 {
         self.readahead_bytes >> self.page.shift()
     }
 
-    /// Pages of the device's largest I/O.
+    /// Pages in the device's largest I/O.
     #[must_use]
     pub fn io_pages(&self) -> u64 {
         self.io_bytes >> self.page.shift()

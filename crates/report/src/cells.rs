@@ -44,7 +44,6 @@ impl<W: Write> Cells<W> {
 }
 
 impl Cells<Vec<u8>> {
-    /// Starts a CSV text in memory.
     #[must_use]
     pub fn text() -> Self {
         Self::new(Vec::new())

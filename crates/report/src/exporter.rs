@@ -11,10 +11,8 @@ use crate::table::TableError;
 pub enum ExportError {
     #[error("cannot write the result: {0}")]
     Io(#[from] io::Error),
-    /// JSON cannot represent a value.
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// A data frame cannot represent a value.
     #[error(transparent)]
     Table(#[from] TableError),
     #[error("cannot write the result as Parquet: {0}")]
@@ -30,7 +28,6 @@ impl From<csv::Error> for ExportError {
     }
 }
 
-/// An output format.
 pub trait Exporter {
     /// Writes all of `report` to `out`. Text output ends with a newline.
     ///

@@ -19,22 +19,17 @@ pub(crate) const SMALL_PERCENT: f64 = 0.05;
 /// Below this many bytes, sizes are shown in KiB: at most six digits, and whole base pages stay
 /// exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
-/// Below this many bytes, sizes are shown in MiB.
 const MIB_BYTES_MAX: u64 = 100 << 30;
-/// Below this many nanoseconds, times are shown in microseconds.
 const MICROSECONDS_MAX: u64 = 10_000_000;
-/// Below this many nanoseconds, times are shown in milliseconds.
 const MILLISECONDS_MAX: u64 = 10_000_000_000;
 /// Counts below this are exact: seven digits.
 const EXACT_MAX: u64 = 10_000_000;
-/// Counts below this are shown in millions.
 const MILLIONS_MAX: u64 = 10_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scale {
     /// Base units per unit.
     per: u64,
-    /// Digits after the decimal point.
     digits: usize,
     /// `KiB`, `M`, or empty.
     pub(crate) name: &'static str,
@@ -82,7 +77,6 @@ impl Scale {
     }
 }
 
-/// Formats `scaled / 10^digits` with separated thousands.
 fn fixed(scaled: u128, digits: usize) -> String {
     let power = 10_u128.pow(u32::try_from(digits).unwrap_or(0));
     let whole = grouped(u64::try_from(scaled / power).unwrap_or(u64::MAX));
@@ -103,7 +97,6 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
-/// Formats a number and a noun: `1 file`, `2,000 files`.
 #[must_use]
 pub fn counted(value: u64, what: &str) -> String {
     let s = if value == 1 { "" } else { "s" };
@@ -141,7 +134,6 @@ pub fn size(bytes: u64) -> String {
     format!("{}{unit}", bytes >> shift)
 }
 
-/// Returns whether a run certainly takes more time, or certainly less.
 pub(crate) fn is_certain(change: Interval) -> bool {
     change.low >= SMALL_PERCENT || change.high <= -SMALL_PERCENT
 }
@@ -202,7 +194,6 @@ pub(crate) fn change_of_shares(before: f64, now: f64) -> String {
     unchanged(before, now).unwrap_or_else(|| signed(now - before, "pp"))
 }
 
-/// Returns the text for no change: empty if both are 0.
 fn unchanged(before: f64, now: f64) -> Option<String> {
     let is_same = before.total_cmp(&now).is_eq();
     is_same.then(|| if now == 0.0 { String::new() } else { "=".to_owned() })
@@ -268,13 +259,11 @@ pub fn recorded(nr_references: u64, attached: &Attached) -> String {
     )
 }
 
-/// Formats an estimate in nanoseconds as a time.
 fn seconds(ns: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time in ns")]
     time(ns.max(0.0).round() as u64)
 }
 
-/// Formats a time in the unit that suits it.
 pub(crate) fn time(ns: u64) -> String {
     let scale = Scale::of_ns(ns);
     format!("{} {}", scale.show(ns), scale.name)
@@ -296,7 +285,6 @@ pub(crate) fn difference(value: i128, minus: char, show: &dyn Fn(u64) -> String)
     if value < 0 { format!("{minus}{size}") } else { format!("+{size}") }
 }
 
-/// Formats a difference in its unit, with its sign.
 pub(crate) fn signed_of(value: i128, unit: &str) -> String {
     difference(value, '-', &|size| self::value(size, unit))
 }
@@ -316,7 +304,6 @@ pub fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 0.0 } else { a as f64 / b as f64 }
 }
 
-/// Returns the display name of a cause of time.
 pub(crate) fn cause(cause: Cause, walks: Walks) -> &'static str {
     match cause {
         Cause::Fault => "faults",

@@ -9,16 +9,13 @@ use crate::figures::{self, size};
 /// The words that distinguish a cell from the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Label {
-    /// The kernel's version or file.
     kernel: Option<String>,
     /// Edits that not every kernel has.
     edits: Vec<String>,
     machine: Option<String>,
-    /// Base page, memory, layout and seed, if they differ.
     rest: Vec<String>,
 }
 
-/// Each cell's label, and what all cells share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) cells: Vec<Label>,
@@ -39,7 +36,6 @@ impl Label {
         words.chain(self.rest.iter().cloned()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The label in lines, for a column heading.
     pub(crate) fn lines(&self) -> Vec<String> {
         let words = self.kernel.iter().chain(&self.edits).chain(&self.machine).chain(&self.rest);
         words.cloned().collect()
@@ -120,7 +116,6 @@ fn shared_edits(rows: &[&Outcome]) -> Vec<String> {
     first.iter().filter(|edit| is_in_force(edit, &first) && is_shared(edit)).cloned().collect()
 }
 
-/// Returns whether `edits` has `edit` and no later edit overrides it.
 fn is_in_force(edit: &String, edits: &[String]) -> bool {
     let Some(at) = edits.iter().rposition(|other| other == edit) else { return false };
     !edits[at + 1..].iter().any(|later| overrides(later, edit))

@@ -38,7 +38,6 @@ pub fn file_of(batch: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
     file_of_all(std::slice::from_ref(batch))
 }
 
-/// Writes batches of one schema as a Parquet file.
 pub(crate) fn file_of_all(batches: &[RecordBatch]) -> Result<Vec<u8>, ParquetError> {
     let schema = batches.first().map_or_else(table::schema, RecordBatch::schema);
     let mut common: Vec<_> = schema.metadata().iter().collect();

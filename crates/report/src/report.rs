@@ -160,18 +160,15 @@ pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceInfo {
-    /// The file name, as given.
     pub path: String,
     /// BLAKE3 of the file in hex, if it was requested.
     pub digest: Option<String>,
     pub command: Vec<String>,
-    /// Recorder or generator of the trace.
     pub recorder: String,
     /// Kernel of the recording; empty if the trace was generated.
     pub kernel: String,
     /// CPU of the recording; empty if the trace was generated.
     pub machine: String,
-    /// How the program ended.
     pub ended: String,
     pub nr_references: u64,
     pub nr_rows: u64,
@@ -206,7 +203,6 @@ impl TraceInfo {
         }
     }
 
-    /// Returns the file name of the recorded program, or the generator's name.
     #[must_use]
     pub fn program(&self) -> &str {
         if let Some(name) = self.recorder.strip_prefix("generator ") {
@@ -221,14 +217,12 @@ impl TraceInfo {
 pub struct Settings {
     /// The reference's physical memory in bytes; each row has its own.
     pub memory_bytes: u64,
-    /// Swap space in bytes.
     pub swap_bytes: u64,
     /// Share of free memory at the start in blocks that are too small, in thousandths.
     pub unusable_permille: u32,
     /// The folio size in bytes that such a block is too small for; 0 = a PMD folio.
     #[serde(default)]
     pub unusable_bytes: u64,
-    /// Rounds of ageing by other programs before the start.
     #[serde(default)]
     pub aged_rounds: u64,
     pub filesystem: Option<String>,
@@ -242,7 +236,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Collects the settings that all rows of `request` share.
     #[must_use]
     pub fn new(request: &Request) -> Self {
         Self {
@@ -278,7 +271,6 @@ pub(crate) fn run_reference<'a>(rows: &'a [Outcome], row: &'a Outcome) -> &'a Ou
     rows.iter().find(|other| other.machine == row.machine).unwrap_or(row)
 }
 
-/// A cell that has no row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Absent {
     pub kernel: String,
@@ -312,7 +304,6 @@ pub struct PredictResult {
     pub command_line: Vec<String>,
     pub trace: TraceInfo,
     pub settings: Settings,
-    /// The row that the others are compared with.
     pub reference: usize,
     pub verdict: Verdict,
     pub rows: Vec<Outcome>,
@@ -368,7 +359,6 @@ impl PredictResult {
         self.with_goal(goal)
     }
 
-    /// Names the cells without a row in a sentence.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let absent = [words::unfit(self), words::not_replayed(self)];

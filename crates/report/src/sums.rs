@@ -23,7 +23,6 @@ pub(crate) fn references(row: &Outcome) -> u64 {
     row.tlb.instruction.references + row.tlb.data.references
 }
 
-/// Page cache at the end, in folios of all sizes.
 pub(crate) fn cached_bytes(row: &Outcome) -> u64 {
     row.cached_bytes.values().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes))
 }

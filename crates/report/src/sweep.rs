@@ -55,7 +55,6 @@ pub const NR_CELLS_OF_A_TASK: usize = 16;
 /// Returns whether the sweep must end; called often, by several threads.
 pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// Never stops.
 pub const NEVER: IsStopped<'static> = &|| false;
 
 /// Returns an error if the sweep must end. Called between steps that each leave the data set whole.
@@ -65,26 +64,21 @@ fn go_on(is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
 
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The command, or a description of the caller.
     pub command_line: Vec<String>,
     pub traces: Vec<PathBuf>,
     /// Local files of the traces that are named by a storage address.
     pub copies: BTreeMap<PathBuf, PathBuf>,
-    /// Kernels, machines, memory sizes, seeds.
     pub cells: replay::Request,
 }
 
 impl Request {
-    /// Returns the path of a trace on this host.
     fn place<'a>(&'a self, trace: &'a Path) -> &'a Path {
         self.copies.get(trace).map_or(trace, PathBuf::as_path)
     }
 }
 
-/// The sweep's progress, in cells of its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Requested cells.
     pub nr_asked: usize,
     pub nr_found: usize,
     pub nr_done: usize,
@@ -101,7 +95,6 @@ pub struct Sweep {
     copies: BTreeMap<PathBuf, PathBuf>,
     nr_found: usize,
     nr_done: usize,
-    /// Cells that failed, with their trace and the reason.
     failed: BTreeMap<CellId, (FailedCell, String, String)>,
     aside: Vec<SetAside>,
     is_manifest_gone: bool,
@@ -153,7 +146,6 @@ impl Sweep {
         self.data.dir()
     }
 
-    /// Returns the progress.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts {
@@ -170,7 +162,6 @@ impl Sweep {
         &self.aside
     }
 
-    /// Says in a sentence what is missing besides the parts.
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.is_manifest_gone.then(|| {
@@ -242,7 +233,6 @@ impl Sweep {
         }
     }
 
-    /// Records that no cell of `task` could be replayed, and why.
     pub fn fail(&mut self, task: &Task, error: &str) {
         for cell in &task.cells {
             self.note_failed(task, cell, error);

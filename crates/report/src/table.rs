@@ -65,7 +65,6 @@ pub const KEY_TRACE: &str = "largefolio.trace";
 /// Metadata key of [`Settings`] as JSON.
 pub const KEY_SETTINGS: &str = "largefolio.settings";
 
-/// Column: identity of the cell.
 pub const CELL: &str = "cell";
 /// Column: BLAKE3 of the kernel's text.
 pub const KERNEL_TEXT: &str = "kernel_text";
@@ -75,12 +74,10 @@ pub const MACHINE_TEXT: &str = "machine_text";
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     pub trace: &'a TraceInfo,
-    /// The cell's settings other than kernel and machine.
     pub settings: &'a Settings,
     pub outcome: &'a Outcome,
 }
 
-/// Why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// T1: a count that does not fit into a signed 64-bit integer.
@@ -90,12 +87,10 @@ pub enum TableError {
     CellCount { nr_cells: usize, nr_rows: usize },
     #[error("cannot make a data frame of the result: {0}")]
     Arrow(#[from] ArrowError),
-    /// JSON cannot represent the metadata.
     #[error("cannot describe the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Returns the columns of every result, without metadata.
 #[must_use]
 pub fn schema() -> SchemaRef {
     let fields: Vec<_> = columns::all().iter().map(columns::Column::field).collect();

@@ -39,20 +39,16 @@ const WIDTH_MIN: usize = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
     pub width: usize,
-    /// Whether headings are bold.
     pub is_styled: bool,
-    /// How much the table shows.
     pub depth: Depth,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// Ten lines.
     #[default]
     Brief,
     /// `Brief`, and estimated time by cause.
     Time,
-    /// Every number.
     Full,
 }
 
@@ -123,7 +119,6 @@ impl Text {
         Ok(())
     }
 
-    /// Writes which rules make the difference, in place of the table.
     fn write_why(
         report: &PredictResult,
         answers: &[Why],
@@ -151,7 +146,6 @@ fn write_notes(notes: &[String], width: usize, out: &mut dyn Write) -> Result<()
     Ok(())
 }
 
-/// Formats every line of the table, including time.
 pub(crate) fn lines(rows: &[Outcome]) -> Vec<Shown> {
     if rows.is_empty() {
         return Vec::new();

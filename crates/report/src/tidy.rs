@@ -117,7 +117,6 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 12] {
     ]
 }
 
-/// Returns every number of a cell, in the order of the JSON.
 pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     let mut numbers = Vec::new();
     add_census(&mut numbers, "text", &outcome.folios.text);
@@ -187,7 +186,6 @@ fn add_policy(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
 }
 
-/// Adds folios requested and allocated, and the fragmentation of memory at the start.
 fn add_asked(numbers: &mut Vec<Number>, outcome: &Outcome) {
     for (&size, asked) in &outcome.asked {
         for (metric, value) in [

@@ -33,11 +33,9 @@ use crate::sums::memory_bytes;
 
 pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_CELLS_MAX, NR_ROWS_MAX};
 
-/// What the columns are compared for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
-    /// The shortest run, as estimated.
     #[default]
     Time,
     /// The least memory: private memory at its peak plus the page cache at the end.
@@ -45,21 +43,17 @@ pub enum Goal {
     Faults,
 }
 
-/// How the columns compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
-    /// A column other than the first is best.
     Better,
     /// No column is better than the first, and at least one is worse.
     FirstIsBest,
-    /// No column differs from the first.
     Same,
     /// The bounds include 0 or come close to it: no column is certainly better than the first.
     NotCertain,
     /// A required cost is missing.
     NotKnown,
-    /// There is only one column.
     OneColumn,
 }
 
@@ -71,16 +65,12 @@ pub struct Verdict {
     pub answers: Vec<Answer>,
 }
 
-/// Comparable columns and the best of them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Answer {
-    /// How they compare.
     pub finding: Finding,
-    /// Row of the column that the others are compared with.
     pub reference: usize,
     /// Row of the best column: the reference, unless another is certainly better.
     pub best: usize,
-    /// Every column but the reference.
     pub columns: Vec<Column>,
     /// Rules that make the difference; `None` if they were not searched for.
     pub causes: Option<Causes>,
@@ -108,7 +98,6 @@ impl FromStr for Goal {
 }
 
 impl Goal {
-    /// Returns the name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -171,7 +160,6 @@ impl Goal {
         }
     }
 
-    /// Returns the number that a change is relative to.
     fn base(self, row: &Outcome) -> Option<f64> {
         match self {
             Self::Time => row.estimate.run_time().map(|run| run.mid),
@@ -186,7 +174,6 @@ fn number(value: u64) -> f64 {
 }
 
 impl Verdict {
-    /// Compares all `rows` of a result without searching for rules.
     #[must_use]
     pub fn new(goal: Goal, rows: &[Outcome]) -> Self {
         let machine = |row: &Outcome| (!goal.spans_machines()).then(|| row.machine.clone());
@@ -251,7 +238,6 @@ impl Answer {
     }
 }
 
-/// What is known about a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sign {
     Less,
@@ -262,7 +248,6 @@ enum Sign {
 }
 
 impl Sign {
-    /// Classifies `change`. `is_new` means that the reference's count is 0.
     fn new(goal: Goal, change: Option<Interval>, is_new: bool) -> Self {
         match change {
             None if is_new => Self::More,

@@ -32,16 +32,12 @@ const HEADLINES: [(&str, &str); 7] = [
 pub struct Why {
     pub before: usize,
     pub after: usize,
-    /// Cells replayed besides these two.
     pub nr_cells: usize,
-    /// Rules that differ, oldest first.
     pub switches: Vec<Switch>,
-    /// Metrics that the table and the page show.
     pub shown: Vec<String>,
     pub results: Vec<Explained>,
     /// Pairs of switches that both have an effect, but whose interaction is not separated.
     pub nr_pairs_left_out: usize,
-    /// Metrics that need an unknown cost.
     pub not_known: Vec<String>,
 }
 
@@ -52,11 +48,9 @@ pub struct Switch {
     pub rules: Vec<Rule>,
     /// The first version known to have the newer value of the last rule; `None`: an edit.
     pub since: Option<String>,
-    /// The commit, if known.
     pub commit: Option<String>,
     /// Whether the change reverts to the older value.
     pub is_undone: bool,
-    /// Whether it changes any result.
     pub has_effect: bool,
 }
 
@@ -67,7 +61,6 @@ pub struct Rule {
     pub to: String,
 }
 
-/// A result that differs, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explained {
     /// Metric, size and unit as in the CSV.
@@ -79,9 +72,7 @@ pub struct Explained {
     pub difference: i128,
     /// One per switch that changes the result.
     pub effects: Vec<Effect>,
-    /// Nonzero interactions of pairs of switches.
     pub interactions: Vec<sim::Interaction>,
-    /// The sum of all other interactions.
     pub together: i128,
 }
 
@@ -98,7 +89,6 @@ pub struct Effect {
 }
 
 impl Why {
-    /// Returns the results to show, in the requested order.
     pub fn shown(&self) -> impl Iterator<Item = (usize, &Explained)> {
         let has_total = self.results.iter().any(|result| result.metric == "time_total");
         let is_shown = move |name: &&String| name.as_str() != "time_known" || !has_total;
@@ -107,13 +97,11 @@ impl Why {
         })
     }
 
-    /// Returns the name of the interactions that are not separated.
     #[must_use]
     pub const fn together(&self) -> &'static str {
         if self.nr_pairs_left_out == 0 { "three or more together" } else { "other rules together" }
     }
 
-    /// Returns the number of switches that change no result.
     #[must_use]
     pub fn nr_idle(&self) -> usize {
         self.switches.iter().filter(|switch| !switch.has_effect).count()
@@ -142,7 +130,6 @@ impl Switch {
         self.rules.iter().map(|rule| rule.rule.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// Returns its rules with their values.
     #[must_use]
     pub fn change(&self) -> String {
         let of = |rule: &Rule| format!("{}: {} -> {}", rule.rule, rule.from, rule.to);
@@ -172,7 +159,6 @@ impl Switch {
 }
 
 impl Explained {
-    /// Returns the name for sentences and headings.
     #[must_use]
     pub fn name(&self) -> String {
         let headline = HEADLINES.iter().find(|(metric, _)| *metric == self.metric);

@@ -41,7 +41,6 @@ use crate::{Error, Remark};
 const SCHEMA_VERSION: u32 = 1;
 /// The share of the gain that a simpler plan may lose.
 const MAY_LOSE: f64 = 0.05;
-/// The fewest rounds of a verification.
 const NR_ROUNDS: u32 = 20;
 /// The smallest file worth a page cache of large folios, in bytes.
 const TEXT_BYTES_MIN: u64 = 1 << 20;
@@ -50,11 +49,8 @@ const TEXT_BYTES_MIN: u64 = 1 << 20;
 pub struct Question {
     pub trace: PathBuf,
     pub goal: Goal,
-    /// The allowed growth of memory in percent.
     pub memory_percent_max: f64,
-    /// The page cache at the start.
     pub cache: CacheState,
-    /// Physical memory in bytes.
     pub memory_bytes: u64,
     /// Whether the search may end early: it then replays a few candidates at a time.
     pub may_end: bool,
@@ -73,25 +69,21 @@ pub struct Lasting {
 }
 
 impl Lasting {
-    /// Returns `--persist` if the plan must survive a reboot.
     fn option(&self) -> Option<String> {
         self.is_lasting.then(|| "--persist".to_owned())
     }
 }
 
-/// A command of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Description.
     pub what: String,
-    /// The words after `folio`.
+    /// Arguments of `folio`.
     pub words: Vec<String>,
-    /// The words after `folio` that undo it; empty if there is nothing to undo.
+    /// Arguments of `folio` that undo it; empty if there is nothing to undo.
     pub undo: Vec<String>,
     pub needs_root: bool,
 }
 
-/// What to do, and the effect.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// Index of the candidate.
@@ -99,11 +91,10 @@ pub struct Plan {
     /// Commands that change the system, in order.
     pub steps: Vec<Step>,
     pub start: Vec<String>,
-    /// The words after `folio` that measure the plan; empty if `folio verify` cannot.
+    /// Arguments of `folio` that measure the plan; empty if `folio verify` cannot.
     pub verify: Vec<String>,
     /// Why `folio verify` cannot measure it.
     pub not_verified: Option<String>,
-    /// Limits of the model.
     pub limits: Vec<String>,
 }
 
@@ -115,19 +106,14 @@ pub struct Advice {
     pub trace: String,
     pub program: Vec<String>,
     pub kernel: String,
-    /// The machine of the estimates.
     pub machine: String,
-    /// The goal.
     #[serde(skip)]
     pub goal: Goal,
-    /// All available choices.
     pub choices: Vec<Choice>,
     pub left_out: Vec<LeftOut>,
-    /// The model's results.
     pub candidates: Vec<Candidate>,
     /// `None`: nothing certainly helps.
     pub plan: Option<Plan>,
-    /// A run's estimated time.
     pub run: String,
     #[serde(skip)]
     remarks: Vec<Remark>,
@@ -246,7 +232,6 @@ impl Advice {
 /// entries.
 struct Texts {
     files: Vec<String>,
-    /// Why there are none.
     refusal: Option<String>,
 }
 
@@ -291,7 +276,6 @@ const fn metric(goal: Goal) -> &'static [&'static str] {
     }
 }
 
-/// Returns the commands of candidate `nr` for a program and its text files.
 fn plan(
     (nr, candidate): (usize, &Candidate),
     choices: &[Choice],
@@ -334,7 +318,6 @@ fn plan(
     }
 }
 
-/// Returns `folio tune --set ..`, or `None` if there is nothing to set.
 fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     let assignments = set.into_iter().flat_map(|one| ["--set".to_owned(), one]);
     let assignments: Vec<String> = assignments.collect();
@@ -349,7 +332,6 @@ fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     })
 }
 
-/// Returns `folio tune --unit ..`, or `None` if the service needs no variable.
 fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
     let options = variables.iter().flat_map(|one| ["--env", one]);
     let words = ["tune", "--unit", unit].into_iter().chain(options).chain(["--yes"]);

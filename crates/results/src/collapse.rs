@@ -16,7 +16,6 @@ use crate::{Forms, running};
 
 const SCHEMA_VERSION: u32 = 1;
 
-/// Memory by kind, before and after.
 #[derive(Serialize)]
 pub struct CollapseResult {
     schema_version: u32,
@@ -66,7 +65,6 @@ impl ForecastRow {
     }
 }
 
-/// Says how much memory a collapse takes and how much is available; `None` if it takes nothing.
 #[must_use]
 pub fn outlook(forecast: &Forecast) -> Option<String> {
     if forecast.wanted_bytes == 0 {
@@ -121,7 +119,6 @@ struct Refused {
 }
 
 impl CollapseResult {
-    /// Summarizes `outcome`.
     #[must_use]
     pub fn new(request: &Request, outcome: &Outcome, command_line: Vec<String>) -> Self {
         let row = |(&kind, told): (&CollapseKind, &Collapsed)| KindRow {
@@ -278,7 +275,6 @@ impl Forms for CollapseResult {
     }
 }
 
-/// What an error number of the kernel means for a kind of memory.
 fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
     let said = io::Error::from_raw_os_error(errno);
     let why = match (kind, Errno::from_raw_os_error(errno)) {

@@ -40,8 +40,6 @@ impl Forms for CrosscheckResult {
 }
 
 impl CrosscheckResult {
-    /// Returns the page.
-    ///
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {

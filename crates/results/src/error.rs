@@ -59,13 +59,10 @@ pub enum Error {
     Trace(#[from] TraceError),
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// The request is impossible.
     #[error("{0}")]
     Asked(String),
-    /// A system error, and the action that failed.
     #[error("{doing}: {source}")]
     System { doing: String, source: io::Error },
-    /// An error, and its subject.
     #[error("{about}: {source}")]
     About { about: String, source: Box<Self> },
 }

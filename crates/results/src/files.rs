@@ -13,10 +13,8 @@ pub(crate) struct FileRow {
     pub(crate) file: String,
     pub(crate) result: &'static str,
     pub(crate) note: String,
-    /// Its content, or its target if it is a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) text: Option<String>,
-    /// Whether the text output shows the content.
     #[serde(skip)]
     is_shown: bool,
 }
@@ -70,7 +68,6 @@ impl FileRow {
     }
 }
 
-/// Writes one line per file with its planned content below, for people.
 pub(crate) fn text(rows: &[FileRow]) -> String {
     let mut text = String::new();
     let width = rows.iter().map(|row| printable(&row.file).chars().count()).max().unwrap_or(0);

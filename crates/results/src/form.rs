@@ -6,14 +6,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Text,
-    /// Everything, with a schema version.
     Json,
-    /// One row per item, for spreadsheets and data frames.
     Csv,
 }
 
 pub trait Forms: Serialize {
-    /// For people; ends with a newline.
     fn text(&self) -> String;
 
     /// Returns one row per item, with a header.
@@ -22,8 +19,6 @@ pub trait Forms: Serialize {
     /// Never in practice: writing to memory does not fail.
     fn csv(&self) -> Result<String, ExportError>;
 
-    /// Returns indented JSON.
-    ///
     /// # Errors
     /// If JSON cannot represent a value.
     fn json(&self) -> Result<String, ExportError> {

@@ -48,7 +48,7 @@ pub use show::Show;
 pub use state::State;
 pub use view::MapsResult;
 
-/// The most mappings that are judged for a page: those with most memory.
+/// Maximum number of mappings that are judged for a page: those with most memory.
 pub const JUDGED_OF_PAGE: usize = 2000;
 
 /// Returns the kernel whose rules apply to programs on disk: `name`, or 7.2 with this machine's
@@ -58,7 +58,6 @@ pub const JUDGED_OF_PAGE: usize = 2000;
 /// If there is no such kernel, or if it has a policy or size settings: neither affects what a file
 /// allows.
 pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
-    // The system's settings do not affect a file.
     let kernel = name.map_or_else(running::nearest_rules, running::named)?;
     let kernel = kernel.without_policy()?;
     if kernel.rules.sizes != FileSizes::default() {
@@ -89,8 +88,6 @@ impl Look {
         }
     }
 
-    /// Returns metrics for Prometheus: the largest `show.nr_rows` processes, control groups and
-    /// files.
     #[must_use]
     pub fn openmetrics(&self, show: Show) -> String {
         openmetrics::of(self, show)
@@ -116,8 +113,6 @@ impl Forms for ElfResult {
 }
 
 impl ElfResult {
-    /// Returns the page.
-    ///
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {

@@ -27,7 +27,6 @@ pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {
     list
 }
 
-/// Draws a list of words with their meanings.
 pub(crate) fn meanings(words: &[(&str, &str)]) -> Markup {
     let mut list = Markup::new();
     list.raw("<dl class=\"bases\">");

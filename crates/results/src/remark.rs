@@ -4,7 +4,6 @@
 pub enum Remark {
     /// The result is as requested, but perhaps not as intended.
     Warning(String),
-    /// Something requested by name is missing.
     Missing(String),
 }
 

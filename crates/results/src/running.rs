@@ -20,7 +20,6 @@ use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 pub use self::settings::{Settings, edit};
 use crate::{Error, Remark};
 
-/// Returns the kernel's release: `uname -r`.
 #[must_use]
 pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
@@ -110,7 +109,6 @@ impl This {
         Self::below(Path::new("/"))
     }
 
-    /// For a system with `/sys` and `/proc` below `root`.
     fn below(root: &Path) -> Self {
         Self { catalog: Catalog::below(root), settings: OnceCell::new() }
     }
@@ -153,19 +151,16 @@ impl This {
         Ok(std::iter::once(THIS.to_owned()).chain(next).collect())
     }
 
-    /// Returns remarks on the settings, if they were read.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         self.settings.get().map_or(&[], Settings::remarks)
     }
 }
 
-/// The machine file for this machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Host {
     /// The machine measured by `folio calibrate`, or else the closest known one.
     pub machine: Machine,
-    /// Whether its page walks are native or nested.
     pub walks: Walks,
     pub remark: Option<Remark>,
 }

@@ -33,7 +33,6 @@ const SCHEMAS: &[(&str, &str)] = &[
     schema!("warm"),
 ];
 
-/// Returns the names of the schemas, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     SCHEMAS.iter().map(|(name, _)| *name)
 }

@@ -19,7 +19,6 @@ pub(crate) fn plain(sentence: &[Piece]) -> String {
     sentence.iter().map(|(Piece::Words(text) | Piece::Figure(text))| text.as_str()).collect()
 }
 
-/// For a page, which emphasizes the figures.
 pub(crate) fn marked(sentence: &[Piece]) -> Markup {
     let mut answer = Markup::new();
     answer.raw("<p class=\"answer\">");

@@ -41,8 +41,6 @@ impl Forms for StudyResult {
 }
 
 impl StudyResult {
-    /// Returns the page.
-    ///
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {

@@ -22,11 +22,9 @@ const SCHEMA_VERSION: u32 = 1;
 #[derive(Debug, Serialize)]
 struct TuneRow {
     setting: String,
-    /// The value before the command.
     now: String,
     /// The value after the command, or the planned one; empty if unchanged.
     then: String,
-    /// The outcome or plan for the setting.
     result: &'static str,
     note: String,
 }
@@ -52,8 +50,6 @@ struct Document<'a> {
     view: &'a TuneResult,
 }
 
-/// Lists the planned changes and files, the command that applies them, and the one that undoes
-/// them.
 #[must_use]
 pub fn planned(
     plan: &ChangeSet,
@@ -94,7 +90,6 @@ pub fn applied(plan: &ChangeSet) -> TuneResult {
     TuneResult { title, rows, missing, warnings, files: Vec::new(), hint: String::new() }
 }
 
-/// Returns the plan's warnings, except for settings that it changes.
 fn still_true(plan: &ChangeSet) -> Vec<Warning> {
     let is_changed = |name: &str| plan.changes.iter().any(|change| change.name == name);
     plan.warnings.iter().filter(|warning| !is_changed(&warning.name)).cloned().collect()
@@ -210,7 +205,6 @@ impl TuneResult {
         self.title = if self.title.is_empty() { part } else { format!("{}; {part}", self.title) };
     }
 
-    /// Returns the text for people, with a final newline.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.title);
@@ -272,8 +266,6 @@ impl TuneResult {
         writer.into_text()
     }
 
-    /// Returns indented JSON.
-    ///
     /// # Errors
     /// Never in practice: names and values.
     pub fn json(&self, command: &[String]) -> Result<String, ExportError> {

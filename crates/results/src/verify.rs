@@ -24,8 +24,6 @@ impl Forms for VerifyResult {
 }
 
 impl VerifyResult {
-    /// Returns the page.
-    ///
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {

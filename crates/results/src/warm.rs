@@ -57,7 +57,6 @@ impl WarmRow {
         }
     }
 
-    /// Returns whether a run could make more of it large.
     fn could_grow(&self) -> bool {
         let hopeless = [
             "too_small",
@@ -72,7 +71,6 @@ impl WarmRow {
     }
 }
 
-/// Sums all rows; `None` if a row has no value.
 fn sum(rows: &[WarmRow], of: impl Fn(&WarmRow) -> Option<u64>) -> Option<u64> {
     rows.iter().try_fold(0, |sum: u64, row| Some(sum.saturating_add(of(row)?)))
 }
@@ -120,9 +118,7 @@ pub struct WarmResult {
     command_line: Vec<String>,
     is_check: bool,
     rows: Vec<WarmRow>,
-    /// Files that could not be examined, with the reason.
     failed: Vec<(String, String)>,
-    /// Units that were written to warm the files again.
     units: Vec<FileRow>,
 }
 

@@ -1,6 +1,6 @@
-//! `folio advise`: the best settings for a program, and the way from the question to the proof.
+//! `folio advise`: finds, applies and proves the best settings for a program.
 //!
-//! Every step is a command of folio's own: what is printed is what is run.
+//! Every step is a `folio` command, and the printed commands are those that run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,15 +23,14 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::work::{Kind, Work};
 
-/// Runs words of folio, without its name.
 pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
 
-/// Find the best settings for a program, put them into effect, and prove them
+/// Find the best settings for a program, apply them, and prove that they help
 ///
-/// Replays a recording of the program under what the running kernel lets one set - sizes of private
-/// memory, text in large folios, readahead - alone and together, and prints one plan: the commands,
-/// what they bring, how certain that is, what they cost in memory, and how they are taken back.
-/// Nothing is changed without --apply.
+/// Replays a recording of the program under settings that the running kernel offers - folio sizes
+/// of private memory, text in large folios, readahead - one by one and combined. Prints one plan:
+/// its commands, the gain, how certain that is, the cost in memory, and how to undo it. Changes
+/// nothing without --apply.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -50,17 +49,17 @@ can follow the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
 Exit status: 0 there is a plan (with --verify: it is confirmed), 1 nothing is certain to help,
 2 error.")]
 pub(crate) struct AdviseArgs {
-    /// Trace from `folio record`; or running processes, by their ids (lists such as 12,13 too) or names
+    /// Trace from `folio record`; or running processes, by pid (lists such as 12,13 too) or name
     #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo", "name", "unit"])]
     target: Vec<PathBuf>,
-    /// Running processes of this name; may be repeated
+    /// Running processes with this name; may be repeated
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "command", "undo", "unit"])]
     name: Vec<String>,
     /// What to optimise for
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>)]
     goal: Goal,
-    /// By how many per cent memory may grow
+    /// Allowed growth of memory, in percent
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = percent)]
     memory_growth: f64,
     /// Start with an empty page cache [default: as an earlier run left it]
@@ -69,56 +68,54 @@ pub(crate) struct AdviseArgs {
     /// Physical memory
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size::memory)]
     memory: u64,
-    /// Stop the search after this time, such as 2m, with the best plan found by then
+    /// Stop the search after this time, such as 2m, and use the best plan found so far
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     within: Option<Duration>,
     #[command(flatten)]
     deed: DeedArgs,
-    /// The program is this systemd service: a drop-in changes how it starts. Without a program: advice
-    /// for the unit's running processes
+    /// The program is this systemd service: a drop-in changes how it starts. Without a program,
+    /// gives advice for the unit's running processes
     #[arg(long, value_name = "UNIT", conflicts_with = "undo")]
     unit: Option<String>,
     #[command(flatten)]
     form: FormArgs,
-    /// The program and its arguments: it is recorded, if no trace is given
+    /// The program and its arguments; recorded if no trace is given
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
-/// What is done with the advice.
+/// What to do with the advice.
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 struct DeedArgs {
     /// Run the program alternately with and without the plan, and say whether it helps
     #[arg(long, conflicts_with = "undo")]
     verify: bool,
-    /// Put the plan into effect; with --verify only if it is confirmed
+    /// Apply the plan; with --verify, only if it is confirmed
     #[arg(long, conflicts_with = "undo")]
     apply: bool,
-    /// Make the plan last over reboots and package upgrades, by files for systemd and udev
+    /// Keep the plan across reboots and package upgrades, with files for systemd and udev
     #[arg(long, conflicts_with = "undo")]
     persist: bool,
-    /// Take back what --apply changed, and the files of --persist
+    /// Undo the changes of --apply, and remove the files of --persist
     #[arg(long, conflicts_with_all = ["target", "command"])]
     undo: bool,
 }
 
-/// Whom the advice is for.
+/// The subject of the advice.
 enum Target {
     Trace(PathBuf),
     Processes(Whom),
-    /// The command, which is to be recorded.
+    /// The command, which is recorded first.
     Program,
 }
 
-/// An advice that can be given.
 pub(crate) struct AdvisePlan {
     args: AdviseArgs,
     command_line: Vec<String>,
 }
 
 impl AdviseArgs {
-    /// Checks what was asked for.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<AdvisePlan> {
         if (self.deed.verify || self.deed.apply) && self.form.form() != Form::Text {
             bail!(
@@ -134,7 +131,8 @@ impl AdviseArgs {
 }
 
 impl AdvisePlan {
-    /// Searches, prints, and does what was asked for; `folio` runs commands of folio.
+    /// Searches, prints the plan, and verifies, applies or undoes as requested; `folio` runs
+    /// commands of folio.
     pub(crate) fn run(self, console: &mut Console, folio: &mut Folio<'_>) -> Result<Exit> {
         if self.args.deed.undo {
             return folio(&words(["tune", "--undo"]), console);
@@ -181,7 +179,6 @@ impl AdvisePlan {
         Ok(Exit::Done)
     }
 
-    /// Whom the advice is for.
     fn target(&self) -> Result<Target> {
         let args = &self.args;
         match (args.target.as_slice(), &args.unit) {
@@ -197,7 +194,6 @@ impl AdvisePlan {
         }
     }
 
-    /// Remedies for processes that run.
     fn advise_processes(&self, whom: Whom, console: &mut Console) -> Result<Exit> {
         if self.args.deed.verify || self.args.deed.apply {
             bail!(
@@ -208,14 +204,13 @@ impl AdvisePlan {
         let advice = ProcessAdvice::of(whom, self.command_line.clone())?;
         console::remark(advice.remarks());
         if advice.processes.is_empty() {
-            // A remark has said whom it did not find.
+            // A remark has already named the missing processes.
             return Ok(Exit::Error);
         }
         console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
         Ok(if advice.is_some() { Exit::Done } else { Exit::No })
     }
 
-    /// A trace of the program, recorded now.
     fn record(&self, console: &mut Console, folio: &mut Folio<'_>) -> Result<PathBuf> {
         let program = self.args.command.first().map(Path::new).and_then(Path::file_name);
         let name = program.context("name the program to record: folio advise -- CMD")?;
@@ -262,8 +257,8 @@ impl AdvisePlan {
     }
 }
 
-/// What one word names: a trace, a process, or a file that is to be a trace. A process wins over a
-/// directory or file of its name that is not a trace.
+/// Interprets a single word: a trace, a process, or the trace file to write. A process takes
+/// precedence over a directory or non-trace file of the same name.
 fn one_target(target: &Path) -> Result<Target> {
     if OpenTrace::looks_like(target) {
         return Ok(Target::Trace(target.to_owned()));
@@ -287,7 +282,7 @@ fn one_target(target: &Path) -> Result<Target> {
     );
 }
 
-/// What several words name: processes, all by their ids or all by their names.
+/// Interprets several words as processes: either all pids or all names.
 fn several_targets(targets: &[PathBuf]) -> Result<Target> {
     if let Some(trace) = targets.iter().find(|target| OpenTrace::looks_like(target)) {
         bail!("{} is a trace, and advice is for one trace alone: name nothing else", shown(trace));
@@ -310,7 +305,7 @@ fn pids_of(text: &str) -> Option<Vec<u32>> {
     text.split(',').map(|pid| pid.parse().ok()).collect()
 }
 
-/// Runs the steps; the first that fails ends it, and what was done is named.
+/// Runs the steps until one fails, and then names those that were done.
 fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result<()> {
     for (nr, step) in steps.iter().enumerate() {
         let ended = folio(&owned(&step.words), console);

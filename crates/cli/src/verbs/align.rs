@@ -17,12 +17,11 @@ use crate::errors::Exit;
 
 /// Copy a program so that large folios can map its text
 ///
-/// A position-independent program that was linked for 4K pages is loaded at a random multiple of
-/// 4K, where no PMD entry fits; on arm64 programs are linked for 64K, where no contpte block of 16K
-/// or 64K pages fits. The copy asks for a multiple of 2M, and its segments move to matching offsets
-/// in the file; no address in it changes. Symbols, debug information and build id
-/// stay. If you can link the program again, you do not need a copy: use
-/// -Wl,-z,max-page-size=2097152.
+/// A position-independent program linked for 4K pages is loaded at a random multiple of 4K, where
+/// no PMD entry fits. On arm64, programs are linked for 64K, where no contpte block of 16K or 64K
+/// pages fits. The copy requests a multiple of 2M, and its segments move to matching offsets in the
+/// file. No address in it changes. Symbols, debug information and build id stay. If you can link
+/// the program again, you do not need a copy: use -Wl,-z,max-page-size=2097152.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,7 +39,7 @@ pub(crate) struct AlignArgs {
     /// Program or shared object
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The copy; it replaces a file of that name
+    /// The copy; replaces an existing file
     #[arg(short, long, value_name = "COPY")]
     output: PathBuf,
     /// Alignment
@@ -54,20 +53,17 @@ pub(crate) struct AlignArgs {
     args: Vec<OsString>,
 }
 
-/// A copy that can be made.
 pub(crate) struct AlignPlan {
     args: AlignArgs,
 }
 
 impl AlignArgs {
-    /// Takes what was typed: whether the file can be copied is seen where it is read.
     pub(crate) fn plan(self) -> AlignPlan {
         AlignPlan { args: self }
     }
 }
 
 impl AlignPlan {
-    /// Copies, and says what came of it.
     pub(crate) fn run(&self) -> Result<Exit> {
         let Self { args } = self;
         let copied = align::copy(&args.file, &args.output, args.align)?;

@@ -1,4 +1,4 @@
-//! `folio bench`: the series' micro-benchmarks, on this kernel and in the model.
+//! `folio bench`: the micro-benchmarks of the patch series, on this kernel and in the model.
 
 mod anon;
 mod anon_cow;
@@ -18,7 +18,7 @@ use crate::console::Console;
 use crate::errors::Exit;
 use crate::verbs::running;
 
-/// What series 001 says (docs/behaviour J.2): demand faults, AMD Milan, boost off.
+/// Published results of series 001 (docs/behaviour J.2): demand faults, AMD Milan, boost off.
 const PUBLISHED_CLEARING: [&str; 1] = [
     "demand faults on Milan, GB/s: 2M 11.82 -> 16.48 (+39.4%); 1G 17.51 -> 40.03 (+128.6%) under \
      full or lazy preemption, 17.14 -> 17.42 (+1.6%) under none or voluntary",
@@ -26,8 +26,8 @@ const PUBLISHED_CLEARING: [&str; 1] = [
 
 /// Run the patch series' benchmarks, on this kernel and in the model
 ///
-/// Every round runs each subject once, so that drift of the machine affects them all. A result is
-/// the median over rounds, a ratio is the median of the ratios within rounds, each with its
+/// Every round runs each subject once, so drift of the machine affects them all. A result is the
+/// median over all rounds; a ratio is the median of the ratios within rounds. Both come with their
 /// smallest and largest value.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -50,37 +50,32 @@ enum What {
     Owners(owners::OwnersArgs),
 }
 
-/// What was measured.
 struct Found {
-    /// What the series published, where it did.
+    /// Published results, if any.
     published: &'static [&'static str],
     rows: Vec<BenchRow>,
     /// What was not measured, and why.
     notes: Vec<String>,
 }
 
-/// The kernels to time in the model, with the base page of this machine; none has a policy.
+/// Returns the kernels to time in the model, with this machine's base page and without policies.
 fn timed_kernels(names: &[String]) -> Result<Vec<Kernel>> {
     let kernels = running::all_with(names, &page_edit())?;
     Ok(kernels.into_iter().map(Kernel::without_policy).collect::<Result<_, _>>()?)
 }
 
-/// A benchmark that can be run.
 trait Measure {
     fn form(&self) -> Form;
 
-    /// Runs all rounds.
     fn measured(&self) -> Result<Found>;
 }
 
-/// A benchmark, and where it comes from.
 pub(crate) struct BenchPlan {
     benchmark: Box<dyn Measure>,
     command_line: Vec<String>,
 }
 
 impl BenchArgs {
-    /// Checks the arguments.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<BenchPlan> {
         let benchmark: Box<dyn Measure> = match self.what {
             What::Anon(args) => Box::new(args.plan()?),
@@ -95,7 +90,6 @@ impl BenchArgs {
 }
 
 impl BenchPlan {
-    /// Measures, and writes the table.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let Found { published, rows, notes } = self.benchmark.measured()?;
         let result = BenchResult::new(self.command_line, published, rows).with_notes(notes);

@@ -1,4 +1,4 @@
-//! `folio calibrate`: the costs of this machine, as a machine file; and how good that is.
+//! `folio calibrate`: measures this machine's costs into a machine file, and checks that file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,14 +22,15 @@ use crate::errors::Exit;
 /// Measure this machine and write a machine file
 ///
 /// Measures TLB reach and the cost of hits and walks, for data and instructions, and the cost of
-/// faults, fork, unmapping, freeing, map counts, clearing, copying and reads. Takes one to four minutes on a
-/// machine that does little else: it repeats until two results agree, and says if the clock changed. `folio predict --machine this` uses the file. Each number says how it was
-/// measured; a number that could not be measured is marked as assumed, with the reason. Folio sizes
-/// between 4K and 2M need root: folio changes their settings while it runs and puts them back
-/// however it ends.
+/// faults, fork, unmapping, freeing, map counts, clearing, copying and reads. Takes one to four
+/// minutes on a mostly idle machine: it repeats until two results agree, and reports a change of
+/// the clock frequency. `folio predict --machine this` uses the file. Each number says how it was
+/// measured. A number that could not be measured is marked as assumed, with the reason. Folio sizes
+/// between 4K and 2M need root: folio changes their settings while it runs, and always restores
+/// them.
 ///
-/// A machine drifts: if the file exists and is of the same CPU and kernel, its costs become the mean of
-/// all calibrations, and their ranges hold all. So repeat it at another hour.
+/// Machines drift. If the file exists for the same CPU and kernel, each cost becomes the mean of
+/// all calibrations, and its range covers them all. Repeat the calibration at another time of day.
 ///
 /// --check writes nothing: it predicts operations with the file, runs them, and compares.
 #[derive(Args, Debug)]
@@ -47,10 +48,10 @@ pub(crate) struct CalibrateArgs {
     /// File to write [default: ~/.config/largefolio/machines/this.toml]
     #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
     output: Option<PathBuf>,
-    /// Take a few seconds: wide brackets, few rounds, smaller regions
+    /// Take only a few seconds: wide brackets, few rounds, smaller regions
     #[arg(long)]
     quick: bool,
-    /// Forget earlier calibrations of this machine
+    /// Discard earlier calibrations of this machine
     #[arg(long, conflicts_with = "check")]
     fresh: bool,
     /// Compare predictions with measurements
@@ -60,41 +61,36 @@ pub(crate) struct CalibrateArgs {
     #[arg(long, value_name = "MACHINE", default_value = THIS, requires = "check",
         value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,
-    /// Directory for unnamed files that folio reads and executes
+    /// Directory for the unnamed files that folio reads and executes
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// What is to be done.
 pub(crate) enum CalibratePlan {
-    /// Measure and write.
     Write(WritePlan),
-    /// Predict, measure, compare.
     Check(Box<CheckPlan>),
 }
 
-/// A comparison that can be made.
 pub(crate) struct CheckPlan {
     request: CheckRequest,
     form: Form,
     command_line: Vec<String>,
 }
 
-/// A calibration whose result has a place.
+/// A prepared calibration.
 pub(crate) struct WritePlan {
     effort: Effort,
     dir: PathBuf,
     output: PathBuf,
-    /// The file whose calibrations are added.
+    /// The file with earlier calibrations to merge.
     earlier: Option<PathBuf>,
     form: Form,
     command_line: Vec<String>,
 }
 
 impl CalibrateArgs {
-    /// Checks that the result can be written, or that there is a machine to predict with.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<CalibratePlan> {
         let effort = if self.quick { Effort::Quick } else { Effort::Full };
         let dir = self.dir.clone().unwrap_or_else(default_dir);
@@ -108,7 +104,7 @@ impl CalibrateArgs {
             Some(output) => output.clone(),
             None => this_path()?,
         };
-        // Before minutes of measuring: whether there is a place.
+        // Checks the directory before minutes of measuring.
         if let (None, Some(folder)) = (&self.output, output.parent()) {
             fs::create_dir_all(folder).with_context(|| not_written(&output))?;
         }
@@ -123,7 +119,7 @@ impl CalibrateArgs {
                 shown(&output)
             );
         }
-        // Few rounds are a first estimate, not one of several.
+        // A quick calibration is only a first estimate, and is not merged.
         let adds = !self.fresh && !self.quick && output.exists();
         let earlier = adds.then(|| output.clone());
         let plan = WritePlan { effort, dir, output, earlier, form, command_line };
@@ -131,7 +127,8 @@ impl CalibrateArgs {
     }
 }
 
-/// Calibrations that a machine file holds; of what is none, nothing is known and nothing lost.
+/// Returns the number of calibrations in a machine file, or 0 if the file is invalid: then nothing
+/// is lost.
 fn nr_calibrations(path: &Path) -> u32 {
     let machine = Machine::from_path(path).ok();
     machine.and_then(|machine| machine.calibrated).map_or(0, |calibrated| calibrated.nr)
@@ -142,7 +139,6 @@ fn not_written(output: &Path) -> String {
 }
 
 impl CalibratePlan {
-    /// Does it.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::Write(plan) => plan.run(console),
@@ -164,7 +160,7 @@ impl WritePlan {
         if matches!(self.effort, Effort::Quick) {
             made = made.quick();
         }
-        // What is no machine file is written over, as it was before.
+        // Overwrites a file that is not a machine file.
         if let Some(earlier) = self.earlier.as_deref().map(Machine::from_path).and_then(Result::ok)
         {
             made.add(&earlier);

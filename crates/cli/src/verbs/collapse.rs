@@ -13,12 +13,12 @@ use crate::errors::Exit;
 
 /// Collapse the memory of a running process into PMD folios
 ///
-/// Copies every whole block of a PMD entry (2M; on arm64 32M with 16K pages, 512M with 64K) that
-/// has memory into one folio. Addresses and content stay the same.
-/// Works for anonymous memory, memfd and tmpfs; from Linux 7.2 on also for files on ext4, XFS and
-/// btrfs. Holes in a block become memory, so the resident size may grow. folio first says how much
-/// memory that takes and how much is available, on this machine and in the process's control groups. If
-/// it is too little, folio leaves out the blocks with the most holes.
+/// Copies every whole PMD-sized block with memory (2M; on arm64 32M with 16K pages, 512M with 64K)
+/// into one folio. Addresses and content stay the same. Works for anonymous memory, memfd and
+/// tmpfs; since Linux 7.2 also for files on ext4, XFS and btrfs. Holes in a block become memory, so
+/// the resident size may grow. folio first says how much memory that takes and how much is
+/// available on this machine and in the process's control groups. If too little is available, folio
+/// skips the blocks with the most holes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +41,7 @@ pub(crate) struct CollapseArgs {
     /// Kinds of memory [default: all of them]
     #[arg(long, value_enum, value_delimiter = ',')]
     kind: Vec<KindName>,
-    /// Leave smaller areas alone
+    /// Skip smaller areas
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = values::size)]
     min_size: u64,
     #[command(flatten)]
@@ -58,7 +58,6 @@ enum KindName {
     File,
 }
 
-/// A collapse that is to be done.
 pub(crate) struct CollapsePlan {
     request: Request,
     form: Form,
@@ -66,7 +65,6 @@ pub(crate) struct CollapsePlan {
 }
 
 impl CollapseArgs {
-    /// Takes what was typed.
     pub(crate) fn plan(self, command_line: Vec<String>) -> CollapsePlan {
         let kinds = self.kind.iter().map(|kind| match kind {
             KindName::Anon => CollapseKind::Anon,
@@ -82,7 +80,6 @@ impl CollapseArgs {
 }
 
 impl CollapsePlan {
-    /// Collapses and reports.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let mut begin = |forecast: &Forecast| {
             if let Some(outlook) = outlook(forecast) {

@@ -9,8 +9,8 @@ use crate::errors::Exit;
 
 /// Print the completion script for a shell
 ///
-/// If folio is installed, the scripts for bash, zsh and fish are already in place; bash needs the
-/// package bash-completion to find its script.
+/// If folio is installed, the scripts for bash, zsh and fish are already in place. For bash,
+/// install the package bash-completion as well.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,21 +24,18 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// A script that can be printed.
 pub(crate) struct CompletionsPlan {
     shell: Shell,
     command: Command,
 }
 
 impl CompletionsArgs {
-    /// The script of a shell for `command`.
     pub(crate) fn plan(self, command: Command) -> CompletionsPlan {
         CompletionsPlan { shell: self.shell, command }
     }
 }
 
 impl CompletionsPlan {
-    /// Prints it.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let mut script = Vec::new();
         generate(self.shell, &mut self.command, "folio", &mut script);

@@ -1,4 +1,4 @@
-//! Verbs that read what others made: as root they first give up everything else.
+//! Confines verbs that read untrusted files: run by root, they first give up all other access.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,27 @@ use largefolio_trace::{disk, shown};
 
 use crate::console;
 
-/// A verb that narrows its rights twice says it once.
+/// Prints the warning once, even if a verb confines itself twice.
 static TOLD: Once = Once::new();
 
-/// Confines this process to `read` and the results at `write`, if it is root's. It goes on if the
-/// kernel refuses, and says so.
+/// If run by root, confines this process to reading `read` and writing the results at `write`.
+/// Warns and continues if the kernel refuses.
 pub(crate) fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
     of_root(&Files { read: read.to_vec(), write: files(write), ..Files::default() });
 }
 
-/// As [`to`]; temporary files may come and go as well.
 pub(crate) fn to_with_temporary<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
     let fill = Some(env::temp_dir());
     of_root(&Files { read: read.to_vec(), write: files(write), fill, ..Files::default() });
 }
 
-/// Confines this process to `read` and the data set in `fill`, which is made before, if it is root's.
-/// What was made goes again if there will be none.
+/// If run by root, confines this process to `read` and to the data set in `fill`, whose directory
+/// it creates first. A new directory is removed again if no data set is written.
 ///
 /// # Errors
-/// When it cannot be made.
+/// If the directory cannot be created.
 pub(crate) fn to_fill(read: &[PathBuf], fill: &Path) -> Result<MadeDirs> {
-    // A file in its place has an error of its own.
+    // If there is a file in its place, that error is reported later.
     let made = if is_root() && !fill.exists() {
         MadeDirs::make(fill).with_context(|| format!("cannot make {}", shown(fill)))?
     } else {
@@ -42,7 +41,6 @@ pub(crate) fn to_fill(read: &[PathBuf], fill: &Path) -> Result<MadeDirs> {
     Ok(made)
 }
 
-/// As [`to_fill`], once it is made.
 pub(crate) fn to_fill_made(read: &[PathBuf], fill: &Path, made: &MadeDirs) {
     let (fill, empty) = (Some(fill.to_owned()), made.above().map(Path::to_owned));
     of_root(&Files { read: read.to_vec(), fill, empty, ..Files::default() });
@@ -57,7 +55,7 @@ fn of_root(files: &Files) {
         return;
     }
     let why = match confine::to(files) {
-        // What a kernel does not know yet is in the documentation.
+        // The documentation covers restrictions that an older kernel lacks.
         Ok(Confined::Whole | Confined::Partly) => return,
         Ok(Confined::MemoryOnly) => "this kernel has no Landlock".to_owned(),
         Err(error) => error.to_string(),

@@ -22,10 +22,10 @@ use crate::errors::Exit;
 
 /// Check the model against the running kernel
 ///
-/// Runs small workloads on the running kernel, on filesystems in memory, and records under tracefs
-/// what the page cache does. Then it replays the same touches in the model under this kernel's
-/// rules and reports every difference. Needs root and 300 MiB of memory. It changes no setting of
-/// the system and leaves nothing behind, not even after Ctrl-C.
+/// Runs small workloads on the running kernel, on filesystems in memory, and records the page
+/// cache's activity through tracefs. Then it replays the same touches in the model under this
+/// kernel's rules and reports every difference. Needs root and 300 MiB of memory. It changes no
+/// system settings and leaves nothing behind, not even after Ctrl-C.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -52,13 +52,13 @@ pub(crate) struct CrosscheckArgs {
     select: SelectArgs,
     #[command(flatten)]
     random: RandomArgs,
-    /// Run workloads in a memory cgroup whose limit is smaller than what they use, each with a
-    /// window of its own: what reclaim takes is compared
+    /// Run workloads in a memory cgroup with a limit below their use, each with its own window, and
+    /// compare what reclaim evicts
     #[arg(long, conflicts_with_all = ["random", "windows_kb"])]
     limited: bool,
     #[command(flatten)]
     rules: RulesArgs,
-    /// Keep the recordings in this directory; with --random only those that differ
+    /// Keep the recordings in this directory; with --random, only those that differ
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
@@ -75,7 +75,6 @@ enum CrosscheckVerb {
     Workloads(workloads::WorkloadsArgs),
 }
 
-/// A check that can be made, or a list that can be printed.
 pub(crate) enum CrosscheckPlan {
     Live(Box<live::LivePlan>),
     Program(Box<program::ProgramRun>),
@@ -86,7 +85,6 @@ pub(crate) enum CrosscheckPlan {
 }
 
 impl CrosscheckArgs {
-    /// Checks what was asked for.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<CrosscheckPlan> {
         use CrosscheckPlan as Plan;
         Ok(match self.verb {
@@ -112,7 +110,6 @@ impl CrosscheckArgs {
 }
 
 impl CrosscheckPlan {
-    /// Does it.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::Live(plan) => plan.run(console),

@@ -1,4 +1,4 @@
-//! Files that survive a reboot: where they are recorded, and what systemd is told of them.
+//! Files that survive a reboot: where they are recorded, and how systemd learns of them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use largefolio_linux::shell::as_root;
 
 use crate::console;
 
-/// `$XDG_STATE_HOME/largefolio`, else `~/.local/state/largefolio`.
+/// `$XDG_STATE_HOME/largefolio`, or else `~/.local/state/largefolio`.
 pub(super) fn state_folder() -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = variable("XDG_STATE_HOME")
@@ -20,8 +20,8 @@ pub(super) fn state_folder() -> Result<PathBuf> {
     Ok(state.join("largefolio"))
 }
 
-/// After files were written: has systemd read them, and starts the path units among them. What is
-/// left to do is said.
+/// After files were written: makes systemd read them, and starts their path units. Prints the
+/// remaining steps.
 pub(super) fn tell(root: &Path, files: &[Planned]) {
     let new = files.iter().filter(|file| !file.is_unchanged()).map(|file| &file.place);
     let mut new: Vec<&Place> = new.collect();
@@ -57,7 +57,6 @@ pub(super) fn tell(root: &Path, files: &[Planned]) {
     }
 }
 
-/// Before files go: stops the path units among them.
 pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     if manager::is_running(root)
         && let Err(message) = manager::stop(places)
@@ -66,7 +65,6 @@ pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     }
 }
 
-/// After files went: has systemd forget them.
 pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     let mut gone: Vec<&Place> = places.filter(|place| place.is_of_systemd()).collect();
     if gone.is_empty() || !manager::is_running(root) {

@@ -1,4 +1,4 @@
-//! `folio man`: the manual pages, made from the help of the verbs.
+//! `folio man`: manual pages, generated from the verbs' help.
 
 mod facts;
 mod page;
@@ -33,9 +33,8 @@ pub(crate) struct ManArgs {
     output: Option<PathBuf>,
 }
 
-/// Which pages go where.
 pub(crate) struct ManPlan {
-    /// The commands, the first one above all others.
+    /// The commands to render, each parent before its children.
     commands: Vec<Command>,
     /// All verbs of `folio`, whose pages may be mentioned.
     verbs: Vec<String>,
@@ -43,7 +42,6 @@ pub(crate) struct ManPlan {
 }
 
 impl ManArgs {
-    /// Finds the verb among those of `root`.
     pub(crate) fn plan(self, root: Command) -> Result<ManPlan> {
         let mut root = root.disable_help_subcommand(true);
         root.build();
@@ -63,14 +61,12 @@ impl ManArgs {
     }
 }
 
-/// `command` and every verb below it.
 fn with_verbs(command: &Command) -> Vec<Command> {
     let shown = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     std::iter::once(command.clone()).chain(shown.flat_map(with_verbs)).collect()
 }
 
 impl ManPlan {
-    /// Writes the pages.
     pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
         let Some(directory) = &self.output else {
             for command in &self.commands {

@@ -1,7 +1,7 @@
-//! `folio maps`: which folio sizes back processes and files, and why not larger ones.
+//! `folio maps`: which folio sizes back processes and files, and why they are not larger.
 //!
-//! Three views: of the running system ([`live`]) and of the page cache of files, once or again and
-//! again; and of programs on disk (`--elf`), whether or not they are running.
+//! Three views: the running system ([`live`]) and the page cache of files, once or repeatedly; and
+//! programs on disk (`--elf`), whether or not they are running.
 
 mod diff;
 mod live;
@@ -29,13 +29,13 @@ use crate::errors::Exit;
 
 /// Show which folio sizes back processes, files and the page cache, and why they are not larger
 ///
-/// For running processes: bytes by folio size and kind, the largest mappings with their shares, and
-/// for each mapping that could have larger folios the reason and its remedy. A page that several
-/// processes share counts once in the totals and once in each process that maps it. Folio sizes
-/// need root; without it, you see what smaps shows.
+/// For running processes: bytes by folio size and kind, the largest mappings with their shares,
+/// and, for each mapping that could have larger folios, the reason and its remedy. A page that
+/// several processes share counts once in the totals and once in each process that maps it. Folio
+/// sizes need root; without root, you see what smaps shows.
 ///
 /// For programs on disk (--elf): how much of each LOAD segment folios of a size can map, what
-/// prevents more, and the linker option that removes the obstacle.
+/// prevents more, and the linker option that fixes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -73,13 +73,13 @@ pub(crate) struct MapsArgs {
     /// Page cache of these files, mapped or not
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
-    /// Page cache of all files below a directory; several: repeat it
+    /// Page cache of all files below a directory; may be repeated
     #[arg(long, value_name = "DIR")]
     page_cache: Vec<PathBuf>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::number::<usize>)]
     top: usize,
-    /// Show reasons and remedies of mappings below 4 MiB or 1% of all memory too
+    /// Also show reasons and remedies of mappings below 4 MiB or 1% of all memory
     #[arg(long)]
     full: bool,
     /// Order of the rows
@@ -89,19 +89,19 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = values::interval)]
     watch: Option<Duration>,
-    /// What changed since a look that --json saved: until now, or until a second one
+    /// Changes since a look that --json saved: until now, or until a second saved look
     #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 1..=2,
         conflicts_with_all = ["elf", "watch", "report"])]
     diff: Vec<PathBuf>,
-    /// Write metrics for Prometheus to a file (- for standard output), as the textfile collector of
-    /// `node_exporter` reads them; --top limits processes, control groups and files
+    /// Write metrics for Prometheus to a file (- for standard output), in the format of
+    /// `node_exporter`'s textfile collector; --top limits processes, control groups and files
     #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
     openmetrics: Option<PathBuf>,
     /// Programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["whom", "file", "page_cache", "watch", "top", "sort"])]
     elf: Vec<PathBuf>,
-    /// With --elf: follow this kernel's rules, with edits such as +page=16K [default: the running
+    /// With --elf: use this kernel's rules, with edits such as +page=16K [default: the running
     /// kernel]
     #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,
@@ -111,7 +111,7 @@ pub(crate) struct MapsArgs {
     page: PageArgs,
 }
 
-/// What rows are ordered by, largest first.
+/// The sort key of rows, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sort {
     /// Mapped bytes
@@ -144,14 +144,12 @@ impl From<Sort> for maps::Sort {
     }
 }
 
-/// A view that can be made.
 pub(crate) enum MapsPlan {
     Elf(ElfPlan),
     Diff(diff::DiffPlan),
     Live(live::LivePlan),
 }
 
-/// A view of programs on disk.
 pub(crate) struct ElfPlan {
     files: Vec<PathBuf>,
     kernel: Box<Kernel>,
@@ -161,7 +159,6 @@ pub(crate) struct ElfPlan {
 }
 
 impl MapsArgs {
-    /// Checks the request.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
         let form = self.form.form();
         if self.watch.is_some() && self.page.is_asked() {
@@ -223,14 +220,13 @@ impl MapsArgs {
     }
 }
 
-/// The number after a bare `--watch`, which clap reads as a process.
+/// Returns the number after a bare `--watch`, which clap parses as a pid.
 fn seconds_taken_for_pid(command_line: &[String]) -> Option<u32> {
     let after = command_line.windows(2).find(|two| two[0] == "--watch")?;
     after[1].parse().ok()
 }
 
 impl MapsPlan {
-    /// Reads and writes the view.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let plan = match self {
             Self::Live(plan) => return plan.run(console),

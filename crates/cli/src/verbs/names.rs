@@ -1,7 +1,7 @@
-//! Names of kernels, machines and policies as arguments: which ones a shell completes.
+//! Arguments that name kernels, machines or policies, with shell completion.
 //!
-//! Owns what completion offers. What a name means is decided where it is looked up: an argument may
-//! also be a file, or have edits, so that every string is taken here.
+//! Owns the names that completion offers. Lookup decides what a name means: an argument may also be
+//! a file or have edits, so any string is accepted here.
 
 use std::ffi::OsStr;
 
@@ -13,19 +13,17 @@ use largefolio_sim::kernel::{Kernel, version};
 use largefolio_sim::machine::{self, THIS};
 use largefolio_sim::policy::KernelPolicy;
 
-/// A string; completion offers the names.
+/// Accepts any string, and completes names.
 #[derive(Clone, Copy)]
 pub(crate) struct Named(fn() -> Vec<&'static str>);
 
-/// A kernel, a file or either with edits. Self-built kernels of recordings are left to who knows them.
+/// A kernel, a file, or either with edits. Self-built kernels of recordings are not completed.
 pub(crate) const KERNEL: Named = Named(|| {
     Kernel::names().filter(|name| version(name).is_some()).chain([running::THIS]).collect()
 });
 
-/// A policy that comes with folio, or an object file.
 pub(crate) const POLICY: Named = Named(|| KernelPolicy::builtin().map(|(name, _)| name).collect());
 
-/// A machine or a file.
 pub(crate) const MACHINE: Named = Named(|| machine::names().chain([THIS]).collect());
 
 impl TypedValueParser for Named {

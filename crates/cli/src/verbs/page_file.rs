@@ -1,8 +1,8 @@
-//! `--report FILE.html`: the option, and the file that is written.
+//! The option `--report FILE.html`, and its file.
 //!
-//! Pages stand beside the result they show in `largefolio_results`; what they are drawn with is
-//! `largefolio_report::html`. A page contains its data as JSON: that of `--json`, or, if that has
-//! no size limit, the part that is shown.
+//! Each page is defined next to its result in `largefolio_results`, and `largefolio_report::html`
+//! draws it. A page contains its data as JSON: the output of `--json`, or only the part that the
+//! page shows if the output has no size limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use largefolio_trace::{disk, shown};
 
 use crate::console::Console;
 
-/// The option.
+/// The page option.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PageArgs {
     /// Also write one self-contained HTML file with pictures
@@ -23,12 +23,10 @@ pub(crate) struct PageArgs {
     report: Option<PathBuf>,
 }
 
-/// Where a page will be.
 #[derive(Clone, Debug)]
 pub(crate) struct PageFile(PathBuf);
 
 impl PageArgs {
-    /// Whether a page is asked for.
     pub(crate) fn is_asked(&self) -> bool {
         self.report.is_some()
     }
@@ -48,14 +46,13 @@ impl PageArgs {
 }
 
 impl PageFile {
-    /// Where it will be.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
 
-/// Writes the page, where a file is asked for, and the result; a page that cannot be written does not
-/// keep the result back.
+/// Writes the page, if requested, and the result. If the page cannot be written, the result is
+/// still written.
 pub(crate) fn deliver(
     console: &mut Console,
     result: &str,
@@ -68,14 +65,13 @@ pub(crate) fn deliver(
     written.unwrap_or(Ok(()))
 }
 
-/// Whether a result can be written to `path`, which `option` names.
 pub(crate) fn check_writable(path: &Path, option: &str) -> Result<()> {
     disk::check(path).with_context(|| {
         format!("cannot write {}; choose another place with {option}", shown(path))
     })
 }
 
-/// Whether two paths name one file, be it there or not.
+/// Returns whether two paths name the same file, even if it does not exist.
 pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
     let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
     same(a, b).unwrap_or(a == b)

@@ -41,16 +41,16 @@ use form::{FrameArgs, Sink};
 use replay::ReplayPlan;
 use sweep::{Summary, SweepPlan};
 
-/// The warning about seeds that make no difference.
+/// The warning if seeds make no difference.
 const IDLE_SEEDS: &str = "seeds have no effect on unfragmented memory; add --fragmentation, such \
                           as --fragmentation 64K:80%, or --aged";
 
 /// Predict how a recorded program behaves under other kernels and machines
 ///
-/// Replays a trace through a model of each kernel on each machine and says which is best, by how much,
-/// how certain that is, and which rules make the difference; then a table with one column per
-/// combination. The first column is the baseline; the others show how they differ from it. Nothing
-/// runs on this kernel. Every number is an exact count, except the estimated times.
+/// Replays a trace through a model of each kernel on each machine. Says which is best, by how much,
+/// how certain that is, and which rules make the difference. Then prints a table with one column
+/// per combination. The first column is the baseline; the others show how they differ from it.
+/// Nothing runs on this kernel. Every number is an exact count, except the estimated times.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Use --list to see every kernel, machine and edit.",
@@ -88,21 +88,21 @@ pub(crate) struct PredictArgs {
     /// Trace from `folio record` or `folio trace gen`; several with --sweep
     #[arg(value_name = "TRACE", required_unless_present = "list")]
     trace: Vec<PathBuf>,
-    /// Kernels, with edits; the first is the baseline [default: this, the next version and the newest,
-    /// with the settings of this system]
+    /// Kernels, with edits; the first is the baseline [default: this, the next version and the
+    /// newest, with this system's settings]
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', value_parser = names::KERNEL,
         hide_possible_values = true)]
     kernel: Vec<String>,
-    /// Ask a policy where each kernel decides, in a column beside the kernel itself: one that comes with
-    /// folio, or an object file of BPF (docs/guide/policy.md)
+    /// Let a policy make each kernel's decisions, in an additional column: a policy that comes with
+    /// folio, or a BPF object file (docs/guide/policy.md)
     #[arg(long, value_name = "POLICY,..", value_delimiter = ',', value_parser = names::POLICY,
         hide_possible_values = true)]
     policy: Vec<String>,
-    /// Machines [default: this one, as `folio calibrate` measured it, else the nearest that is known]
+    /// Machines [default: this one, as `folio calibrate` measured it, else the closest known one]
     #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
         hide_possible_values = true)]
     machine: Vec<String>,
-    /// What to rank the columns by
+    /// Goal that ranks the columns
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>,
         conflicts_with_all = ["csv", "parquet", "sweep"])]
@@ -126,19 +126,19 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
     /// Run everything, or PROGRAM (a name or path, `*` and `?` allowed) and what it starts, in a
-    /// control group whose memory.max is LIMIT; repeat it for more programs
+    /// control group with memory.max = LIMIT; may be repeated
     #[arg(long, value_name = "[PROGRAM=]LIMIT", value_parser = str::parse::<Cgroup>)]
     cgroup: Vec<Cgroup>,
-    /// Huge pages that the kernel sets aside at boot, for mappings with `MAP_HUGETLB`: 2M=64,1G=1
+    /// Huge pages that the kernel reserves at boot, for mappings with `MAP_HUGETLB`: 2M=64,1G=1
     #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
     hugetlb_pages: Vec<Pool>,
-    /// Fragmentation at the start: 64K:80% = 80% of the free memory lies in blocks smaller than
-    /// 64K; a number = thousandths of it that have no room for a PMD folio
+    /// Fragmentation at the start: 64K:80% = 80% of the free memory is in blocks smaller than 64K;
+    /// a number = thousandths of it that have no room for a PMD folio
     #[arg(long, value_name = "SIZE:SHARE", default_value = "0",
         value_parser = str::parse::<Fragmented>)]
     fragmentation: Fragmented,
-    /// Wear memory down before the program starts: N rounds in which other programs allocate and
-    /// free folios of the sizes that the kernel uses
+    /// Age memory before the program starts: in N rounds, other programs allocate and free folios
+    /// of the sizes that the kernel uses
     #[arg(long, value_name = "N", default_value_t = 0,
         value_parser = values::within::<u32>(0..=AGED_ROUNDS_MAX))]
     aged: u32,
@@ -146,13 +146,13 @@ pub(crate) struct PredictArgs {
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
     /// Folio size that the loader requests when it maps FILE (a name or path, `*` and `?` allowed);
-    /// overrides the kernel's rules; FILE=collapse:SIZE collapses its text once it is mapped instead;
-    /// repeat it for more files
+    /// overrides the kernel's rules; FILE=collapse:SIZE instead collapses the text after mapping
+    /// it; may be repeated
     #[arg(long, value_name = "FILE=SIZE", value_parser = str::parse::<Annotation>)]
     annotate: Vec<Annotation>,
     /// Lay out FILE (a name or path, `*` and `?` allowed), or all programs and libraries, as if
-    /// they were linked for pages of SIZE (-z max-page-size): one column per size; repeat it for
-    /// more files [default: as recorded]
+    /// they were linked for pages of SIZE (-z max-page-size): one column per size; may be repeated
+    /// [default: as recorded]
     #[arg(long, value_name = "[FILE=]SIZE,..", value_parser = str::parse::<LinkedChoices>)]
     linked: Vec<LinkedChoices>,
     /// Time of one reference on the clock of khugepaged and kcompactd, in nanoseconds; 0 = neither
@@ -166,19 +166,19 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N",
         value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
     cpus: Option<u32>,
-    /// Allow N times the work and memory that a trace may cause; the error of a trace that exceeds
-    /// the limit suggests this option
+    /// Allow N times the work and memory that a trace may cause; if a trace exceeds the limit, the
+    /// error suggests this option
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = values::within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,
-    /// One run of the program takes this long, such as 12.3s or 250ms: changes are in per cent of it
+    /// Time of one run of the program, such as 12.3s or 250ms: changes are in percent of it
     /// [default: as `folio record --runs` measured it on this machine's CPU, else estimated]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
     runtime: Option<f64>,
-    /// Stop after this time, such as 2m, with the best column replayed by then
+    /// Stop after this time, such as 2m, and use the columns that are complete
     #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with_all = ["sweep", "why"])]
     within: Option<Duration>,
-    /// Estimate for a virtual machine: walks go through two page tables
+    /// Estimate for a virtual machine: page walks go through two page tables
     #[arg(long)]
     nested: bool,
     #[command(flatten)]
@@ -194,8 +194,9 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime"])]
     sweep: Option<PathBuf>,
-    /// Say which rules make the difference between two kernels, and how much of it: for the results
-    /// named as in the CSV, such as `reads` [default: walks, faults, bytes read, memory, time]
+    /// Say which rules make the difference between two kernels, and how much each contributes: for
+    /// the results named as in the CSV, such as `reads` [default: walks, faults, bytes read,
+    /// memory, time]
     #[arg(long, value_name = "RESULT,..", value_delimiter = ',', num_args = 0..=1,
         require_equals = true,
         conflicts_with_all = ["sweep", "parquet", "time", "runtime"])]
@@ -211,7 +212,7 @@ struct DepthArgs {
     /// Show every number, not only the summary
     #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why"])]
     full: bool,
-    /// Show the estimated time by cause as well, and the constants behind it
+    /// Also show the estimated time by cause, and its constants
     #[arg(long)]
     time: bool,
 }
@@ -236,17 +237,12 @@ struct CacheArgs {
     warm: bool,
 }
 
-/// What is to be done.
 pub(crate) enum PredictPlan {
-    /// Say what there is.
     List,
-    /// Replay.
     Replay(Box<ReplayPlan>),
-    /// Replay many into a data set.
     Sweep(Box<SweepPlan>),
 }
 
-/// Nanoseconds of one run.
 fn run_time(text: &str) -> Result<f64, String> {
     let possible = values::time_ns(text).filter(|ns| (1e3..=1e18).contains(ns));
     possible.ok_or_else(|| "expected a time such as 12.3s, 250ms or 5m".to_owned())
@@ -259,7 +255,6 @@ struct Pool {
     nr_pages: u64,
 }
 
-/// As an edit of a kernel.
 impl fmt::Display for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "+hugepages.{}={}", self.kib, self.nr_pages)
@@ -274,19 +269,18 @@ fn pool(text: &str) -> Result<Pool, String> {
     parsed.ok_or_else(|| "expected a size and a number of pages, such as 2M=64".to_owned())
 }
 
-/// A word that is no file, and would be the name of a kernel or machine.
+/// Returns a word that is not a file, but could be the name of a kernel or machine.
 fn kernel_or_machine(path: &Path) -> Option<&str> {
     let name = path.to_str().filter(|_| !path.exists())?;
     (Kernel::parse(name).is_ok() || Machine::named(name).is_ok()).then_some(name)
 }
 
 impl PredictArgs {
-    /// Checks names, trace and output.
     pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
         if self.list {
             return Ok(PredictPlan::List);
         }
-        // Kernels, machines and policies are read before it is known which files they name.
+        // The files that kernels, machines and policies name are not known yet.
         let everything = [PathBuf::from("/")];
         let results = || self.output.iter().chain(&self.report).map(PathBuf::as_path);
         let made = if let Some(dir) = &self.sweep {
@@ -328,7 +322,7 @@ impl PredictArgs {
             why::check(&request)?;
         }
         confined::to(&self.trace, results());
-        // Its checksum is verified by each pass, the first at once.
+        // Each pass verifies the checksum; the first one starts now.
         let trace = OpenTrace::open(trace)?;
         request.check_trace(trace.meta())?;
         self.check_outputs(trace.path())?;
@@ -382,7 +376,6 @@ impl PredictArgs {
         })
     }
 
-    /// Before minutes of replay: whether the results will have places of their own.
     fn check_outputs(&self, trace: &Path) -> Result<()> {
         if let Some(output) = &self.output {
             check_output(output, trace, "--output")?;
@@ -397,7 +390,8 @@ impl PredictArgs {
     }
 }
 
-/// Whether a result can be written to `output`, which `option` names, and is not the trace.
+/// Checks that a result can be written to `output`, the value of `option`, and that it is not the
+/// trace.
 fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
     if is_same(output, trace) {
         bail!("{} is the trace itself; choose another file for the result", shown(output));
@@ -406,7 +400,6 @@ fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
 }
 
 impl PredictPlan {
-    /// Does it.
     pub(crate) fn run(&mut self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::List => list::run(console),

@@ -20,26 +20,26 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::within;
 
-/// What a shell adds to the signal that ended a program.
+/// Shells add this to the signal that ended a program.
 const SIGNALLED: u8 = 128;
 
-/// A program that ends before this shows no progress: its own output stays undisturbed.
+/// A program that ends sooner shows no progress, which keeps its output undisturbed.
 const QUIET_START: Duration = Duration::from_secs(1);
 
 /// Record the memory references of a program
 ///
 /// The program runs unmodified under QEMU user emulation (or valgrind), with its threads and child
-/// processes. It runs ten to a hundred times slower than alone, at 20 to 200 million references per
-/// second. Ctrl-C goes to the program; press it again to terminate the program, a third time to
-/// kill it. The trace is complete up to that point. Needs a QEMU with plugins, or valgrind.
+/// processes. It runs ten to a hundred times slower than natively, at 20 to 200 million references
+/// per second. Ctrl-C goes to the program; press it again to terminate the program, and a third
+/// time to kill it. The trace is complete up to that point. Needs QEMU with plugins, or valgrind.
 ///
-/// What the program executes is recorded too, through any depth: `folio record -- make -j2` is a
-/// trace of the whole build. What cannot be followed (set-user-id, 32-bit) runs unrecorded and is
-/// named.
+/// Programs that the program executes are recorded too, at any depth: `folio record -- make -j2`
+/// traces the whole build. Programs that cannot be followed (set-user-id, 32-bit) run unrecorded
+/// and are named.
 ///
-/// With --live the program runs at its own speed, or runs already, and the kernel tells its page
-/// faults, mappings and reads. Such a trace predicts folios, faults, reads and memory; it has no
-/// accesses between faults, so predictions leave TLB misses and run time out.
+/// With --live, the program runs at its own speed, or is already running, and the kernel reports
+/// its page faults, mappings and reads. Such a trace predicts folios, faults, reads and memory. It
+/// has no accesses between faults, so predictions leave out TLB misses and run time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -58,12 +58,12 @@ pub(crate) struct RecordArgs {
     /// Recorder to use [default: auto]
     #[arg(long, value_enum)]
     with: Option<Recorder>,
-    /// Look for absolute paths of the program below DIR first, so for its libraries and for what it
-    /// executes: the files of another system, such as a Debian root for arm64
+    /// Search DIR first for absolute paths of the program, of its libraries and of the programs
+    /// that it executes: the files of another system, such as a Debian root for arm64
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// First run the plain program N times and keep its times in the trace, so that predictions are
-    /// in per cent of its run; the program then runs N + 1 times, with all that it does. Input and
+    /// in percent of its run. The program then runs N + 1 times, with all its effects. Input and
     /// output of these runs are /dev/null
     #[arg(long, value_name = "N", value_parser = within::<u16>(1..=1000))]
     runs: Option<u16>,
@@ -97,13 +97,11 @@ impl From<Recorder> for With {
     }
 }
 
-/// A recording that can be made.
 pub(crate) struct RecordPlan {
     how: How,
     is_quiet: bool,
 }
 
-/// What is said while a recording runs.
 enum Heard {
     /// A line that the next one replaces.
     State(String),
@@ -117,7 +115,6 @@ enum How {
 }
 
 impl RecordArgs {
-    /// Checks program, recorder and output.
     pub(crate) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
         let output = self.output.as_deref();
         let how = if self.live.is_live() {
@@ -135,7 +132,6 @@ impl RecordArgs {
         Ok(RecordPlan { how, is_quiet: self.quiet })
     }
 
-    /// Why an option says nothing about a live recording.
     fn refusal(&self) -> Option<&'static str> {
         let of_runs = "--runs times the plain program beside a recording that is slower than it; a live \
                        recording runs at the program's own speed: leave --runs out";
@@ -152,7 +148,7 @@ impl RecordArgs {
 }
 
 impl How {
-    /// Records; `hears` gets a line about the state.
+    /// Records; reports its state to `hears`.
     fn run(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<Outcome, RecordError> {
         let what = if matches!(self, Self::Live(_)) { "page faults" } else { "references" };
         let mut is_still = false;
@@ -174,7 +170,6 @@ impl How {
         }
     }
 
-    /// Times the plain program, if that was asked for.
     fn time(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<(), RecordError> {
         let Self::Emulated { recording, nr_runs } = self else { return Ok(()) };
         let nr_runs = *nr_runs;
@@ -185,14 +180,13 @@ impl How {
 }
 
 impl RecordPlan {
-    /// Records. Standard output is the program's.
     pub(crate) fn run(mut self, _console: &mut Console) -> Result<Exit> {
         let line = console::status();
         let has_line = !self.is_quiet && std::io::stderr().is_terminal();
         let mut hears = |heard: Heard| match heard {
             Heard::State(text) if has_line => line.set_message(text),
             Heard::State(_) => {}
-            // Whoever waits wants to know now; the summary has it again.
+            // The user wants to know now; the summary repeats it.
             Heard::Trouble(text) => line.suspend(|| console::warn(&text)),
         };
         let result = self.how.time(&mut hears).and_then(|()| self.how.run(&mut hears));
@@ -283,7 +277,6 @@ fn summary(outcome: &Outcome) {
     }
 }
 
-/// The times of the plain program, and which counters its CPU has.
 fn plain_runs(runs: &[PlainRun]) {
     let times = |get: fn(&PlainRun) -> u64| {
         let ns: Vec<f64> =

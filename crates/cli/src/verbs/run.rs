@@ -14,24 +14,24 @@ use super::values::{self, ProgramArgs};
 use crate::console::{say, warn};
 use crate::errors::Exit;
 
-/// Exit code for a program that does not exist, as shells have it.
+/// Exit code for a program that does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
-/// Exit code for one that cannot be executed.
+/// Exit code for a program that cannot be executed.
 const NOT_EXECUTED: u8 = 126;
 
 /// Start a program with its text, and optionally its heap, on large folios
 ///
-/// --text large refills the page cache of the program and its libraries with folios of 2M before
-/// the program starts, as far as their addresses allow one TLB entry to map a large block (2M; on
-/// arm64 with 4K pages 64K); as root also files shorter than 2M that no process uses, with the
-/// largest folios that fit. It changes only the
-/// cache: memory stays shared, and perf, gdb and core dumps work as before. --text remap moves the
-/// text onto shared memory with PMD folios before the program begins; all processes of a file share
-/// one copy. --text auto does that if the page cache cannot help. --heap SIZE gives glibc's
-/// malloc folios of that size while the program runs. It needs root and changes the settings of the
-/// system until the program ends: in all programs, memory that asks for large folios gets this size
-/// and no larger one, and memory that does not ask gets none that it owed to thp.enabled=always.
-/// If something cannot be done, one line says so, and the program runs as it would have.
+/// --text large refills the page cache of the program and its libraries with 2M folios before the
+/// program starts, if their addresses allow one TLB entry to map a large block (2M; on arm64 with
+/// 4K pages 64K). As root, it also refills shorter files that no process uses, with the largest
+/// folios that fit. It changes only the cache: memory stays shared, and perf, gdb and core dumps
+/// work as before. --text remap moves the text onto shared memory with PMD folios before the
+/// program begins; all processes of a file share one copy. --text auto does that if the page cache
+/// cannot help. --heap SIZE gives glibc's malloc folios of that size while the program runs. It
+/// needs root and changes system settings until the program ends: in all programs, memory that
+/// requests large folios gets this size and no larger one, and memory that does not request them
+/// gets none through thp.enabled=always. If something cannot be done, one line says so, and the
+/// program runs as it would have.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -57,7 +57,7 @@ pub(crate) struct RunArgs {
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
     /// Print a summary on standard error at the end, even if nothing was done [default: only if
-    /// something was]
+    /// something was done]
     #[arg(long, conflicts_with = "quiet")]
     summary: bool,
     /// Print nothing; the program replaces folio, unless --heap is set or text is moved
@@ -69,7 +69,7 @@ pub(crate) struct RunArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum TextMode {
-    /// Leave it as it is
+    /// Leave the text unchanged
     Off,
     /// `large` if it can help, else `remap`
     Auto,
@@ -90,7 +90,7 @@ impl From<TextMode> for run::Text {
     }
 }
 
-/// Folio size of the heap in bytes, where one is wanted.
+/// The requested folio size of the heap in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeapSize(pub(super) Option<u64>);
 
@@ -101,24 +101,22 @@ pub(super) fn heap_size(text: &str) -> Result<HeapSize, String> {
     }
 }
 
-/// How much is reported.
+/// How much to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Telling {
     Nothing,
-    /// A summary where something was done.
+    /// A summary if something was done.
     Default,
     Summary,
     All,
 }
 
-/// A program that is to be started.
 pub(crate) struct RunPlan {
     request: Request,
     telling: Telling,
 }
 
 impl RunArgs {
-    /// Takes what was typed; nothing is examined yet.
     pub(crate) fn plan(self) -> RunPlan {
         let telling = if self.quiet {
             Telling::Nothing
@@ -137,7 +135,8 @@ impl RunArgs {
 }
 
 impl RunPlan {
-    /// Prepares, starts, and ends as the program does. Standard output is the program's.
+    /// Prepares and starts the program, and ends as it does. Standard output belongs to the
+    /// program.
     pub(crate) fn run(self) -> Result<Exit> {
         let plan = match Launch::new(&self.request) {
             Ok(plan) => plan,
@@ -161,7 +160,7 @@ impl RunPlan {
         if self.telling != Telling::Nothing {
             summary(&plan, &watched);
         }
-        // Settings are put back before this process ends by a signal.
+        // Settings are restored before this process ends by a signal.
         drop(plan);
         match watched.ended {
             Ended::Code(code) => Ok(Exit::Program(code)),
@@ -172,7 +171,8 @@ impl RunPlan {
         }
     }
 
-    /// Whether folio stays while the program runs: to put settings back, or to tell what came of it.
+    /// Returns whether folio keeps running with the program: to restore settings, or to report
+    /// results.
     fn is_watched(&self, plan: &Launch) -> bool {
         let is_told = match self.telling {
             Telling::Nothing => false,
@@ -211,7 +211,6 @@ impl RunPlan {
     }
 }
 
-/// What is reported about a program that did not start; the exit code says which way.
 fn not_started(error: RunError) -> Result<Exit> {
     let code = match &error {
         RunError::NotFound(_) => NOT_FOUND,
@@ -222,7 +221,6 @@ fn not_started(error: RunError) -> Result<Exit> {
     Ok(Exit::Program(code))
 }
 
-/// What became of files of which folios of the same size count.
 fn in_cache(files: &[&Warmed]) -> String {
     let sum = |of: &dyn Fn(&Warmed) -> Option<u64>| {
         let sum = files.iter().map(|file| of(file)).sum::<Option<u64>>();
@@ -237,13 +235,12 @@ fn in_cache(files: &[&Warmed]) -> String {
     format!("in {size} in the page cache {before} -> {after} of {possible}")
 }
 
-/// `2M folios`; of a short file `folios of 64K or more`.
+/// `2M folios`, or `folios of 64K or more` for a short file.
 pub(super) fn large_folios(file: &Warmed) -> String {
     let size = figures::size(file.folio_bytes);
     if file.is_short() { format!("folios of {size} or more") } else { format!("{size} folios") }
 }
 
-/// What was done and what was seen, in a few lines.
 fn summary(plan: &Launch, watched: &Watched) {
     let delay = format!("; start delayed by {:.1} ms", plan.elapsed.as_secs_f64() * 1e3);
     let (short, long): (Vec<_>, Vec<_>) = plan.warmed.iter().partition(|file| file.is_short());

@@ -1,4 +1,4 @@
-//! The kernel and the machine that a user names, or does not name.
+//! The kernels and machines that a user names, and the defaults.
 
 use anyhow::Result;
 use largefolio_results::running::This;
@@ -9,8 +9,8 @@ use largefolio_sim::machine::Machine;
 
 use crate::console;
 
-/// The named kernels, each with `edits`; without a name, those that are compared by default. All that
-/// run on this system share one reading of its settings.
+/// Returns the named kernels, each with `edits`, or the default kernels. Those with this system's
+/// settings share one reading of them.
 pub(crate) fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
     let this = This::new();
     let own = if names.is_empty() { this.default_names()? } else { Vec::new() };
@@ -24,7 +24,6 @@ pub(crate) fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// The machines that were named, and walks as they make them; this machine where none was.
 pub(crate) fn machines(names: &[String]) -> Result<(Vec<Machine>, Walks)> {
     if names.is_empty() {
         let host = running::machine()?;

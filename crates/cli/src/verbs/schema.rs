@@ -13,39 +13,35 @@ use crate::errors::Exit;
 
 /// Print the JSON Schema of a result
 ///
-/// It says which fields the JSON of a verb has, with types and meaning. A later version of folio may
-/// add fields; if one goes away or changes its meaning, `schema_version` grows.
+/// Describes the fields in the JSON of a verb, with their types and meanings. A later version of
+/// folio may add fields; if a field is removed or changes its meaning, `schema_version` increases.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio schema                          which there are
   folio schema predict > predict.schema.json")]
 pub(crate) struct SchemaArgs {
-    /// Which; without a name, all are listed
+    /// Name of the schema; without it, lists all schemas
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(schemas::names()))]
     name: Option<String>,
 }
 
-/// Schemas that can be printed.
 pub(crate) struct SchemaPlan {
     name: Option<String>,
 }
 
 impl SchemaArgs {
-    /// One schema, or a list of them.
     pub(crate) fn plan(self) -> SchemaPlan {
         SchemaPlan { name: self.name }
     }
 }
 
-/// What the list shows of a schema.
 #[derive(Deserialize)]
 struct Head {
     title: String,
 }
 
 impl SchemaPlan {
-    /// Prints it.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let text = match &self.name {
             Some(name) => schemas::text(name).context("unknown schema")?.to_owned(),
@@ -56,7 +52,6 @@ impl SchemaPlan {
     }
 }
 
-/// A line for each schema: its name, and the command whose output it is of.
 fn list() -> Result<String> {
     let width = schemas::names().map(str::len).max().unwrap_or(0);
     let mut text = String::new();

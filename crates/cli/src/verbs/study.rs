@@ -1,4 +1,4 @@
-//! `folio study`: published tables beside ours.
+//! `folio study`: published tables compared with ours.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use super::values::{FormArgs, within};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
-/// 128 + SIGINT, as a shell reports it.
+/// 128 + SIGINT, as shells report it.
 const INTERRUPTED: u8 = 130;
 
 /// Compare the numbers published with the patch series with this model's numbers
@@ -26,11 +26,11 @@ const INTERRUPTED: u8 = 130;
 /// Each row shows a published number or pair, our number, the distance between the two changes, how
 /// close change and level are, whether the row counts, and where our number comes from: counted in
 /// the model, estimated with a machine file's costs, measured on this kernel (--live), or quoted
-/// from a document. A row counts if none of its inputs comes from its own series, if it
-/// measures the published quantity, and if it does not compare zero with zero. It matches if level
-/// and change are within 10%; a match by assumed constants is called a coincidence. A study may
-/// also run a program below memory limits, a line for each kernel, or many programs under several
-/// kernels: the gains, the costs, and the programs that lose.
+/// from a document. A row counts if none of its inputs comes from its own series, if it measures
+/// the published quantity, and if it does not compare zero with zero. It matches if level and
+/// change are within 10%; a match that rests on assumed constants is called a coincidence. A study
+/// may also run a program below memory limits, with a line per kernel, or many programs under
+/// several kernels, and then shows the gains, the costs, and the programs that lose.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) struct StudyArgs {
     /// Your own study (studies/*.toml are examples)
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Directory of the recorded traces [default: `traces` here or beside the program]
+    /// Directory of the recorded traces [default: `traces` here or next to the program]
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Measure on this kernel the rows that are otherwise quoted
@@ -72,10 +72,9 @@ pub(crate) struct StudyArgs {
     list: bool,
 }
 
-/// What is to be done.
 pub(crate) struct StudyPlan {
     request: StudyRequest,
-    /// Rounds, where rows are measured.
+    /// Rounds, if rows are measured.
     rounds: Option<usize>,
     form: Form,
     page: Option<PageFile>,
@@ -83,7 +82,6 @@ pub(crate) struct StudyPlan {
 }
 
 impl StudyArgs {
-    /// Reads the studies and finds the traces.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<StudyPlan> {
         let studies = StudyRequest::studies(&self.names, &self.file, Budget::times(self.max_work))?;
         let rounds = self.live.then_some(usize::try_from(self.rounds)?);
@@ -106,7 +104,6 @@ impl StudyArgs {
 }
 
 impl StudyPlan {
-    /// Runs the studies and prints them.
     pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
         if self.is_list {
             console.deliver(self.listed().as_bytes(), None)?;
@@ -135,7 +132,7 @@ impl StudyPlan {
             }
             None => Measurements::new(),
         };
-        // Until the directory of generated traces is gone again.
+        // Watches signals until the directory of generated traces is removed.
         let stop = Stop::watch().context("watching for signals")?;
         let result = self.request.run(&measured, &mut |name, nr_rows| {
             line.set_message(format!("{name}, {nr_rows} rows"));

@@ -33,7 +33,6 @@ enum TraceVerb {
     Gen(generate::GenArgs),
 }
 
-/// What is to be done with a trace.
 pub(crate) enum TracePlan {
     Info(Box<info::InfoPlan>),
     Cat(Box<cat::CatPlan>),
@@ -41,7 +40,6 @@ pub(crate) enum TracePlan {
 }
 
 impl TraceArgs {
-    /// Opens the trace, or checks that one can be generated.
     pub(crate) fn plan(self) -> Result<TracePlan> {
         Ok(match self.verb {
             TraceVerb::Info(args) => TracePlan::Info(Box::new(args.plan()?)),
@@ -52,7 +50,6 @@ impl TraceArgs {
 }
 
 impl TracePlan {
-    /// Does it.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::Info(plan) => plan.run(console),

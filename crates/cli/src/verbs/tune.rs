@@ -1,4 +1,4 @@
-//! `folio tune`: settings of the running system that decide about large folios.
+//! `folio tune`: the running system's settings that affect large folios.
 
 use std::path::{Path, PathBuf};
 
@@ -28,9 +28,9 @@ use crate::errors::Exit;
 /// Plan, apply and undo the system's settings for large folios
 ///
 /// Prints what would change and why; --yes changes it. The old values are on disk before the first
-/// setting changes, so --undo brings them back even after a crash. A reboot does too, unless
-/// --persist writes files that make the settings again at every boot. --unit and --env give a service
-/// variables of its environment. --undo takes all of it back.
+/// setting changes, so --undo restores them even after a crash. A reboot does too, unless --persist
+/// writes files that apply the settings at every boot. --unit and --env give a service environment
+/// variables. --undo undoes all of this.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -57,43 +57,41 @@ pub(crate) struct TuneArgs {
     /// One setting and its value; overrides the profile
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "undo")]
     set: Vec<String>,
-    /// Also make the settings again at every boot, by files for systemd-tmpfiles and udev
+    /// Also apply the settings at every boot, with files for systemd-tmpfiles and udev
     #[arg(long, conflicts_with = "undo")]
     persist: bool,
-    /// Service that gets the variables of --env, by a drop-in for systemd
+    /// Service that gets the variables of --env, through a systemd drop-in
     #[arg(long, value_name = "UNIT", requires = "env", conflicts_with = "undo")]
     unit: Option<String>,
-    /// Variable for --unit; can be given several times
+    /// Variable for --unit; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "unit", conflicts_with = "undo")]
     env: Vec<String>,
     /// Change the settings and write the files
     #[arg(long, conflicts_with = "undo")]
     yes: bool,
-    /// Put back every setting that --yes changed, and remove every file that folio wrote
+    /// Restore every setting that --yes changed, and remove every file that folio wrote
     #[arg(long)]
     undo: bool,
-    /// With --undo: also take back settings and files that somebody else has changed since
+    /// With --undo: also undo settings and files that others have changed since
     #[arg(long, requires = "undo")]
     force: bool,
-    /// Use DIR/sys, DIR/proc and DIR/etc instead of /sys, /proc and /etc, for example a copy to try
-    /// things on
+    /// Use DIR/sys, DIR/proc and DIR/etc instead of /sys, /proc and /etc, for example to try things
+    /// on a copy
     #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     root: PathBuf,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// A profile is some lines; more is none.
+/// A profile has a few lines; a longer file is not a profile.
 const PROFILE_BYTES_MAX: u64 = 256 << 10;
 
-/// What is to be done.
 enum Deed {
     Show(ChangeSet),
     Apply(ChangeSet),
     Undo(Foreign),
 }
 
-/// A checked command.
 pub(crate) struct TunePlan {
     deed: Deed,
     is_lasting: bool,
@@ -105,13 +103,12 @@ pub(crate) struct TunePlan {
 }
 
 impl TuneArgs {
-    /// Reads the settings and makes the plan; changes nothing.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<TunePlan> {
         let catalog = Catalog::below(&self.root);
         let deed = if self.undo {
             Deed::Undo(if self.force { Foreign::Overwrite } else { Foreign::Keep })
         } else {
-            // A service alone needs no setting; a profile is for those who ask for one.
+            // For a service alone, no setting changes without a requested profile.
             let is_wanted = self.unit.is_none() || self.persist || self.profile.is_some();
             let plan = if is_wanted || !self.set.is_empty() {
                 planned(&catalog, self.profile.as_deref(), &self.set)?
@@ -130,7 +127,6 @@ impl TuneArgs {
 }
 
 impl TunePlan {
-    /// Shows, applies or undoes.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match &self.deed {
             Deed::Show(plan) => self.show(plan, console),
@@ -153,7 +149,7 @@ impl TunePlan {
         Ok(Exit::Done)
     }
 
-    /// What was changed and written earlier; without a state directory nothing was, and none is made.
+    /// Returns earlier changes and files. Does not create a state directory if it is missing.
     fn recorded(&self) -> Result<(Vec<Entry>, Vec<FileEntry>)> {
         let folder = state_folder()?;
         if !folder.exists() {
@@ -163,7 +159,6 @@ impl TunePlan {
         Ok((store.entries()?, store.files()?))
     }
 
-    /// The settings that are to survive a reboot, and the files that are to be written.
     fn pieces(&self, plan: &ChangeSet, recorded: &[Entry]) -> Result<(Vec<Lasting>, Vec<Piece>)> {
         let settings = if self.is_lasting { plan.lasting(recorded) } else { Vec::new() };
         let mut pieces = boot::of_settings(&settings)?;
@@ -176,7 +171,7 @@ impl TunePlan {
             self.deliver(&tune::planned(plan, &[], &[], "", ""), console)?;
             return Ok(done(plan));
         }
-        // Before a home is looked for, which users of services do not have.
+        // Checked before looking for a home, which service users do not have.
         if self.root == Path::new("/") && !rustix::process::geteuid().is_root() {
             bail!(
                 "only root can change system settings: run `{}`",
@@ -186,7 +181,7 @@ impl TunePlan {
         let store = Store::open(&state_folder()?, &self.root)?;
         let recorded = store.entries()?;
         let (settings, pieces) = self.pieces(plan, &recorded)?;
-        // What can be known of the files is known before a setting changes.
+        // Checks the files before a setting changes.
         files::check(&files::planned(&self.root, &store.files()?, &pieces)?)?;
         let rounded = store.apply(&self.catalog, plan, &mut || Ok(()))?;
         for Rounded { name, planned, now } in rounded {
@@ -213,7 +208,6 @@ impl TunePlan {
         Ok(done(plan))
     }
 
-    /// The command that takes everything back.
     fn back(&self) -> String {
         let root = &self.root;
         let of_copy = if root == Path::new("/") {
@@ -224,7 +218,7 @@ impl TunePlan {
         shell::as_root(&format!("folio tune {of_copy}--undo"))
     }
 
-    /// Nothing is written for settings that nobody asked for and folio did not change.
+    /// Explains why no file is written for settings that nobody requested and folio did not change.
     fn remark(&self, plan: &ChangeSet, files: &[Planned]) {
         if self.is_lasting && files.is_empty() && !plan.kept.is_empty() {
             console::say(
@@ -238,7 +232,7 @@ impl TunePlan {
         let store = Store::open(&state_folder()?, &self.root)?;
         let written = store.files()?;
         lasting::stop(&self.root, written.iter().map(|file| &file.place));
-        // Files first: if this ends before its end, a reboot does the rest.
+        // Files first: if this is interrupted, a reboot does the rest.
         let taken = store.take_back(foreign, &mut || Ok(()))?;
         let all = store.undo(&self.catalog, foreign, &mut || Ok(()))?;
         self.deliver(&tune::undone(&all).took(&taken), console)?;
@@ -263,12 +257,12 @@ impl TunePlan {
     }
 }
 
-/// How a change ended: with none of the settings there, the answer is "no".
+/// Returns the exit: "no" if none of the settings exists.
 fn done(plan: &ChangeSet) -> Exit {
     if plan.has_none() { Exit::No } else { Exit::Done }
 }
 
-/// A setting that changes now, but that a file will make again as it was asked for earlier.
+/// Warns if a file will set a changed setting to its earlier value again.
 fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
     let is_persisted = |name: &str| recorded.iter().any(|e| e.is_persisted && e.name == name);
     for change in plan.changes.iter().filter(|change| is_persisted(&change.name)) {
@@ -280,7 +274,8 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
     }
 }
 
-/// The drop-in of `--unit` and `--env`: options that the unit gives a variable stay.
+/// Returns the drop-in of `--unit` and `--env`. A variable keeps the options that the unit gives
+/// it.
 fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
     let given = env.iter().map(|one| Variable::parse(one)).collect::<Result<Vec<_>, _>>()?;
     let unit = ServiceName::of_service(unit, root)?;
@@ -296,7 +291,6 @@ fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
     Ok(unit::drop_in(&unit, &variables))
 }
 
-/// The profile, with the single settings over it.
 fn planned(catalog: &Catalog, profile: Option<&str>, set: &[String]) -> Result<ChangeSet> {
     let mut plan = match profile {
         Some(name) => ChangeSet::of_profile(catalog, &profile_of(name)?)?,

@@ -1,4 +1,4 @@
-//! Values of options, and options that several verbs have.
+//! Parses option values; options that several verbs share.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -15,26 +15,23 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "expected bytes, such as 4096, 64K, 2M or 16G".to_owned())
 }
 
-/// Bytes of a base page.
 pub(crate) fn page_bytes(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     let is_page = matches!(bytes, 0x1000 | 0x4000 | 0x10000);
     if is_page { Ok(bytes) } else { Err("a base page is 4K, 16K or 64K".to_owned()) }
 }
 
-/// The size of a folio: base pages of 4 KiB times a power of two.
+/// A folio size: a base page of 4 KiB times a power of two.
 pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
     parse_bytes(text)
         .filter(|&bytes| bytes.is_power_of_two() && (4 << 10..=1 << 30).contains(&bytes))
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
-/// A whole number.
 pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "expected a whole number below 2^64".to_owned())
 }
 
-/// A whole number of `range`.
 pub(crate) fn within<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
@@ -48,7 +45,7 @@ where
     }
 }
 
-/// Nanoseconds of `12.3s`, `250ms`, `5m`.
+/// Parses `12.3s`, `250ms` or `5m` as nanoseconds.
 pub(crate) fn time_ns(text: &str) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
@@ -71,7 +68,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected a time such as 90s, 5m or 1h, at most a week".to_owned())
 }
 
-/// Seconds, from one to a day; another unit may be named.
+/// From a second to a day; a number without a unit means seconds.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let plain = text.parse().ok().map(Duration::from_secs);
     plain
@@ -80,14 +77,13 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected seconds or a time such as 5s or 2m, at most a day".to_owned())
 }
 
-/// A process.
 pub(crate) fn pid(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| {
         "expected the number of a process; pgrep -d, NAME prints those of a name".to_owned()
     })
 }
 
-/// A program that is started, after the options.
+/// A program to start, after the options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProgramArgs {
     /// Program and its arguments
@@ -95,7 +91,7 @@ pub(crate) struct ProgramArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The options that choose the form.
+/// The options that choose the output format.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct FormArgs {
     /// Write JSON

@@ -1,4 +1,4 @@
-//! `folio verify`: a command with and without a change, alternately, and a verdict.
+//! `folio verify`: runs a command alternately with and without a change, and prints a verdict.
 
 mod arms;
 mod words;
@@ -29,21 +29,19 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::work::{Kind, Work};
 
-/// Rounds where neither --runs nor --time says how many.
 const NR_ROUNDS: usize = 20;
-/// What a verdict is about by default.
 const WALL: &str = "wall";
-/// Quantities of which neither more nor less is better.
+/// Quantities without a better direction.
 const NEITHER: [&str; 2] = ["large folios", "server large folios"];
 
 /// Run a command alternately with and without a change, and say whether the change helps
 ///
 /// The plain and the changed command take turns, so that drift of the machine affects both; values
-/// are compared within a round. A round counts only if no other program changed a setting in it and,
-/// where --heap or --tune decides which folios memory gets, if the change shows in folio sizes and page
-/// faults. The verdict is one of: confirmed (better by more than --margin, with 95% confidence), not
-/// confirmed (worse, or no such difference), inconclusive (the rounds do not decide it, or there are
-/// fewer than ten), not proved (the change took effect in fewer than ten).
+/// are compared within a round. A round counts only if no other program changed a setting during
+/// it. If --heap or --tune determines folio sizes, the change must also show in folio sizes and
+/// page faults. The verdict is one of: confirmed (better by more than --margin, with 95%
+/// confidence), not confirmed (worse, or no such difference), inconclusive (the rounds do not
+/// decide it, or there are fewer than ten), not proved (the change took effect in fewer than ten).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -66,10 +64,10 @@ server; the change is the server's. Exit status: 0 confirmed, or every --fail-if
 verdict, or a --fail-if failed or open; 2 error.
 Ctrl-C ends the rounds and shows the complete ones.")]
 pub(crate) struct VerifyArgs {
-    /// Change a setting of the system for the changed runs (folio tune names them)
+    /// Change a system setting for the changed runs (folio tune lists them)
     #[arg(long, value_name = "NAME=VALUE")]
     tune: Vec<String>,
-    /// Set a variable of the environment in the changed runs
+    /// Set an environment variable in the changed runs
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
     /// Start the changed runs with their text on large folios, as folio run does
@@ -93,37 +91,38 @@ pub(crate) struct VerifyArgs {
     /// Run rounds for this long, such as 90s or 5m; with --runs, whichever comes first
     #[arg(long, value_parser = values::duration)]
     time: Option<Duration>,
-    /// Stop after this time, such as 2m, with the rounds that are complete by then
+    /// Stop after this time, such as 2m, and use the completed rounds
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     within: Option<Duration>,
-    /// Base the verdict on wall, cpu (user and system), user, system, memory, minor faults, major faults, a
-    /// figure of the server (such as server user), or the number that a shell command prints after each run
+    /// Base the verdict on wall, cpu (user and system), user, system, memory, minor faults, major
+    /// faults, a figure of the server (such as server user), or the number that a shell command
+    /// prints after each run
     #[arg(long, value_name = "NAME|CMD", default_value = "wall")]
     metric: String,
-    /// The verdict is about a number in the command's output: the last match, its first group
+    /// Base the verdict on a number in the command's output: the last match, its first group
     #[arg(long, value_name = "REGEX", conflicts_with = "metric")]
     metric_pattern: Option<String>,
-    /// Which direction of the printed number is better [default: by words such as tps or latency]
+    /// The better direction of the printed number [default: by words such as tps or latency]
     #[arg(long, value_enum)]
     better: Option<Direction>,
     /// Unit of the printed number
     #[arg(long, value_parser = unit)]
     unit: Option<String>,
-    /// Ignore differences below this, in per cent
+    /// Ignore differences below this, in percent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     margin: f64,
-    /// Decide the exit status by a limit, such as 'wall>+2%', 'tps<-3%', 'server memory>+10%'
+    /// Let a limit decide the exit status, such as 'wall>+2%', 'tps<-3%', 'server memory>+10%'
     #[arg(long, value_name = "LIMIT", value_parser = Threshold::parse)]
     fail_if: Vec<Threshold>,
-    /// Predict the change from a trace of the command (folio record), and show the prediction
-    /// beside the result
+    /// Predict the change from a trace of the command (folio record), and show the prediction next
+    /// to the result
     #[arg(long, value_name = "TRACE", conflicts_with = "server")]
     trace: Option<PathBuf>,
-    /// Machine of the prediction: one of `folio predict --list`, or a file
+    /// Machine for the prediction: one of `folio predict --list`, or a file
     #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace",
         value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,
-    /// Let the command write to standard error, not to /dev/null
+    /// Show the command's standard error instead of discarding it
     #[arg(long)]
     show_output: bool,
     #[command(flatten)]
@@ -135,7 +134,7 @@ pub(crate) struct VerifyArgs {
     command: Vec<OsString>,
 }
 
-/// Which direction is better.
+/// The better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Direction {
     Lower,
@@ -151,7 +150,6 @@ impl From<Direction> for Better {
     }
 }
 
-/// Rounds that can be run.
 pub(crate) struct VerifyPlan {
     plain: Plain,
     changed: Changed,
@@ -164,7 +162,6 @@ pub(crate) struct VerifyPlan {
 }
 
 impl VerifyArgs {
-    /// Checks the change; runs nothing.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<VerifyPlan> {
         let has_start = self.text != TextMode::Off || self.heap.0.is_some();
         if self.tune.is_empty() && self.env.is_empty() && !has_start {
@@ -249,7 +246,7 @@ impl VerifyArgs {
             .map_err(|why| anyhow!("{why} Say --better higher or --better lower"))
     }
 
-    /// The quantity that --metric names; `None` for a shell command.
+    /// Returns the quantity that --metric names; `None` for a shell command.
     fn quantity(&self) -> Result<Option<&'static str>> {
         if NEITHER.contains(&self.metric.as_str()) {
             bail!(
@@ -278,14 +275,13 @@ impl VerifyArgs {
         Ok(None)
     }
 
-    /// Quantities that are measured.
     fn names(&self) -> impl Iterator<Item = &'static str> {
         let has_server = self.server.is_some();
         verdict::names().filter(move |name| has_server || !name.starts_with("server"))
     }
 
     /// # Errors
-    /// A limit on what is not measured.
+    /// If a limit refers to something that is not measured.
     fn check_limits(&self, metric: &Metric) -> Result<()> {
         let mut names: Vec<&str> = self.names().collect();
         if !names.contains(&metric.name.as_str()) {
@@ -305,10 +301,9 @@ impl VerifyArgs {
 }
 
 impl VerifyPlan {
-    /// Runs the rounds and writes the verdict.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let until = self.measure.until;
-        // The first round counts for nothing, and takes as long as the others.
+        // The first round does not count, but takes as long as the others.
         let (nr_all, time) = match until {
             Until::Rounds(nr) => (Some(nr as u64 + 1), None),
             Until::Time(time) => (None, Some(time)),
@@ -316,7 +311,7 @@ impl VerifyPlan {
         };
         let mut work = Work::new(Kind::Rounds, nr_all, time.or(self.measure.within));
         let rounds = alternate(&mut self.plain, &mut self.changed, &self.measure, &mut |round| {
-            // The rounds look at the time themselves, in the middle of a run too.
+            // The rounds check the time themselves, even during a run.
             let _ = work.done(round as u64 + 1);
         });
         work.finish();
@@ -341,7 +336,7 @@ impl VerifyPlan {
 }
 
 impl VerifyPlan {
-    /// What the model says; without a round that counts, beside the plain runs alone.
+    /// Returns the model's prediction. Without a counted round, it covers only the plain runs.
     fn predicted(&self, rounds: &Rounds, judged: &Judged) -> Result<Option<Predicted>> {
         let wall = |all: &[Compared]| all.iter().find(|one| one.name == WALL).cloned();
         let all = wall(&verdict::compare(rounds, &self.question.metric));
@@ -357,7 +352,6 @@ impl VerifyPlan {
     }
 }
 
-/// A unit of a user: short, and of letters that every terminal has.
 fn unit(text: &str) -> Result<String, String> {
     let is_plain = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= 16;
     let is_own = ["ns", "bytes", "faults"].contains(&text);

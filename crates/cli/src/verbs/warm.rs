@@ -26,14 +26,14 @@ use crate::errors::Exit;
 /// Refill the page cache of files with large folios
 ///
 /// The page cache keeps the folio sizes with which a file was read: small ones after cp, git or a
-/// cold start. This evicts what is small and reads it again in folios of 2M (one PMD entry; on
-/// arm64 with 16K and 64K pages one contpte block), as far as the filesystem has them: ext4, XFS,
-/// btrfs. Files shorter than 2M get the largest folios that fit, which makes their faults cheaper.
-/// Programs started afterwards are mapped by large entries where their addresses fit (folio maps
-/// --elf; folio align), and share the memory as before. Nothing is written to the files; dirty
-/// pages are synced, never dropped. What running processes have mapped stays as it is. The gain
-/// lasts until the pages are evicted. --persist has systemd warm the file again at every boot and
-/// when an upgrade replaces it.
+/// cold start. This command evicts small folios and reads the file again in 2M folios (one PMD
+/// entry; on arm64 with 16K and 64K pages one contpte block), if the filesystem supports them:
+/// ext4, XFS, btrfs. Files shorter than 2M get the largest folios that fit, which makes their
+/// faults cheaper. Programs started afterwards are mapped by large entries if their addresses fit
+/// (folio maps --elf; folio align), and share the memory as before. Nothing is written to the
+/// files; dirty pages are synced, never dropped. Pages that running processes have mapped stay
+/// unchanged. The gain lasts until the pages are evicted. --persist makes systemd warm the file
+/// again at every boot and when an upgrade replaces it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -55,14 +55,14 @@ pub(crate) struct WarmArgs {
     /// Files; folders with --recursive
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// With the shared libraries of each program (nothing is executed)
+    /// Also the shared libraries of each program (nothing is executed)
     #[arg(long)]
     libs: bool,
     /// For a folder: all ELF files below it
     #[arg(short, long)]
     recursive: bool,
-    /// Write a service and a path unit for each file, so that systemd runs this again at boot and when
-    /// the file is replaced
+    /// Write a service and a path unit for each file, so that systemd runs this again at boot and
+    /// when the file is replaced
     #[arg(long, conflicts_with_all = ["check", "recursive"])]
     persist: bool,
     /// With --persist: write below DIR/etc instead of /etc
@@ -74,14 +74,13 @@ pub(crate) struct WarmArgs {
         requires = "persist"
     )]
     root: PathBuf,
-    /// Change nothing: show how much is large and what prevents more
+    /// Change nothing: show how much is in large folios and what prevents more
     #[arg(long)]
     check: bool,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// Files to be warmed.
 pub(crate) struct WarmPlan {
     files: Vec<PathBuf>,
     failed: Vec<(PathBuf, String)>,
@@ -93,7 +92,6 @@ pub(crate) struct WarmPlan {
 }
 
 impl WarmArgs {
-    /// Finds the files.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<WarmPlan> {
         let mut plan = WarmPlan {
             files: Vec::new(),
@@ -135,7 +133,6 @@ impl WarmArgs {
         Ok(plan)
     }
 
-    /// Units for each file.
     fn units(&self) -> Result<Vec<Piece>> {
         let folio = std::env::current_exe().context("cannot find the running folio")?;
         let libraries = if self.libs { Libraries::Linked } else { Libraries::No };
@@ -153,11 +150,11 @@ impl WarmArgs {
 }
 
 impl WarmPlan {
-    /// Adds a file once, whatever its names.
+    /// Adds a file once, even if it has several names.
     fn add(&mut self, file: PathBuf, seen: &mut BTreeSet<(u64, u64)>) {
         let is_new = match fs::metadata(&file) {
             Ok(found) => seen.insert((found.dev(), found.ino())),
-            // The error is told where it is opened.
+            // Opening it will report the error.
             Err(_) => true,
         };
         if is_new {
@@ -165,7 +162,6 @@ impl WarmPlan {
         }
     }
 
-    /// Warms file after file, and reports.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let store = if self.units.is_empty() { None } else { Some(self.store()?) };
         let bar = console::counter(self.files.len() as u64, "warming");
@@ -207,7 +203,6 @@ impl WarmPlan {
         })
     }
 
-    /// The record of what is written. What can be known of the units is known before files are warmed.
     fn store(&self) -> Result<Store> {
         let store = Store::open(&lasting::state_folder()?, &self.root)?;
         files::check(&files::planned(&self.root, &store.files()?, &self.units)?)?;
@@ -225,8 +220,8 @@ impl WarmPlan {
     }
 }
 
-/// ELF programs and shared objects below `folder`, in order of names. Links are not followed, other
-/// filesystems not entered.
+/// Returns ELF programs and shared objects below `folder`, sorted by name. Does not follow links or
+/// enter other filesystems.
 fn programs_below(folder: &Path) -> Vec<PathBuf> {
     let device = fs::metadata(folder).map(|found| found.dev()).ok();
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());

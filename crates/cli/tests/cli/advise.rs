@@ -20,7 +20,7 @@ fn the_plan_is_a_candidate_that_is_certain_to_help() {
     };
     assert_eq!(output.status.code(), Some(0));
     let chosen = faults(usize::try_from(nr).unwrap());
-    // Within a twentieth of what the best one saves.
+    // Within a twentieth of the best saving.
     assert!(20 * (chosen - fewest) <= faults(0) - fewest, "{chosen} {fewest}");
     let shown = place.done("advise mix.folio --goal faults --memory-growth 10000");
     assert!(shown.contains("\nBest for faults: "), "{shown}");
@@ -43,7 +43,7 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(place.fails("advise mix.folio --memory-growth=-1").contains("percent"));
     let said = place.fails("advise mix.folio --apply --json");
     assert!(said.contains("write the advice alone"), "{said}");
-    // By nobody: were it not refused, it would change this machine.
+    // Run as nobody: a command that is not refused would change this machine.
     let output =
         place.command_of_nobody("advise mix.folio --unit nosuch --apply").output().unwrap();
     let said = text(&output.stderr);
@@ -59,7 +59,8 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(said.contains("/no/such/program"), "{said}");
 }
 
-/// A process wins over a directory or file of its name that is not a trace; a trace wins over both.
+/// A process takes precedence over a directory or non-trace file of its name; a trace takes
+/// precedence over both.
 #[test]
 fn processes_are_named_by_ids_or_names_and_win_over_what_is_no_trace() {
     let place = Place::with_trace();

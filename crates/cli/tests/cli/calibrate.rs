@@ -1,5 +1,5 @@
-//! `folio calibrate`: the file it writes, who finds it, and what a check says about a wrong one.
-//! Nothing here asserts a time.
+//! `folio calibrate`: the file it writes, how that file is found, and what a check says about a
+//! wrong one. No test asserts a time.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,6 @@ use std::os::unix::process::CommandExt as _;
 
 use crate::support::{Place, hold_settings, text};
 
-/// Costs that no machine has.
 const ABSURD: &str = r#"
 name = "absurd"
 description = "every entry costs a second"
@@ -30,7 +29,7 @@ assumed = true
 fn the_file_is_written_whole_and_found_as_this_machine() {
     let _settings = hold_settings();
     let place = Place::with_trace();
-    // The home directory of who runs the tests may have one.
+    // The home directory of the user who runs the tests may have one.
     let mut command = place.command("predict mix.folio --machine this");
     let output = command.env("XDG_CONFIG_HOME", place.path("empty")).output().unwrap();
     let missing = text(&output.stderr);
@@ -49,7 +48,7 @@ fn the_file_is_written_whole_and_found_as_this_machine() {
     let dir = place.path("config/largefolio/machines");
     let file = fs::read_to_string(dir.join("this.toml")).unwrap();
     assert!(file.contains("source = \"measured: "), "{file}");
-    // The file it was written to first is gone.
+    // The file was first written under another name, which is gone.
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
     let json = in_config("predict mix.folio --machine this --json");
     assert!(json.contains("\"machine\": \"this\""), "{json}");
@@ -95,7 +94,8 @@ fn a_machine_with_absurd_costs_is_caught() {
     assert!(said.contains("ratios are within their bounds"), "{said}");
 }
 
-/// Every operation in every size that this process may have: what is not compared proves nothing.
+/// Every operation in every size that this process may use: an operation without a comparison
+/// proves nothing.
 #[test]
 fn a_check_has_a_row_for_every_operation() {
     let _settings = hold_settings();
@@ -125,7 +125,7 @@ fn without_rights_the_rest_is_measured_and_the_missing_named() {
         return;
     }
     let place = Place::new();
-    // Where a workplace is closed to others, the program cannot be run by them from there.
+    // If other users cannot enter this directory, they cannot run the program there.
     let program = place.path("folio");
     fs::copy(assert_cmd::cargo::cargo_bin!("folio"), &program).unwrap();
     fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();

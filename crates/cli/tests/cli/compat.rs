@@ -1,6 +1,6 @@
-//! Files of earlier versions of folio are read by this one: `docs/guide/versions.md` promises it.
+//! This version reads the files of earlier versions of folio, as `docs/guide/versions.md` promises.
 //!
-//! No folder of `fixtures` is ever made anew. A later release adds a folder of its own.
+//! Folders in `fixtures` are never regenerated. Each later release adds its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::support::Place;
 
-/// Versions with results and a sweep.
 const VERSIONS: [&str; 2] = ["0.1", "1.0"];
 
 fn fixture(name: &str) -> PathBuf {
@@ -22,7 +21,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Traces of 0.1 with the version that each needs.
+/// Traces of 0.1, with the format version that each needs.
 const TRACES: &[(&str, u32)] =
     &[("v1", 1), ("v2", 2), ("v3", 3), ("v4-execs", 4), ("v4-faults", 4), ("v5", 5)];
 
@@ -46,7 +45,6 @@ fn traces_have_the_events_that_they_had() {
     assert_eq!(written, (1..=5).collect(), "a version of the schema has no trace");
 }
 
-/// The pointers of all values that are not in lists.
 fn pointers(at: &str, value: &Value, found: &mut BTreeSet<String>) {
     found.insert(at.to_owned());
     let Value::Object(fields) = value else { return };
@@ -67,7 +65,7 @@ fn results_have_the_fields_that_they_had() {
         pointers("/rows", &value["rows"][0], &mut found);
         found
     };
-    // Sizes, costs and reasons that stand for data are no fields.
+    // Sizes, costs and reasons that are data are not fields.
     let is_data = |at: &&String| {
         let kinds =
             ["by_size", "cached_bytes", "asked", "constants", "stand_ins", "causes", "pressure"];
@@ -84,7 +82,6 @@ fn results_have_the_fields_that_they_had() {
     }
 }
 
-/// Columns of a Parquet file, each with its type.
 fn columns(path: &Path) -> BTreeSet<String> {
     let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr();
@@ -122,7 +119,7 @@ fn assert_goes_on(version: &str) {
     let now: Value = serde_json::from_str(&place.done(&words)).unwrap();
     let runs = now["runs"].as_array().unwrap();
     assert_eq!(runs[0], before["runs"][0], "what was asked for first is still told");
-    // Cells whose rules are as they were are found; rows of others stay beside the new ones.
+    // Cells with unchanged rules are found; rows with other rules stay next to the new ones.
     let nr = |value: &Value| value.as_u64().unwrap();
     let (found, done) = (nr(&runs[1]["nr_found"]), nr(&runs[1]["nr_done"]));
     assert_eq!((found + done, nr(&now["nr_cells"])), (2, nr(&before["nr_cells"]) + done));
@@ -148,7 +145,7 @@ fn recordings_and_looks_are_read() {
     assert!(said.contains("1 the same"), "{said}");
 }
 
-/// What users write or copy: every rule of a kernel by name, a machine, a study, a tuning.
+/// Files that users write or copy: a kernel with every rule, a machine, a study, a tuning profile.
 #[test]
 fn files_of_users_are_read() {
     let place = Place::new();

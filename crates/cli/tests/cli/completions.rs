@@ -1,14 +1,13 @@
-//! Completion scripts: valid in their shells, and bash really completes with its own.
+//! Completion scripts are valid in their shells, and bash completes with its script.
 
 use std::fs;
 use std::process::Command;
 
 use crate::support::{Place, text};
 
-/// What bash offers for the words, the last of which is being typed.
 fn offered(place: &Place, words: &[&str]) -> Vec<String> {
     fs::write(place.path("folio.bash"), place.done("completions bash")).unwrap();
-    // As readline does it: the function that the script registers is called with the words.
+    // Calls the function that the script registers, as readline does.
     let script = "source ./folio.bash
         function=$(complete -p folio | sed -E 's/.* -F ([^ ]+).*/\\1/')
         COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); COMP_LINE=\"$*\"; COMP_POINT=${#COMP_LINE}
@@ -55,7 +54,7 @@ fn bash_completes_kernels_machines_and_policies() {
         offered(&place, &["folio", "predict", "--policy", "p"]),
         ["per-program", "pressure"]
     );
-    // A file is none of the names: the script leaves it to the shell.
+    // A file is not among the names: the script leaves it to the shell.
     assert!(offered(&place, &["folio", "predict", "--machine", "./mine"]).is_empty());
     assert!(place.done("completions bash").contains("-o bashdefault -o default folio"));
 }

@@ -1,11 +1,11 @@
-//! `folio crosscheck`: what it says and how it exits; what it records is tested beside the recorder.
+//! `folio crosscheck`: messages and exit codes. The recorder has its own tests.
 
 use std::fs;
 
 use crate::support::{Place, hold_settings, is_able, text};
 
-/// Two touches of a file of eight pages as 6.18 answers them: a read-around of the window (32 pages,
-/// of which the file has eight), then a page that fault-around has mapped.
+/// Two touches of a file of eight pages, with the answer of 6.18: a read-around of the window (32
+/// pages, eight of them in the file), then a page that fault-around has mapped.
 const SMALL: &str = "\
 # kernel=6.18.44-test arch=x86-64 variant=small fs=ext4 read_ahead_kb=128 max_sectors_kb=512 \
 fault_around_bytes=65536 prot=r map=shared advice=plain pattern=seq page=4096 file_pages=8 \
@@ -61,8 +61,8 @@ fn other_rules_are_used_when_they_are_named() {
     assert!(said.contains("equal.txt") && said.contains("4096"), "{said}");
 }
 
-/// A recording of a kernel that is newer than all rules is judged by the newest, which is said once
-/// and stands in the JSON.
+/// The newest rules apply to a recording of an even newer kernel; a warning and the JSON say so
+/// once.
 #[test]
 fn rules_of_a_newer_kernel_are_the_newest_and_are_named() {
     const NOTE: &str =
@@ -102,7 +102,7 @@ fn each_recording_is_replayed_under_its_own_base_page() {
     assert!(said.contains("16k.txt") && said.contains("16384"), "{said}");
 }
 
-/// What a program used in ways no rule covers is told, and is no difference.
+/// If a program uses a file in ways that no rule covers, that is reported, but is not a difference.
 #[test]
 fn what_no_rule_covers_is_told_beside_the_result() {
     let place = Place::new();
@@ -118,8 +118,8 @@ fn what_no_rule_covers_is_told_beside_the_result() {
     assert!(said.starts_with("kernel and model agree in all 1 recording\n"), "{said}");
 }
 
-/// A program agrees, whatever it is called: lines of the kernel's trace begin with names. The result is
-/// alone on standard output, whatever the program prints there.
+/// A program agrees whatever its name is: lines of the kernel's trace begin with names. Standard
+/// output has only the result, whatever the program prints.
 #[test]
 fn a_real_program_agrees_and_its_output_is_not_mixed_with_the_result() {
     let place = Place::new();
@@ -204,7 +204,6 @@ fn drawn_workloads_are_those_of_their_seed_and_printed_as_commands() {
     assert_eq!(words(one.trim_end()), same, "the filesystem does not change the words");
 }
 
-/// `folio crosscheck` as the user nobody.
 #[test]
 fn without_root_the_exact_command_is_told() {
     let place = Place::new();
@@ -240,7 +239,7 @@ fn a_container_with_processes_of_its_own_is_told() {
     assert!(said.contains("PID namespace") && said.contains("--pid=host"), "{said}");
 }
 
-/// A small set on this kernel, as a user would run it. Says loudly why it skips.
+/// Checks a small set on this kernel, as a user would. Says loudly why it skips.
 #[test]
 fn the_running_kernel_agrees() {
     let place = Place::new();
@@ -257,12 +256,12 @@ fn the_running_kernel_agrees() {
     let rows: Vec<_> = result["rows"].as_array().unwrap().iter().filter(is_recorded).collect();
     assert!(rows.len() >= 4, "{json}");
     assert!(rows.iter().all(|row| row["outcome"] == "equal"), "{json}");
-    // What was kept says the same without root.
+    // The kept recordings agree without root too.
     let again = place.done("crosscheck replay kept");
     assert!(again.contains(&format!("agree in all {} recordings", rows.len())), "{again}");
 }
 
-/// Random programs of each kind, as a user would run them. Says loudly why it skips.
+/// Runs random programs of each kind, as a user would. Says loudly why it skips.
 #[test]
 fn random_programs_agree_with_the_running_kernel() {
     let _held = hold_settings();

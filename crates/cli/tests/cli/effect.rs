@@ -1,4 +1,4 @@
-//! `folio warm`, `folio align`, `folio collapse` from outside: forms, exit codes, reasons.
+//! `folio warm`, `folio align`, `folio collapse` from outside: output formats, exit codes, reasons.
 
 use std::fs;
 use std::io::Read as _;
@@ -36,7 +36,7 @@ fn warm_tells_each_file_in_every_form() {
     assert_eq!(found["rows"].as_array().unwrap().len(), 1);
 }
 
-/// The moments are not chosen; they differ from run to run.
+/// The moments of the kills vary from run to run.
 #[test]
 fn warm_killed_at_any_point_leaves_the_file_as_it_is() {
     let place = Place::new();
@@ -118,7 +118,6 @@ fn align_validates_by_running() {
     assert!(!place.path("q").exists());
 }
 
-/// Python that holds some memory.
 struct Holder {
     launcher: Child,
     pid: u32,

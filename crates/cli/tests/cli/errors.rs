@@ -1,5 +1,4 @@
-//! What cannot be done: exit code 2, nothing on standard output, cause and remedy on standard
-//! error.
+//! Errors: exit code 2, nothing on standard output, cause and remedy on standard error.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -128,8 +127,8 @@ fn options_of_generators_are_checked_in_the_words_of_the_command_line() {
     }
 }
 
-/// Cut and bit-flipped traces: an error or, where the damage does not matter, a result; never a
-/// panic's message.
+/// Truncated and bit-flipped traces cause an error or, if the damage does not matter, a result, but
+/// never a panic message.
 #[test]
 fn damaged_traces_never_show_a_panic() {
     let place = Place::with_trace();
@@ -194,7 +193,7 @@ fn an_output_that_is_full_is_an_error() {
     }
 }
 
-/// What was asked for beside a list would not be done.
+/// A list would ignore other requests.
 #[test]
 fn a_list_takes_no_other_form() {
     let place = Place::with_trace();

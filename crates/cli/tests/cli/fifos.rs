@@ -1,4 +1,4 @@
-//! A FIFO where a file is expected: an error that says so, and no wait for a writer who never comes.
+//! If a FIFO is in place of a file, folio reports an error instead of waiting for a writer.
 
 use std::fs;
 use std::process::{Command, Output, Stdio};
@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Place, text};
 
-/// No command of the tables works so long, on the busiest machine.
+/// No command here takes this long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A name of a part that a sweep takes in.
 const PART: &str = "part-0123456789abcdef0123456789abcdef.parquet";
 
-/// What comes of `command`, which must end by itself.
 fn ended(mut command: Command, words: &str) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -132,7 +130,7 @@ fn the_state_of_tune_and_its_settings_are_refused() {
     }
 }
 
-/// A file by its kind, and a read of it waits: what the kernel has not said yet.
+/// A regular file whose read waits for future kernel messages.
 #[test]
 fn the_log_of_the_kernel_is_not_waited_for() {
     let words = "crosscheck replay /proc/kmsg";

@@ -1,8 +1,7 @@
-//! `--help` of every verb, and what `--list` and `--version` say.
+//! `--help` of every verb, `--list` and `--version`.
 
 use crate::support::Place;
 
-/// Every verb, by its words.
 pub(crate) const VERBS: &[&str] = &[
     "",
     "record",

@@ -1,7 +1,7 @@
-//! `make install` into a directory of its own, what is installed used from there, `make uninstall`.
+//! `make install` into a temporary directory, use of the installed files, and `make uninstall`.
 //!
-//! The programs are those of this build; how Debian packages are built from the same list of files
-//! is checked by `make deb`.
+//! The programs are from this build; `make deb` checks that Debian packages are built from the same
+//! list of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 use crate::support::text;
 
-/// A prefix with everything installed.
 struct Installed {
     place: TempDir,
 }
@@ -22,7 +21,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Where cargo put the programs of this build; the libraries must be there as well.
+/// Returns cargo's directory of this build's programs, which must have the libraries too.
 fn build_directory() -> PathBuf {
     let directory = assert_cmd::cargo::cargo_bin!("folio").parent().unwrap().to_owned();
     for library in ["liblargefolio_recorder.so", "liblargefolio_preload.so"] {
@@ -39,7 +38,7 @@ impl Installed {
         installed
     }
 
-    /// A directory with links to the programs, of which a test may take one away.
+    /// Creates a directory with links to the programs, so that a test can remove one.
     fn build(&self) -> PathBuf {
         let links = self.place.path().join("build");
         if !links.exists() {
@@ -51,7 +50,6 @@ impl Installed {
         links
     }
 
-    /// Manual pages and completions.
     fn dist(&self) -> PathBuf {
         self.place.path().join("dist")
     }
@@ -60,7 +58,7 @@ impl Installed {
         self.place.path().join("prefix")
     }
 
-    /// `make` with a target, or the script with another word.
+    /// Returns `make` with a target, or the script with another command.
     fn command(&self, word: &str) -> Command {
         let mut command = if word.ends_with("install") {
             Command::new("make")
@@ -77,15 +75,14 @@ impl Installed {
         self.command(word).output().unwrap()
     }
 
-    /// What the script prints.
     fn make(&self, word: &str) -> String {
         let output = self.attempt(word);
         assert!(output.status.success(), "{word}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    /// `folio` as a shell finds it, in a directory of its own and without the variables of this
-    /// test.
+    /// Runs `folio` as a shell finds it, in a temporary directory and without this test's
+    /// variables.
     fn folio(&self, words: &str) -> Output {
         let work = self.place.path().join("work");
         fs::create_dir_all(&work).unwrap();
@@ -102,7 +99,6 @@ impl Installed {
         (text(&output.stdout), said)
     }
 
-    /// Files below the prefix, without it.
     fn files(&self) -> BTreeSet<String> {
         let mut folders = vec![self.prefix()];
         let mut files = BTreeSet::new();
@@ -138,7 +134,7 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     }
     let (study, said) = installed.done("study exec-order");
     assert!(study.contains("aligned 64 kB") && said.is_empty(), "{said}");
-    // folio itself has text enough. What is asserted is told by the library in that process.
+    // folio itself has enough text. The asserted message comes from the library in that process.
     let (_, said) = installed.done("run --text remap --summary -- folio --version");
     if said.contains("/dev/shm") {
         largefolio_testkit::skipped!("moving text: {said}");
@@ -169,7 +165,7 @@ fn what_others_put_there_stays() {
     let installed = Installed::new();
     let own = installed.prefix().join("share/man/man1/other.1");
     fs::write(&own, "other").unwrap();
-    // A file of an earlier version, and two that the list of a damaged installation names.
+    // A file of an earlier version, and two from a damaged installation's list.
     let old = installed.prefix().join("share/largefolio/kernels/5.0.toml");
     fs::write(&old, "").unwrap();
     let outside = installed.place.path().join("outside");
@@ -213,7 +209,8 @@ fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
     }
 }
 
-/// What `[package.metadata.deb]` says, read as TOML; relative to `usr`, as `make install` places it.
+/// Reads `[package.metadata.deb]` as TOML, with paths relative to `usr`, as `make install` places
+/// files.
 fn of_package(installed: &Installed) -> BTreeSet<String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let manifest: BTreeMap<String, toml::Value> =
@@ -239,7 +236,6 @@ fn of_package(installed: &Installed) -> BTreeSet<String> {
     files
 }
 
-/// File names that match the last part of `pattern`, which may have one `*`.
 fn matching(pattern: &Path) -> Vec<String> {
     let last = pattern.file_name().unwrap().to_str().unwrap();
     let (start, end) = last.split_once('*').unwrap_or((last, ""));

@@ -1,4 +1,5 @@
-//! `folio tune --persist` and `--unit`, `folio warm --persist`, and the one undo, below a root.
+//! `folio tune --persist` and `--unit`, `folio warm --persist`, and their undo, in a root directory
+//! of the test.
 
 use std::fs;
 use std::process::{Output, Stdio};
@@ -23,7 +24,6 @@ impl System {
         fs::read_to_string(self.path(file)).unwrap()
     }
 
-    /// Warms a file of this place.
     fn warm(&self, words: &str) -> Output {
         let mut command = self.0.command("warm --root .");
         command.env("XDG_STATE_HOME", self.path("state"));
@@ -181,7 +181,7 @@ fn options_that_a_unit_gives_a_variable_stay() {
     done(&system.tune("--undo"));
 }
 
-/// As for settings: whenever it is killed, `--undo` finds what it needs.
+/// As for settings: `--undo` works after a kill at any moment.
 #[test]
 fn killed_while_it_writes_files_it_leaves_what_undo_needs() {
     let system = System::with_job();
@@ -210,7 +210,6 @@ fn units_warm_a_file_again_and_go_with_undo() {
     command.env("XDG_STATE_HOME", system.path("state")).arg(&file);
     let output = command.output().unwrap();
     let said = text(&output.stderr);
-    // Whether it becomes large depends on the filesystem.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let units = json["units"].as_array().unwrap();

@@ -1,5 +1,5 @@
-//! `folio` where the system gives it less than usual: what cannot be done is told, the program runs
-//! under the limits we were given.
+//! `folio` with fewer resources than usual: it reports failures, and the program runs under the
+//! original limits.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,6 @@ use crate::support::{self, Place, text};
 /// SIGXFSZ.
 const FILE_LIMIT: i32 = 25;
 
-/// `folio` with `words` after `limit`, a line of the shell.
 fn limited(place: &Place, limit: &str, words: &str) -> Command {
     let folio = place.command(words);
     let mut shell = Command::new("sh");
@@ -32,7 +31,7 @@ fn a_small_stack_is_for_the_program_alone() {
     let place = Place::with_trace();
     fs::copy("/bin/true", place.path("p")).unwrap();
     let own = format!("maps {}", std::process::id());
-    // The loader alone, with arguments and environment, takes up to 16 KiB.
+    // The loader alone takes up to 16 KiB for arguments and environment.
     for kib in [64, 32] {
         let limit = format!("ulimit -s {kib}");
         for words in [
@@ -50,7 +49,7 @@ fn a_small_stack_is_for_the_program_alone() {
         let mut own = limited(&place, &limit, "run --summary -- sh -c");
         let output = own.arg("ulimit -s").output().unwrap();
         assert_eq!(text(&output.stdout), format!("{kib}\n"), "the program's own limit");
-        // Signals reach it as ever, though folio has a thread more.
+        // Signals reach the program as usual, although folio has an additional thread.
         let mut signalled = limited(&place, &limit, "run --summary --text off -- sh -c");
         signalled.arg("trap 'exit 42' TERM; kill -TERM $PPID; while :; do sleep 0.02; done");
         let status = signalled.stderr(Stdio::null()).status().unwrap();
@@ -75,7 +74,7 @@ fn a_limit_on_files_is_told_and_never_ends_folio() {
     let told = text(&run(&place, none, "run --text remap -- ./p").stderr);
     assert!(told.contains("the limit on file sizes (ulimit -f) is below"), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
-    // What cannot be written is an error for a result, and nothing to the program.
+    // A failed write is an error for a result, but does not affect the program.
     let file = |name: &str| Stdio::from(fs::File::create(place.path(name)).unwrap());
     let output = limited(&place, none, "maps --elf p").stdout(file("result")).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -97,14 +96,14 @@ fn the_program_ends_at_the_limit_on_files_as_without_folio() {
         let mut writing = limited(&place, "ulimit -c 0 && ulimit -f 0", &words);
         let status = writing.arg("echo x > new").stderr(Stdio::null()).status().unwrap();
         assert_eq!(status.signal(), Some(FILE_LIMIT), "{how}: {status:?}");
-        // Who ignores the signal has programs that ignore it.
+        // If the signal is ignored, the program inherits that.
         let mut ignoring = limited(&place, "trap '' XFSZ; ulimit -f 0", &words);
         let output = ignoring.arg("echo x > new; echo $?").output().unwrap();
         assert_eq!(text(&output.stdout).trim(), "1", "{how}: {output:?}");
     }
 }
 
-/// Denies to make processes and threads, with EPERM or, with an argument before the command, EACCES.
+/// Denies new processes and threads with EPERM or, given an argument before the command, EACCES.
 const DENY: &str = r"
 #include <errno.h>
 #include <linux/filter.h>
@@ -158,7 +157,7 @@ fn a_program_that_may_not_have_a_process_takes_the_place_of_folio() {
         assert!(!said.contains("chmod") && said.lines().count() == 1, "{said}");
         let output = denied("run --quiet --text off -- printf done");
         assert_eq!((text(&output.stdout).as_str(), output.stderr.len()), ("done", 0));
-        // The file is still at fault where it is.
+        // If the file itself is at fault, the error still says so.
         fs::write(place.path("plain"), "x").unwrap();
         assert!(text(&denied("run --summary -- ./plain").stderr).contains("chmod +x ./plain"));
         assert_eq!(denied("--help").status.code(), Some(0));
@@ -199,7 +198,7 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
         assert!(told.contains("is not loaded") && told.lines().count() == 1, "{told}");
         set(open, 0o755);
     }
-    // Nobody can take away what is in a sticky directory, and anybody put a link there.
+    // In a sticky directory, others cannot remove the file, but anyone could have put a link there.
     set(&lib, 0o1777);
     assert!(said().contains("is not loaded"), "{}", said());
     set(&lib, 0o755);
@@ -211,7 +210,7 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// One with a limit for a test, in either version; says loudly where this process may not make one.
+    /// Creates a limited cgroup (v1 or v2); says loudly if this process may not.
     fn new(test: &str, bytes: u64) -> Option<Self> {
         let name = format!("folio-test-{test}-{}", std::process::id());
         let trees =
@@ -229,7 +228,6 @@ impl MemoryGroup {
         group
     }
 
-    /// Words of a shell that goes there.
     fn joins(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
@@ -261,7 +259,6 @@ fn the_limit_of_a_control_group_stands_beside_its_memory() {
     let place = Place::new();
     let Some(group) = MemoryGroup::new("the_limit_of_a_group", 64 << 20) else { return };
     let name = group.0.file_name().unwrap().to_str().unwrap();
-    // A look at the process that looks.
     let output = run(&place, &group.joins(), "maps --name folio");
     let said = text(&output.stdout);
     let line = said.lines().find(|line| line.contains(name)).unwrap();
@@ -274,7 +271,7 @@ fn the_limit_of_a_control_group_stands_beside_its_memory() {
     assert!(own["used_bytes"].as_u64().unwrap() > 0, "{own}");
 }
 
-/// Threads of a process that can get no new privileges any more: those that were confined.
+/// Returns the number of the process's threads with `no_new_privs`, which are confined.
 fn nr_confined(pid: u32) -> usize {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     let is_confined = |thread: &fs::DirEntry| {
@@ -304,7 +301,7 @@ fn root_reads_what_others_made_without_its_rights() {
         child.wait().unwrap();
         confined
     };
-    // Each waits for a reader, of a FIFO or of its standard output.
+    // Each waits for a reader: of a FIFO, or of its standard output.
     assert!(Command::new("mkfifo").arg(place.path("page.html")).status().unwrap().success());
     for words in [
         "predict mix.folio --kernel 6.12 --machine altra --report page.html",
@@ -317,7 +314,7 @@ fn root_reads_what_others_made_without_its_rights() {
     assert!(!is_waiting("trace gen zipf --runs 300000 -o page.html"), "it reads nothing");
 }
 
-/// The state of the model for 4 TiB of memory is larger than the address space that there is.
+/// The model's state for 4 TiB of memory exceeds the address space.
 #[test]
 fn memory_whose_state_has_no_room_is_an_error_that_names_the_option() {
     let place = Place::with_trace();

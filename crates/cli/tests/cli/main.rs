@@ -1,4 +1,4 @@
-//! The program from outside: what it prints where, and how it exits.
+//! Tests of the program from outside: its output and exit codes.
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 mod advise;

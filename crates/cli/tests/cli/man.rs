@@ -1,4 +1,4 @@
-//! Manual pages: one for every verb, without a warning of a formatter, and true about variables.
+//! Every verb has a manual page, without formatter warnings and with the right variables.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,6 @@ use std::process::Command;
 
 use crate::support::{Place, text};
 
-/// The pages, by name without `.1`.
 fn pages(place: &Place) -> Vec<(String, PathBuf)> {
     place.done("man -o man1");
     let entries = fs::read_dir(place.path("man1")).unwrap();
@@ -15,7 +14,6 @@ fn pages(place: &Place) -> Vec<(String, PathBuf)> {
     entries.map(|entry| entry.unwrap().path()).map(|path| (name(&path), path)).collect()
 }
 
-/// The verbs below `verb`, as its help lists them.
 fn verbs(place: &Place, verb: &str) -> Vec<String> {
     let help = place.done(&format!("{verb} --help"));
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
@@ -89,7 +87,6 @@ fn formatters_find_no_fault() {
     }
 }
 
-/// Variables of ours in the sources of what is shipped.
 fn own_variables() -> BTreeSet<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut folders: Vec<PathBuf> = ["cli", "linux", "preload", "recorder"]

@@ -1,5 +1,4 @@
-//! `folio maps`: files of this machine, built here with several layouts, and files that are not ELF
-//! files.
+//! `folio maps` of ELF files built here with several layouts, and of files that are not ELF.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Place, compile, text};
 
-/// A program with some 200 KiB of text; says where it and a library are loaded.
+/// A program with about 200 KiB of text, which prints where it and a library are loaded.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 __asm__(".text\n.skip 200000, 0x90\n");
@@ -38,13 +37,12 @@ fn json(place: &Place, words: &str) -> Value {
     serde_json::from_str(&place.done(&format!("maps --json --elf {words}"))).unwrap()
 }
 
-/// The executable segment of the first file.
 fn text_of(view: &Value) -> &Value {
     let segments = view["files"][0]["segments"].as_array().unwrap();
     segments.iter().find(|s| s["flags"].as_str().unwrap().ends_with('x')).unwrap()
 }
 
-/// Refusals of 16K, 64K and 2M; empty if there is none.
+/// Returns the refusals of 16K, 64K and 2M, empty if there is none.
 fn refusals(view: &Value) -> [String; 3] {
     let sizes = text_of(view)["sizes"].as_array().unwrap();
     assert_eq!(sizes.len(), 3);
@@ -83,7 +81,7 @@ fn the_remedy_that_is_named_removes_the_refusal() {
     let option = remedy.strip_prefix("re-link with ").unwrap();
     compile(&place, "gcc", &format!("-O0 -pie {option} p.c -o p"));
     assert_eq!(refusals(&json(&place, "p"))[1], "");
-    // A library of 3 MiB for 2 MiB folios, not placed by the kernel because it asks for 64K.
+    // A 3 MiB library for 2 MiB folios. It requests 64K, so the kernel does not align it to 2 MiB.
     let (skip, aligned) = ("-DSKIP=3000000", "-Wl,-z,max-page-size=65536");
     compile(&place, "gcc", &format!("-shared -fPIC {skip} {aligned} l.c -o l.so"));
     let view = json(&place, "l.so");
@@ -118,7 +116,6 @@ fn the_loader_keeps_the_steps_that_are_promised() {
     }
 }
 
-/// First address at which the program `p` has `file` mapped.
 fn load_address(place: &Place, file: &str) -> u64 {
     let output = Command::new(place.path("p")).output().unwrap();
     let maps = text(&output.stdout);
@@ -139,7 +136,7 @@ fn other_machines_and_classes_are_read() {
         assert_eq!(view["size_bytes"], serde_json::json!([2 << 20]));
         assert_eq!(view["files"][0]["step_bytes"], 65536);
     }
-    // 32-bit, big-endian: a header and one segment, by hand.
+    // 32-bit, big-endian: a handmade header with one segment.
     fs::write(place.path("big"), big_endian_32()).unwrap();
     let view = json(&place, "big");
     let file = &view["files"][0];
@@ -149,7 +146,7 @@ fn other_machines_and_classes_are_read() {
     assert!(place.done("maps --elf big").contains("powerpc, 32-bit, big-endian, shared object"));
 }
 
-/// A shared object of PowerPC with 0x54 bytes of text at 0x10000.
+/// A PowerPC shared object with 0x54 bytes of text at 0x10000.
 fn big_endian_32() -> Vec<u8> {
     let mut bytes = b"\x7fELF\x01\x02\x01".to_vec();
     bytes.resize(16, 0);
@@ -208,7 +205,6 @@ fn a_bad_file_among_good_ones_is_exit_2_with_the_others_shown() {
     assert!(csv.starts_with("path,machine,kind,step_bytes,segment,flags,"), "{csv}");
     assert_eq!(csv.lines().count(), 4, "{csv}");
     assert!(text(&output.stderr).contains("text is not an ELF file"));
-    // In a directory, other files are passed over.
     let view = json(&place, ".");
     assert_eq!(
         (&view["summary"]["nr_files"], &view["failed"]),

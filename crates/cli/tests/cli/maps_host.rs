@@ -1,4 +1,4 @@
-//! `folio maps` of a host: processes by name and group, what changed, metrics, the full screen.
+//! `folio maps` of a host: processes by name and group, changes, metrics, the full screen.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -7,15 +7,14 @@ use serde_json::Value;
 
 use crate::support::{Place, text};
 
-/// A process with a name that nobody else has, ended and reaped when dropped.
+/// A process with a unique name, killed and reaped on drop.
 struct Named(Child);
 
 impl Named {
-    /// A copy of `sleep` called `name`.
     fn start(place: &Place, name: &str) -> Self {
         let path = place.path(name);
-        // By a process of its own: what another test starts meanwhile would hold the file open, and it
-        // could not be run.
+        // A separate process copies the file: otherwise a process started by another test could
+        // inherit the open file, which could then not be run.
         assert!(Command::new("cp").arg("/bin/sleep").arg(&path).status().unwrap().success());
         Self(Command::new(path).arg("1000").spawn().unwrap())
     }
@@ -28,7 +27,6 @@ impl Drop for Named {
     }
 }
 
-/// A name of this test in this run.
 fn own_name(test: &str) -> String {
     format!("{test}{}", std::process::id())
 }
@@ -140,8 +138,8 @@ fn metrics_are_a_file_that_appears_whole() {
 }
 
 /// Runs a command on a terminal: `STEPS COMMAND..`. A step is a text of keys, a size or a signal;
-/// the first waits for the screen; after `gone` there is no terminal. Prints the exit status, whether the terminal is set as before, and
-/// what was written.
+/// the first step waits for the screen, and `gone` removes the terminal. Prints the exit status,
+/// whether the terminal's settings were restored, and the output.
 const TERMINAL: &str = r#"
 import fcntl, json, os, pty, select, signal, struct, sys, termios, time
 steps, command = json.loads(sys.argv[1]), sys.argv[2:]
@@ -190,7 +188,8 @@ status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 print(json.dumps([status, before == after, written.decode(errors="replace")]))
 "#;
 
-/// What a watch on a terminal did: exit status, whether the terminal is as before, its text.
+/// Returns the exit status of a watch on a terminal, whether the terminal was restored, and the
+/// output.
 fn on_a_terminal(place: &Place, words: &str, steps: &str) -> (i64, bool, String) {
     let folio = place.command(words);
     let mut python = Command::new("python3");
@@ -223,7 +222,7 @@ fn a_full_screen_ends_with_its_terminal() {
     let name = own_name("gone");
     let _process = Named::start(&place, &name);
     let words = format!("maps --name {name} --watch=1");
-    // One is told by a signal; of the other the terminal goes without a word.
+    // One process gets a signal; the other loses its terminal without one.
     for steps in ["[\"gone\"]", "[\"nohup\", \"gone\"]"] {
         assert_eq!(on_a_terminal(&place, &words, steps).0, 0, "{steps}");
     }

@@ -1,4 +1,4 @@
-//! `folio maps` of processes and the page cache: forms, errors, users, signals.
+//! `folio maps` of processes and the page cache: formats, errors, users, signals.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::support::{Place, text};
 
-/// A process to look at, ended and reaped when dropped.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -28,7 +27,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// Whether PFNs can be seen; says why not.
+/// Returns whether PFNs are visible; says why not.
 fn is_root() -> bool {
     let is_root = fs::File::open("/proc/kpageflags").is_ok();
     if !is_root {
@@ -130,7 +129,7 @@ fn lists_of_processes_are_taken_and_a_missing_one_has_no_table() {
 #[test]
 fn a_process_without_memory_is_told_and_alone_the_answer_is_no() {
     let place = Place::new();
-    // Ended, and not waited for: a zombie.
+    // A process that has ended and was not reaped: a zombie.
     let mut zombie = Command::new("true").spawn().unwrap();
     let pid = zombie.id();
     let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -204,7 +203,7 @@ fn the_page_cache_is_shown_for_files_and_directories() {
     assert!(place.fails("maps --page-cache d/one").contains("folio maps --file d/one"));
 }
 
-/// Runs as the user nobody; `None` where that cannot be done.
+/// Runs as the user nobody; `None` if that is impossible.
 fn as_nobody(place: &Place, words: &str) -> Option<Output> {
     let folio = place.command(words);
     let output = Command::new("setpriv")
@@ -230,7 +229,7 @@ fn another_users_process_is_refused_with_the_command_that_works() {
     let Some(output) = as_nobody(&place, &words) else { return };
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains(&format!("run: {} {words}", Place::as_root())));
-    // A process that it may see: folio does not show itself.
+    // A process that the user nobody may examine, because folio does not show itself.
     let mut own = Command::new("setpriv");
     own.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "1000"]);
     let mut own = own.spawn().unwrap();
@@ -254,7 +253,6 @@ fn another_users_process_is_refused_with_the_command_that_works() {
     );
 }
 
-/// Starts `folio maps PID --watch=1` and waits for its first line.
 fn watch(place: &Place, pid: u32) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = place.command(&format!("maps {pid} --watch=1"));
     let mut folio = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

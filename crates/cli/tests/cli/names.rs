@@ -1,5 +1,5 @@
-//! Names that others chose - of files, programs, mappings - never drive the terminal, whichever verb
-//! prints them, and never begin a line of their own.
+//! Names of files, programs and mappings that others chose never control the terminal in any verb's
+//! output, and never begin a line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,10 +8,9 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::{Place, is_able, text};
 
-/// Clears the screen, sets the title (with C0 and C1), turns the direction, forges a line.
+/// Clears the screen, sets the title (with C0 and C1), reverses the text direction, forges a line.
 const HOSTILE: &str = "h\x1b[2J\u{9b}31m\x1b]0;owned\x07\u{202e}\r\nforged";
 
-/// Neither a control character nor a line that a name began.
 fn is_harmless(said: &str) -> bool {
     let is_plain = |c: char| matches!(c, '\n' | '\t') || largefolio_trace::shown::is_printable(c);
     said.chars().all(is_plain) && !said.lines().any(|line| line.starts_with("forged"))
@@ -21,7 +20,7 @@ fn hostile(ending: &str) -> OsString {
     OsString::from(format!("{HOSTILE}{ending}"))
 }
 
-/// Runs `words`, where `NAME` stands for the hostile name with what follows it.
+/// Runs `words` with the hostile name, and any text after it, in place of `NAME`.
 fn said(place: &Place, words: &str) -> (Option<i32>, String) {
     let mut command = place.command("");
     for word in words.split_whitespace() {
@@ -35,7 +34,7 @@ fn said(place: &Place, words: &str) -> (Option<i32>, String) {
     (output.status.code(), out + &err)
 }
 
-/// Every place of a command line that takes a name from outside.
+/// Every place on the command line that takes a name from outside.
 const COMMANDS: &[&str] = &[
     "align NAME -o copy",
     "align NAMEgone -o copy",
@@ -124,7 +123,7 @@ fn no_verb_passes_a_hostile_name_on() {
         assert!(is_harmless(&said), "{words}: {said:?}");
         checked += usize::from(said.contains("h?[2J"));
     }
-    // The names are shown, not left out.
+    // The names are shown, not omitted.
     assert!(checked > 45, "only {checked} commands show the name");
 }
 
@@ -141,7 +140,7 @@ impl Drop for Running {
 #[test]
 fn a_running_program_cannot_choose_what_a_terminal_does() {
     let place = Place::new();
-    // The first 15 bytes of a name are what the kernel calls the process.
+    // The kernel's process name is the first 15 bytes of the file name.
     let name = place.path("x").with_file_name(OsStr::from_bytes(b"\x1b[2Jh\nforged\x07"));
     fs::copy("/bin/sleep", &name).unwrap();
     let running = Running(Command::new(&name).arg("1000").spawn().unwrap());
@@ -157,7 +156,7 @@ fn a_running_program_cannot_choose_what_a_terminal_does() {
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(is_harmless(&said), "{words}: {said:?}");
         assert!(output.status.code().is_some_and(|code| code < 2), "{words}: {said}");
-        // The name is shown, not left out; collapse prints the number.
+        // The name is shown, not omitted; collapse prints the pid.
         assert!(said.contains("[2Jh") || words.starts_with("collapse"), "{words}: {said}");
     }
 }
@@ -176,7 +175,7 @@ fn a_recording_of_a_hostile_program_is_told_on_one_line() {
     }
 }
 
-/// A spreadsheet would run them.
+/// A spreadsheet would evaluate formulas.
 #[test]
 fn no_cell_is_a_formula() {
     let place = Place::new();

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::crosscheck::small;
 use crate::support::{Place, text};
 
-/// A name that would do harm where it was taken for HTML, a script or an attribute.
+/// A name that would do harm as HTML, script or attribute.
 const HOSTILE: &str =
     "<script>window.harmed=1<&quot;'><img src=x onerror=\"window.harmed=1\">\u{202e}";
 
@@ -29,7 +29,8 @@ fn data(page: &str) -> Value {
     serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
 }
 
-/// Complete without scripts: numbers are those of the data, each figure has marks and a table.
+/// The page is complete without scripts: numbers match the data, and each figure has marks and a
+/// table.
 fn read_without_scripts(page: &str, nr_figures: usize) {
     let json = data(page);
     let (body, rest) = page.split_once("<script type=\"application/json\"").unwrap();
@@ -65,7 +66,6 @@ fn use_in_a_browser(page: &str) {
     assert!(pdf.starts_with(b"%PDF") && pdf.len() > 10_000, "{} bytes", pdf.len());
 }
 
-/// A process to look at, ended and reaped when dropped.
 struct Sleeper(Child);
 
 impl Drop for Sleeper {
@@ -233,7 +233,7 @@ fn a_page_of_a_check_that_agrees_and_differs() {
 fn a_page_without_a_place_is_refused_before_the_work() {
     let place = Place::new();
     fs::write(place.path("equal.txt"), small("0")).unwrap();
-    // The command would make a file, were it run.
+    // If the command ran, it would create a file.
     for words in [
         "verify --heap 64K --report nowhere/page.html -- touch made",
         "maps --all --report nowhere/page.html",

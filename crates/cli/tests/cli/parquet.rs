@@ -10,10 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Place, text};
 
-/// A row by column.
 pub(crate) type Frame = BTreeMap<String, Value>;
 
-/// The rows of a Parquet file.
 pub(crate) fn rows(path: &Path) -> Vec<Frame> {
     let file = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     file.get_row_iter(None).unwrap().map(|row| frame(&row.unwrap())).collect()

@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::support::{Place, text};
 
-/// A trace with text that is executed, and a copy of the object file of a policy.
 fn place() -> Place {
     let place = Place::with_trace();
     std::fs::copy("../../policies/exec-order.o", place.path("mine.o")).unwrap();

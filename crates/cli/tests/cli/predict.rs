@@ -9,7 +9,7 @@ use crate::support::{Place, text};
 
 const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
 
-/// Every column is complete or named, and what there is to say off a terminal comes as lines.
+/// Every column is complete or named, and without a terminal, messages are lines.
 #[test]
 fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
     let place = Place::new();
@@ -29,7 +29,7 @@ fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
     let (code, said, all) = run("", "600000");
     assert_eq!((code, said.as_str()), (Some(0), ""), "short work is done in silence");
     let all: Value = serde_json::from_slice(&all).unwrap();
-    // However fast the machine: finished columns are as without --within, the others are named.
+    // On any machine, finished columns are the same as without --within, and the others are named.
     for within in ["1s", "10m"] {
         let (code, said, some) = run(&format!("--within {within}"), "600000");
         if code == Some(2) {
@@ -46,7 +46,7 @@ fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
     }
 }
 
-/// A limit that is too small is the answer for its column; the others are compared all the same.
+/// A limit that is too small is the answer for its column; the other columns are still compared.
 #[test]
 fn what_does_not_fit_is_an_answer_and_no_error() {
     let place = Place::with_trace();
@@ -76,7 +76,7 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
     assert!(shown.contains("does not fit") && shown.contains("nothing to compare"), "{shown}");
 }
 
-/// Bytes are the same everywhere: `--goal memory` has one answer for all machines.
+/// Bytes are the same everywhere, so `--goal memory` has one answer for all machines.
 #[test]
 fn memory_is_compared_across_machines_and_an_edit_does_not_explain_itself() {
     let place = Place::with_trace();
@@ -215,7 +215,7 @@ fn time_is_estimated_for_machines_whose_costs_are_known() {
     let place = Place::with_trace();
     let result = json(&place, "--kernel 6.12 --machine cascadelake,milan");
     let [known, unknown] = [0, 1].map(|row| &result["rows"][row]["estimate"]);
-    // The total is the sum of the causes, a cause that of its terms.
+    // The total is the sum of the causes, and each cause is the sum of its terms.
     let causes = known["causes"].as_object().unwrap();
     let sum: u64 = causes.values().map(|cause| cause["ns"].as_u64().unwrap()).sum();
     assert_eq!(known["total_ns"].as_u64(), Some(sum));
@@ -301,7 +301,7 @@ fn csv_has_the_numbers_of_the_json() {
         assert_eq!(record[5], row["memory_bytes"].to_string());
         nr_numbers += 1;
     }
-    // Every integer of the rows but page_bytes, seed, memory_bytes, swap_bytes, nr_cpus and
+    // Every integer of the rows except page_bytes, seed, memory_bytes, swap_bytes, nr_cpus and
     // estimate.run.runs.
     let nr_expected: usize =
         result["rows"].as_array().unwrap().iter().map(|row| nr_integers(row) - 6).sum();
@@ -309,7 +309,6 @@ fn csv_has_the_numbers_of_the_json() {
     assert!(nr_times > 0, "no run times");
 }
 
-/// Where the JSON of a row has a metric of the CSV.
 fn pointer_of(metric: &str, folio_bytes: &str) -> String {
     let (head, rest) = metric.split_once('_').unwrap_or((metric, ""));
     match (head, rest) {
@@ -358,8 +357,8 @@ fn nr_integers(value: &Value) -> usize {
     match value {
         Value::Number(number) => usize::from(number.is_u64()),
         Value::Array(values) => values.iter().map(nr_integers).sum(),
-        // The terms and differences of an estimate repeat what stands elsewhere; what was asked for
-        // over time stands in the JSON alone.
+        // The terms and differences of an estimate repeat other values; requests over time are only
+        // in the JSON.
         Value::Object(values) => values
             .iter()
             .filter(|(key, _)| {
@@ -399,7 +398,7 @@ fn the_table_has_the_numbers_of_the_json() {
     }
 }
 
-/// The first number of every column, by `section: label`.
+/// Returns the first number of every column, by `section: label`.
 fn lines_of(table: &str) -> BTreeMap<String, Vec<String>> {
     let (mut lines, mut section) = (BTreeMap::new(), String::new());
     for line in table.lines().filter(|line| line.contains(" |")) {
@@ -474,7 +473,8 @@ fn a_control_is_held_against_the_machines_base_page() {
         said.contains("7.2+sizes=16K:exec: 16K is smaller than the base page of 64K"),
         "{said}"
     );
-    // Commas separate kernels, slashes sizes; the plus of always+exec begins no edit.
+    // Commas separate kernels, slashes separate sizes; the plus in always+exec does not begin an
+    // edit.
     let kernels =
         "--kernel 7.2,7.2+sizes=64K:always+exec/2M:always+readahead=1M,7.1+sizes.xfs=64K:exec";
     let rows = json(&place, kernels)["rows"].as_array().unwrap().len();

@@ -1,4 +1,4 @@
-//! `folio predict` of a trace with several processes: a whole build on one machine.
+//! `folio predict` for a trace with several processes: a whole build on one machine.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `folio record`: the verb; the recorder has tests of its own.
+//! `folio record`: the verb. The recorder has its own tests.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Place, is_able, text};
 
-/// Whether anything can be recorded here; says loudly when not.
+/// Returns whether recording works here; says loudly if not.
 fn can_record(place: &Place) -> bool {
     is_able(&place.run("record -o probe.folio -- true"))
 }
@@ -66,7 +66,7 @@ fn a_quiet_recording_says_nothing() {
     if !can_record(&place) {
         return;
     }
-    // A program that needs no option of its own to be told from ours.
+    // The program's options need no separator.
     let output = place.run("record -q -o q.folio true --help-is-not-ours");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(!text(&output.stderr).contains("recorded"), "{}", text(&output.stderr));
@@ -75,7 +75,7 @@ fn a_quiet_recording_says_nothing() {
 #[test]
 fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     let place = Place::new();
-    // An emulator that takes its time to start.
+    // An emulator that starts slowly.
     let script =
         "#!/bin/sh\ncase $2 in /nonexistent/*) exit 1;; esac\necho begun >&2\nexec sleep 100\n";
     fs::write(place.path("qemu-x86_64"), script).unwrap();
@@ -89,7 +89,7 @@ fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
     assert_eq!(line, "begun\n");
-    // As the terminal does: to all of the group.
+    // Signals the whole group, as the terminal does.
     let kill = ["-INT".to_owned(), "--".to_owned(), format!("-{}", folio.id())];
     assert!(Command::new("kill").args(kill).status().unwrap().success());
     line.clear();
@@ -99,7 +99,6 @@ fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     assert!(!place.path("t.folio").exists());
 }
 
-/// The first number of a line of a table that begins with `label`.
 fn number_of(table: &str, label: &str) -> String {
     let line = table.lines().find(|line| line.trim_start().starts_with(label)).unwrap_or_default();
     line.rsplit('|').next().unwrap_or_default().trim().to_owned()
@@ -116,14 +115,14 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     assert!(text(&output.stderr).contains("(n = 3)"), "{}", text(&output.stderr));
     let info: Value = serde_json::from_str(&place.done("trace info t.folio --json")).unwrap();
     let runs = info["meta"]["runs"].as_array().unwrap();
-    // A trace with links has a newer schema; valgrind's has none.
+    // A trace with links has a newer schema; valgrind's has no links.
     let schema = if info["meta"]["links"] == true { 3 } else { 2 };
     assert_eq!((runs.len(), &info["meta"]["schema_version"]), (3, &serde_json::json!(schema)));
     for run in runs {
         assert!(run["wall_ns"].as_u64().unwrap() > 100_000, "{run}");
         assert!(run["minor_faults"].as_u64().unwrap() > 10, "{run}");
     }
-    // A machine file of this very CPU takes them; another does not.
+    // Only a machine file of the same CPU uses the measured times.
     let cpu = info["meta"]["machine"].as_str().unwrap();
     let machine = format!(
         "name = \"here\"\ndescription = \"a test\"\ncpu = \"{cpu}\"\n\
@@ -134,12 +133,12 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
         let words = format!("predict t.folio --kernel 6.12,7.2 {machine} --json");
         serde_json::from_str::<Value>(&place.done(&words)).unwrap()
     };
-    // So does the known machine that stands in for this one, as nothing was calibrated.
+    // The known machine that replaces an uncalibrated one also uses them.
     let sources = |found: &Value| {
         let rows = found["rows"].as_array().unwrap().iter();
         rows.map(|row| row["estimate"]["run"]["source"].clone()).collect::<Vec<_>>()
     };
-    // Of a program that waits, on a busy machine too, the CPU time counts.
+    // For a program that waits, the CPU time counts, even on a busy machine.
     let of_runs = sources(&predict(""));
     assert!(of_runs == ["measured"; 2] || of_runs == ["cpu"; 2], "{of_runs:?}");
     let here = predict("--machine ./here.toml");
@@ -148,7 +147,7 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     assert!(here["rows"][0]["estimate"]["run_change"].is_null());
     assert!(here["rows"][1]["estimate"]["run_change"]["mid"].is_number());
     assert_eq!(sources(&predict("--machine cascadelake")), ["estimated"; 2]);
-    // Ten times the time is a tenth of the share.
+    // Ten times the run time makes the share ten times smaller.
     let shown = |time: &str| {
         place.done(&format!("predict t.folio --kernel 6.12,7.2 --full --runtime {time}"))
     };
@@ -176,7 +175,7 @@ fn a_plain_run_that_fails_is_no_time_and_nothing_is_recorded() {
     }
 }
 
-/// The program waits for the word that the trace is lost.
+/// The program waits for the message that the trace is lost.
 #[test]
 fn a_full_disk_is_told_while_the_program_goes_on() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! `folio record --live`: programs of this machine at their own speed. Needs root and tracefs, and says
-//! so when it skips.
+//! `folio record --live`: programs of this machine at their own speed. Needs root and tracefs, and
+//! says so when it skips.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::support::{Place, is_able, text};
 
-/// Pages that the recorded program writes.
 const NR_PAGES: u64 = 8192;
 /// Maps memory, writes every page, and says so.
 const TOUCHES: &str = "import mmap, time
@@ -19,15 +18,14 @@ m = mmap.mmap(-1, 8192 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for page in range(8192): m[page * 4096] = 1
 print('touched', flush=True)
 ";
-/// An interpreter that is no script which looks for one.
+/// The interpreter itself, not a script that looks for one.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Whether the kernel can be asked; says loudly when not.
+/// Returns whether the kernel can be traced; says loudly if not.
 fn can_record(place: &Place) -> bool {
     is_able(&place.run("record --live -o probe.folio -- /bin/true"))
 }
 
-/// A program that has touched its memory and waits.
 struct Running(Child);
 
 impl Running {
@@ -52,7 +50,6 @@ impl Drop for Running {
     }
 }
 
-/// The tracefs instances of live recordings.
 fn instances() -> Vec<String> {
     let script = "mount -t tracefs tracefs /mnt && ls /mnt/instances";
     let output = Command::new("unshare").args(["--mount", "sh", "-c", script]).output().unwrap();
@@ -70,7 +67,6 @@ fn number(value: &Value, at: &str) -> u64 {
     value.pointer(at).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {at}"))
 }
 
-/// Interrupts a recording when its trace is being written.
 fn interrupt(folio: Child) -> Output {
     sleep(Duration::from_millis(1500));
     let id = folio.id().to_string();
@@ -129,8 +125,7 @@ fn a_command_keeps_its_output_and_its_memory_is_predicted() {
         assert!(info.contains(expected), "no {expected}: {info}");
     }
     let result = predicted(&place, "t.folio");
-    // Nothing of this program is advised: each page of private memory is a fault, and the kernel counted
-    // them.
+    // This program advises nothing: each page of private memory is a fault that the kernel counted.
     let recorded = number(&result, "/trace/nr_references");
     let faults = number(&result, "/rows/0/faults/total");
     assert!(
@@ -189,7 +184,7 @@ fn a_process_that_runs_goes_on_after_ctrl_c() {
     assert!(!instances().contains(&name));
 }
 
-/// Touches 500 pages more for each line that it reads.
+/// Touches 500 more pages for each line of input.
 const MORE: &str = "import sys
 more = [mmap.mmap(-1, 500 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(9)]
 for one in more: one.madvise(mmap.MADV_NOHUGEPAGE)
@@ -199,7 +194,6 @@ for one in more:
     print('done', flush=True)
 ";
 
-/// Page faults of a process so far, as the kernel counts them.
 fn faults_of(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -220,7 +214,7 @@ fn pages_that_were_there_before_are_no_faults() {
     let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
     let mut stdin = running.0.stdin.take().unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "touched");
-    // The first time the interpreter itself may touch something new.
+    // The interpreter itself may touch new pages the first time.
     stdin.write_all(b"\n").unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "done");
     let pid = running.0.id();
@@ -259,7 +253,7 @@ fn pages_that_were_there_before_are_no_faults() {
     }
     let table = place.done(&format!("{kernels} idle.folio"));
     assert!(table.contains("0 page faults in") && table.contains("take the same time"), "{table}");
-    // Each page is a fault of the model too, as no larger folio may be used there.
+    // Each page is a fault in the model too, because no larger folio is allowed there.
     let predicted = number(&predicted(&place, "some.folio"), "/rows/0/faults/total");
     assert!(predicted.abs_diff(touched) <= 20, "{predicted} {touched}");
 }
@@ -286,7 +280,7 @@ fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
 }
 
-/// A program that writes the same pages for a while. Needs a kernel with soft-dirty bits.
+/// A program that repeatedly writes the same pages. Needs a kernel with soft-dirty bits.
 #[test]
 fn pages_that_are_written_again_are_told() {
     let place = Place::new();
@@ -314,7 +308,7 @@ while time.monotonic() < until:
         let rows = place.done(&format!("trace cat {trace}"));
         rows.lines().filter(|row| row.contains(" write ")).count()
     };
-    // Each of some three rounds finds the 64 pages.
+    // Each of about three rounds finds the 64 pages.
     let (hot, cold) = (writes("hot.folio"), writes("cold.folio"));
     assert!(hot > cold + 64, "{hot} {cold}");
 }
@@ -345,7 +339,7 @@ fn children_are_followed_with_their_programs() {
     if !can_record(&place) {
         return;
     }
-    // What a program mapped is read while it lives: on a busy machine that takes a while.
+    // A program's mappings are read while it lives; on a busy machine, that takes a while.
     fs::write(place.path("s.sh"), "/bin/sleep 0.5\n/usr/bin/timeout 9 /bin/sleep 0.5\n").unwrap();
     let output = place.run("record --live -o s.folio -- sh s.sh");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -355,11 +349,12 @@ fn children_are_followed_with_their_programs() {
         assert!(rows.lines().any(is_its), "no {program}: {rows}");
     }
     assert!(place.done("trace info s.folio").contains("threads   4 in 4 processes"));
-    // The kernel itself touches the new memory before the program does.
+    // The kernel touches the new memory before the program does.
     assert_eq!(number(&predicted(&place, "s.folio"), "/rows/0/strays/unmapped"), 0);
 }
 
-/// After the time of `--for` the trace is there and nothing is traced, however long the command runs.
+/// After the time of `--for`, the trace is complete and nothing is traced, however long the command
+/// runs.
 #[test]
 fn a_command_goes_on_without_its_recorder() {
     let place = Place::new();
@@ -389,7 +384,6 @@ fn a_command_goes_on_without_its_recorder() {
     assert!(!told.contains("records of mapped files were lost"), "{told}");
 }
 
-/// Command lines that hold `word`, of processes that are there.
 fn processes_with(word: &str) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -397,7 +391,7 @@ fn processes_with(word: &str) -> Vec<String> {
     lines.filter(|line| line.contains(word)).collect()
 }
 
-/// Names of the tracefs instances of a recorder; `None` where tracefs cannot be mounted.
+/// Returns the names of a recorder's tracefs instances; `None` if tracefs cannot be mounted.
 fn instances_of(place: &Place, pid: u32) -> Option<Vec<String>> {
     let script = "mount -t tracefs none /mnt 2>&1 >&2 || exit 77; ls /mnt/instances";
     let said = text(&place.on_a_small_disk(script)?.stdout);
@@ -405,7 +399,7 @@ fn instances_of(place: &Place, pid: u32) -> Option<Vec<String>> {
     Some(said.lines().filter(|name| name.ends_with(&ending)).map(str::to_owned).collect())
 }
 
-/// Whatever it has begun: the child that waits for it, the keeper, the instance.
+/// Includes everything it has started: the waiting child, the keeper, the instance.
 #[test]
 fn a_recorder_killed_while_it_starts_leaves_nothing() {
     let place = Place::new();

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::support::Place;
 
-/// The data of the page `name`.
 fn data(place: &Place, name: &str) -> Value {
     let page = fs::read_to_string(place.path(name)).unwrap();
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));

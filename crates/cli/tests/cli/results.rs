@@ -1,6 +1,7 @@
-//! Results that are files: whole or not at all, whatever is in the way.
+//! Result files are written whole or not at all, whatever is in the way.
 //!
-//! Every option that writes a file stands in one table, [`writers`]; each test goes through all.
+//! The table [`writers`] has every option that writes a file, and each test goes through all of
+//! them.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,18 +12,15 @@ use std::process::Command;
 use crate::run::compile;
 use crate::support::{Place, hold_settings, is_able, text};
 
-/// What stands under the name of a result before.
 const BEFORE: &str = "what was here before";
 
-/// A command that writes a file.
 struct Writer {
-    /// `DIR` stands for a directory that the test chooses.
+    /// `DIR` is replaced with the test's directory.
     words: String,
-    /// The file it writes in `DIR`.
     file: &'static str,
 }
 
-/// Every option that names a file to be written; what this machine cannot do is left out, loudly.
+/// Every option that names an output file. Options that this machine cannot use are skipped loudly.
 fn writers(place: &Place) -> Vec<Writer> {
     fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
     let study = "published = { before = 512, after = 3 }\ncount = \"units\"";
@@ -173,7 +171,7 @@ fn what_is_killed_leaves_nothing() {
     let dir = place.path("dir");
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("out"), BEFORE).unwrap();
-    // Who is started by nohup(1) goes on after a SIGHUP.
+    // A process started by nohup(1) continues after SIGHUP.
     let mask = fs::read_to_string("/proc/self/status").unwrap();
     let mask = mask.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
     let ignores_hup = u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1;
@@ -182,7 +180,7 @@ fn what_is_killed_leaves_nothing() {
             largefolio_testkit::skipped!("what_is_killed_leaves_nothing: SIGHUP is ignored here");
             continue;
         }
-        // Some gigabytes of rows: it does not end by itself before the signal.
+        // Gigabytes of rows: it does not end before the signal.
         let words = "trace gen zipf --runs 2000000000 -o dir/out";
         let mut writing = place.command(words).spawn().unwrap();
         let file = |name: &str| fs::read_link(format!("/proc/{}/fd/{name}", writing.id()));

@@ -1,4 +1,4 @@
-//! `folio run`: what the program sees, how it ends, what is told, and what is left behind.
+//! `folio run`: the program's view, its end, the messages, and the files and settings left.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::{self, Place, hold_settings, text};
 
-/// 8 MiB of text, all of it called; says how much of it is mapped by PMD entries.
+/// 8 MiB of text that is all called; prints how much of it PMD entries map.
 pub(crate) const PROGRAM: &str = r#"
 #include <stdio.h>
 __asm__(".text\n.balign 4096\n.globl stubs\nstubs:\n.fill 8388608,1,0xc3\n");
@@ -27,14 +27,15 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Compiles `p`; false, and the reason, where there is no compiler.
+/// Compiles `p`; returns false, with a message, if there is no compiler.
 pub(crate) fn compile(place: &Place, flags: &str) -> bool {
     fs::write(place.path("p.c"), PROGRAM).unwrap();
     if !support::compile(place, "gcc", &format!("{flags} p.c -o linked")) {
         return false;
     }
-    // Copied in pieces of a page, as a file that came in small folios; by a process of its own: one that
-    // another test starts meanwhile would hold the file open, and it could not be run.
+    // A copy in pieces of a page, like a file in small folios. A separate process copies it:
+    // otherwise a process started by another test could inherit the open file, which could then not
+    // be run.
     let copy = ["if=linked", "of=p", "bs=4096", "status=none"];
     let mut dd = Command::new("dd");
     assert!(dd.current_dir(place.0.path()).args(copy).status().unwrap().success());
@@ -42,19 +43,17 @@ pub(crate) fn compile(place: &Place, flags: &str) -> bool {
     true
 }
 
-/// KiB that the program found mapped by PMD entries.
 fn mapped_kib(stdout: &[u8]) -> u64 {
     text(stdout).trim().parse().unwrap()
 }
 
-/// Whether files here can be in folios of 2M.
 pub(crate) fn has_large_folios(place: &Place) -> bool {
     fs::write(place.path("try"), vec![1; 4 << 20]).unwrap();
     let output = place.run("warm try");
     if output.status.code() == Some(0) {
         return true;
     }
-    // That it cannot is an answer; that it failed is none.
+    // "Cannot" is a valid answer, but an error is not.
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     largefolio_testkit::skipped!("{}", text(&output.stdout).lines().last().unwrap_or_default());
     false
@@ -74,7 +73,7 @@ fn text_is_mapped_large_and_the_summary_says_how_much() {
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
     assert!(said.contains("in 2M folios in the page cache 0 B -> 8 MiB of 8 MiB"), "{said}");
     assert!(said.contains("start delayed by"), "{said}");
-    // The next one finds it so, whoever starts it.
+    // The next process finds the same state, whoever starts it.
     let next = Command::new(place.path("p")).output().unwrap();
     assert!(mapped_kib(&next.stdout) >= 6 << 10);
     let quiet = place.run("run --quiet -- ./p");
@@ -87,7 +86,7 @@ fn a_program_loaded_at_random_is_told_of_and_its_aligned_copy_is_mapped_large() 
     if !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
         return;
     }
-    // Where no shell finds this folio by its name, the remedy has its path.
+    // If no shell finds this folio by name, the remedy has its path.
     let folio = assert_cmd::cargo::cargo_bin!("folio");
     let directory = folio.parent().unwrap().display();
     for (path, name) in [
@@ -151,7 +150,7 @@ fn streams_arguments_and_environment_are_the_programs() {
     assert_eq!(said.lines().next().unwrap().trim(), own.to_string(), "{said}");
 }
 
-/// A folio that ends with its test, also where that fails.
+/// A folio process that is killed at the end of its test, even if the test fails.
 struct Started(Child);
 
 impl Drop for Started {
@@ -161,7 +160,7 @@ impl Drop for Started {
     }
 }
 
-/// A program that says its number and does `then` at SIGTERM.
+/// Starts a program that prints its pid and does `then` on SIGTERM.
 fn waiting(
     place: &Place,
     how: &str,
@@ -218,7 +217,6 @@ fn setting() -> PathBuf {
     PathBuf::from("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
 }
 
-/// Polls until `is_so`.
 fn becomes(is_so: impl Fn() -> bool) -> bool {
     (0..2000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
@@ -257,7 +255,7 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
     stdout.read_line(&mut line).unwrap();
     let program = PathBuf::from(format!("/proc/{}", line.trim()));
     assert!(program.exists());
-    // A second one is told, and runs without.
+    // A second folio warns, and runs its program without the change.
     let second = place.run(&format!("run {how} -- true"));
     let told = text(&second.stderr);
     assert_eq!(second.status.code(), Some(0), "{told}");
@@ -265,7 +263,7 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     assert!(becomes(|| read() == before), "the setting was not put back: {}", read());
-    // The program goes with it: nothing runs on under settings that are gone.
+    // The program ends too: it does not continue without its settings.
     let has_ended = || {
         let state = fs::read_to_string(program.join("stat")).unwrap_or_default();
         state.is_empty() || state.contains(") Z ")
@@ -301,7 +299,7 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
     if compile(&place, "-static") {
         let said = told("--text off --heap 2M -- ./p");
         assert!(said.contains("the program is static: the heap stays as it is"), "{said}");
-        // Its text has no whole block either, but the heap was asked for.
+        // Its text has no whole block either, but the heap was requested.
         let said = told("--heap 2M -- ./p");
         assert!(said.starts_with("folio: warning: --heap works for"), "{said}");
     }
@@ -320,7 +318,7 @@ fn an_unknown_option_is_not_taken_for_a_program() {
         assert_eq!(output.status.code(), Some(2), "{words}: {said}");
         assert!(said.contains("a similar argument exists"), "{words}: {said}");
     }
-    // Options of the program are its own.
+    // The program's options are its own.
     assert_eq!(place.run("run --quiet --text off sh -c true --quite").status.code(), Some(0));
     assert_eq!(place.run("run --quiet --text off -- --quite").status.code(), Some(127));
 }
@@ -347,7 +345,8 @@ fn another_user_may_run_what_is_readable() {
         .unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
-    // Reading is enough to fill the cache; what was in it before is not told to strangers.
+    // Reading is enough to fill the cache, and the previous cache state is not disclosed to other
+    // users.
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
     assert!(said.contains("in the page cache ? -> 8 MiB"), "{said}");
     assert!(said.contains("the heap stays as it is"), "{said}");
@@ -370,7 +369,6 @@ fn a_closed_standard_error_is_no_error() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
-/// Whether the library that moves text stands beside the command.
 pub(crate) fn has_remapper() -> bool {
     let library = assert_cmd::cargo::cargo_bin!("folio").with_file_name("liblargefolio_preload.so");
     let is_there = library.exists();

@@ -1,6 +1,6 @@
-//! Every JSON of the command line is as its schema says, and has no field that the schema lacks.
+//! Every JSON of the command line matches its schema, and has no field that the schema lacks.
 //!
-//! `Place::run` brings everything that any test sees here; the table of this file has a command for each
+//! `Place::run` checks the JSON of all tests here; the table in this file has a command for each
 //! schema.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +13,10 @@ use serde_json::{Deserializer, Value};
 use crate::help::VERBS;
 use crate::support::{Place, hold_settings};
 
-/// Schemas of results that only root gets, on a kernel that can be traced.
+/// Schemas of results that need root, on a kernel that can be traced.
 const OF_ROOT: &[&str] = &["collapse", "crosscheck-programs"];
 
-/// The schemas that `folio schema` prints, with no room for further fields.
+/// The schemas that `folio schema` prints, changed to forbid further fields.
 fn validators() -> &'static BTreeMap<String, Validator> {
     static VALIDATORS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
     VALIDATORS.get_or_init(|| {
@@ -30,7 +30,7 @@ fn validators() -> &'static BTreeMap<String, Validator> {
     })
 }
 
-/// Names that `folio schema` lists. (`Place::done` would come back here.)
+/// Returns the names that `folio schema` lists. (`Place::done` would recurse.)
 fn names() -> Vec<String> {
     let list = said("schema");
     list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
@@ -46,7 +46,6 @@ fn said(words: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Forbids fields that the schema does not know, wherever it knows some.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(keys) => {
@@ -60,7 +59,6 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// The schema of what a command prints as `value`.
 fn schema_of(words: &[&str], value: &Value) -> &'static str {
     let has = |word| words.contains(&word);
     match words {
@@ -88,21 +86,19 @@ fn schema_of(words: &[&str], value: &Value) -> &'static str {
     }
 }
 
-/// The words of folio itself, if it is asked for JSON on standard output.
+/// Returns folio's own words if they request JSON on standard output.
 fn asks_for_json(words: &str) -> Option<Vec<&str>> {
     let own: Vec<&str> = words.split_whitespace().take_while(|word| *word != "--").collect();
     let goes_elsewhere = own.contains(&"-o") && own.first() == Some(&"predict");
     (own.contains(&"--json") && !goes_elsewhere).then_some(own)
 }
 
-/// What is wrong with `value`.
 fn faults(name: &str, value: &Value) -> Vec<String> {
     let validator = validators().get(name).unwrap_or_else(|| panic!("there is no schema {name}"));
     let faults = validator.iter_errors(value);
     faults.map(|fault| format!("{}: {fault}", fault.instance_path())).take(5).collect()
 }
 
-/// Fails if what `words` printed is JSON that its schema does not describe.
 pub(crate) fn check(words: &str, stdout: &[u8]) {
     let Some(own) = asks_for_json(words) else { return };
     for value in Deserializer::from_slice(stdout).into_iter::<Value>() {
@@ -218,7 +214,6 @@ fn a_field_that_is_new_gone_or_of_another_type_is_found() {
     assert!(schema_forgives_what_is_new(&info), "the published schema lets fields be added");
 }
 
-/// Whether the schema as it is published takes a further field.
 fn schema_forgives_what_is_new(info: &Value) -> bool {
     let mut more = info.clone();
     more["meta"]["news"] = 1.into();

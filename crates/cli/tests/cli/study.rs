@@ -1,15 +1,14 @@
-//! `folio study`: the counted rows, the document, exits and errors.
+//! `folio study`: the counted rows, the document, exit codes and errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::{Place, text};
 
-/// What stands around the tables in the documents.
 const BEGIN: &str = "<!-- tables: written by crates/cli/tests/cli/study.rs -->\n```text\n";
 const END: &str = "```\n<!-- end of tables -->";
-/// Studies but `pressure`, which replays hundreds of cells, and `policies`, which has a page of its
-/// own.
+/// All studies except `pressure`, which replays hundreds of cells, and `policies`, which has its
+/// own page.
 const STUDIES: &str = "exec-order exec-order-arm64 fragmentation clear exec-readahead exec-headline \
                        file-thp owners sizes history";
 
@@ -51,7 +50,6 @@ lines = [
 counts = [{ what = "Major faults", count = "faults.major" }]
 "#;
 
-/// A study of the model with one row; `rest` is the row's.
 pub(crate) fn small(rest: &str) -> String {
     format!(
         "name = \"mine\"\ntitle = \"Mine\"\nsource = \"a document\"\nsetup = \"none\"\n\
@@ -62,8 +60,8 @@ pub(crate) fn small(rest: &str) -> String {
     )
 }
 
-/// Exit 0 is the promise: every row moves in the direction that its study states, and exactly the
-/// rows that say so disagree with the published numbers.
+/// Exit 0 means that every row moves in the direction stated in its study, and that only the rows
+/// that say so disagree with the published numbers.
 #[test]
 fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
     let place = Place::new();
@@ -77,7 +75,7 @@ fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
     shows("docs/design/tables/studies.txt", &place.done(&format!("study {STUDIES} {}", traces())));
 }
 
-/// In the long lane: minutes where the compiler does not optimize.
+/// In the long lane: it takes minutes without compiler optimization.
 #[test]
 fn the_document_shows_where_large_folios_hurt() {
     if std::env::var_os("LARGEFOLIO_LANE").is_none_or(|lane| lane != "all") {
@@ -96,7 +94,6 @@ fn the_document_shows_what_policies_do() {
     shows("docs/design/tables/policies.txt", &place.done(&format!("study policies {}", traces())));
 }
 
-/// The tables in a document are those of `shown`.
 fn shows(document: &str, shown: &str) {
     let path = root().join(document);
     let document = fs::read_to_string(&path).unwrap();
@@ -109,7 +106,7 @@ fn shows(document: &str, shown: &str) {
     assert!(document[begin..end] == *shown, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
 }
 
-/// A program with 1 MiB of text and 3 of heap below its limits.
+/// A program with 1 MiB of text and a 3 MiB heap below its limits.
 #[test]
 fn a_program_below_limits_is_drawn_for_each_kernel() {
     let place = Place::new();
@@ -139,7 +136,7 @@ fn a_program_below_limits_is_drawn_for_each_kernel() {
     assert!(place.fails("study --file small.toml").contains("shares that rise"));
 }
 
-/// Two generated programs under three kernels: who gains, who pays, who loses.
+/// Two generated programs under three kernels: gains, costs, and losses.
 #[test]
 fn kernels_over_many_programs_are_compared_and_drawn() {
     let place = Place::new();
@@ -184,14 +181,15 @@ counts = [
     assert!(page.contains("Change of faults over change of read"), "no picture");
     let csv = place.done("study --file two.toml --csv");
     assert!(csv.contains(", Faults, 64K\""), "{csv}");
-    // A program without memory under one line: that one loses it, and no mean has it.
+    // A program that runs out of memory under one line is that line's loss, and no mean includes
+    // it.
     let large = other.replace("\"3M\"", "\"8M\"");
     let small = frontier.replace("\"xfs\"", "\"xfs\"\nmemory = \"3M\"");
     fs::write(place.path("two.toml"), format!("{head}{large}{small}")).unwrap();
     let shown = place.done("study --file two.toml");
     assert!(shown.contains("no memory under 64K"), "{shown}");
     assert!(shown.contains("64K loses faults in 2 of 2"), "{shown}");
-    // A program that is not there is in no mean, and nothing is said of who gains.
+    // No mean includes a missing program, and no winner is named.
     let absent = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = [\"nothing\"]");
     fs::write(place.path("two.toml"), format!("{head}{absent}")).unwrap();
     let shown = place.done("study --file two.toml --traces .");
@@ -205,7 +203,7 @@ counts = [
     assert!(place.fails("study --file two.toml").contains("1 to 64 traces and workloads"));
 }
 
-/// Counts are exact: any change of the model that moves one shows here.
+/// Counts are exact: any model change that affects one shows here.
 #[test]
 fn counted_rows_are_what_they_were() {
     let place = Place::new();
@@ -294,7 +292,7 @@ fn both_sides_of_a_row_are_measured_on_this_kernel() {
     }
     let output = Place::new().run("study owners --live --rounds 1");
     let (result, said) = (text(&output.stdout), text(&output.stderr));
-    // One round may go either way, so the exit status stays 0.
+    // A single round may go either way, so the exit status stays 0.
     assert_eq!(output.status.code(), Some(0), "{said}");
     let row =
         result.lines().find(|line| line.contains("stores that copy against stores that keep"));

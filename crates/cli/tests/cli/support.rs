@@ -1,4 +1,4 @@
-//! Running `folio` in a directory of its own.
+//! Runs `folio` in a temporary directory.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,6 @@ use tempfile::TempDir;
 
 use crate::schemas;
 
-/// A directory in which commands run.
 pub(crate) struct Place(pub(crate) TempDir);
 
 impl Place {
@@ -19,7 +18,7 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A directory with a small generated trace `mix.folio`.
+    /// Creates a directory with a small generated trace `mix.folio`.
     pub(crate) fn with_trace() -> Self {
         let place = Self::new();
         let words = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000";
@@ -38,12 +37,12 @@ impl Place {
         command
     }
 
-    /// How the root of a machine with sudo types folio, which is nowhere that sudo looks.
+    /// Returns how root types folio if it is not in a directory that sudo searches.
     pub(crate) fn as_root() -> String {
         format!("sudo {}", assert_cmd::cargo::cargo_bin!("folio").display())
     }
 
-    /// The same by somebody who may change nothing, and may read what is here.
+    /// The same as user nobody, who may change nothing and may read this directory.
     pub(crate) fn command_of_nobody(&self, words: &str) -> std::process::Command {
         let mut command = self.command(words);
         if rustix::process::geteuid().is_root() {
@@ -53,7 +52,7 @@ impl Place {
         command
     }
 
-    /// What a command says; JSON is as its schema says.
+    /// Runs a command, and checks its JSON against the schema.
     pub(crate) fn run(&self, words: &str) -> Output {
         let output = self.command(words).output().unwrap();
         if matches!(output.status.code(), Some(0 | 1)) {
@@ -62,8 +61,9 @@ impl Place {
         output
     }
 
-    /// Runs a shell that may mount a small filesystem: in a mount namespace of its own, so that it goes
-    /// with the shell. It ends with 77 if it cannot mount: `None`, loudly.
+    /// Runs a shell in its own mount namespace, where it may mount a small filesystem that
+    /// disappears with it. The shell exits with 77 if it cannot mount; the result is then `None`,
+    /// with a loud message.
     pub(crate) fn on_a_small_disk(&self, script: &str) -> Option<Output> {
         let mut shell = std::process::Command::new("unshare");
         shell.args(["--mount", "sh", "-c", script]).current_dir(self.0.path());
@@ -77,14 +77,12 @@ impl Place {
         Some(output)
     }
 
-    /// Standard output of a command that succeeds.
     pub(crate) fn done(&self, words: &str) -> String {
         let output = self.run(words);
         assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    /// Standard error of a command that exits with 2 and prints no result.
     pub(crate) fn fails(&self, words: &str) -> String {
         let output = self.run(words);
         let said = text(&output.stderr);
@@ -99,14 +97,15 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Held by tests in which folio changes settings of the machine: it lets one process at a time do so.
+/// Held by tests in which folio changes the machine's settings: it allows only one process at a
+/// time to do so.
 pub(crate) fn hold_settings() -> MutexGuard<'static, ()> {
     static SETTINGS: Mutex<()> = Mutex::new(());
     SETTINGS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is said where a machine cannot do it: no QEMU with plugins; not root, a container, a kernel
-/// that has not what is asked.
+/// Messages of a machine that lacks support: no QEMU with plugins, no root, a container, or an old
+/// kernel.
 const CANNOT: &[&str] = &[
     "get one with `",
     "get a QEMU that has them",
@@ -123,8 +122,8 @@ const CANNOT: &[&str] = &[
     "memory is fragmented",
 ];
 
-/// Whether a command gave an answer that not every machine can give. Where it can, a failure is one;
-/// where it cannot, that is said loudly.
+/// Returns whether a command gave an answer that not every machine can give. Says loudly if this
+/// machine cannot; fails on any other error.
 pub(crate) fn is_able(output: &Output) -> bool {
     if matches!(output.status.code(), Some(0 | 1)) {
         return true;
@@ -135,7 +134,7 @@ pub(crate) fn is_able(output: &Output) -> bool {
     false
 }
 
-/// Runs a compiler in `place`; whether it is there. What it refuses fails the test.
+/// Runs a compiler in `place`; returns whether it exists. A compile error fails the test.
 pub(crate) fn compile(place: &Place, compiler: &str, words: &str) -> bool {
     let mut command = std::process::Command::new(compiler);
     let output = command.current_dir(place.0.path()).args(words.split_whitespace()).output();

@@ -1,5 +1,5 @@
-//! Every verb that reads or writes a file, while another thread exchanges the names: no file outside is
-//! written to, and no device is opened.
+//! Every verb that reads or writes a file, while another thread swaps the names: no file outside is
+//! written, and no device is opened.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use largefolio_testkit::swap::Swap;
 
 use crate::support::Place;
 
-/// Command lines; `@` is the name that is attacked. Each ends by itself, whatever it finds.
+/// Command lines; `@` is the attacked name. Each ends by itself, whatever it finds.
 const VERBS: [&str; 22] = [
     "maps PID --openmetrics @",
     "maps PID --report @",
@@ -34,7 +34,7 @@ const VERBS: [&str; 22] = [
     "calibrate --check --machine @",
 ];
 
-/// Those that take a second or more.
+/// Command lines that take a second or more.
 const SLOW: [&str; 3] = [
     "record -o @ -- true",
     "calibrate --quick -o @",

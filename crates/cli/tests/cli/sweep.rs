@@ -1,4 +1,4 @@
-//! `folio predict --sweep`: a data set that is whole at any moment and grows by what is missing.
+//! `folio predict --sweep`: the data set is always whole, and grows by the missing cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,10 +12,8 @@ use serde_json::Value;
 use crate::parquet::{Frame, rows};
 use crate::support::{Place, text};
 
-/// Two traces in four cells each.
 const EIGHT: &str = "predict a.folio b.folio --kernel 6.12,7.2 --machine altra --memory 64M,1G";
 
-/// Two small traces.
 fn small() -> Place {
     let place = Place::new();
     for (name, seed) in [("a", 1), ("b", 2)] {
@@ -25,7 +23,7 @@ fn small() -> Place {
     place
 }
 
-/// Four traces in 80 cells: five tasks each, enough to be met in the middle.
+/// Four traces in 80 cells: five tasks each, enough to be interrupted midway.
 fn long() -> (Place, String) {
     let place = Place::new();
     for name in ["a", "b", "c", "d"] {
@@ -47,7 +45,7 @@ fn part_names(place: &Place) -> BTreeSet<String> {
     names.filter(|name| name.ends_with(".parquet")).collect()
 }
 
-/// Every row of the data set by cell; no cell has two.
+/// Returns every row of the data set by cell; no cell has two rows.
 fn cells(place: &Place) -> BTreeMap<String, Frame> {
     let mut cells = BTreeMap::new();
     for name in part_names(place) {
@@ -69,7 +67,6 @@ fn ended(place: &Place) -> Vec<String> {
     runs.map(|run| run["ended"].as_str().unwrap().to_owned()).collect()
 }
 
-/// The numbers of a JSON row under the names of the columns.
 fn scalars(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(entries) => {
@@ -83,7 +80,7 @@ fn scalars(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// What stands in lists, or not in the table at all.
+/// Excludes columns with lists, and values that the table lacks.
 fn is_scalar_column(name: &str) -> bool {
     let keyed = ["by_size", "cached_bytes", "anon_sizes", "pmd_refused", "collapse_refused"];
     let further = [
@@ -131,7 +128,7 @@ fn what_is_done_is_found_and_only_what_is_new_is_added() {
     let told = place.done(&format!("{EIGHT} --sweep set"));
     assert!(told.starts_with("set: 0 cells done, 8 found, 0 failed"), "{told}");
     assert_eq!(part_names(&place), before);
-    // A trace that lies elsewhere under another name is the same trace.
+    // The same trace under another name and path.
     fs::create_dir(place.path("moved")).unwrap();
     fs::rename(place.path("a.folio"), place.path("moved/x.folio")).unwrap();
     let more =
@@ -163,7 +160,7 @@ fn an_edited_kernel_file_is_another_kernel() {
     assert_eq!(kernels, ["mine.toml", "mine.toml"]);
     let key = json["runs"][2]["asked"]["kernels"][0]["text"].as_str().unwrap();
     assert!(json["texts"][key].as_str().unwrap().contains("readahead_bytes = 1048576"), "{json}");
-    // Each row says which text it is of.
+    // Each row names its kernel text.
     let keys =
         cells(&place).into_values().map(|row| row["kernel_text"].as_str().unwrap().to_owned());
     let keys: BTreeSet<String> = keys.collect();
@@ -272,7 +269,7 @@ fn a_damaged_part_is_named_and_done_again() {
     assert_eq!(cells(&place), before, "the same rows again");
 }
 
-/// A confined process cannot follow one that leads out.
+/// A confined process cannot follow a link that leads outside.
 #[test]
 fn a_link_in_place_of_a_part_or_the_manifest_is_set_aside() {
     let place = small();
@@ -329,7 +326,7 @@ fn what_a_sweep_cannot_have_is_told() {
     assert!(said.contains("a.folio is a file, and a sweep fills a directory"), "{said}");
 }
 
-/// A sweep in the background; killed where a test ends early.
+/// A background sweep, killed if a test ends early.
 struct Running(Child);
 
 impl Running {
@@ -338,7 +335,7 @@ impl Running {
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Waits until the data set has `nr` parts; false where the sweep ended before.
+    /// Waits until the data set has `nr` parts; false if the sweep ended first.
     fn has_parts(&mut self, place: &Place, nr: usize) -> bool {
         while part_names(place).len() < nr {
             if self.0.try_wait().unwrap().is_some() {
@@ -413,7 +410,7 @@ fn ctrl_c_keeps_what_is_done_and_says_so() {
     assert!(told.contains(&format!("{} cells done, {nr_done} found", NR_LONG - nr_done)), "{told}");
 }
 
-/// Digests of many traces are as long as those of a large one.
+/// Digesting many traces takes as long as digesting a large one.
 #[test]
 fn ctrl_c_is_heard_while_the_sweep_opens() {
     let place = small();

@@ -1,4 +1,4 @@
-//! `folio tune` on a copy of a system's settings, and killed on it.
+//! `folio tune` on a copy of a system's settings, including kills during a change.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -31,7 +31,6 @@ fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// A copy of settings, and a state directory.
 pub(crate) struct System(pub(crate) Place);
 
 impl System {
@@ -154,8 +153,8 @@ fn errors_name_what_is_expected_and_change_nothing() {
     assert_eq!(system.readahead(), "128");
 }
 
-/// Whenever it is killed, `--undo` finds what it needs. The moments are not chosen, they differ from
-/// run to run; each step in turn is ended in the tests of `largefolio_linux::tune`.
+/// `--undo` works after a kill at any moment. The moments vary from run to run; the tests of
+/// `largefolio_linux::tune` interrupt each step in turn.
 #[test]
 fn killed_while_it_changes_settings_it_leaves_what_undo_needs() {
     let system = System::new();

@@ -1,4 +1,4 @@
-//! `folio verify`: verdicts, failing commands, servers, Ctrl-C. Settings of the system need root.
+//! `folio verify`: verdicts, failing commands, servers, Ctrl-C. System settings need root.
 
 use std::fs;
 use std::process::Stdio;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::run::{compile, has_large_folios};
 use crate::support::{Place, hold_settings, text};
 
-/// A setting of its own for the test that changes one: tests run side by side.
+/// A setting that only this test changes, because tests run in parallel.
 const SLEEP: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs";
 
-/// A change that needs no rights and does nothing.
+/// A change that needs no rights and has no effect.
 const NO_CHANGE: &str = "--env LARGEFOLIO_TEST=1";
 
 fn is_root() -> bool {
@@ -21,7 +21,7 @@ fn is_root() -> bool {
     is_root
 }
 
-/// Bounds of rounds and of time, CPU time as a quantity, and lines off a terminal.
+/// Limits of rounds and time, CPU time as the metric, and progress lines without a terminal.
 #[test]
 fn rounds_are_bounded_by_time_too_and_say_how_far_they_are() {
     let place = Place::new();
@@ -111,7 +111,6 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
     }
 }
 
-/// A value that the setting of folios of this size does not have now.
 fn other_value(kib: u32) -> Option<&'static str> {
     let size = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
     let Ok(text) = fs::read_to_string(&size) else {
@@ -144,7 +143,7 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
     let words = format!("verify --tune thp.32K={other} --trace mix.folio --machine zen4 --runs 3");
     let output = place.run(&format!("{words} --json -- true"));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // A change that nothing of the trace meets, and no round of `true` shows.
+    // A change that affects nothing in the trace, and no round of `true`.
     assert_eq!(json["prediction"]["difference_ns"], 0, "{json}");
     assert_eq!(json["prediction"]["ratio"], 1.0, "{json}");
     assert_eq!(json["verdict"], "not proved", "{json}");
@@ -279,7 +278,8 @@ fn a_setting_that_another_folio_has_changed_is_not_taken_for_the_systems() {
 #[test]
 fn a_verdict_can_be_about_faults() {
     let place = Place::new();
-    // Every second changed run has the faults of a plain one: what is compared drops no round.
+    // Every second changed run has a plain run's faults; for a compared metric, that drops no
+    // round.
     let script = "echo >>n; [ $LARGEFOLIO_TEST ] && [ $(($(wc -l <n) / 2 % 2)) = 0 ] && exit 0; \
                   v=$(head -c 4000000 /dev/zero | tr '\\0' x)";
     let of = |metric: &str| {
@@ -327,7 +327,7 @@ fn a_command_that_is_faster_with_the_change_is_confirmed() {
     assert!(said.contains("fewer than 10 rounds decide nothing"), "{said}");
 }
 
-/// A server that takes its answers from a file and says in `pid` who it is.
+/// A server that reads its answers from a file and writes its pid to `pid`.
 const SERVER: &str = "echo $$ >pid; echo ${LARGEFOLIO_TEST:-5} >answer; echo up; \
                       trap 'echo ended >>log; exit 0' TERM; while :; do sleep 0.01; done";
 
@@ -368,8 +368,8 @@ fn a_server_is_changed_and_its_load_is_not() {
     for name in ["server user", "server system", "server memory", "\"wall\""] {
         assert!(names.contains(name), "{name}: {names}");
     }
-    // 20 rounds of two, and one untimed round, or two on a noisy machine. Each server ended when asked,
-    // and none was killed.
+    // 20 rounds of two, and one untimed round, or two on a noisy machine. Each server ended on
+    // request, and none was killed.
     let nr = fs::read_to_string(place.path("log")).unwrap().lines().count();
     assert!([42, 44].contains(&nr), "{nr}");
     assert!(is_gone(&place));
@@ -427,7 +427,7 @@ fn a_command_that_left_its_group_is_ended_by_ctrl_c() {
 #[test]
 fn a_daemon_without_server_is_told_first() {
     let place = Place::new();
-    // The file of the run before names a process that has ended.
+    // The file of the previous run names a process that has ended.
     let script = "rm -f pid; setsid sh -c 'echo $$ >pid; exec sleep 1000' & \
                   until grep -qs sleep /proc/$(cat pid 2>/dev/null)/comm; do sleep 0.01; done";
     let words = format!("verify {NO_CHANGE} --runs 2 -- sh -c");
@@ -455,7 +455,8 @@ fn ctrl_c_shows_the_rounds_so_far() {
     assert!(
         (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(5));
-            // Two to warm up, three rounds of two, and two of which the last may be stopped.
+            // Two warm-up runs, three rounds of two, and two runs, the last of which may be
+            // interrupted.
             nr_runs() >= 10
         }),
         "the command did not run"

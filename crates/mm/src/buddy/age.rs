@@ -1,25 +1,25 @@
-//! Ageing: what other programs did to memory before the traced one starts.
+//! Ageing: simulates what other programs did to memory before the traced program starts.
 //!
-//! A seeded workload. Each round frees a quarter of the blocks in use, drawn at random, and then
-//! allocates until fifteen sixteenths of the zone are in use again. Every request draws a size from
-//! [`Ageing::orders`] and is served, by memory, as
+//! A seeded workload. Each round frees a random quarter of the used blocks, then allocates until
+//! fifteen sixteenths of the zone are in use again. Each request draws a size from
+//! [`Ageing::orders`]. By memory, the requests are split as follows:
 //!
-//! | share | mobility | blocks |
 //! |---|---|---|
 //! | 10/16 | movable | one folio of that size, or the next smaller size that is free |
 //! | 4/16 | movable | base pages |
 //! | 1/16 | unmovable | kernel memory, orders 0 to 3 |
 //! | 1/16 | reclaimable | kernel caches, orders 0 to 3 |
 //!
-//! At the end random movable blocks go until half of the zone is free. What is left belongs to
-//! programs that go on: it is pinned, as the pins of `fragment` are. So the sizes that a kernel uses
-//! decide which holes it finds later (docs/design/reclaim.md, "Memory that has aged").
 //!
-//! The shares are choices, not measurements. Differs: nothing is reclaimed or compacted while
-//! memory ages, and blocks go at random, not in the order of their use: a kernel does better.
+//! At the end, random movable blocks are freed until half of the zone is free. The rest belongs to
+//! programs that keep running: it is pinned, like the pins of `fragment`. The folio sizes that a
+//! kernel uses therefore decide the free blocks it finds later (docs/design/reclaim.md).
 //!
-//! Work: each round takes and frees less than the zone has pages, and that is cheap:
-//! [`Ageing::steps`]. State: [`Ageing::state_bytes`].
+//! The shares are choices, not measurements. Differs: nothing is reclaimed or compacted during
+//! ageing, and blocks are freed at random, not by last use. A kernel would do better.
+//!
+//! Work ([`Ageing::steps`]): each round takes and frees fewer pages than the zone has. State:
+//! [`Ageing::state_bytes`].
 
 use std::ops::ControlFlow;
 
@@ -30,38 +30,34 @@ use crate::units::{Order, Pfn};
 use super::random::Random;
 use super::{Buddy, MigrateType};
 
-/// Sixteenths of the zone in use when a round ends.
 const FULL_SIXTEENTHS: u64 = 15;
-/// One block in so many goes in each round.
 const FREED_OF: u64 = 4;
-/// Sixteenths of the requests, by memory, that are served in base pages.
 const BASE_SIXTEENTHS: u64 = 4;
-/// Sixteenths that are unmovable, and as many that are reclaimable.
+/// Sixteenths that are unmovable; as many are reclaimable.
 const KERNEL_SIXTEENTHS: u64 = 1;
-/// Largest order of kernel memory, and one more.
+/// Number of orders of kernel memory, from 0.
 const NR_KERNEL_ORDERS: u64 = 4;
-/// Pages of a round that count as one step: 90 ns each in a build for tests on a busy machine, 20
-/// rounds of 16 GiB in 7.6 s.
+/// Pages of a round per step: 90 ns each in a test build on a busy machine.
 const PAGES_OF_STEP: u64 = 8;
-/// Bytes of state for each page of the zone: a block in use, which is a page at worst, in a list that
-/// has up to twice the room it needs, and the zone's own state, all of which is touched.
+/// Bytes of state per page of the zone: at worst one used block per page, in a list with up to
+/// twice the needed capacity, plus the zone's own state, all of it touched.
 const BYTES_OF_PAGE: u64 = 2 * size_of::<Block>() as u64 + super::BYTES_OF_PAGE;
-/// Blocks taken or freed from one question to the caller to the next: some milliseconds.
+/// Blocks taken or freed between two checks with the caller: a few milliseconds.
 const NR_BLOCKS_UNHEARD: u32 = 1 << 16;
 
-/// How memory is worn down.
+/// How memory is aged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ageing {
     /// Seed of the workload.
     pub seed: u64,
-    /// Rounds; 0 leaves memory as it is.
+    /// Number of rounds; 0 leaves memory unchanged.
     pub rounds: u32,
-    /// Sizes of the folios that programs ask for; order 0 in it means nothing.
+    /// Folio sizes that programs request. Order 0 in it has no effect.
     pub orders: Orders,
 }
 
 impl Ageing {
-    /// Steps that a zone of `nr_pages` takes, as a budget counts them.
+    /// Steps to age a zone of `nr_pages`, as counted by a budget.
     ///
     /// ```
     /// use largefolio_mm::buddy::Ageing;
@@ -74,23 +70,22 @@ impl Ageing {
         (nr_pages / PAGES_OF_STEP).saturating_mul(self.rounds as u64)
     }
 
-    /// Bytes of state that a zone of `nr_pages` takes, its own included.
+    /// Bytes of state of a zone of `nr_pages`, including the zone itself.
     #[must_use]
     pub const fn state_bytes(&self, nr_pages: u64) -> u64 {
         if self.rounds == 0 { 0 } else { nr_pages.saturating_mul(BYTES_OF_PAGE) }
     }
 }
 
-/// Folios that one round asked for.
+/// Folios requested in one round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundOfAgeing {
-    /// Requests by order, those that came down from a larger order included.
+    /// Requests by order, including those that fell back from a larger order.
     pub nr_asked: [u64; NR_ORDERS],
     /// Requests that found a free block.
     pub nr_got: [u64; NR_ORDERS],
 }
 
-/// A block in use.
 #[derive(Clone, Copy)]
 struct Block {
     pfn: Pfn,
@@ -98,18 +93,15 @@ struct Block {
     of: MigrateType,
 }
 
-/// The workload in the middle of it.
 struct Wear<'a> {
     buddy: &'a mut Buddy,
     random: Random,
-    /// Sizes, largest first.
     orders: Vec<Order>,
     live: Vec<Block>,
     round: RoundOfAgeing,
     ear: Ear<'a>,
 }
 
-/// Asks the caller now and then whether to go on.
 struct Ear<'a> {
     hears: &'a mut dyn FnMut() -> ControlFlow<()>,
     nr_unheard: u32,
@@ -127,12 +119,12 @@ impl Ear<'_> {
 }
 
 impl Buddy {
-    /// Wears memory down; what each round asked for.
+    /// Ages memory. Returns each round's requests.
     pub fn age(&mut self, ageing: Ageing) -> Vec<RoundOfAgeing> {
         self.age_until(ageing, &mut || ControlFlow::Continue(())).unwrap_or_default()
     }
 
-    /// The same; `None` if `hears`, which is asked every few milliseconds, ends it.
+    /// Like [`Buddy::age`]. Calls `hears` every few milliseconds; returns `None` if it breaks.
     pub fn age_until(
         &mut self,
         ageing: Ageing,
@@ -192,7 +184,6 @@ impl Wear<'_> {
         }
     }
 
-    /// A folio of the size with this number or of the next smaller that is free; else base pages.
     fn take_folio(&mut self, nr: usize) {
         let wanted = self.orders[nr];
         for at in nr..self.orders.len() {
@@ -212,7 +203,6 @@ impl Wear<'_> {
         }
     }
 
-    /// As much kernel memory as a folio of `order` has.
     fn take_kernel(&mut self, order: Order, of: MigrateType) {
         let mut left = order.nr_pages();
         while left > 0 {
@@ -232,7 +222,6 @@ impl Wear<'_> {
         true
     }
 
-    /// Frees random movable blocks until half of the zone is free.
     fn free_half(&mut self) {
         let target = self.buddy.nr_pages / 2;
         let mut movable: Vec<Block> = std::mem::take(&mut self.live);

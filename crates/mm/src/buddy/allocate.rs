@@ -7,12 +7,13 @@ use crate::units::{Order, Pfn};
 use super::{Buddy, MigrateType};
 
 impl Buddy {
-    /// Takes `2^order` page frames for pages of type `migrate_type`: the head of the smallest
-    /// sufficient list of that type, else by fallback (I.3). `None` when no block is large enough.
-    /// Looks only at what is free now (I.7); watermarks are for [`Buddy::try_alloc`].
+    /// Allocates `2^order` page frames for pages of type `migrate_type`: the head of the smallest
+    /// sufficient list of that type, otherwise by fallback (I.3). Returns `None` if no block is
+    /// large enough. Uses only blocks that are free now (I.7) and ignores watermarks; see
+    /// [`Buddy::try_alloc`].
     ///
     /// # Panics
-    /// When `order` exceeds [`Buddy::max_order`].
+    /// If `order` exceeds [`Buddy::max_order`].
     pub fn alloc(&mut self, order: Order, migrate_type: MigrateType) -> Option<Pfn> {
         assert!(order <= self.max_order, "{order} is beyond max_order {}", self.max_order);
         let pfn = self
@@ -34,8 +35,8 @@ impl Buddy {
         MigrateType::ALL.into_iter().any(|of| self.lists.smallest(order, of).is_some())
     }
 
-    /// Takes `2^order` page frames out of a free block that starts in `[first, end)` and is smaller
-    /// than `below`, for a page that is moved there (I.11).
+    /// Allocates `2^order` page frames for a migrated page, from a free block that starts in
+    /// `[first, end)` and is smaller than `below` (I.11).
     pub(crate) fn take_in(
         &mut self,
         first: u64,
@@ -62,7 +63,6 @@ impl Buddy {
         None
     }
 
-    /// Head of the smallest sufficient list of one type, split down to `order`.
     pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<u64> {
         let found = self.lists.smallest(order, of)?;
         let pfn = self.lists.pop_front(found, of)?;
@@ -70,8 +70,7 @@ impl Buddy {
         Some(pfn)
     }
 
-    /// Keeps the lowest `2^to` page frames of a taken block; each time the upper half goes to the
-    /// head of the lower list.
+    /// Keeps the lowest `2^to` page frames. Upper halves go to the head of the lower list.
     pub(super) fn split(&mut self, pfn: u64, from: Order, to: Order, of: MigrateType) {
         for half in (to.get()..from.get()).rev().map(Order::new) {
             self.lists.push_front(pfn + half.nr_pages(), half, of);

@@ -4,7 +4,6 @@ use crate::units::Order;
 
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// A bitmap over page frames, changed in naturally aligned ranges.
 #[derive(Clone, Debug)]
 pub(super) struct PageBits {
     words: Vec<u64>,
@@ -19,7 +18,6 @@ impl PageBits {
         self.words[(pfn / WORD_BITS) as usize] >> (pfn % WORD_BITS) & 1 == 1
     }
 
-    /// Sets the bits of an aligned range.
     pub(super) fn set(&mut self, pfn: u64, order: Order) {
         let first = (pfn / WORD_BITS) as usize;
         match mask_of(pfn, order) {
@@ -28,7 +26,6 @@ impl PageBits {
         }
     }
 
-    /// Clears the bits of an aligned range.
     pub(super) fn clear(&mut self, pfn: u64, order: Order) {
         let first = (pfn / WORD_BITS) as usize;
         match mask_of(pfn, order) {
@@ -37,7 +34,6 @@ impl PageBits {
         }
     }
 
-    /// Whether every bit of an aligned range is set.
     pub(super) fn is_all_set(&self, pfn: u64, order: Order) -> bool {
         let first = (pfn / WORD_BITS) as usize;
         match mask_of(pfn, order) {
@@ -46,7 +42,6 @@ impl PageBits {
         }
     }
 
-    /// Number of bits set in an aligned range.
     pub(super) fn count(&self, pfn: u64, order: Order) -> u64 {
         let first = (pfn / WORD_BITS) as usize;
         let count = |word: u64| u64::from(word.count_ones());
@@ -57,7 +52,6 @@ impl PageBits {
     }
 }
 
-/// The bits of a range smaller than a word, `None` for whole words.
 const fn mask_of(pfn: u64, order: Order) -> Option<u64> {
     let nr = order.nr_pages();
     if nr >= WORD_BITS { None } else { Some(((1 << nr) - 1) << (pfn % WORD_BITS)) }

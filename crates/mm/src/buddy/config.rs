@@ -15,13 +15,13 @@ pub struct BuddyConfig {
     pub nr_pages: u64,
     /// Largest block order, `MAX_PAGE_ORDER` (docs/behaviour 0.4).
     pub max_order: Order,
-    /// Order of a pageblock, at most `max_order` (docs/behaviour 0.4; 7.2 can build it lower).
+    /// Order of a pageblock, at most `max_order` (docs/behaviour 0.4; 7.2 allows less).
     pub pageblock_order: Order,
-    /// Page frames pinned from the start; `None` for a fresh machine.
+    /// Page frames pinned from the start; `None` = all free.
     pub fragmentation: Option<Fragmentation>,
 }
 
-/// Why a zone cannot be made.
+/// Why a zone cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BuddyError {
     /// Memory is empty or too large.
@@ -33,7 +33,7 @@ pub enum BuddyError {
         /// The requested number.
         nr_pages: u64,
     },
-    /// The host has no room for the state of the zone.
+    /// The host has no memory for the zone's state.
     #[error(
         "the model keeps {} MiB of state for {nr_pages} page frames, and this host has no room for \
          that: give the machine less memory",
@@ -45,7 +45,7 @@ pub enum BuddyError {
         /// State for all of them.
         bytes: u64,
     },
-    /// Orders do not fit together.
+    /// Incompatible orders.
     #[error("orders must be pageblock {pageblock_order} <= max {max_order} <= {limit}")]
     Orders {
         /// Requested pageblock order.
@@ -55,7 +55,7 @@ pub enum BuddyError {
         /// Largest possible `max_order`.
         limit: Order,
     },
-    /// A fragmentation target that no placement of pinned pages meets.
+    /// No placement of pinned pages meets the fragmentation target.
     #[error(
         "fragmentation of {used_permille} permille used and {unusable_permille} permille unusable \
          at {order} cannot be met: {why}"
@@ -72,11 +72,11 @@ pub enum BuddyError {
     },
 }
 
-/// Asks the host for room, and gives it back: a request for zeroed memory aborts if it fails.
+/// Tests the allocation first, because a failed one of zeroed memory would abort.
 pub(crate) fn has_room(bytes: u64) -> bool {
     let mut room: Vec<u8> = Vec::new();
     let is_there = usize::try_from(bytes).is_ok_and(|nr| room.try_reserve_exact(nr).is_ok());
-    // Otherwise the compiler removes a request for unused memory.
+    // Otherwise, the compiler removes the unused allocation.
     std::hint::black_box(&room);
     is_there
 }

@@ -1,17 +1,16 @@
-//! Borrowing from other migrate types (docs/behaviour I.3, the form of 6.15 and later).
+//! Fallback to other migrate types (docs/behaviour I.3, as in 6.15 and later).
 //!
 //! Answers to: `__rmqueue_claim`, `__rmqueue_steal`, `find_suitable_fallback`.
 //!
 //! First *claim*: from the largest order downwards, take the first donor block and, if the rules
-//! allow, its whole pageblock with it. Only when no claim succeeds *steal*: the smallest sufficient
-//! block of any donor, whose pageblock keeps its type.
+//! allow, its whole pageblock. If no claim succeeds, *steal*: take the smallest sufficient block of
+//! any donor; its pageblock keeps its type.
 
 use crate::units::Order;
 
 use super::{Buddy, MigrateType};
 
 impl Buddy {
-    /// Claims a pageblock, or a block of several, and allocates from it.
     pub(super) fn claim(&mut self, order: Order, to: MigrateType) -> Option<u64> {
         for donor_order in (order.get()..=self.max_order.get()).rev().map(Order::new) {
             let Some(donor) = self.donor_of(donor_order, to) else { continue };
@@ -25,7 +24,6 @@ impl Buddy {
         None
     }
 
-    /// Takes the smallest sufficient block of a donor and leaves the rest to the donor.
     pub(super) fn steal(&mut self, order: Order, to: MigrateType) -> Option<u64> {
         for donor_order in (order.get()..=self.max_order.get()).map(Order::new) {
             if let Some(donor) = self.donor_of(donor_order, to) {
@@ -38,13 +36,12 @@ impl Buddy {
         None
     }
 
-    /// First donor of `to` with a free block of exactly `order`.
     fn donor_of(&self, order: Order, to: MigrateType) -> Option<MigrateType> {
         to.donors().into_iter().find(|&donor| self.lists.has(order, donor))
     }
 
-    /// Whether a donor block of this order is worth a pageblock: at least half the pageblock order,
-    /// or a requester that would otherwise spoil many movable pageblocks.
+    /// Whether a donor block of this order justifies claiming a pageblock: it is at least half the
+    /// pageblock order, or the requester would otherwise fragment many movable pageblocks.
     fn may_claim(&self, donor_order: Order, to: MigrateType) -> bool {
         donor_order.get() >= self.pageblock_order.get() / 2 || to != MigrateType::Movable
     }
@@ -72,8 +69,8 @@ impl Buddy {
         self.take_smallest(order, to)
     }
 
-    /// Whether free and compatible pages are at least half of the pageblock. A pageblock that
-    /// reaches beyond the zone is never claimed.
+    /// Whether free and compatible pages fill at least half of the pageblock. A pageblock that
+    /// extends beyond the zone is never claimed.
     fn is_mostly_compatible(&self, pageblock: u64, donor: MigrateType, to: MigrateType) -> bool {
         let nr = self.pageblock_order.nr_pages();
         if pageblock + nr > self.nr_pages {
@@ -89,8 +86,8 @@ impl Buddy {
         nr_free + nr_compatible >= nr / 2
     }
 
-    /// Moves the free blocks of a pageblock to the tails of the lists of `to`, in page frame
-    /// order: a block just claimed is not the next one to be taken.
+    /// Moves the free blocks of a pageblock to the tails of the lists of `to`, in page frame order,
+    /// so that a claimed block is not allocated next.
     fn move_free_blocks(&mut self, pageblock: u64, to: MigrateType) {
         let end = pageblock + self.pageblock_order.nr_pages();
         let mut pfn = pageblock;
@@ -105,7 +102,6 @@ impl Buddy {
         }
     }
 
-    /// Gives all pageblocks of a block the type `to`.
     fn retag(&mut self, pfn: u64, order: Order, to: MigrateType) {
         self.set_pageblock_types(pfn, order, to);
         self.fallbacks.nr_claimed_pageblocks += 1 << (order.get() - self.pageblock_order.get());

@@ -1,14 +1,13 @@
-//! The state of memory when a zone starts: all free, or fragmented to a target.
+//! A zone's initial state: all free, or fragmented to a target.
 //!
-//! A fragmented zone is a machine that has run for a while: some page frames are in use (pinned:
-//! nothing frees them here) and placed so that large blocks are rare. The target is the unusable
-//! index (I.10) at one order. Memory is cut into aligned groups of `2^order` pages; with S pages
-//! per group, P pinned and F free pages in total, an index u needs `(u * F + P) / S` broken groups.
-//! Which groups are broken is drawn without replacement; each holds one run of pinned pages of
-//! (almost) equal length at a random place, wrapped around the end of the group. So the index is
-//! met exactly (up to rounding and the rest behind the last whole group) at `order`, is at least as
-//! high above it, and falls off quickly below it. The pins are unmovable pages; pageblocks stay
-//! movable.
+//! A fragmented zone models a machine that has run for a while. Some page frames are pinned (never
+//! freed) and placed so that large blocks are rare. The target is the unusable index (I.10) at one
+//! order. Memory is divided into aligned groups of `2^order` pages. With S pages per group, P
+//! pinned and F free pages in total, an index u needs `(u * F + P) / S` broken groups. They are
+//! drawn at random without replacement. Each has one run of pinned pages, all of (almost) equal
+//! length, at a random position that can wrap around the group's end. The index is exact at `order`
+//! (except for rounding and pages after the last whole group), at least as high above it, and falls
+//! quickly below it. The pins are unmovable pages; pageblocks stay movable.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,37 +16,33 @@ use crate::units::Order;
 use super::random::Random;
 use super::{Buddy, BuddyError, MigrateType};
 
-/// Page frames in use, in thousandths, unless the target needs more pins than that.
+/// Page frames in use, in thousandths, unless the target needs more pins.
 const USED_PERMILLE: u64 = 100;
 
-/// Page frames pinned from the start; the same data give the same page frames.
+/// Page frames pinned from the start. Equal values pin the same page frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fragmentation {
     /// Seed of the pattern.
     pub seed: u64,
-    /// Share of all page frames that is pinned, in thousandths: 0 ..= 999.
+    /// Pinned share of all page frames, in thousandths: 0 ..= 999.
     pub used_permille: u32,
-    /// Order at which the target holds.
+    /// Order to which the target applies.
     pub order: Order,
     /// Target of [`Buddy::unusable_index`] at `order`, in thousandths: 0 ..= 1000.
     pub unusable_permille: u32,
 }
 
-/// How many groups are broken and by how many pinned pages.
 struct FragmentPlan {
-    /// Whole groups in the zone.
     groups: u64,
-    /// Groups that get pinned pages.
     broken: u64,
-    /// Pinned pages, at least one in each broken group.
     pinned: u64,
 }
 
 impl Fragmentation {
-    /// The target with as few page frames in use as it takes: a tenth, or one pin in each group
-    /// that has to be broken. With p of memory pinned, u unusable and groups of S pages that is
-    /// `p >= u / (S - 1 + u)`.
+    /// The target with as few pinned page frames as possible: a tenth, or one pin per broken group
+    /// if that is more. With p of memory pinned, u unusable and groups of S pages, that is `p >= u
+    /// / (S - 1 + u)`.
     ///
     /// ```
     /// use largefolio_mm::buddy::Fragmentation;
@@ -93,20 +88,17 @@ impl Fragmentation {
 }
 
 impl Buddy {
-    /// Frees all page frames of a zone without any.
     pub(super) fn free_at_boot(&mut self) {
         self.lists.set_fresh(self.nr_pages);
         self.free_run_at_boot(self.max_order.round_down(self.nr_pages), self.nr_pages);
     }
 
-    /// Frees all page frames but the pinned ones.
     pub(super) fn fragment_at_boot(&mut self, target: Fragmentation) -> Result<(), BuddyError> {
         let plan = target.plan(self.nr_pages, self.max_order)?;
         let group = target.order.nr_pages();
         let mut random = Random(target.seed);
         let mut nr_left = plan.broken;
         let mut pins_left = plan.pinned;
-        // Start of the run of free pages that is not yet on the lists.
         let mut free_from = 0;
         for nr in 0..plan.groups {
             // Selection sampling: each remaining group is equally likely to be broken.

@@ -1,7 +1,7 @@
 //! Free blocks: one doubly linked list per order and migrate type.
 //!
-//! A block is linked through the state of its first page frame; `tags` says which page frames
-//! start a free block, of which order, on the list of which type.
+//! A block is linked through the state of its first page frame. `tags` holds the order and list of
+//! each free block.
 
 use crate::units::Order;
 
@@ -10,32 +10,30 @@ use super::migrate::MigrateType;
 const NR_ORDERS: usize = 14;
 const _: () = assert!(NR_ORDERS == FreeLists::MAX_ORDER_LIMIT.get() as usize + 1);
 
-/// First page frame of a block plus one; 0 is the end of a list, so zeroed state is empty.
+/// First page frame of a block plus one. 0 ends a list, so zeroed state is empty.
 type Link = u32;
 
-/// Next and previous block of the list. An array, because the allocator gives zeroed arrays of
-/// integers lazily and zeroed structs not: 133 MB against 2 MB resident for 64 GiB of 4 KiB pages.
+/// Next and previous block. An array, because the allocator zeroes integer arrays lazily, but not
+/// structs: 2 MB instead of 133 MB resident for 64 GiB of 4 KiB pages.
 type Node = [Link; 2];
 
 #[derive(Clone, Copy, Debug, Default)]
 struct List {
     head: Link,
     tail: Link,
-    /// Blocks linked; `fresh` ones are not.
     nr_blocks: u64,
 }
 
-/// All free blocks of a zone.
 #[derive(Clone, Debug)]
 pub(super) struct FreeLists {
     lists: [[List; MigrateType::NR]; NR_ORDERS],
-    /// Bit k by type: the list of order k is not empty.
+    /// By type: bit k is set if the list of order k is not empty.
     nonempty: [u32; MigrateType::NR],
     nodes: Vec<Node>,
-    /// 0: no free block starts here; else [`tag_of`].
+    /// 0 = no free block starts here; otherwise [`tag_of`].
     tags: Vec<u8>,
-    /// Page frames `start .. end` are movable blocks of `max_order` that were never taken: the
-    /// tail of that list, in ascending order, without state of their own.
+    /// Page frames `start .. end` are movable blocks of `max_order` that were never allocated. They
+    /// are the tail of that list, in ascending order, and have no state.
     fresh: std::ops::Range<u64>,
     max_order: Order,
 }
@@ -49,7 +47,7 @@ const fn tag_of(order: Order, migrate_type: MigrateType) -> u8 {
 }
 
 impl FreeLists {
-    /// Largest `max_order` of any kernel modelled: 13 with 64 KiB pages (docs/behaviour 0.4).
+    /// Largest `max_order` of any modelled kernel: 13 with 64 KiB pages (docs/behaviour 0.4).
     pub(super) const MAX_ORDER_LIMIT: Order = Order::new(13);
 
     pub(super) fn new(nr_pages: u64, max_order: Order) -> Self {
@@ -63,7 +61,6 @@ impl FreeLists {
         }
     }
 
-    /// Makes `0 .. end` fresh blocks of `max_order`; the lists are empty.
     pub(super) fn set_fresh(&mut self, end: u64) {
         self.fresh = 0..self.max_order.round_down(end);
         self.refresh_mask(self.max_order, MigrateType::Movable);
@@ -79,7 +76,6 @@ impl FreeLists {
         (self.fresh.end - self.fresh.start) >> self.max_order.get()
     }
 
-    /// The smallest order of at least `order` with a block of type `of`.
     #[inline]
     pub(super) fn smallest(&self, order: Order, of: MigrateType) -> Option<Order> {
         let orders = self.nonempty[of.index()] >> order.get();
@@ -90,7 +86,6 @@ impl FreeLists {
         self.nonempty[of.index()] >> order.get() & 1 == 1
     }
 
-    /// First block of a list.
     pub(super) fn head(&self, order: Order, of: MigrateType) -> Option<u64> {
         match self.list(order, of).head {
             0 if self.has(order, of) => Some(self.fresh.start),
@@ -99,7 +94,6 @@ impl FreeLists {
         }
     }
 
-    /// Order and type of the free block that starts at `pfn`; fresh blocks are not asked for.
     #[inline]
     pub(super) fn block_at(&self, pfn: u64) -> Option<(Order, MigrateType)> {
         let tag = self.tags[pfn as usize];
@@ -110,7 +104,6 @@ impl FreeLists {
         Some((Order::new(tag & TAG_ORDER_MASK), of))
     }
 
-    /// Type of the free block of exactly `order` that starts at `pfn`.
     #[inline]
     pub(super) fn buddy_at(&self, pfn: u64, order: Order) -> Option<MigrateType> {
         let tag = *self.tags.get(pfn as usize)?;
@@ -118,7 +111,6 @@ impl FreeLists {
         is_match.then(|| MigrateType::ALL[(tag >> TAG_TYPE_SHIFT & 3) as usize])
     }
 
-    /// Takes the first block of a list.
     #[inline]
     pub(super) fn pop_front(&mut self, order: Order, of: MigrateType) -> Option<u64> {
         let pfn = self.head(order, of)?;
@@ -131,7 +123,6 @@ impl FreeLists {
         Some(pfn)
     }
 
-    /// Adds a block at the head of a list.
     #[inline]
     pub(super) fn push_front(&mut self, pfn: u64, order: Order, of: MigrateType) {
         let link = pfn as Link + 1;
@@ -147,7 +138,6 @@ impl FreeLists {
         self.nonempty[of.index()] |= 1 << order.get();
     }
 
-    /// Adds a block at the tail of a list that has no fresh blocks.
     pub(super) fn push_back(&mut self, pfn: u64, order: Order, of: MigrateType) {
         assert!(order < self.max_order || self.fresh.is_empty(), "a block behind fresh ones");
         let link = pfn as Link + 1;
@@ -163,7 +153,6 @@ impl FreeLists {
         self.nonempty[of.index()] |= 1 << order.get();
     }
 
-    /// Takes a linked block from wherever it is in its list.
     #[inline]
     pub(super) fn remove(&mut self, pfn: u64, order: Order, of: MigrateType) {
         debug_assert_eq!(self.tags[pfn as usize], tag_of(order, of), "not a free block: {pfn}");
@@ -189,12 +178,11 @@ impl FreeLists {
         let linked = std::iter::successors(as_pfn(self.list(order, of).head), |&pfn| {
             as_pfn(self.nodes[pfn as usize][0])
         });
-        // A cycle would not end; one block more than counted is enough to show it.
+        // One block more than counted is enough to expose a cycle.
         let nr_max = self.list(order, of).nr_blocks as usize + 1;
         linked.take(nr_max).chain(fresh.step_by(self.max_order.nr_pages() as usize))
     }
 
-    /// Whether links are mutual and the tail is the last block.
     pub(super) fn is_linked(&self, order: Order, of: MigrateType) -> bool {
         let list = self.list(order, of);
         let mut prev = 0;

@@ -1,4 +1,4 @@
-//! Measures of fragmentation (docs/behaviour I.9, I.10), in thousandths, rounded down as in Linux.
+//! Fragmentation indices (docs/behaviour I.9, I.10), in thousandths, rounded down as in Linux.
 //!
 //! Answers to: `fragmentation_index`, `unusable_free_index`.
 
@@ -7,9 +7,9 @@ use crate::units::Order;
 use super::Buddy;
 
 impl Buddy {
-    /// Why a request of `order` fails: -1000 when it would not, 0 without any free block, else from
-    /// near 0 (memory is short) to near 1000 (memory is fragmented): with F free pages in B blocks
-    /// `1000 - (1000 + F * 1000 / 2^order) / B`.
+    /// Why a request of `order` fails: near 0 if memory is short, near 1000 if it is fragmented.
+    /// With F free pages in B blocks: `1000 - (1000 + F * 1000 / 2^order) / B`. -1000 if the
+    /// request would succeed, 0 without a free block.
     #[must_use]
     pub fn fragmentation_index(&self, order: Order) -> i32 {
         if self.nr_suitable_pages(order) > 0 {
@@ -23,8 +23,7 @@ impl Buddy {
         1000 - ((1000 + requests) / nr_blocks) as i32
     }
 
-    /// Share of the free pages in blocks smaller than `order`, in thousandths; 1000 when nothing
-    /// is free.
+    /// Free pages in blocks smaller than `order`, in thousandths; 1000 if no page is free.
     #[must_use]
     pub fn unusable_index(&self, order: Order) -> u32 {
         match self.nr_free_pages() {
@@ -33,7 +32,6 @@ impl Buddy {
         }
     }
 
-    /// Free pages in blocks of at least `order`.
     fn nr_suitable_pages(&self, order: Order) -> u64 {
         let nr_pages = |of: Order| self.nr_free_of(of) * of.nr_pages();
         self.orders().filter(|&of| of >= order).map(nr_pages).sum()

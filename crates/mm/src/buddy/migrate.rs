@@ -1,7 +1,6 @@
-//! Migrate types, and which borrows from which.
+//! Migrate types and their fallbacks.
 
-/// Mobility of the pages of a pageblock. Differs: high-atomic, CMA and isolate blocks (I.1) do not
-/// exist here.
+/// A pageblock's mobility. Differs: no high-atomic, CMA and isolate blocks (I.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MigrateType {
     /// Can be moved: user memory, page cache. All pageblocks start as movable.
@@ -16,10 +15,9 @@ impl MigrateType {
     /// All types.
     pub const ALL: [Self; Self::NR] = [Self::Movable, Self::Unmovable, Self::Reclaimable];
 
-    /// Number of types.
     pub(super) const NR: usize = 3;
 
-    /// Types that lend blocks to this one, first choice first (docs/behaviour I.3).
+    /// Types that lend blocks to this one, in order of preference (docs/behaviour I.3).
     #[must_use]
     pub const fn donors(self) -> [Self; 2] {
         match self {

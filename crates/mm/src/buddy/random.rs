@@ -1,6 +1,6 @@
-//! Random numbers of the states that memory starts in.
+//! Random numbers for a zone's initial state.
 
-/// `SplitMix64`: a full-period generator whose whole state is the seed.
+/// `SplitMix64`: a full-period generator with the seed as its only state.
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -12,7 +12,7 @@ impl Random {
         bits ^ bits >> 31
     }
 
-    /// A number below `end`, evenly up to one part in 2^64 / `end`.
+    /// A random number below `end`, uniform except for a bias of at most `end` / 2^64.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }

@@ -7,13 +7,13 @@ use crate::units::{Order, Pfn};
 use super::Buddy;
 
 impl Buddy {
-    /// Gives `2^order` page frames back and merges them with their free buddies.
+    /// Frees `2^order` page frames and merges them with their free buddies.
     ///
-    /// Any naturally aligned part of what was allocated can be freed, in any order: a split folio
-    /// gives its parts back one by one.
+    /// Any naturally aligned part of an allocation can be freed, in any order: a split folio frees
+    /// its parts one by one.
     ///
     /// # Panics
-    /// When the range is not aligned, not in the zone, or not allocated (double free).
+    /// If the range is not aligned, not in the zone, or not allocated (double free).
     pub fn free(&mut self, pfn: Pfn, order: Order) {
         let Pfn(pfn) = pfn;
         let is_inside = order <= self.max_order && pfn + order.nr_pages() <= self.nr_pages;
@@ -25,12 +25,12 @@ impl Buddy {
         self.coalesce(pfn, order);
     }
 
-    /// Merges a block with its buddy (`pfn xor 2^k`) while that is free and of the same order,
-    /// whatever its type, and puts the result at the head of the list of the freed block's type.
+    /// Merges a block with its buddy (`pfn xor 2^k`) while the buddy is free and of the same order,
+    /// whatever its type. Puts the result at the head of the list of the freed block's type.
     ///
-    /// Merging at or above the pageblock order makes the buddy's pageblocks the same type, so that
-    /// I4 holds. Differs: Linux puts a block whose next buddy up is free at the tail; the rules we
-    /// follow (I.2, I.4) do not say so.
+    /// A merge at or above the pageblock order gives the buddy's pageblocks the same type, to keep
+    /// I4. Differs: Linux puts a block at the tail if its next larger buddy is free; the rules
+    /// followed here (I.2, I.4) do not.
     fn coalesce(&mut self, mut pfn: u64, mut order: Order) {
         let of = self.pageblock_type(Pfn(pfn));
         while order < self.max_order {

@@ -1,4 +1,4 @@
-//! Tests of the buddy allocator: golden vectors, the naive twin, the exhaustive small world.
+//! Golden vectors, the naive twin and the exhaustive small world.
 
 mod golden;
 mod small_world;
@@ -8,7 +8,7 @@ use crate::units::{Order, PageSize};
 
 use super::{Buddy, BuddyConfig, MigrateType};
 
-/// A zone whose orders are small enough for pageblocks to matter in a few pages.
+/// A zone with small orders, so that pageblocks matter within a few pages.
 fn small(nr_pages: u64, max_order: u8, pageblock_order: u8) -> Buddy {
     let config = BuddyConfig {
         max_order: Order::new(max_order),
@@ -18,7 +18,6 @@ fn small(nr_pages: u64, max_order: u8, pageblock_order: u8) -> Buddy {
     Buddy::new(config).unwrap()
 }
 
-/// First page frames of one free list, head first.
 fn list(buddy: &Buddy, order: u8, of: MigrateType) -> Vec<u64> {
     buddy.lists.blocks(Order::new(order), of).collect()
 }

@@ -1,4 +1,4 @@
-//! Checking a zone against its invariants.
+//! Checks a zone's invariants.
 
 use thiserror::Error;
 
@@ -15,7 +15,7 @@ pub enum Violation {
     I1 {
         /// First page frame of the block.
         pfn: Pfn,
-        /// log2 of the pages of the block.
+        /// The block's order.
         order: Order,
     },
     /// A misplaced block.
@@ -23,7 +23,7 @@ pub enum Violation {
     I2 {
         /// First page frame of the block.
         pfn: Pfn,
-        /// log2 of the pages of the block.
+        /// The block's order.
         order: Order,
     },
     /// Two free buddies that were not merged.
@@ -31,36 +31,36 @@ pub enum Violation {
     I3 {
         /// First page frame of the lower block.
         pfn: Pfn,
-        /// log2 of the pages of the block.
+        /// The block's order.
         order: Order,
     },
-    /// A block on the list of another type than its pageblocks.
+    /// A block on a list that does not match its pageblocks' type.
     #[error("I4: block {order} at {pfn} is on the list of {listed:?}, its pageblocks are not")]
     I4 {
         /// First page frame of the block.
         pfn: Pfn,
-        /// log2 of the pages of the block.
+        /// The block's order.
         order: Order,
-        /// The list it is on.
+        /// The type of its list.
         listed: MigrateType,
     },
     /// A counter or link that disagrees with the lists.
     #[error("I5: {what} is {counted}, the lists say {found}")]
     I5 {
-        /// What was checked.
+        /// The counter or link.
         what: &'static str,
-        /// Value that was kept.
+        /// Its value.
         counted: u64,
-        /// What a scan finds.
+        /// The value found by a scan.
         found: u64,
     },
 }
 
 impl Buddy {
-    /// Checks every invariant; cost grows with the zone.
+    /// Checks every invariant. The cost grows with the zone.
     ///
     /// # Errors
-    /// The first broken invariant found.
+    /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
         let mut seen = PageBits::new(self.nr_pages);
         let mut nr_free = 0;

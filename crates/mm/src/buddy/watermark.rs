@@ -11,20 +11,20 @@ use super::{Buddy, MigrateType};
 /// Why an allocation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Error)]
 pub enum WatermarkRefusal {
-    /// Too few free page frames would remain: memory is short.
+    /// Memory is short: too few free page frames would remain.
     #[error("below the watermark")]
     BelowWatermark,
-    /// Enough page frames are free, but no block is large enough: memory is fragmented.
+    /// Memory is fragmented: enough page frames are free, but no block is large enough.
     #[error("no free block is large enough")]
     NoSuitableBlock,
 }
 
 impl Buddy {
-    /// Whether a request of `order` passes the watermark: `free - 2^order + 1 > watermark`, and a
-    /// free block of at least `order` of any type.
+    /// Checks a request of `order` against the watermark: `free - 2^order + 1 > watermark`, and a
+    /// free block of at least `order` of any type exists.
     ///
     /// # Errors
-    /// The part of the check that fails.
+    /// The condition that fails.
     pub fn check_watermark(
         &self,
         order: Order,
@@ -44,7 +44,7 @@ impl Buddy {
     /// [`Buddy::alloc`] if the watermark allows it.
     ///
     /// # Errors
-    /// Why not.
+    /// The failed condition of the watermark check.
     pub fn try_alloc(
         &mut self,
         order: Order,

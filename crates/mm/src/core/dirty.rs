@@ -81,7 +81,6 @@ impl Core {
         self.counters.reclaim.nr_dirtied += nr;
     }
 
-    /// Clears the flag: the folio was written, or its content is no longer needed.
     pub(crate) fn set_clean(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         let was_dirty = std::mem::replace(&mut folio.is_dirty, false);

@@ -16,8 +16,7 @@
 //!              reclaim in the group, then retry
 //! ```
 //!
-//! Differs: every group is a direct child of the root. Page tables and the kernel's own memory are
-//! not charged.
+//! Differs: every group is a direct child of the root. Kernel memory is not charged.
 
 use crate::folio::lruvec::Lruvec;
 use crate::rules::anon::Effort;
@@ -30,8 +29,7 @@ pub(crate) const STOCK_PAGES: u64 = 64;
 pub(crate) enum ChargeEffort {
     /// No reclaim: large folios without direct reclaim.
     None,
-    /// Two rounds of reclaim: one with a batch for the stock, one without. Used by readahead
-    /// (`__GFP_NORETRY`).
+    /// Two rounds of reclaim, the second without stock: readahead (`__GFP_NORETRY`).
     Once,
     /// Reclaims until it makes no more progress.
     Full,
@@ -115,10 +113,8 @@ pub(crate) struct Groups {
     is_limited: bool,
     /// The group that the stock belongs to, and the stock in pages.
     stock: (GroupId, u64),
-    /// Pages charged above `high` since the last check.
     pub(crate) nr_over_high: u64,
     pub(crate) is_oom: bool,
-    /// Where global reclaim resumes.
     pub(crate) cursor: u32,
 }
 
@@ -185,7 +181,6 @@ impl Groups {
         if self.stock.0 == id { self.stock.1 } else { 0 }
     }
 
-    /// Takes a charge out of the stock. Returns false if the stock is too small.
     pub(crate) fn consume_stock(&mut self, id: GroupId, nr_pages: u64) -> bool {
         let has_enough = self.stock_of(id) >= nr_pages;
         if has_enough {

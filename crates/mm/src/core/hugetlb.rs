@@ -1,5 +1,4 @@
-//! hugetlb: pools of huge pages, and the files that back hugetlb mappings (docs/behaviour O.1,
-//! O.2).
+//! hugetlb: pools of huge pages and the files that use them (docs/behaviour O.1, O.2).
 //!
 //! Answers to: `hugetlb_acct_memory`, `dequeue_hugetlb_folio_vma`, `free_huge_folio`.
 //!
@@ -49,7 +48,6 @@ pub struct HugeCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Charge {
     Reservation,
-    /// No reservation: needs a free page that is not reserved.
     Available,
 }
 
@@ -92,8 +90,7 @@ pub(crate) struct Pool {
 pub(crate) struct HugeFile {
     pub(crate) order: Order,
     pub(crate) sharing: Sharing,
-    /// Shared file: huge pages that are reserved or present. Private file: huge pages whose
-    /// reservation the owner has used.
+    /// Shared file: huge pages reserved or present. Private file: used reservations.
     pub(crate) regions: BTreeSet<u64>,
     pub(crate) pages: BTreeMap<u64, Pfn>,
 }
@@ -147,7 +144,6 @@ pub fn orders(arch: Arch, page: PageSize) -> Vec<Order> {
 }
 
 impl HugePool {
-    /// The machine's pools, including those that its kernel creates at boot.
     pub(crate) fn all(wanted: &[Self], arch: Arch, rules: &Rules) -> Result<Vec<Self>, PoolError> {
         let page = rules.page;
         let known = orders(arch, page);
@@ -166,8 +162,7 @@ impl HugePool {
 }
 
 impl Hugetlb {
-    /// Puts the pools at the end of `nr_pages` base pages. Returns them and the number of pages
-    /// left below them.
+    /// Puts the pools at the end of memory. Returns them and the number of pages before them.
     pub(crate) fn new(
         wanted: &[HugePool],
         page: PageSize,
@@ -257,7 +252,6 @@ impl Hugetlb {
         };
     }
 
-    /// Uncounts an entry of `mm`. Frees the page if nothing else uses it.
     pub(crate) fn remove_map(&mut self, order: Order, pfn: Pfn, mm: MmOwnerId) {
         let shape = self.shape(order);
         let folio = self.folio_mut(order, pfn);
@@ -267,8 +261,7 @@ impl Hugetlb {
         }
     }
 
-    /// The last mapping of a shared file is gone: frees its pages and returns its reservations
-    /// (O.2.3).
+    /// Frees the pages and reservations of a shared file after its last mapping (O.2.3).
     pub(crate) fn release_file(&mut self, id: HugeFileId) {
         let file = self.file_mut(id);
         let order = file.order;
@@ -326,7 +319,6 @@ impl Pool {
         })
     }
 
-    /// Free pages that are not reserved.
     pub(crate) fn nr_available(&self) -> u64 {
         (self.free.len() as u64).wrapping_sub(self.nr_reserved)
     }

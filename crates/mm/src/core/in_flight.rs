@@ -16,8 +16,7 @@
 //! If a fault hits a marker, fault-around therefore maps nothing of the window that this fault
 //! begins (docs/design/fidelity.md, "In flight").
 //!
-//! Owns requests and the locks they hold on folios. Does not own the windows
-//! ([`crate::readahead`]).
+//! Owns requests and their folio locks. Does not own the windows ([`crate::readahead`]).
 //!
 //! Invariants:
 //! - I1: no request is in flight outside a fault.
@@ -42,7 +41,6 @@ pub(crate) struct InFlight {
     is_fault: bool,
     nr_requests: u32,
     completion: Completion,
-    /// Folios being read, each with its request's number from 0.
     folios: Vec<(u32, FolioId)>,
 }
 
@@ -68,7 +66,6 @@ impl InFlight {
         self.nr_requests += u32::from(!is_empty);
     }
 
-    /// Waits for the read of `id`; `None` = does not wait.
     pub(crate) fn wait(&mut self, id: Option<FolioId>, folios: &mut FolioTable) {
         let place = id.and_then(|id| self.folios.iter().position(|(_, other)| *other == id));
         let nr_waited = place.map_or(0, |place| self.folios[place].0 + 1);

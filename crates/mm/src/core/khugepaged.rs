@@ -9,7 +9,6 @@ pub(crate) struct Khugepaged {
     pub(crate) now_ns: u64,
     pub(crate) wake_ns: u64,
     pub(crate) mms: Vec<MmId>,
-    /// Index of the process being scanned; `None` between two passes.
     pub(crate) at: Option<usize>,
     pub(crate) next: Vpn,
     pub(crate) nr_scanned: u64,

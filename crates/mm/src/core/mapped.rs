@@ -62,6 +62,7 @@ impl Core {
         self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
     }
 
+    /// Counts `nr` PTEs of `mm` for the pages from `pfn` (F.3.1).
     pub(crate) fn add_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -77,6 +78,7 @@ impl Core {
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
+    /// Counts a PMD entry of `mm` (F.3.2).
     pub(crate) fn add_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -90,6 +92,7 @@ impl Core {
         self.counters.mapped.add(folio.mapped_kind(), change);
     }
 
+    /// Uncounts `nr` PTEs of `mm` for the pages from `pfn` (F.3.4, F.5.3).
     pub(crate) fn remove_ptes(&mut self, id: FolioId, mm: MmId, pfn: Pfn, nr: u64) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -104,6 +107,7 @@ impl Core {
         self.put_unmapped(id, nr);
     }
 
+    /// Uncounts a PMD entry of `mm` (F.3.5, F.5.3).
     pub(crate) fn remove_pmd(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -114,7 +118,6 @@ impl Core {
         self.put_unmapped(id, shape.pmd_refs().into());
     }
 
-    /// Recounts a PMD entry of `mm` as one PTE per page (F.3.6).
     pub(crate) fn pmd_to_ptes(&mut self, id: FolioId, mm: MmId) {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
@@ -152,7 +155,7 @@ impl Core {
         }
     }
 
-    /// Marks the folio partially mapped: at least one page has no mapping left (G.2.1).
+    /// Handles a page that lost its last mapping (G.2.1).
     fn became_partially_mapped(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if !folio.is_anon()

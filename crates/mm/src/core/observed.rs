@@ -1,7 +1,6 @@
 //! The model's tracepoints, for comparison with a recorded kernel.
 //!
-//! Owns the list of events. The model collects them only while they are watched (`Memory::watch`);
-//! they never affect a decision.
+//! Owns the list of events, which never affect a decision. `Memory::watch` turns it on.
 
 use crate::core::open_file::RaState;
 use crate::counters::collapse::{CollapseRefusal, Done};
@@ -80,8 +79,7 @@ pub enum Observed {
         /// The open file's readahead state.
         state: RaState,
     },
-    /// Readahead was entered (`page_cache_sync_ra`, `page_cache_async_ra`); the state before it
-    /// decides.
+    /// Readahead is about to decide (`page_cache_sync_ra`, `page_cache_async_ra`).
     Entry {
         /// Sync or async.
         kind: EntryKind,

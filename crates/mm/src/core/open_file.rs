@@ -78,7 +78,8 @@ impl RaState {
         self.mark_of(self.start)
     }
 
-    /// [`RaState::mark`] for a window that begins at `start`: forced and exec windows are issued without being recorded (B.4.6).
+    /// Like [`RaState::mark`], for a window that begins at `start`: forced and exec windows are not
+    /// recorded in the state (B.4.6).
     #[must_use]
     pub fn mark_of(&self, start: u64) -> u64 {
         (start + self.size).wrapping_sub(self.async_size)

@@ -7,8 +7,6 @@
 use crate::rmap::owners::{IdsExhausted, MmOwnerId, Narrow, OwnerIds, OwnerLayout, Wide};
 use crate::units::MmId;
 
-/// Owner ids by process number. A new process overwrites the entry of an ended one with the same
-/// number.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessIds {
     ids: OwnerIds,

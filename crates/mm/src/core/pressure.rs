@@ -2,8 +2,7 @@
 //!
 //! Answers to: `compaction_deferred`, `defer_compaction`, `compaction_defer_reset`.
 //!
-//! Owns the failures of background reclaim and the deferral of compaction. Does not decide what to
-//! evict or move ([`crate::reclaim`]).
+//! Owns failure counts and the deferral of compaction. Does not evict ([`crate::reclaim`]).
 
 use super::swap::Swap;
 use super::watermarks::Watermarks;
@@ -18,11 +17,9 @@ const DEFER_SHIFT_MAX: u32 = 6;
 pub(crate) struct Pressure {
     pub(crate) watermarks: Watermarks,
     pub(crate) swap: Option<Swap>,
-    /// The group being reclaimed; the root for the whole machine.
     pub(crate) target: GroupId,
     pub(crate) nr_requests: u64,
     pub(crate) nr_shadows: usize,
-    /// Background reclaim runs in a row that freed nothing.
     pub(crate) nr_failures: u32,
     pub(crate) deferral: Deferral,
     /// Whether the flusher was woken: it writes all dirty folios when the current request ends.
@@ -30,7 +27,6 @@ pub(crate) struct Pressure {
     pub(crate) nr_idle_looks: u32,
     /// Whether this is reclaim's last full scan before it gives up.
     pub(crate) is_last_look: bool,
-    /// Folios that a policy kept although this request would have evicted them.
     pub(crate) nr_kept: u64,
 }
 

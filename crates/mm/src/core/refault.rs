@@ -27,9 +27,7 @@ impl Core {
             return;
         }
         let is_counted = match rule {
-            // 6.1 sets the mark before it counts.
             GenerationRule::First | GenerationRule::Protected => is_workingset,
-            // Newer kernels count before they set the mark.
             GenerationRule::Reworked | GenerationRule::FirstUse => marks.nr_refs < NR_REFS_MAX,
         };
         if is_counted {
@@ -84,7 +82,6 @@ impl Core {
                 GenerationRule::Protected => is_fault || refs >= NR_REFS_MAX,
                 GenerationRule::Reworked | GenerationRule::FirstUse => shadow.was_workingset,
             };
-        // 6.1 counts only recent refaults.
         if is_recent || rule != GenerationRule::First {
             let is_active = match rule {
                 GenerationRule::Reworked => is_recent && is_fault,

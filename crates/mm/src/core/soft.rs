@@ -10,9 +10,8 @@ use crate::folio::FolioId;
 use crate::units::{Order, PageIndex};
 
 impl Core {
-    /// Inserts `new`. Falls back to base pages for its absent pages if the order is only a
-    /// preference and either memory has no such block, or base pages are already cached in the
-    /// range.
+    /// Inserts `new`. If its order is only a preference, falls back to base pages when no block is
+    /// free or base pages are already cached in the range.
     ///
     /// # Errors
     /// A refusal changes nothing.

@@ -104,8 +104,7 @@ impl Swapped {
         self.slots.get(&vpn).copied()
     }
 
-    /// Whether the `nr` pages from `first` have consecutive slots, starting at that of `entry`, and
-    /// are all exclusive or all shared.
+    /// Whether `nr` pages have consecutive slots from that of `entry` and are as exclusive as it.
     pub(crate) fn is_run(&self, first: Vpn, nr: u64, entry: SwapEntry) -> bool {
         let next = |by| SwapEntry { slot: entry.slot.plus(by), ..entry };
         let entries = self.slots.range(first..first.plus(nr));

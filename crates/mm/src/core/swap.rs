@@ -37,7 +37,6 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    /// Swap space with `nr_slots` free slots; `None` if `nr_slots` is 0.
     pub(crate) fn new(page: PageSize, nr_slots: u64) -> Option<Self> {
         let order = page.pmd_order().min(page.max_page_order());
         let slots = Slots::new(order, nr_slots);
@@ -110,7 +109,6 @@ impl Swap {
         }
     }
 
-    /// Drops one user. Returns the page, and whether the slot is now free.
     fn put(&mut self, slot: SwapSlot) -> Option<(Stored, bool)> {
         let stored = self.used.get_mut(&slot)?;
         stored.nr_users = stored.nr_users.saturating_sub(1);
@@ -152,7 +150,6 @@ impl Core {
         Some(stored)
     }
 
-    /// [`Core::put_slot`] for a slot whose folio the caller holds.
     pub(crate) fn put_user(&mut self, slot: SwapSlot) -> Option<Stored> {
         let (stored, is_free) = self.pressure.swap.as_mut()?.put(slot)?;
         if is_free {
@@ -171,7 +168,6 @@ impl Core {
         }
     }
 
-    /// Pages `[first, end)` of a file are gone: drops their shadows and slots.
     pub(crate) fn forget_evicted(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         if first >= end {
             return;
@@ -193,7 +189,6 @@ impl Core {
         taken.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Restores the shadows and swap records of a file's new folio.
     pub(crate) fn back_from_swap(&mut self, file: MappingId, id: FolioId, index: PageIndex) {
         let end = index.plus(self.folios.get(id).nr_pages());
         let mut shadow = self

@@ -34,8 +34,7 @@ impl Core {
         }
     }
 
-    /// Removes a folio from the cache, with a shadow if it is evicted. Frees the slots without
-    /// users. The caller holds a reference.
+    /// Removes a folio, leaves `shadow` and frees unused slots. The caller holds a reference.
     pub(crate) fn leave_swap_cache(&mut self, id: FolioId, shadow: Option<Shadow>) {
         let folio = self.folios.get_mut(id);
         let nr = folio.nr_pages();
@@ -77,7 +76,6 @@ impl Core {
         self.drop_unused_slots(slot, 1);
     }
 
-    /// Frees a folio that only the cache references, unless its slots have users.
     pub(crate) fn drop_unmapped_cache(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if folio.slot.is_none() || folio.refs != folio.cache_refs() {
@@ -93,8 +91,7 @@ impl Core {
         }
     }
 
-    /// Whether more than half of swap space is in use: the cache then frees slots as soon as it
-    /// can.
+    /// Whether swap space is more than half full: the cache then frees slots early.
     pub(crate) fn is_swap_full(&self) -> bool {
         self.pressure.swap.as_ref().is_some_and(|swap| swap.nr_free() < swap.nr_used())
     }

@@ -19,14 +19,12 @@
 //! Does not own the contents of used slots ([`super::swap`]).
 //!
 //! Invariants:
-//! - I1: a cluster counts its used slots. A cluster with none is in the free queue or was never
-//!   used.
+//! - I1: a cluster counts its used slots. A cluster with none is queued as free or fresh.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::units::{Order, SwapSlot};
 
-/// Consecutive slots, of which at least one is in use.
 #[derive(Clone, Debug)]
 struct Cluster {
     is_used: Vec<bool>,
@@ -38,21 +36,17 @@ struct Cluster {
 pub(super) struct Slots {
     clusters: BTreeMap<u64, Cluster>,
     order: Order,
-    /// Clusters from this number on were never used.
     first_fresh: u64,
     /// Clusters that became free again, oldest first.
     free: VecDeque<u64>,
-    /// By order: where its next allocation starts.
     next: Vec<Option<SwapSlot>>,
     nr_all: u64,
     nr_used: u64,
 }
 
-/// A cluster, and the slot at which to allocate.
 type Found = (u64, u64);
 
 impl Cluster {
-    /// Finds the first `nr` consecutive free slots from `from`, aligned to `nr`.
     fn find(&self, from: u64, nr: u64) -> Option<u64> {
         let is_free = |first: &u64| {
             let slots = *first as usize..(first + nr) as usize;

@@ -11,8 +11,7 @@ use crate::units::PageSize;
 const MIN_FREE_KIB: std::ops::RangeInclusive<u64> = 128..=(256 << 10);
 /// `watermark_scale_factor`, in 1/10000 of memory: the minimum distance between two marks.
 const SCALE_FACTOR: u64 = 10;
-/// Pageblocks kept free for THP: two, plus one for each of three migrate types and each of its
-/// three fallbacks.
+/// Pageblocks kept free for THP: two, plus three for each of three migrate types.
 const THP_PAGEBLOCKS: u64 = 2 + 3 * 3;
 const SHARE_MAX: u64 = 20;
 

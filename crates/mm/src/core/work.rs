@@ -37,7 +37,6 @@ impl Work {
         self.nr_steps.set(self.nr_steps.get().saturating_add(nr));
     }
 
-    /// Counts cheap items: eight of them cost one step.
     #[inline]
     pub(crate) fn add_cheap(&self, nr: u64) {
         self.add(1 + nr / 8);
@@ -62,17 +61,12 @@ impl Work {
     }
 }
 
-/// Bytes of a live or freed folio, including its place in the LRU lists.
 pub(crate) const FOLIO_BYTES: u64 = 192;
-/// Bytes of a node in a file's tree.
 pub(crate) const NODE_BYTES: u64 = 1 << 10;
 /// Bytes of a map entry: an area, a swapped page, a shadow.
 pub(crate) const ENTRY_BYTES: u64 = 128;
-/// Bytes of a region of PMD slots.
 const REGION_BYTES: u64 = 4 << 10;
-/// Bytes of a page-table entry.
 const PTE_BYTES: u64 = 8;
-/// Bytes of an empty process, file or open file.
 pub(crate) const THING_BYTES: u64 = 512;
 
 impl Space {

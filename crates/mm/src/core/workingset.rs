@@ -183,14 +183,12 @@ impl Core {
         }
     }
 
-    /// Pages on a group's list according to its counters. For the root: the exact sum of all
-    /// groups.
+    /// Pages on a group's list as of its last flush; for the root, the exact sum of all groups.
     pub(crate) fn nr_listed(&self, group: GroupId, list: ListId) -> u64 {
         let lru = self.folios.lru();
         if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_seen(list) }
     }
 
-    /// Pages that compete with an evicted page of `kind`, in the group that was short of memory.
     fn workingset_pages(&self, group: GroupId, kind: LruKind) -> u64 {
         let nr = |kind, age| self.nr_listed(group, ListId::new(kind, age));
         let mut nr_pages = nr(LruKind::File, Age::Active);

@@ -1,4 +1,4 @@
-//! The batches through which folios reach the lists.
+//! The batches through which folios reach the LRU lists.
 //!
 //! Answers to: `folio_add_lru`, `folio_activate`, `lru_add_drain`.
 //!
@@ -7,15 +7,14 @@
 //!   used again ----> batch of activations -----+   head of the list
 //! ```
 //!
-//! A processor collects what it adds before it takes the lock of the lists. A large folio does not
-//! wait, nor does what collects before it. Owns the two batches. Does not own the lists
-//! ([`super::lru`]).
+//! A processor batches folios before it takes the lists' lock. A large folio drains its batch
+//! immediately. Owns the two batches. Does not own the lists ([`super::lru`]).
 //!
-//! Differs: there is one pair of batches, not one for each processor; a folio that waits is freed
-//! when its last other reference goes.
+//! Differs: there is only one pair of batches, not one per processor. A batched folio is freed with
+//! its last other reference.
 //!
 //! Invariants:
-//! - I1: a folio is in the batch of new folios if its place says so, and once.
+//! - I1: a folio is in the batch of new folios exactly once if its place says so, otherwise never.
 //! - I2: a folio is in the batch of activations if its mark says so.
 
 use super::generations::{Comer, Generations};
@@ -25,16 +24,14 @@ use super::{FolioId, FolioTable};
 use crate::rules::reclaim::GenerationRule;
 use crate::units::Order;
 
-/// Folios that wait.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     adds: Vec<FolioId>,
     activations: Vec<FolioId>,
-    /// So many fill a batch (`PAGEVEC_SIZE`).
+    /// Folios per batch (`PAGEVEC_SIZE`).
     nr_max: usize,
 }
 
-/// Folios of a batch where no rule says otherwise.
 const NR_MAX: usize = 15;
 
 impl Default for Batches {
@@ -44,18 +41,16 @@ impl Default for Batches {
 }
 
 impl FolioTable {
-    /// How many folios fill a batch.
     pub(super) fn set_batch(&mut self, nr_max: u64) {
         self.batches.nr_max = nr_max.max(1) as usize;
     }
 
-    /// A new folio, or one that was isolated, is to be scanned from now on.
     pub(crate) fn enlist(&mut self, id: FolioId) {
         let link = &mut self.lru.links[id.nr()];
         debug_assert_eq!(link.place, Place::Isolated);
         link.place = Place::Batched;
         if let Some(rule) = self.generations.filter(|_| self.is_fault) {
-            // Used through page tables: that is a first use, or keeps it from the oldest.
+            // A fault: the folio counts as used once, or stays out of the oldest generation.
             match rule {
                 GenerationRule::FirstUse => link.marks.is_referenced = true,
                 _ => link.marks.is_active = true,
@@ -76,7 +71,6 @@ impl FolioTable {
         self.batches.adds = adds;
     }
 
-    /// Puts a folio at the head of the list that its marks name.
     pub(crate) fn put_on_list(&mut self, id: FolioId) {
         let kind = self.get(id).kind();
         if let Some(rule) = self.generations {
@@ -91,7 +85,6 @@ impl FolioTable {
         self.lru.link_head(id, ListId::new(kind, age));
     }
 
-    /// The generation in which a folio starts.
     pub(crate) fn start_of(&self, id: FolioId, gens: &Generations, rule: GenerationRule) -> u64 {
         let folio = self.get(id);
         let marks = self.lru.marks(id);
@@ -102,11 +95,11 @@ impl FolioTable {
         gens.seq_of(comer, rule)
     }
 
-    /// Makes a folio active, when the batch is emptied; the pages that became active now.
+    /// Activates a folio once its batch drains. Returns the pages activated now.
     pub(crate) fn activate(&mut self, id: FolioId) -> u64 {
         let link = &mut self.lru.links[id.nr()];
         match link.place {
-            // It has not reached a list: it goes to the active one at once.
+            // It has not reached a list yet: it goes directly to the active one.
             Place::Batched => link.marks.is_active = true,
             Place::On(_) if !link.marks.is_active && !link.marks.is_activating => {
                 link.marks.is_activating = true;
@@ -138,13 +131,12 @@ impl FolioTable {
         nr_pages
     }
 
-    /// Empties the batches; the pages that became active.
     pub(crate) fn drain(&mut self) -> u64 {
         self.drain_adds();
         self.drain_activations()
     }
 
-    /// Takes a folio off its list, so that nobody else does; `false` when somebody has.
+    /// Takes a folio off its list. Returns `false` if it is already isolated.
     pub(crate) fn isolate(&mut self, id: FolioId) -> bool {
         if self.lru.links[id.nr()].place == Place::Batched {
             self.drain_adds();
@@ -156,14 +148,12 @@ impl FolioTable {
         is_listed
     }
 
-    /// Puts an isolated folio back, at the head of the list that its marks name.
     pub(crate) fn putback(&mut self, id: FolioId) {
         if self.lru.links[id.nr()].place == Place::Isolated {
             self.put_on_list(id);
         }
     }
 
-    /// The place of a folio that is about to be split.
     pub(crate) fn spot(&mut self, id: FolioId) -> Spot {
         if self.lru.links[id.nr()].place == Place::Batched {
             self.drain_adds();
@@ -172,7 +162,7 @@ impl FolioTable {
         self.lru.spot_of(id)
     }
 
-    /// A folio goes: nothing waits for it any more.
+    /// A freed folio must not stay in a batch.
     pub(super) fn leave_batches(&mut self, id: FolioId) {
         let link = &mut self.lru.links[id.nr()];
         if link.place == Place::Batched {
@@ -183,7 +173,6 @@ impl FolioTable {
         }
     }
 
-    /// Checks I1 and I2; a folio that breaks one.
     pub(super) fn validate_batches(&self) -> Result<(), (Option<FolioId>, &'static str)> {
         let links = &self.lru.links;
         let (mut nr_batched, mut nr_activating) = (0, 0);

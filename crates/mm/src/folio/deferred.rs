@@ -2,17 +2,17 @@
 //!
 //! Answers to: `deferred_split_folio`.
 //!
-//! Owns the order in which the shrinker sees folios. Does not own why a folio is queued.
+//! Owns the order in which the shrinker sees folios, but not the reason a folio is queued.
 //!
 //! Invariants:
-//! - I1: a folio is queued once, under the number it carries itself ([`Folio::deferred`]).
+//! - I1: a folio is queued at most once, under its own number ([`Folio::deferred`]).
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use crate::folio::{Folio, FolioId};
 
-/// Folios by the time they were queued.
+/// Folios in the order in which they were queued.
 #[derive(Clone, Debug, Default)]
 pub struct Deferred {
     queue: BTreeMap<NonZeroU64, FolioId>,
@@ -20,7 +20,6 @@ pub struct Deferred {
 }
 
 impl Deferred {
-    /// Appends a folio that is not queued yet.
     pub(crate) fn push(&mut self, id: FolioId, folio: &mut Folio) {
         if folio.deferred.is_some() {
             return;
@@ -31,7 +30,6 @@ impl Deferred {
         self.queue.insert(number, id);
     }
 
-    /// Takes a folio out, if it is queued.
     pub(crate) fn remove(&mut self, folio: &mut Folio) {
         if let Some(number) = folio.deferred.take() {
             self.queue.remove(&number);
@@ -49,7 +47,7 @@ impl Deferred {
         self.queue.len()
     }
 
-    /// Whether none is.
+    /// Whether no folio waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()

@@ -1,39 +1,31 @@
-//! What is known about each page frame: its folio, and the state of a single page of a folio.
+//! The state of each page frame: its folio and its flags.
 //!
-//! Owns the folio's id, `AnonExclusive`, "stored to" and "accessed" of each frame, in leaves that
-//! exist where memory was used. Does not own the folios ([`crate::folio`]) nor mapping counts
+//! Owns the folio's id, `AnonExclusive`, "written" and "accessed" of each frame, in leaves that
+//! exist only for used memory. Does not own the folios ([`crate::folio`]) nor mapcounts
 //! ([`crate::rmap`]).
 //!
 //! | state | meaning |
 //! |---|---|
-//! | exclusive | no other process sees the page: a store needs no copy (L.8) |
-//! | written | a store was seen since the page was filled with zeroes |
-//! | accessed | a page walk reached the page since reclaim last looked |
+//! | exclusive | private to one process: a store needs no copy (L.8) |
+//! | written | written since the page was zeroed |
+//! | accessed | accessed through a page table since reclaim last checked |
 
 use crate::units::Pfn;
 
-/// log2 of the frames in one leaf.
 const LEAF_SHIFT: u32 = 9;
-/// Frames in one leaf.
 const LEAF: usize = 1 << LEAF_SHIFT;
 const WORDS: usize = LEAF / 64;
 const NR_FLAGS: usize = 3;
-/// No folio has this frame.
 pub(crate) const NO_FOLIO: u32 = u32::MAX;
 
-/// One bit of each frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flag {
-    /// `AnonExclusive`.
     Exclusive = 0,
-    /// Stored to since it was zeroed.
     Written = 1,
-    /// Reached by a page walk: the accessed bits of all entries that map the page.
     Accessed = 2,
 }
 
 impl Flag {
-    /// Every flag.
     pub(crate) const ALL: [Self; NR_FLAGS] = [Self::Exclusive, Self::Written, Self::Accessed];
 }
 
@@ -45,20 +37,17 @@ struct Leaf {
 
 const EMPTY: Leaf = Leaf { folio: [NO_FOLIO; LEAF], flags: [[0; WORDS]; NR_FLAGS] };
 
-/// All frames.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frames {
     leaves: Vec<Option<Box<Leaf>>>,
 }
 
-/// Positions of a range of frames in one leaf.
 struct FramesPart {
     leaf: usize,
     first: usize,
     end: usize,
 }
 
-/// Splits `nr` frames from `pfn` at the borders of leaves.
 fn parts(pfn: Pfn, nr: u64) -> impl Iterator<Item = FramesPart> {
     let (mut at, end) = (pfn.0, pfn.0 + nr);
     std::iter::from_fn(move || {
@@ -73,7 +62,6 @@ fn parts(pfn: Pfn, nr: u64) -> impl Iterator<Item = FramesPart> {
     })
 }
 
-/// The words of `part` and the bits in each that belong to it.
 fn words(part: &FramesPart) -> impl Iterator<Item = (usize, u64)> + use<> {
     let (first, end) = (part.first, part.end);
     (first / 64..end.div_ceil(64)).map(move |word| {
@@ -98,20 +86,17 @@ impl Frames {
         Some((leaf, pfn.0 as usize & (LEAF - 1)))
     }
 
-    /// Id of the folio of `pfn`; [`NO_FOLIO`] when it has none.
     #[inline]
     pub(crate) fn folio(&self, pfn: Pfn) -> u32 {
         self.leaf(pfn).map_or(NO_FOLIO, |(leaf, at)| leaf.folio[at])
     }
 
-    /// Names the folio of `nr` frames.
     pub(crate) fn set_folio(&mut self, pfn: Pfn, nr: u64, id: u32) {
         for part in parts(pfn, nr) {
             self.leaf_mut(part.leaf).folio[part.first..part.end].fill(id);
         }
     }
 
-    /// Frames that name a folio.
     pub(crate) fn nr_named(&self) -> u64 {
         let ids = self.leaves.iter().flatten().flat_map(|leaf| leaf.folio);
         ids.filter(|&id| id != NO_FOLIO).count() as u64
@@ -124,7 +109,7 @@ impl Frames {
         }
     }
 
-    /// [`Frames::set`] for one frame that a folio has, or had.
+    /// [`Frames::set`] for one frame that has, or had, a folio.
     #[inline]
     pub(crate) fn set_one(&mut self, flag: Flag, pfn: Pfn) {
         let at = pfn.0 as usize & (LEAF - 1);
@@ -140,7 +125,6 @@ impl Frames {
         }
     }
 
-    /// Moves a flag of `nr` frames to other frames.
     pub(crate) fn move_flag(&mut self, flag: Flag, from: Pfn, to: Pfn, nr: u64) {
         for by in 0..nr {
             let is_set = self.get(flag, from.plus(by));
@@ -158,7 +142,6 @@ impl Frames {
             .is_some_and(|(leaf, at)| leaf.flags[flag as usize][at / 64] >> (at % 64) & 1 == 1)
     }
 
-    /// Frames of the range with `flag`.
     pub(crate) fn count(&self, flag: Flag, pfn: Pfn, nr: u64) -> u64 {
         let count = |part: FramesPart| -> u64 {
             let Some(Some(leaf)) = self.leaves.get(part.leaf) else { return 0 };

@@ -1,49 +1,41 @@
-//! Generations of one group: which are alive, and what refaults say of them (docs/behaviour P.3).
+//! A group's generations, and the refault statistics of their tiers (docs/behaviour P.3).
 //!
 //! Answers to: `struct lru_gen_folio`, `read_ctrl_pos`, `positive_ctrl_err`, `reset_ctrl_pos`.
 //!
 //! ```text
 //!   seq    min_seq                         max_seq
 //!            |                                |
-//!          [ oldest ] [ second ] [ .. ] [ youngest ]       at most 4, at least 2 of each kind
-//!   evicted from here                  what is used through page tables gets here
+//!          [ oldest ] [ second ] [ .. ] [ youngest ]       at most 4, at least 2 per kind
+//!   evicted from here                  folios used through page tables go here
 //! ```
 //!
-//! A generation has a number that only grows, and is on the list of that number modulo 4. A folio
-//! that was used several times through descriptors is in a higher tier of its generation: tiers
-//! whose pages come back more often than those of the first are spared. Owns the numbers and that
-//! comparison. Does not own the lists ([`super::lru`]) nor who moves folios
-//! (`crate::reclaim::generations`).
+//! A generation has an increasing number; its list is that number modulo 4. A folio used several
+//! times through descriptors is in a higher tier of its generation. Eviction spares a tier if its
+//! pages refault more often than those of the first tier. Owns the numbers and that comparison.
+//! Does not own the lists ([`super::lru`]) nor moves between them (`crate::reclaim::generations`).
 //!
 //! Invariants:
-//! - I1: of each kind there are 1 to 4 generations: `max_seq - 3 <= min_seq <= max_seq`.
+//! - I1: each kind has 1 to 4 generations: `max_seq - 3 <= min_seq <= max_seq`.
 
 use super::link::Marks;
 use super::list_id::LruKind;
 use crate::rules::reclaim::GenerationRule;
 
-/// Most generations of a kind (`MAX_NR_GENS`).
 pub(crate) const NR_GENERATIONS_MAX: u64 = 4;
 /// Generations that eviction leaves (`MIN_NR_GENS`).
 pub(crate) const NR_GENERATIONS_MIN: u64 = 2;
-/// Tiers of a generation (`MAX_NR_TIERS`).
 pub(crate) const NR_TIERS: usize = 4;
-/// Uses beyond the first that are told apart, less one (`LRU_REFS_MASK`).
+/// Largest stored count of uses, without the first (`LRU_REFS_MASK`).
 pub(crate) const NR_REFS_MAX: u8 = 3;
-/// Pages isolated in one go, and refaults that are too few to say anything (`MIN_LRU_BATCH`).
+/// Pages isolated at a time; fewer refaults than this are not significant (`MIN_LRU_BATCH`).
 pub(crate) const BATCH_MIN: u64 = 64;
-/// Folios looked at in one go (`MAX_LRU_BATCH`).
 pub(crate) const BATCH_MAX: u64 = 64 * 64;
 
-/// A count for each tier of a kind of memory.
 type Tiers = [[u64; NR_TIERS]; 2];
 
-/// The generations of a group.
 #[derive(Clone, Debug)]
 pub(crate) struct Generations {
-    /// The youngest, the same for both kinds.
     pub(crate) max_seq: u64,
-    /// The oldest, by kind.
     pub(crate) min_seq: [u64; 2],
     avg_refaulted: Tiers,
     avg_total: Tiers,
@@ -66,7 +58,7 @@ impl Default for Generations {
     }
 }
 
-/// What is known of refaults of some pages, and how much it weighs (`struct ctrl_pos`).
+/// Refault statistics of some pages, with a weight (`struct ctrl_pos`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refaults {
     nr_refaulted: u64,
@@ -75,8 +67,7 @@ pub(crate) struct Refaults {
 }
 
 impl Refaults {
-    /// Whether pages with refaults `other` may be evicted as these are: few of them came back, or
-    /// no larger share than of these.
+    /// Whether pages with statistics `other` refaulted rarely, or at most as often as these.
     pub(crate) fn allows(self, other: Self) -> bool {
         let left = u128::from(other.nr_refaulted)
             * u128::from(self.nr_total + BATCH_MIN)
@@ -88,23 +79,20 @@ impl Refaults {
 }
 
 impl Generations {
-    /// How many generations of a kind there are.
     pub(crate) const fn nr(&self, kind: LruKind) -> u64 {
         self.max_seq + 1 - self.min_seq[kind as usize]
     }
 
-    /// The list of a generation.
     pub(crate) const fn list_of(seq: u64) -> u8 {
         (seq % NR_GENERATIONS_MAX) as u8
     }
 
-    /// The oldest generation of a kind is gone: what is known of it fades into the average.
     pub(crate) fn retire_oldest(&mut self, kind: LruKind) {
         self.fade(kind);
         self.min_seq[kind as usize] += 1;
     }
 
-    /// Half of what was known of refaults stays (`reset_ctrl_pos`).
+    /// Halves the refault statistics (`reset_ctrl_pos`).
     pub(crate) fn fade(&mut self, kind: LruKind) {
         let kind = kind as usize;
         for tier in 0..NR_TIERS {
@@ -140,9 +128,8 @@ impl Generations {
         sum
     }
 
-    /// The highest tier that may be evicted: those whose pages come back too often are spared. The
-    /// higher tiers have to be twice as bad as the first (6.16+: one and a half times), so that
-    /// chance decides nothing.
+    /// The highest tier that can be evicted. Tiers that refault too often are spared. To rule out
+    /// chance, a higher tier must be twice as bad as the first (6.16+: one and a half times).
     pub(crate) fn tier_max(&self, kind: LruKind, rule: GenerationRule) -> usize {
         let (first, higher) = if rule.is_reworked() { (2, 3) } else { (1, 2) };
         let base = self.refaults(kind, 0..1, first);
@@ -156,8 +143,7 @@ impl Generations {
             .unwrap_or(0)
     }
 
-    /// Which kind to evict from: what costs less when it comes back, by `swappiness`; and the
-    /// highest tier of it.
+    /// The kind to evict from, by refault cost and `swappiness`, and its highest tier to evict.
     pub(crate) fn kind_to_evict(&self, swappiness: u64, rule: GenerationRule) -> (LruKind, usize) {
         let gain = [swappiness, 200 - swappiness];
         let tiers = if rule.is_reworked() { 0..NR_TIERS } else { 0..1 };
@@ -175,39 +161,34 @@ impl Generations {
         (kind, tier)
     }
 
-    /// Whether I1 holds.
     pub(crate) fn is_sound(&self) -> bool {
         let is_near = |&min: &u64| min <= self.max_seq && self.max_seq < min + NR_GENERATIONS_MAX;
         self.min_seq.iter().all(is_near)
     }
 }
 
-/// Where a folio comes onto the lists, as far as the folio decides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Comer {
     pub(crate) kind: LruKind,
     pub(crate) marks: Marks,
     pub(crate) is_workingset: bool,
-    /// Reclaim waits for its writeback.
     pub(crate) waits_for_writeback: bool,
-    /// Swap space holds what it holds.
     pub(crate) is_in_swap_cache: bool,
 }
 
 impl Generations {
-    /// The generation that a folio starts in (`lru_gen_folio_seq`).
     pub(crate) fn seq_of(&self, comer: Comer, rule: GenerationRule) -> u64 {
         let (max, min) = (self.max_seq, self.min_seq[comer.kind as usize]);
         let is_active = comer.marks.is_active;
-        // It has to be written first: a generation goes by until that is done.
-        // From 7.2 on anonymous memory starts as what is read does.
+        // It must be written before eviction, so it starts in a younger generation. From 7.2,
+        // anonymous memory starts like folios that were read.
         let is_unsaved = comer.kind == LruKind::Anon
             && !comer.is_in_swap_cache
             && rule != GenerationRule::FirstUse;
         let cannot_go = is_unsaved || comer.waits_for_writeback;
         match rule {
             GenerationRule::Reworked | GenerationRule::FirstUse => {
-                // How many generations down from the youngest.
+                // Generations below the youngest.
                 let was_used = comer.is_workingset
                     || rule == GenerationRule::FirstUse && comer.marks.is_referenced;
                 let down = if is_active {
@@ -221,7 +202,7 @@ impl Generations {
             }
             GenerationRule::First | GenerationRule::Protected if is_active => max,
             GenerationRule::First | GenerationRule::Protected if cannot_go => max - 1,
-            // There are four: the oldest is left to what is there already.
+            // With four generations, the oldest is left to folios already in it.
             GenerationRule::First | GenerationRule::Protected => {
                 min + u64::from(min + NR_GENERATIONS_MIN < max)
             }
@@ -229,7 +210,6 @@ impl Generations {
     }
 }
 
-/// Uses of a folio through descriptors, beyond the first (6.16+: all of them).
 pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -> u8 {
     match rule {
         GenerationRule::First | GenerationRule::Protected => {
@@ -242,7 +222,6 @@ pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -
     }
 }
 
-/// The tier of a folio (`lru_tier_from_refs`).
 pub(crate) fn tier_of(nr_refs: u8, is_workingset: bool, rule: GenerationRule) -> usize {
     match rule {
         GenerationRule::First | GenerationRule::Protected => order_base_2(u64::from(nr_refs) + 1),
@@ -251,7 +230,6 @@ pub(crate) fn tier_of(nr_refs: u8, is_workingset: bool, rule: GenerationRule) ->
     }
 }
 
-/// The smallest `k` with `2^k >= nr`.
 fn order_base_2(nr: u64) -> usize {
     nr.max(1).next_power_of_two().trailing_zeros() as usize
 }

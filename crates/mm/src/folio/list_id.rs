@@ -1,11 +1,11 @@
-//! Which lists reclaim has in each group.
+//! The LRU lists of a group.
 
-/// What a list holds.
+/// The kind of memory on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LruKind {
-    /// Memory that only swap space can take: anonymous and shared memory.
+    /// Memory that only swap space can hold: anonymous and shared memory.
     Anon,
-    /// Memory that a file can give again, and what `MADV_FREE` gave up.
+    /// Memory that can be read again from a file, and memory freed by `MADV_FREE`.
     File,
 }
 
@@ -14,29 +14,29 @@ impl LruKind {
     pub const ALL: [Self; 2] = [Self::Anon, Self::File];
 }
 
-/// Which of the two lists of a kind.
+/// Which of a kind's two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Age {
-    /// Looked at by reclaim, oldest first.
+    /// Scanned by reclaim, oldest first.
     Inactive,
-    /// Not evicted before it was inactive once more.
+    /// Must become inactive before it can be evicted.
     Active,
 }
 
-/// Lists of a group: 2 of each kind, or the generations of each kind.
+/// Lists per group: two per kind, or the generations of each kind.
 pub(crate) const NR_LISTS: usize = 8;
 
-/// One of the lists of a group.
+/// One list of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListId {
-    /// Which memory it holds.
+    /// Kind of memory.
     pub kind: LruKind,
-    /// Position among the lists of its kind: 0 inactive and 1 active, or the generation.
+    /// Position among the kind's lists: 0 inactive, 1 active; or the generation.
     nr: u8,
 }
 
 impl ListId {
-    /// All lists, in the order in which reclaim scans them.
+    /// The inactive and active lists, in the order in which reclaim scans them.
     pub const ALL: [Self; 4] = [
         Self::new(LruKind::Anon, Age::Inactive),
         Self::new(LruKind::Anon, Age::Active),
@@ -56,7 +56,7 @@ impl ListId {
         Self { kind, nr }
     }
 
-    /// Which of the two lists of its kind it is.
+    /// Which of the kind's two lists it is.
     #[must_use]
     pub const fn age(self) -> Age {
         if self.nr == Age::Active as u8 { Age::Active } else { Age::Inactive }
@@ -67,7 +67,6 @@ impl ListId {
     }
 }
 
-/// Pages of a kind, from those of each list.
 pub(super) fn nr_of_kind(nr_pages: &[u64; NR_LISTS], kind: LruKind) -> u64 {
     let of_kind = nr_pages.iter().skip(kind as usize * (NR_LISTS / 2)).take(NR_LISTS / 2);
     of_kind.sum()

@@ -1,5 +1,5 @@
-//! The lists that reclaim scans, in each group: of two lists for anonymous memory and two for file
-//! memory, or of four generations of each.
+//! The LRU lists of each group: an active and an inactive list, or four generations, for anonymous
+//! memory and for file memory.
 //!
 //! Answers to: `lruvec_add_folio`, `folio_isolate_lru`, `folio_putback_lru`.
 //!
@@ -11,13 +11,14 @@
 //!                   tail [  active  ] head
 //! ```
 //!
-//! Owns the order of folios on the lists and the marks of each folio that only reclaim knows
-//! (G.5.1: one entry for each folio, whatever its size). Does not own who moves them
-//! (`super::batch`, [`crate::reclaim`]) nor what else a group has ([`super::lruvec`]).
+//! Owns the order of the lists, and each folio's marks for reclaim (G.5.1: one entry per folio,
+//! whatever its size). Does not own the moves (`super::batch`, [`crate::reclaim`]) nor a group's
+//! other state ([`super::lruvec`]).
 //!
 //! Invariants:
 //! - I1: a live folio is on exactly one list, in the batch of new folios, or isolated.
-//! - I2: links are mutual; a list counts its folios and their pages, and so do all groups together.
+//! - I2: links are mutual. Each list counts its folios and their pages; the totals are the sums
+//!   over all groups.
 
 use super::link::{EMPTY, Link, Marks, NONE, Place};
 use super::list_id::{NR_LISTS, nr_of_kind};
@@ -27,7 +28,6 @@ use crate::units::{GroupId, Order};
 
 pub use super::list_id::{Age, ListId, LruKind};
 
-/// A place between two folios, for the parts of one that is split.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     list: Option<ListId>,
@@ -40,7 +40,6 @@ pub(crate) struct Spot {
 pub struct Lru {
     pub(super) links: Vec<Link>,
     pub(super) vecs: Vec<Lruvec>,
-    /// Pages on a list, of all groups.
     totals: [u64; NR_LISTS],
 }
 
@@ -51,7 +50,6 @@ impl Default for Lru {
 }
 
 impl Lru {
-    /// Takes a new folio, which is on no list yet.
     pub(crate) fn add(&mut self, id: FolioId, order: Order, group: GroupId) {
         if id.nr() >= self.links.len() {
             self.links.resize(id.nr() + 1, EMPTY);
@@ -60,7 +58,7 @@ impl Lru {
         self.vec_mut(group).charge(order.nr_pages());
     }
 
-    /// Forgets a folio that is no more; the caller has taken it out of the batches.
+    /// Removes a freed folio. The caller has already removed it from the batches.
     pub(super) fn forget(&mut self, id: FolioId) {
         self.unlink(id);
         let Link { order, group, .. } = self.links[id.nr()];
@@ -68,12 +66,11 @@ impl Lru {
         self.links[id.nr()] = EMPTY;
     }
 
-    /// Adds a group without folios.
     pub(crate) fn add_group(&mut self) {
         self.vecs.push(Lruvec::default());
     }
 
-    /// The lists of a group and what is kept beside them.
+    /// The lists of a group and its other reclaim state.
     #[must_use]
     pub fn vec(&self, group: GroupId) -> &Lruvec {
         &self.vecs[group.0 as usize]
@@ -83,13 +80,13 @@ impl Lru {
         &mut self.vecs[group.0 as usize]
     }
 
-    /// Pages on lists of a kind, of all groups.
+    /// Pages on a kind's lists, in all groups.
     #[must_use]
     pub fn nr_of_kind(&self, kind: LruKind) -> u64 {
         nr_of_kind(&self.totals, kind)
     }
 
-    /// The group that pays for a folio.
+    /// The group charged for a folio.
     #[must_use]
     pub fn group_of(&self, id: FolioId) -> GroupId {
         self.links[id.nr()].group
@@ -103,7 +100,7 @@ impl Lru {
         &mut self.links[id.nr()].marks
     }
 
-    /// Whether the folio is on a list, or about to be: not isolated.
+    /// Whether the folio is on a list or in the batch of new folios, i.e. not isolated.
     #[must_use]
     pub fn is_on_lru(&self, id: FolioId) -> bool {
         self.links
@@ -111,7 +108,7 @@ impl Lru {
             .is_some_and(|link| matches!(link.place, Place::On(_) | Place::Batched))
     }
 
-    /// The list the folio is on.
+    /// The folio's list.
     #[must_use]
     pub fn list_of(&self, id: FolioId) -> Option<ListId> {
         match self.links.get(id.nr())?.place {
@@ -126,39 +123,35 @@ impl Lru {
         as_id(self.vec(group).lists[list.at()].tail)
     }
 
-    /// Pages on a list, of all groups.
+    /// Pages on a list, in all groups.
     #[must_use]
     pub const fn nr_pages(&self, list: ListId) -> u64 {
         self.totals[list.at()]
     }
 
-    /// Folios on a list, of all groups.
+    /// Folios on a list, in all groups.
     #[must_use]
     pub fn nr_folios(&self, list: ListId) -> u64 {
         self.vecs.iter().map(|vec| vec.lists[list.at()].nr_folios).sum()
     }
 
-    /// Takes a folio that is on a list off it.
     pub(crate) fn take_off(&mut self, id: FolioId) {
         self.unlink(id);
         let link = &mut self.links[id.nr()];
         (link.place, link.marks.generation) = (Place::Isolated, None);
     }
 
-    /// Moves a folio to the head of `list` of its group.
     pub(crate) fn link_head(&mut self, id: FolioId, list: ListId) {
         self.unlink(id);
         let head = self.vec(self.links[id.nr()].group).lists[list.at()].head;
         self.link(id, list, head);
     }
 
-    /// Moves a folio to the tail of `list` of its group: reclaim scans it next.
     pub(crate) fn link_tail(&mut self, id: FolioId, list: ListId) {
         self.unlink(id);
         self.link(id, list, NONE);
     }
 
-    /// The place of a folio that is about to be split.
     pub(super) fn spot_of(&self, id: FolioId) -> Spot {
         let Link { older, place, marks, .. } = self.links[id.nr()];
         match place {
@@ -169,7 +162,6 @@ impl Lru {
         }
     }
 
-    /// Moves a part of a split folio to where the whole was.
     pub(crate) fn settle(&mut self, id: FolioId, spot: Spot) {
         self.unlink(id);
         self.links[id.nr()].marks = spot.marks;
@@ -179,7 +171,7 @@ impl Lru {
         }
     }
 
-    /// Links a folio on the head's side of `older`; at the tail where that is [`NONE`].
+    /// Links a folio on the head's side of `older`, or at the tail if that is [`NONE`].
     fn link(&mut self, id: FolioId, list: ListId, older: u32) {
         let nr = id.nr() as u32;
         let Link { order, group, .. } = self.links[id.nr()];
@@ -218,15 +210,14 @@ impl Lru {
         self.totals[list.at()] -= order.nr_pages();
     }
 
-    /// Folios of a list of a group, newest first.
     fn iter(&self, group: GroupId, list: ListId) -> impl Iterator<Item = FolioId> + '_ {
         let of = self.vec(group).lists[list.at()];
         let next = |&id: &FolioId| as_id(self.links[id.nr()].older);
-        // A cycle would not end; one folio more than counted is enough to show it.
+        // One folio more than counted is enough to expose a cycle.
         std::iter::successors(as_id(of.head), next).take(of.nr_folios as usize + 1)
     }
 
-    /// Folios of a list of a group, the one that reclaim scans next first.
+    /// Folios on a group's list, in the order in which reclaim scans them.
     #[must_use]
     pub fn oldest_first(&self, group: GroupId, list: ListId) -> Vec<FolioId> {
         let mut folios: Vec<_> = self.iter(group, list).collect();
@@ -234,10 +225,10 @@ impl Lru {
         folios
     }
 
-    /// Checks I2, and I1 for the live folios `alive` with their orders; what is wrong on error.
+    /// Checks I2, and I1 for the live folios `alive`, given with their orders.
     ///
     /// # Errors
-    /// The folio, and what is wrong with it; no folio where a count is.
+    /// The folio and its problem; no folio if a count is wrong.
     pub(crate) fn validate(
         &self,
         alive: impl Iterator<Item = (FolioId, Order)>,

@@ -1,7 +1,7 @@
-//! The table of folios, and which one holds a frame.
+//! The table of folios, and the folio of each frame.
 //!
-//! Owns the ids of folios, the frame map ([`super::frames`]) and the lists of reclaim
-//! ([`super::lru`]): all three change together as a folio comes, moves or goes.
+//! Owns the ids of folios, the frame map ([`super::frames`]) and the LRU lists ([`super::lru`]).
+//! All three change together when a folio is added, moved or removed.
 
 use super::batch::Batches;
 use super::frames::{Flag, Frames, NO_FOLIO};
@@ -11,7 +11,7 @@ use crate::pgtable::FolioSpan;
 use crate::rules::reclaim::{GenerationRule, LruRule, ReclaimRules};
 use crate::units::Pfn;
 
-/// All folios, and which one holds a frame.
+/// All folios, and the folio of each frame.
 #[derive(Clone, Debug, Default)]
 pub struct FolioTable {
     folios: Vec<Option<Folio>>,
@@ -19,46 +19,40 @@ pub struct FolioTable {
     frames: Frames,
     pub(super) lru: Lru,
     pub(super) batches: Batches,
-    /// How generations work, where folios are on generations.
+    /// How generations work; `None` = active and inactive lists.
     pub(super) generations: Option<GenerationRule>,
-    /// A fault is handled: what comes now is used through page tables.
+    /// Whether a fault is running: new folios count as used through page tables.
     pub(super) is_fault: bool,
 }
 
 impl FolioTable {
-    /// An empty table.
     #[must_use]
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Which lists folios are on, and how large the batches in front of them are; before there are
-    /// folios.
+    /// Sets the kind of LRU lists and the batch size. Must precede the first folio.
     pub(crate) fn set_rules(&mut self, rules: ReclaimRules) {
         self.generations = (rules.lru == LruRule::Generations).then_some(rules.generations);
         self.set_batch(rules.folio_batch);
     }
 
-    /// How generations work; `None` where there are two lists.
     pub(crate) const fn generations(&self) -> Option<GenerationRule> {
         self.generations
     }
 
-    /// What comes from now on is, or is not, used through page tables.
     pub(crate) fn set_fault(&mut self, is_fault: bool) {
         self.is_fault = is_fault;
     }
 
-    /// Whether a fault is handled.
     pub(crate) const fn is_fault(&self) -> bool {
         self.is_fault
     }
 
-    /// Adds a folio, which is on no list before somebody puts it there
-    /// ([`FolioTable::enlist`]).
+    /// Adds a folio. It is on no list until [`FolioTable::enlist`].
     ///
     /// # Panics
-    /// When 2^32 folios are alive: at 4 KiB each, 16 TiB of memory.
+    /// If 2^32 folios are alive: at 4 KiB each, 16 TiB of memory.
     pub(crate) fn insert(&mut self, folio: Folio) -> FolioId {
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
         let (order, group) = (folio.order, folio.group);
@@ -76,12 +70,10 @@ impl FolioTable {
         FolioId(id)
     }
 
-    /// Folios that live, and places of those that do not: what the table takes.
     pub(crate) const fn nr_places(&self) -> usize {
         self.folios.len()
     }
 
-    /// Takes a folio out.
     pub(crate) fn remove(&mut self, id: FolioId) -> Folio {
         let Some(folio) = self.folios[id.0 as usize].take() else {
             unreachable!("folio id used after its folio was freed")
@@ -93,7 +85,7 @@ impl FolioTable {
         folio
     }
 
-    /// A live folio, to look at.
+    /// A live folio.
     #[must_use]
     pub fn get(&self, id: FolioId) -> &Folio {
         let Some(folio) = &self.folios[id.0 as usize] else {
@@ -108,7 +100,6 @@ impl FolioTable {
         self.folios.get(id.0 as usize)?.as_ref()
     }
 
-    /// The folio `id`, to change.
     pub(crate) fn get_mut(&mut self, id: FolioId) -> &mut Folio {
         let Some(folio) = &mut self.folios[id.0 as usize] else {
             unreachable!("folio id used after its folio was freed")
@@ -123,36 +114,32 @@ impl FolioTable {
         (id != NO_FOLIO).then_some(FolioId(id))
     }
 
-    /// The folio that holds `pfn`, as the page table wants to hear of it; a frame that belongs to
-    /// no folio (the zero page) stands alone.
+    /// The span of the folio that holds `pfn`; a single page if there is no folio (zero page).
     #[must_use]
     pub fn span_of(&self, pfn: Pfn) -> FolioSpan {
         self.of_pfn(pfn).map_or(FolioSpan::single(pfn), |id| self.get(id).span())
     }
 
-    /// Whether no other process sees the page `pfn` (`AnonExclusive`, L.8).
+    /// Whether the page `pfn` is private to one process (`AnonExclusive`, L.8).
     #[must_use]
     pub fn is_exclusive(&self, pfn: Pfn) -> bool {
         self.frames.get(Flag::Exclusive, pfn)
     }
 
-    /// Whether a store to the page `pfn` of an anonymous folio was seen since it was zeroed.
+    /// Whether the page `pfn` of an anonymous folio was written since it was zeroed.
     #[must_use]
     pub fn is_written(&self, pfn: Pfn) -> bool {
         self.frames.get(Flag::Written, pfn)
     }
 
-    /// A store to the page `pfn` was seen.
     pub(crate) fn note_write(&mut self, pfn: Pfn) {
         self.frames.set(Flag::Written, pfn, 1);
     }
 
-    /// The pages were zeroed.
     pub(crate) fn forget_writes(&mut self, pfn: Pfn, nr: u64) {
         self.frames.clear(Flag::Written, pfn, nr);
     }
 
-    /// Gives a folio other frames, with all that is known of its pages.
     pub(crate) fn move_frames(&mut self, id: FolioId, to: Pfn) {
         let (from, nr) = (self.get(id).pfn, self.get(id).nr_pages());
         for flag in Flag::ALL {
@@ -161,7 +148,6 @@ impl FolioTable {
         self.rename_frames(id, to);
     }
 
-    /// The folio has the frames from `to` on in place of its own.
     fn rename_frames(&mut self, id: FolioId, to: Pfn) {
         let folio = self.get_mut(id);
         let (from, nr) = (std::mem::replace(&mut folio.pfn, to), folio.nr_pages());
@@ -169,30 +155,26 @@ impl FolioTable {
         self.frames.set_folio(to, nr, id.0);
     }
 
-    /// The lists of reclaim.
+    /// The LRU lists.
     #[must_use]
     pub fn lru(&self) -> &Lru {
         &self.lru
     }
 
-    /// The lists of reclaim, to move folios.
     pub(crate) fn lru_mut(&mut self) -> &mut Lru {
         &mut self.lru
     }
 
-    /// A process reached the page `pfn` through its page table.
     #[inline]
     pub(crate) fn note_access(&mut self, pfn: Pfn) {
         self.frames.set_one(Flag::Accessed, pfn);
     }
 
-    /// Pages of the folio that were reached since the last call (G.5.1).
     pub(crate) fn take_accessed(&mut self, id: FolioId) -> u64 {
         let (pfn, nr) = (self.get(id).pfn, self.get(id).nr_pages());
         self.take_accessed_in(pfn, nr)
     }
 
-    /// The same for `nr` frames.
     pub(crate) fn take_accessed_in(&mut self, pfn: Pfn, nr: u64) -> u64 {
         let nr_accessed = self.frames.count(Flag::Accessed, pfn, nr);
         if nr_accessed > 0 {
@@ -209,7 +191,7 @@ impl FolioTable {
         &mut self.frames
     }
 
-    /// Live folios in the order of their ids.
+    /// Live folios in ascending order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (FolioId, &Folio)> {
         self.folios
             .iter()
@@ -217,16 +199,15 @@ impl FolioTable {
             .filter_map(|(id, folio)| Some((FolioId(id as u32), folio.as_ref()?)))
     }
 
-    /// Checks the lists of reclaim.
     pub(crate) fn validate_lru(&self) -> Result<(), (Option<FolioId>, &'static str)> {
         self.validate_batches()?;
         self.lru.validate(self.iter().map(|(id, folio)| (id, folio.order)))
     }
 
-    /// Checks I2; the first frame that names the wrong folio on error.
+    /// Checks I2.
     ///
     /// # Errors
-    /// That frame.
+    /// The first frame that names the wrong folio.
     pub fn validate(&self) -> Result<(), Pfn> {
         let mut nr_pages = 0;
         for (id, folio) in self.iter() {

@@ -10,7 +10,6 @@ use crate::core::groups::ChargeEffort;
 use crate::core::observed::{EntryKind, Observed};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::readahead::issue::Run;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};

@@ -1,64 +1,63 @@
-//! What a filesystem does that a page cache shows, as 6.18.44 showed it (docs/differences.md, "where a
-//! file ends").
+//! Filesystem behaviour that the page cache sees, as observed on 6.18.44 (docs/differences.md).
 //!
-//! Owns the traits and which filesystem has which: nothing else knows a filesystem by its name but
-//! the rules, for folio sizes ([`crate::rules::Rules::order_range`]). A file carries its own
+//! Owns the traits of each filesystem. No other code checks a filesystem's name, except the rules
+//! for folio sizes ([`crate::rules::Rules::order_range`]). Each file carries its own traits
 //! ([`super::Mapping::disk`]).
 
 use crate::folio::Folio;
 
-/// Traits of a filesystem.
+/// A filesystem's traits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// Whether it places mappings for huge pages (B.6.3).
+    /// Whether it aligns mappings for huge pages (B.6.3).
     pub places_aligned: bool,
-    /// What it does with the block in which a file ended that gets longer.
+    /// How it zeroes the block at the old end of a file that grows.
     pub old_end: OldEnd,
-    /// What it does with the block in which a file ends that got shorter.
+    /// How it zeroes the block at the new end of a file that shrinks.
     pub new_end: NewEnd,
-    /// Which dirty folios cannot be split: it keeps data with them that it does not release.
+    /// Dirty folios that cannot be split, because it does not release their private data.
     pub keeps_whole: KeepsWhole,
-    /// Whether zeroing a block reads that block alone, so that the folio is not up to date.
+    /// Whether zeroing a block reads only that block, so that the folio is not up to date.
     pub zeroes_one_block: bool,
-    /// Whether a write takes away the readahead marker of a folio.
+    /// Whether a write clears a folio's readahead marker.
     pub write_unmarks: bool,
 }
 
-/// Zeroes behind the old end of a file that gets longer.
+/// Zeroing after the old end of a file that grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldEnd {
-    /// None: the file was not examined.
+    /// None: not examined.
     Untouched,
-    /// Before the first folio of the write that jumps over it.
+    /// Before the first folio of the write beyond it.
     ZeroedFirst,
     /// After the first folio of that write.
     ZeroedAfterFolio,
 }
 
-/// Zeroes behind the new end of a file that gets shorter.
+/// Zeroing after the new end of a file that shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewEnd {
-    /// It leaves that block alone.
+    /// None.
     Untouched,
-    /// Before anything is dropped: the folio with the end is dirty then, and stays whole.
+    /// Before anything is dropped: the folio at the end becomes dirty and stays whole.
     ZeroedFirst,
-    /// After everything is dropped: a folio that was clean has been split.
+    /// After everything is dropped: a clean folio has then been split.
     ZeroedLast,
 }
 
 /// Dirty folios that cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepsWhole {
-    /// Every dirty folio can be split.
+    /// None: every dirty folio can be split.
     Nothing,
-    /// No dirty folio can be split.
+    /// All dirty folios.
     Dirty,
-    /// Those that one write did not make as a whole.
+    /// Dirty folios that were not written as a whole by one write.
     DirtyInParts,
 }
 
 impl Disk {
-    /// Not examined: nothing.
+    /// A filesystem that was not examined: no traits.
     pub const OTHER: Self = Self {
         places_aligned: false,
         old_end: OldEnd::Untouched,
@@ -76,7 +75,7 @@ impl Disk {
         zeroes_one_block: true,
         write_unmarks: false,
     };
-    /// XFS: it also reserves space ahead of writes ([`super::reserve`]).
+    /// XFS. It also reserves space ahead of writes ([`super::reserve`]).
     pub const XFS: Self = Self {
         places_aligned: true,
         old_end: OldEnd::ZeroedFirst,
@@ -95,8 +94,8 @@ impl Disk {
         write_unmarks: true,
     };
 
-    /// Of filesystem `name`, as recordings and traces write it; `ext4-..` is a variant of ext4 that
-    /// was not seen to place mappings.
+    /// The traits of filesystem `name`, as written in recordings and traces. `ext4-..` is a variant
+    /// of ext4 that was not seen to align mappings.
     #[must_use]
     pub fn of(name: &str) -> Self {
         match name {
@@ -108,7 +107,7 @@ impl Disk {
         }
     }
 
-    /// Whether it keeps data with `folio` that it does not release, so that the folio stays whole.
+    /// Whether the filesystem keeps private data of `folio`, so that it stays whole.
     #[must_use]
     pub const fn keeps_whole(self, folio: &Folio) -> bool {
         match self.keeps_whole {

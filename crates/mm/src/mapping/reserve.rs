@@ -1,9 +1,9 @@
-//! Space that XFS reserves for what is written, before it chooses blocks.
+//! Space that XFS reserves for a write before it allocates blocks.
 //!
 //! Answers to: `xfs_iomap_prealloc_size`, `xfs_bmapi_reserve_delalloc`.
 //!
-//! A write is handed to the page cache in parts, and folios are made for a part, not for the
-//! write. A part ends where the space reserved so far ends:
+//! The filesystem passes a write to the page cache in parts, and the page cache allocates folios
+//! per part. A part ends where the reserved space ends:
 //!
 //! ```text
 //!   writes of 1 MiB      |   1   |   2   |   3   |   4   |   5   |  ...
@@ -13,25 +13,23 @@
 //!   parts                |   1   |   2   |   3   |  4a |4b|   5   |  ...
 //! ```
 //!
-//! Blocks that the file has end a part too: what was there before, and what was written back.
+//! A part also ends at existing blocks: older data, or data already written back.
 //!
-//! Owns the extents of one file ([`Reservations`]). Does not own the size of the file nor the
-//! folios.
+//! Owns one file's extents ([`Reservations`]). Does not own the file's size or its folios.
 //!
-//! Differs: nothing is written back, so a reservation stays one unless [`Reservations::tell`] says
-//! otherwise; a file that was there before has its blocks in one piece; no reservation is cut
-//! because the filesystem is nearly full.
+//! Differs: there is no writeback, so a reservation stays until [`Reservations::tell`] replaces it;
+//! an existing file has its blocks in one piece; a nearly full filesystem does not shorten
+//! reservations.
 //!
 //! Invariants:
-//! - I1: extents are sorted, not empty, and do not overlap; no two reservations touch.
+//! - I1: extents are sorted, non-empty and do not overlap; no two reservations touch.
 
 use crate::units::PageSize;
 
-/// Block of the filesystem (the default of `mkfs.xfs`).
+/// Block size (the default of `mkfs.xfs`).
 pub const BLOCK_BYTES: u64 = 4 << 10;
-/// Smallest reservation ahead of the end of the file, and what its end is aligned to.
+/// Smallest reservation beyond the end of the file; its end is aligned to this.
 const AHEAD_BYTES: u64 = 64 << 10;
-/// Pages that one part holds at most.
 const PART_PAGES: u64 = 1024;
 
 /// Blocks `first ..= end - 1` of the file.
@@ -41,16 +39,16 @@ pub struct Extent {
     pub first: u64,
     /// Block after the last.
     pub end: u64,
-    /// What the file has there.
+    /// State of the blocks.
     pub kind: ExtentKind,
-    /// On the device it begins right behind the extent before it.
+    /// Whether it follows the previous extent on the device without a gap.
     pub is_next: bool,
 }
 
-/// What a file has in an extent.
+/// State of an extent's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
-    /// Space without blocks yet (delayed allocation).
+    /// Reserved space without blocks yet (delayed allocation).
     Reserved,
     /// Blocks with data.
     Written,
@@ -68,27 +66,27 @@ impl Extent {
     }
 }
 
-/// A write, or what is left of it.
+/// A write, or the rest of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Write {
     /// Position of its first byte.
     pub pos: u64,
     /// Byte after the last.
     pub end: u64,
-    /// Size of the file now, in bytes.
+    /// Current file size, in bytes.
     pub file_bytes: u64,
 }
 
-/// What one file has and what is reserved for it.
+/// The extents and reservations of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reservations {
     extents: Vec<Extent>,
-    /// Something was done after which the kernel may have written back.
+    /// Whether the kernel may have written back since.
     is_uncertain: bool,
 }
 
 impl Reservations {
-    /// Of a file of `size_bytes` that was there before.
+    /// An existing file of `size_bytes`.
     #[must_use]
     pub fn of_file(size_bytes: u64) -> Self {
         let (first, end) = (0, size_bytes.div_ceil(BLOCK_BYTES));
@@ -96,7 +94,7 @@ impl Reservations {
         Self { extents: (end > 0).then_some(all).into_iter().collect(), is_uncertain: false }
     }
 
-    /// Takes over what the file really has: overlapping and empty extents are left out.
+    /// Replaces all extents with the file's real ones. Skips overlapping and empty extents.
     pub fn tell(&mut self, extents: impl IntoIterator<Item = Extent>) {
         *self = Self::default();
         for extent in extents {
@@ -113,7 +111,7 @@ impl Reservations {
         }
     }
 
-    /// What is reserved, unless it cannot be known: the kernel may have written back.
+    /// The reservations; `None` if unknown, because the kernel may have written back.
     #[must_use]
     pub fn reserved(&self) -> Option<Vec<(u64, u64)>> {
         let reserved = self.extents.iter().filter(|extent| extent.kind == ExtentKind::Reserved);
@@ -121,7 +119,7 @@ impl Reservations {
         (!self.is_uncertain).then_some(reserved)
     }
 
-    /// Whether the block with this byte is no hole and does not read as zeroes anyway.
+    /// Whether the block with this byte has data that must be read: not a hole and not unwritten.
     #[must_use]
     pub fn has_data(&self, pos: u64) -> bool {
         let block = pos / BLOCK_BYTES;
@@ -131,8 +129,7 @@ impl Reservations {
             .is_some_and(|extent| extent.first <= block && extent.kind != ExtentKind::Unwritten)
     }
 
-    /// The file ends at `size_bytes` from here on; what lies beyond is given back. Data may have
-    /// been written back for it.
+    /// Sets the file size and frees everything beyond it. The kernel may write back data for this.
     pub fn set_length(&mut self, size_bytes: u64) {
         let end = size_bytes.div_ceil(BLOCK_BYTES);
         self.extents.retain(|extent| extent.first < end);
@@ -142,8 +139,8 @@ impl Reservations {
         self.is_uncertain = true;
     }
 
-    /// A write begins beyond the end of the file, at `file_bytes`: what was reserved there becomes
-    /// blocks, with all that was reserved together with it.
+    /// A write begins beyond the end of the file, at `file_bytes`: allocates blocks for the
+    /// reservation there, including everything reserved together with it.
     pub fn jump(&mut self, file_bytes: u64) {
         let end = file_bytes.div_ceil(BLOCK_BYTES);
         let beyond = |extent: &&mut Extent| extent.end > end && extent.kind == ExtentKind::Reserved;
@@ -153,7 +150,7 @@ impl Reservations {
         self.is_uncertain = true;
     }
 
-    /// Reserves space for the start of `write`; the byte at which the part it belongs to ends.
+    /// Reserves space for the start of `write`. Returns the byte at which its part ends.
     ///
     /// ```
     /// use largefolio_mm::mapping::reserve::{Reservations, Write};
@@ -188,8 +185,8 @@ impl Reservations {
         write.end.min(byte_of(end))
     }
 
-    /// Block up to which a write that extends the file reserves: twice what lies before it, as a
-    /// power of two, beyond the aligned end of the part; 0 for a small file.
+    /// Block up to which a write that extends the file reserves: beyond the aligned end of the
+    /// part, by twice the file's preceding blocks as a power of two. 0 for a small file.
     fn end_ahead(&self, first: u64, part_end: u64, file_bytes: u64) -> u64 {
         if file_bytes < AHEAD_BYTES {
             return 0;
@@ -199,8 +196,7 @@ impl Reservations {
         (part_end - 1) / AHEAD_BYTES * (AHEAD_BYTES / BLOCK_BYTES) + ahead
     }
 
-    /// Blocks in one piece on the device, or reserved together, up to block `end` of the file; 0 if
-    /// the last extent does not end there.
+    /// Blocks directly before block `end` that are contiguous on the device or reserved together.
     fn nr_before(&self, end: u64) -> u64 {
         let (mut nr, mut end) = (0, end);
         let mut later: Option<&Extent> = None;
@@ -215,7 +211,6 @@ impl Reservations {
         nr
     }
 
-    /// Reserves before the extent at `at`, in one with the reservations that it touches.
     fn insert(&mut self, at: usize, mut extent: Extent) {
         let (mut from, mut to) = (at, at);
         if let Some(before) = at.checked_sub(1).map(|before| self.extents[before])
@@ -233,15 +228,14 @@ impl Reservations {
         self.extents.splice(from..to, [extent]);
     }
 
-    /// Extents kept: what a change may have to move.
     pub(crate) const fn nr_extents(&self) -> usize {
         self.extents.len()
     }
 
-    /// Checks I1; the first block of the extent that breaks it.
+    /// Checks I1.
     ///
     /// # Errors
-    /// When reservations overlap, touch, or are empty.
+    /// The first block of an extent that overlaps or touches another, or is empty.
     pub fn validate(&self) -> Result<(), u64> {
         let mut before: Option<&Extent> = None;
         for extent in &self.extents {
@@ -261,7 +255,6 @@ impl Reservations {
     }
 }
 
-/// First byte of a block; that of the block after the last possible offset saturates.
 fn byte_of(block: u64) -> u64 {
     block.saturating_mul(BLOCK_BYTES)
 }
@@ -270,7 +263,6 @@ fn byte_of(block: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Ends of the parts of writes of `len` bytes, one after the other from the start.
     fn appended(len: u64, nr: u64) -> Vec<u64> {
         let (mut file, mut ends) = (Reservations::default(), Vec::new());
         for write in 0..nr {
@@ -308,7 +300,6 @@ mod tests {
         assert_eq!(file.extents, [Extent::reserved(0, 512)]);
     }
 
-    /// Parts of a write, with what it finds reserved left behind.
     fn parts(file: &mut Reservations, mut pos: u64, end: u64, mut file_bytes: u64) -> Vec<u64> {
         let mut ends = Vec::new();
         while pos < end {

@@ -2,10 +2,9 @@
 //!
 //! Answers to: `page_cache_next_miss`, `page_cache_prev_miss`.
 //!
-//! Owns [`next_miss`] and [`prev_miss`]. They walk *slots* of the tree while counting *indices*,
-//! and a walk that starts inside a folio starts at the folio's head slot: the two run apart by the
-//! distance to the head, and the answer is too high by as much (docs/behaviour A.4.6). Readahead
-//! acts on these answers, so the model walks the same way:
+//! The searches walk *slots* of the tree but count *indices*. A walk that starts inside a folio
+//! starts at its head slot, so the reported index is too high by the distance to the head
+//! (docs/behaviour A.4.6). Readahead depends on these results, so the model walks the same way:
 //!
 //! ```text
 //!   slots     | o2 head |  sib  |  sib  |  sib  | empty |
@@ -17,11 +16,10 @@
 use super::tree::{CHUNK, NodeId, Tree, TreeSlot};
 use crate::rules::readahead::FullSearch;
 
-/// A place in the tree and the index the walk believes to be at.
+/// A position in the tree, and the index that the walk assumes for it.
 struct Walk<'a> {
     tree: &'a Tree,
     index: u64,
-    /// Node and slot; `None` beyond the tree.
     place: Option<(NodeId, usize)>,
 }
 
@@ -57,7 +55,7 @@ impl<'a> Walk<'a> {
         self.place = self.climb(id, if is_behind { offset.checked_sub(1) } else { Some(offset) });
     }
 
-    /// Leaves a node whose slots are used up, then descends again by the index.
+    /// Leaves a node after its last slot, then descends again by index.
     fn climb(&self, mut id: NodeId, mut offset: Option<usize>) -> Option<(NodeId, usize)> {
         let mut offset = loop {
             match offset {
@@ -76,7 +74,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The index at which a search of at most `nr_pages` steps upwards from `start` ends.
+/// The index at which an upward search from `start` of at most `nr_pages` steps ends.
 #[must_use]
 pub fn next_miss(tree: &Tree, start: u64, nr_pages: u64, full: FullSearch) -> u64 {
     let mut walk = Walk::start(tree, start);
@@ -94,8 +92,8 @@ pub fn next_miss(tree: &Tree, start: u64, nr_pages: u64, full: FullSearch) -> u6
     }
 }
 
-/// The index at which a search of at most `nr_pages` steps downwards from `start` ends; it wraps
-/// to `u64::MAX` below index 0.
+/// The index at which a downward search from `start` of at most `nr_pages` steps ends; wraps to
+/// `u64::MAX` below index 0.
 #[must_use]
 pub fn prev_miss(tree: &Tree, start: u64, nr_pages: u64, full: FullSearch) -> u64 {
     let mut walk = Walk::start(tree, start);

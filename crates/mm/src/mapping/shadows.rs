@@ -1,7 +1,6 @@
-//! What evicted pages of one file left behind (docs/behaviour G.5.2).
+//! Shadows of a file's evicted pages (docs/behaviour G.5.2).
 //!
-//! Owns the ranges. Does not own the clock that dates them nor what a refault means
-//! ([`crate::core::workingset`]).
+//! Owns the ranges. Does not own their clock ([`crate::core::workingset`]).
 //!
 //! Invariants:
 //! - I1: ranges do not overlap and are not empty.
@@ -9,20 +8,17 @@
 use crate::units::{GroupId, PageRange};
 use std::collections::BTreeMap;
 
-/// What an evicted page leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shadow {
-    /// The group whose limit evicted it; the root where the machine was short.
+    /// The group whose limit caused the eviction; the root for global reclaim.
     pub(crate) group: GroupId,
-    /// That group's clock when it was evicted.
+    /// The group's clock at eviction; with generations, the oldest generation.
     pub(crate) time: u64,
-    /// With generations: uses that were counted, less one; the time is the oldest generation then.
+    /// With generations: counted uses, minus one.
     pub(crate) nr_refs: u8,
-    /// Whether it had been active once.
     pub(crate) was_workingset: bool,
 }
 
-/// Shadows of a file, by range of pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shadows {
     /// First page -> page after the last, shadow.
@@ -30,13 +26,12 @@ pub(crate) struct Shadows {
 }
 
 impl Shadows {
-    /// Pages `[first, end)` were evicted.
     pub(crate) fn record(&mut self, PageRange { first, end }: PageRange, shadow: Shadow) {
         let _ = self.take(PageRange { first, end });
         self.ranges.insert(first, (end, shadow));
     }
 
-    /// Forgets pages `[first, end)`; the last shadow among them.
+    /// Removes the shadows of pages `[first, end)`. Returns the last one.
     pub(crate) fn take(&mut self, PageRange { first, end }: PageRange) -> Option<Shadow> {
         if self.ranges.is_empty() {
             return None;
@@ -58,19 +53,16 @@ impl Shadows {
         found
     }
 
-    /// Pages of `[first, end)` that left a shadow.
     pub(crate) fn nr_in(&self, PageRange { first, end }: PageRange) -> u64 {
         let overlap =
             |(&from, &(to, _)): (&u64, &(u64, Shadow))| to.min(end).saturating_sub(from.max(first));
         self.ranges.range(..end).rev().map(overlap).take_while(|&nr| nr > 0).sum()
     }
 
-    /// Ranges kept.
     pub(crate) fn nr_ranges(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Checks I1; the first page of a range that breaks it.
     pub(crate) fn validate(&self) -> Result<(), u64> {
         let mut last = 0;
         for (&first, &(end, _)) in &self.ranges {

@@ -8,51 +8,43 @@
 //!   level 0 (1 page a slot)     [ o0 | o0 | folio o1 | <-sibling | - | .. ]
 //! ```
 //!
-//! A folio of order 0..5 occupies slots of level 0, one of order 6..11 slots of level 1: the head
-//! slot names it, the others point back at the head. How high in the tree an entry stands is
-//! visible in the kernel's hole searches (docs/behaviour A.4.6), so the shape is part of the model.
+//! A folio of order 0..5 occupies slots of level 0, a folio of order 6..11 slots of level 1. The
+//! head slot names the folio, the other slots point to the head. The kernel's hole searches expose
+//! an entry's level (docs/behaviour A.4.6), so the shape is part of the model.
 //!
 //! Invariants:
-//! - T1: a sibling slot lies behind its head slot, within the head's `2^k` aligned slots.
+//! - T1: a sibling slot follows its head slot, within the head's `2^k` aligned slots.
 //! - T2: no node below the root is empty.
-//! - T3: `nr_pages` is the sum of the sizes of all folios.
+//! - T3: `nr_pages` is the sum of all folio sizes.
 
 use super::Violation;
 use crate::folio::FolioId;
 use crate::units::{Order, PageIndex};
 
-/// log2 of the slots of a node (docs/behaviour 0.4, `XA_CHUNK_SHIFT`).
+/// log2 of the slots per node (docs/behaviour 0.4, `XA_CHUNK_SHIFT`).
 pub(super) const CHUNK_SHIFT: u32 = 6;
-/// Slots of a node.
 pub(super) const CHUNK: usize = 1 << CHUNK_SHIFT;
-/// Largest order an entry may have: `2 * CHUNK_SHIFT - 1`.
+/// Largest order of an entry: `2 * CHUNK_SHIFT - 1`.
 pub const MAX_ORDER: Order = Order::new(11);
 
-/// Node in the arena.
 pub(super) type NodeId = u32;
 
-/// One slot of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TreeSlot {
-    /// Nothing cached.
     Empty,
-    /// Head slot of a folio of this order.
     Folio(FolioId, Order),
-    /// Further slot of the folio whose head slot has this offset.
+    /// Another slot of the folio; names the offset of its head slot.
     Sibling(u8),
-    /// A node one level below.
     Node(NodeId),
 }
 
-/// One node: 64 slots at one level.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(super) slots: [TreeSlot; CHUNK],
-    /// 0 = one page a slot, 1 = 64 pages a slot, ..
+    /// 0 = one page per slot, 1 = 64 pages per slot, ..
     pub(super) level: u32,
-    /// Parent and the offset of this node in it; `None` for the root.
+    /// Parent, and this node's offset in it; `None` for the root.
     pub(super) parent: Option<(NodeId, usize)>,
-    /// Slots that are not empty.
     nr_used: u32,
 }
 
@@ -61,13 +53,11 @@ impl Node {
         Self { slots: [TreeSlot::Empty; CHUNK], level, parent, nr_used: 0 }
     }
 
-    /// Offset of the slot that covers `index`.
     pub(super) fn offset_of(&self, index: u64) -> usize {
         let slot = index.checked_shr(self.level * CHUNK_SHIFT).unwrap_or(0);
         usize::from((slot & (CHUNK as u64 - 1)) as u8)
     }
 
-    /// Pages below one slot.
     fn pages_per_slot(&self) -> u64 {
         1 << (self.level * CHUNK_SHIFT)
     }
@@ -76,11 +66,11 @@ impl Node {
 /// A folio found in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Folio in the table of folios.
+    /// The folio.
     pub folio: FolioId,
     /// Index of its first page, a multiple of its number of pages.
     pub index: PageIndex,
-    /// log2 of its pages.
+    /// The folio's order.
     pub order: Order,
 }
 
@@ -92,11 +82,11 @@ impl Entry {
     }
 }
 
-/// An index of the range is cached already.
+/// An index in the range is already cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupied;
 
-/// The tree of one file: nodes in an arena, a root that grows.
+/// A file's tree: an arena of nodes and a root that grows.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -112,13 +102,12 @@ impl Tree {
         Self::default()
     }
 
-    /// Pages that the folios in the tree hold.
+    /// Pages held by the folios in the tree.
     #[must_use]
     pub fn nr_pages(&self) -> u64 {
         self.nr_pages
     }
 
-    /// Nodes in use or free: what the tree takes.
     pub(crate) const fn nr_nodes(&self) -> usize {
         self.nodes.len()
     }
@@ -150,7 +139,6 @@ impl Tree {
         self.iter_from(0)
     }
 
-    /// The folios that cover pages from `first` on, in ascending order.
     pub(crate) fn iter_from(&self, first: u64) -> impl Iterator<Item = Entry> + '_ {
         let mut next = Some(first);
         std::iter::from_fn(move || {
@@ -163,10 +151,10 @@ impl Tree {
     /// Stores `folio` at `[index, index + 2^order)`.
     ///
     /// # Errors
-    /// [`Occupied`] when any of these pages is cached; nothing is changed then.
+    /// [`Occupied`] if any of these pages is cached. Nothing changes.
     ///
     /// # Panics
-    /// When `index` is not a multiple of `2^order` or the order exceeds [`MAX_ORDER`].
+    /// If `index` is not a multiple of `2^order`, or the order exceeds [`MAX_ORDER`].
     pub fn insert(
         &mut self,
         index: PageIndex,
@@ -189,7 +177,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes the folio that covers `index` out of the tree.
+    /// Removes the folio that covers `index`.
     pub fn remove(&mut self, index: PageIndex) -> Option<Entry> {
         let entry = self.get(index)?;
         let (id, head) = self.descend(index.0)?;
@@ -203,7 +191,6 @@ impl Tree {
         Some(entry)
     }
 
-    /// Checks T1 .. T3.
     pub(super) fn validate(&self) -> Result<(), Violation> {
         let mut nr_pages = 0;
         for entry in self.iter() {
@@ -240,19 +227,17 @@ impl Tree {
         }
     }
 
-    /// Last index a tree with this root can hold.
     fn last_index_below(&self, root: NodeId) -> u64 {
         last_index_at(self.node(root).level)
     }
 
-    /// First page after the empty slot of `index`; `None` when nothing further on can be cached.
+    /// First page after the empty slot of `index`; `None` if no later index can be cached.
     fn after_empty(&self, index: u64) -> Option<u64> {
         let (id, _) = self.descend(index)?;
         let pages = self.node(id).pages_per_slot();
         index.checked_add(pages - (index & (pages - 1)))
     }
 
-    /// The node of `level` that covers `index`, made where it is missing.
     fn make_path(&mut self, index: u64, level: u32) -> NodeId {
         let mut id = self.grow_root(index, level);
         while self.node(id).level > level {
@@ -273,7 +258,6 @@ impl Tree {
         id
     }
 
-    /// Raises the tree until it covers `index` at `level` or above.
     fn grow_root(&mut self, index: u64, level: u32) -> NodeId {
         let mut root = if let Some(root) = self.root {
             root
@@ -306,7 +290,6 @@ impl Tree {
         (self.nodes.len() - 1) as NodeId
     }
 
-    /// Frees `id` and its ancestors as far as they are empty (T2).
     fn drop_empty(&mut self, mut id: NodeId) {
         while self.node(id).nr_used == 0 {
             self.free.push(id);
@@ -320,7 +303,6 @@ impl Tree {
         }
     }
 
-    /// Lowers a root whose only child covers the first indices.
     fn shrink(&mut self) {
         while let Some(root) = self.root {
             let TreeSlot::Node(child) = self.node(root).slots[0] else { return };
@@ -334,7 +316,6 @@ impl Tree {
     }
 }
 
-/// Last index a tree with a root of `level` can hold.
 fn last_index_at(level: u32) -> u64 {
     1_u64.checked_shl((level + 1) * CHUNK_SHIFT).map_or(u64::MAX, |end| end - 1)
 }

@@ -57,7 +57,7 @@ impl<F: FnMut(Pfn) -> FolioSpan, C: FnMut(Cleared)> Zap for Closures<F, C> {
 impl PageTable {
     /// Clears the `nr` pages from `vpn` and reports the removed entries in address order.
     ///
-    /// A batch has the PTEs of one folio with consecutive page frames, whatever their writable,
+    /// A batch consists of PTEs of one folio with consecutive page frames, whatever their writable,
     /// accessed and dirty bits (docs/behaviour G.1.1). `folio_of` is not called for special PTEs.
     /// Blocks that the range covers only in part are unfolded (C.1.3). PTE tables stay.
     ///
@@ -198,7 +198,6 @@ impl PageTable {
         }
     }
 
-    /// Clears `nr` present PTEs that do not cut a folded block.
     fn clear_present(&mut self, id: u32, position: usize, nr: usize) {
         if let Some(order) = self.contpte_order {
             let ptes = &self.tables.ptes(id)[position..position + nr];
@@ -228,7 +227,7 @@ impl PageTable {
         }
     }
 
-    /// Applies C.1.2 to each block whose last PTE is in `part`.
+    /// Applies C.1.2 to each block that ends in `part`.
     fn fold_ends(&mut self, part: Part, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) {
         let (Some(order), PmdSlot::Table(id)) = (self.contpte_order, part.slot) else { return };
         let mut last = order.round_down(part.vpn.0) + order.nr_pages() - 1;
@@ -242,7 +241,6 @@ impl PageTable {
         }
     }
 
-    /// Moves a whole slot. Returns `false` if PTEs must move instead.
     fn move_slot(&mut self, part: Part, target: Vpn) -> bool {
         let can_move = part.is_whole(self.pmd_order)
             && self.pmd_order.is_aligned(target.0)
@@ -276,7 +274,6 @@ impl PageTable {
     }
 }
 
-/// A page's folio; does not call `folio_of` for special PTEs.
 fn folio_at(pte: Pte, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) -> FolioSpan {
     if pte.flags().contains(PteFlags::SPECIAL) {
         return FolioSpan::single(pte.pfn());
@@ -284,7 +281,6 @@ fn folio_at(pte: Pte, folio_of: &mut impl FnMut(Pfn) -> FolioSpan) -> FolioSpan 
     folio_of(pte.pfn())
 }
 
-/// Advances `at` to the next present PTE before `end`. Returns the PTEs from there to `end`.
 fn next_present<'a>(ptes: &'a [Pte], at: &mut usize, end: usize) -> Option<&'a [Pte]> {
     let found = ptes[*at..end].iter().position(|pte| pte.is_present())?;
     *at += found;

@@ -59,7 +59,6 @@ impl PageTable {
         self.fold(id, block);
     }
 
-    /// Sets the contiguous bit and the block's OR of accessed and dirty in every PTE (I2).
     fn fold(&mut self, id: u32, block: Range<usize>) {
         let ptes = &mut self.tables.ptes_mut(id)[block];
         let flags = ptes.iter().fold(PteFlags::NONE, |all, pte| all | pte.flags());
@@ -103,7 +102,6 @@ impl PageTable {
         }
     }
 
-    /// Positions that change together with `position`: its block if folded, otherwise only itself.
     pub(super) fn unit_around(&self, id: u32, position: usize) -> Range<usize> {
         match self.contpte_order {
             Some(order) if self.tables.pte(id, position).is_contpte() => {

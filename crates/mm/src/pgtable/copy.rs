@@ -17,8 +17,7 @@ use super::{PageTable, end_of};
 pub enum Copied {
     /// Both sides map it read-only.
     Shared,
-    /// The child maps this page with these flags instead, and the parent keeps its own. Only for
-    /// batches of one page.
+    /// Only the child maps this page, with these flags. Only for batches of one page.
     Own(Pfn, PteFlags),
     /// The batch cannot be shared as a whole: offer its pages one by one.
     OneByOne,
@@ -53,7 +52,7 @@ pub trait Copier {
 impl PageTable {
     /// Copies the entries of `nr` pages from `vpn` into `child`, which maps none of them.
     ///
-    /// A batch has the PTEs of one folio with consecutive page frames and equal dirty bits (E.1.1).
+    /// A batch: PTEs of one folio with consecutive page frames and equal dirty bits (E.1.1).
     /// The child's entries are read-only and old. The parent's become read-only if they are shared.
     /// Whole contpte blocks stay folded (E.1.4).
     ///
@@ -120,7 +119,6 @@ impl PageTable {
         let end = first + part.nr() as usize;
         let mut at = first;
         let mut limit = usize::MAX;
-        // Pages before this position are offered one by one.
         let mut single_until = 0;
         while at < end {
             let ptes = &self.tables.ptes(id)[at..end];
@@ -189,5 +187,4 @@ impl PageTable {
     }
 }
 
-/// Flags that the child's entries do not inherit.
 const DROPPED: PteFlags = PteFlags::WRITABLE.with(PteFlags::YOUNG);

@@ -17,11 +17,8 @@ const REGION_SLOTS: usize = 1 << REGION_SHIFT;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PmdSlot {
-    /// No table and no leaf.
     Empty,
-    /// The PTE table with this id. It can have no present PTE.
     Table(u32),
-    /// A PMD leaf.
     Leaf(Pte),
 }
 
@@ -90,7 +87,6 @@ impl Directory {
         }
     }
 
-    /// Whether the slot's region has a table.
     pub(super) fn has_table(&self, slot_nr: u64) -> bool {
         self.tables.contains(&(slot_nr >> REGION_SHIFT))
     }
@@ -99,12 +95,10 @@ impl Directory {
         self.tables.insert(slot_nr >> REGION_SHIFT);
     }
 
-    /// Creates the child's tables for the slots `from..=end`.
     pub(super) fn copy_tables(&self, child: &mut Self, from: u64, end: u64) {
         child.tables.extend(self.tables.range(from >> REGION_SHIFT..=end >> REGION_SHIFT));
     }
 
-    /// Frees tables without a used slot, if their whole region is in the slots `from..end`.
     pub(super) fn free_tables(&mut self, from: u64, end: u64) {
         let (first, last) = (from.div_ceil(REGION_SLOTS as u64), end >> REGION_SHIFT);
         let Self { regions, tables } = self;

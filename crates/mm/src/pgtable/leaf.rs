@@ -82,8 +82,7 @@ impl PageTable {
         }
     }
 
-    /// The PTE of `vpn`, or [`Pte::NONE`]. For a page of a PMD leaf: the PTE it would have after a
-    /// split.
+    /// The PTE of `vpn`, or [`Pte::NONE`]; in a PMD leaf, the PTE it would have after a split.
     #[inline]
     #[must_use]
     pub fn pte(&self, vpn: Vpn) -> Pte {
@@ -128,7 +127,6 @@ impl PageTable {
     }
 }
 
-/// Doubles the group around `position` while the other half matches.
 fn run_around(ptes: &[Pte], position: usize, cap: Order, bits: AccessBits) -> Order {
     let ignored = match bits {
         AccessBits::Equal => PteFlags::NONE,

@@ -89,8 +89,7 @@ impl PageTable {
         true
     }
 
-    /// Tests and clears the accessed bit of the leaf of `vpn`, for the whole block if it is folded.
-    /// Returns `false` if nothing is mapped.
+    /// Tests and clears the accessed bit of the leaf of `vpn`; `false` if nothing is mapped.
     pub fn test_and_clear_young(&mut self, vpn: Vpn) -> bool {
         let Some(leaf) = self.leaf(vpn) else { return false };
         if !leaf.flags.contains(PteFlags::YOUNG) {
@@ -123,7 +122,6 @@ impl PageTable {
         self.stats.nr_pmd_leaves += 1;
     }
 
-    /// Id of the PTE table of `vpn`. Allocates it if its slot is empty.
     pub(super) fn table_for(&mut self, vpn: Vpn) -> u32 {
         match self.slot(vpn) {
             PmdSlot::Table(id) => id,
@@ -144,7 +142,6 @@ impl PageTable {
         }
     }
 
-    /// Rewrites the flags of one PTE, or of its whole block if it is folded (I2).
     fn rewrite_unit(&mut self, id: u32, position: usize, to: impl Fn(PteFlags) -> PteFlags) {
         let range = self.unit_around(id, position);
         for pte in &mut self.tables.ptes_mut(id)[range] {

@@ -130,8 +130,7 @@ impl PageTable {
         self.directory.free_tables(self.slot_nr(floor), self.slot_nr(ceiling));
     }
 
-    /// Frees the PTE tables without a present PTE that are entirely in the `nr` pages from `vpn`.
-    /// Returns how many.
+    /// Frees the empty PTE tables entirely in the `nr` pages from `vpn`. Returns how many.
     ///
     /// munmap passes the range between the neighbouring VMAs, collapse one PMD block.
     pub fn free_empty_tables(&mut self, vpn: Vpn, nr: u64) -> u64 {

@@ -187,18 +187,15 @@ impl Pte {
         Self(self.0 & !Self::CONT)
     }
 
-    /// The entry of the page `by` pages later; all else equal.
     pub(super) const fn advanced(self, by: u64) -> Self {
         Self(self.0 + (by << Self::PFN_SHIFT))
     }
 
-    /// The entry of the page `by` pages earlier; all else equal.
     pub(super) const fn retreated(self, by: u64) -> Self {
         Self(self.0 - (by << Self::PFN_SHIFT))
     }
 
-    /// The bits that must match (after advancing) for two entries to belong together: all but the
-    /// contiguous bit and `ignored`.
+    /// The bits that must match within a batch: all but the contiguous bit and `ignored`.
     pub(super) const fn key(self, ignored: PteFlags) -> u64 {
         self.0 & !(Self::CONT | ignored.bits())
     }

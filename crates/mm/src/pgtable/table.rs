@@ -13,9 +13,7 @@ pub(super) struct Tables {
     /// Table `id` is `ptes[id << order ..][.. 1 << order]`.
     ptes: Vec<Pte>,
     nr_present: Vec<u32>,
-    /// Ids of freed tables; the last one is taken first.
     free: Vec<u32>,
-    /// PMD order: a table has `2^order` PTEs.
     order: Order,
 }
 
@@ -39,7 +37,6 @@ impl Tables {
         self.free.push(id);
     }
 
-    /// PTEs of all tables, used or free.
     pub(super) const fn nr_held(&self) -> usize {
         self.ptes.len()
     }
@@ -80,7 +77,6 @@ impl Tables {
         self.nr_present[id as usize] += nr;
     }
 
-    /// Clears `nr` PTEs, which must all be present.
     pub(super) fn clear(&mut self, id: u32, position: usize, nr: usize) {
         let ptes = &mut self.ptes_mut(id)[position..position + nr];
         debug_assert!(ptes.iter().all(|pte| pte.is_present()), "clear of an empty PTE");
@@ -88,7 +84,6 @@ impl Tables {
         self.nr_present[id as usize] -= nr as u32;
     }
 
-    /// The first table that breaks T1 or T2.
     pub(super) fn first_miscounted(&self) -> Option<u32> {
         let nr_tables = self.nr_present.len() as u32;
         let count = |id| self.ptes(id).iter().filter(|pte| pte.is_present()).count();

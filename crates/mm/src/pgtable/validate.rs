@@ -125,7 +125,6 @@ impl PageTable {
     }
 }
 
-/// Checks I1 and I2 for a block with a contiguous bit.
 fn check_block(vpn: Vpn, block: &[Pte]) -> Result<(), Violation> {
     let first = block[0];
     let is_aligned = first.pfn().0.is_multiple_of(block.len() as u64);

@@ -49,8 +49,7 @@ impl PageTable {
         None
     }
 
-    /// The present leaves that overlap the `nr` pages from `vpn`, in address order. The first and
-    /// the last can extend beyond the range.
+    /// The present leaves that overlap the `nr` pages from `vpn`, in address order.
     #[must_use]
     pub fn leaves(&self, vpn: Vpn, nr: u64) -> Leaves<'_> {
         Leaves { table: self, at: vpn, end: end_of(vpn, nr), part: None }
@@ -82,7 +81,6 @@ impl PageTable {
         self.next_part(vpn, end_of(vpn, nr)).map(|part| part.vpn)
     }
 
-    /// The range's part of the first used PMD slot in `at .. end`.
     pub(super) fn next_part(&self, at: Vpn, end: Vpn) -> Option<Part> {
         if at >= end {
             return None;
@@ -113,7 +111,6 @@ impl Part {
         self.end.0 - self.vpn.0
     }
 
-    /// Whether the part covers all `2^order` pages of the slot.
     pub(super) const fn is_whole(&self, order: Order) -> bool {
         self.nr() == order.nr_pages()
     }

@@ -57,8 +57,7 @@ pub struct Change {
     pub mapped_pages: i64,
     /// Change of the PMD-mapped statistic (`FilePmdMapped`, `ShmemPmdMapped`), in pages.
     pub pmd_mapped_pages: i64,
-    /// Whether the folio is now detected as partially mapped. An anonymous folio is then queued for
-    /// a deferred split (G.2).
+    /// Whether the folio is now partially mapped: queue it for a deferred split if anonymous (G.2).
     pub is_partially_mapped: bool,
     /// Counters that were updated.
     pub updates: MapcountUpdates,
@@ -261,8 +260,7 @@ impl Mapcount {
         self.large().map_or(0, |large| large.entire_mapcount)
     }
 
-    /// Whether the kernel considers the folio shared: F.2.2 if owners are tracked, otherwise the
-    /// older guess of F.2.3.
+    /// Whether the kernel considers the folio shared: F.2.2 with tracked owners, otherwise F.2.3.
     #[must_use]
     pub fn maybe_mapped_shared(&self, of: &Shape) -> bool {
         let mapcount = self.mapcount();
@@ -275,8 +273,7 @@ impl Mapcount {
         }
     }
 
-    /// Mappings of `page` as `kpagecount` reports them (F.5.4): its PTEs plus the PMD entries, or
-    /// the folio's average.
+    /// Mappings of `page` in `kpagecount` (F.5.4): PTEs plus PMD entries, or the folio's average.
     #[must_use]
     pub fn page_mapcount(&self, of: &Shape, page: u32) -> u32 {
         match self.large() {
@@ -356,7 +353,6 @@ impl Mapcount {
         }
     }
 
-    /// Allocates the counters of a large folio.
     fn made(&mut self, of: &Shape) -> &mut Repr {
         if let Repr::Small(0) = self.0
             && is_large(of)

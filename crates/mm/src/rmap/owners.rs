@@ -1,5 +1,4 @@
-//! Owner tracking: the large mapcount and two owners under one lock bit (docs/behaviour F.4, Linux
-//! 6.15).
+//! The large mapcount and two owners under one lock bit (docs/behaviour F.4, Linux 6.15).
 //!
 //! Answers to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
 //! `folio_sub_return_large_mapcount`.
@@ -141,15 +140,13 @@ pub struct Owners<L: Layout = Wide, A: Atomics = Native> {
     word: L::Cell<A>,
     /// Counts of both slots, minus one; all ones = both free.
     counts: L::Cell<A>,
-    /// `T`, minus one.
     large_mapcount: A::Count,
     /// Tracking stops above this many mappings; `u32::MAX` = never. Constant.
     stop_above: u32,
 }
 
 impl<L: Layout, A: Atomics> Owners<L, A> {
-    /// An unmapped folio. `stop_above`: the mapping count above which tracking stops; `None` =
-    /// never.
+    /// An unmapped folio. Tracking stops above `stop_above` mappings; `None` = never.
     #[must_use]
     pub fn new(stop_above: Option<u32>) -> Self {
         Self::from_words(&Words::unmapped::<L>(), stop_above.unwrap_or(u32::MAX))
@@ -184,8 +181,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         }
     }
 
-    /// Adds `nr` mappings by `mm`, which has already taken their references. Returns the new
-    /// mapcount.
+    /// Adds `nr` mappings by `mm`, which already has their references. Returns the mapcount.
     ///
     /// # Errors
     /// If they cannot be counted. Nothing changes.
@@ -207,8 +203,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
         }
     }
 
-    /// Removes `nr` mappings by `mm`, which drops their references afterwards. Returns the new
-    /// mapcount.
+    /// Removes `nr` mappings by `mm`, which then drops their references. Returns the mapcount.
     ///
     /// # Panics
     /// If the folio has fewer mappings, or the id of `mm` does not fit the layout.

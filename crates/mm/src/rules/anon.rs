@@ -1,13 +1,12 @@
-//! Rules of anonymous memory: which folio sizes a fault may use, what fork, copy-on-write, unmap
-//! and split do (docs/behaviour D, E, F.5, G).
+//! Rules of anonymous memory, from fault to split (docs/behaviour D, E, F.5, G).
 //!
 //! Answers to: `thp_vma_allowable_orders`, `vma_thp_gfp_mask`.
 //!
-//! Owns the values and the set of orders they enable (D.1). The code that follows them is in
-//! `fault/{anon,orders,huge,cow}.rs`, `fork.rs`, `unmap.rs` and `split/`.
+//! Owns the values and the set of orders they enable (D.1). `fault/{anon,orders,huge,cow}.rs`,
+//! `fork.rs`, `unmap.rs` and `split/` follow them.
 //!
 //! Invariants:
-//! - I1: a size is named at most once, is a power of two of bytes and of at least two base pages.
+//! - I1: a size is named at most once; it is a power of two of bytes and at least two base pages.
 //! - I2: a kernel with [`Sizes::PmdOnly`] names no size.
 
 mod orders;
@@ -23,60 +22,59 @@ use crate::vma::HugeAdvice;
 
 pub use self::orders::Orders;
 
-/// Smallest order of a large anonymous folio: order 1 has no room for the deferred-split list
-/// (D.1.3).
+/// Smallest large anonymous order: order 1 has no room for the deferred-split list (D.1.3).
 pub const MIN_LARGE_ORDER: Order = Order::new(2);
 
-/// Everything in which kernels differ for anonymous memory.
+/// All differences between kernels for anonymous memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnonRules {
     /// `transparent_hugepage/enabled`.
     pub thp: Enabled,
-    /// Which sizes have a control of their own.
+    /// Which sizes have their own control.
     pub sizes: Sizes,
     /// `hugepages-<kB>kB/enabled` of the PMD size.
     pub pmd: SizeMode,
-    /// `hugepages-<kB>kB/enabled` of other sizes, by size in KiB; a size not named is `never`.
+    /// `hugepages-<kB>kB/enabled` of other sizes, by size in KiB; `never` if absent.
     #[serde(default)]
     pub size_kib: BTreeMap<String, SizeMode>,
     /// `transparent_hugepage/defrag`.
     pub defrag: Defrag,
     /// `transparent_hugepage/use_zero_page`: a first read maps the huge zero folio.
     pub use_zero_page: bool,
-    /// What a store to the huge zero folio does.
+    /// How a store to the huge zero folio is handled.
     pub huge_zero_write: HugeZeroWrite,
-    /// Whether fully mapped PMD folios are examined by the deferred-split shrinker.
+    /// Whether the deferred-split shrinker examines fully mapped PMD folios.
     pub shrink_underused: Underused,
     /// `khugepaged/max_ptes_none`.
     pub max_ptes_none: NonePtes,
-    /// When a store may keep a large folio that was shared.
+    /// When a store can reuse a large folio that was shared.
     pub reuse: Reuse,
     /// How many PTEs fork and unmap handle at once.
     pub batching: Batching,
-    /// Whether a page of a large folio has a mapping count of its own.
+    /// Whether each page of a large folio has its own mapcount.
     pub mapcount: Mapcount,
-    /// Mappings above which the owners of a folio are no longer tracked, 0 = never (K.5.2).
-    /// Differs: asked for in the discussion of series 004, in no kernel.
+    /// Above this many mappings, a folio's owners are no longer tracked; 0 = never (K.5.2).
+    /// Differs: requested in the discussion of series 004, in no kernel.
     pub owners_max: u32,
-    /// What a PMD entry counts (K.5.2).
+    /// How much a PMD entry counts (K.5.2).
     pub pmd_counts: PmdCount,
-    /// How owners are laid out: by a kernel of 64 or of 32 bits (F.1.1).
+    /// Owner layout of a 64-bit or 32-bit kernel (F.1.1).
     pub owner_layout: OwnerLayout,
-    /// Whether huge pages of pools have owners (K.5.2).
+    /// Whether hugetlb folios have owners (K.5.2).
     #[serde(default)]
     pub hugetlb_owners: HugetlbOwners,
-    /// What `MADV_DONTNEED` does with a PTE table that it empties.
+    /// Whether `MADV_DONTNEED` frees a PTE table that it empties.
     pub drop_tables: DropTables,
-    /// What mremap moves at once.
+    /// How much one mremap moves.
     pub remap: Remap,
-    /// The exclusive bit that pagemap shows for pages of a PMD entry.
+    /// The exclusive bit that pagemap reports for pages of a PMD entry.
     pub pmd_exclusive: PmdExclusive,
     /// How truncation and hole punch split a folio.
     pub truncate_split: TruncateSplit,
-    /// What truncation does with a folio that cannot be split.
+    /// How truncation handles a folio that cannot be split.
     pub unsplittable: Unsplittable,
-    /// What becomes of zero-filled pages when an anonymous folio is split.
+    /// How a split of an anonymous folio handles zero-filled pages.
     pub split_zero_pages: SplitZeroPages,
 }
 
@@ -86,7 +84,7 @@ pub struct AnonRules {
 pub enum Enabled {
     /// Everywhere.
     Always,
-    /// Where `MADV_HUGEPAGE` was given.
+    /// Only after `MADV_HUGEPAGE`.
     Madvise,
     /// Nowhere.
     Never,
@@ -100,13 +98,13 @@ pub enum SizeMode {
     Always,
     /// In areas with `MADV_HUGEPAGE`.
     Madvise,
-    /// As the global setting says.
+    /// Follows the global setting.
     Inherit,
     /// Never.
     Never,
 }
 
-/// D.1.1: which sizes anonymous folios may have.
+/// D.1.1: sizes of anonymous folios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sizes {
@@ -124,35 +122,35 @@ pub enum Defrag {
     Always,
     /// Background reclaim everywhere.
     Defer,
-    /// Direct where advised, else background.
+    /// Direct if advised, otherwise background.
     #[serde(rename = "defer+madvise")]
     DeferMadvise,
-    /// Direct where advised, else none.
+    /// Direct if advised, otherwise none.
     Madvise,
-    /// Only what is free.
+    /// Only free memory.
     Never,
 }
 
 /// D.5: the effort of one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Only what is free now.
+    /// Only free memory.
     None,
-    /// What is free now; background reclaim is woken.
+    /// Only free memory, but wakes background reclaim.
     Wake,
     /// One round of reclaim or compaction (`NORETRY`).
     Once,
-    /// Reclaim and compaction run before the allocation fails.
+    /// Reclaims and compacts before the allocation fails.
     Direct,
 }
 
-/// D.3.4: a store to an address that the huge zero folio maps.
+/// D.3.4: a store to memory mapped by the huge zero folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugeZeroWrite {
-    /// \[..6.12\] the mapping is split into zero pages, one base page is allocated.
+    /// \[..6.12\] splits the mapping into zero pages and allocates one base page.
     Split,
-    /// \[6.13+\] a PMD folio takes its place.
+    /// \[6.13+\] allocates a PMD folio in its place.
     Replace,
 }
 
@@ -162,31 +160,31 @@ pub enum HugeZeroWrite {
 pub enum Underused {
     /// \[..6.11\] only partially mapped folios are queued; or `shrink_underused` = 0.
     Ignored,
-    /// \[6.12+\] PMD folios are queued when they are made.
+    /// \[6.12+\] PMD folios are queued when allocated.
     Queued,
 }
 
-/// `max_ptes_none`: how many pages of a block may be empty.
+/// `max_ptes_none`: how many pages of a block can be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NonePtes {
-    /// All but one: the default, which switches the under-use test off.
+    /// All but one: the default, which disables the under-use test.
     AllButOne,
     /// This many.
     Exactly(u64),
 }
 
-/// E.3.3: reuse of a large folio whose other mappings went away.
+/// E.3.3: reuse of a large folio after its other mappings are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reuse {
     /// \[..6.14\] only small folios: a page of a large one is copied.
     SmallOnly,
-    /// \[6.15+\] where owner tracking proves that one process has all mappings.
+    /// \[6.15+\] if owner tracking proves that one process has all mappings.
     Tracked,
 }
 
-/// E.1.1, G.1.1.
+/// E.1.1, G.1.1: batching in fork and unmap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Batching {
@@ -196,50 +194,49 @@ pub enum Batching {
     Folio,
 }
 
-/// F.5: mapping counts of the pages of a large folio.
+/// F.5: mapcounts within a large folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mapcount {
-    /// Each page has one.
+    /// One per page.
     PerPage,
-    /// `NO_PAGE_MAPCOUNT`: only the folio has one.
+    /// `NO_PAGE_MAPCOUNT`: one per folio.
     PerFolio,
 }
 
-/// `MADV_DONTNEED` over the whole span of a PTE table: without the table, the next touch can map
-/// a PMD folio again.
+/// `MADV_DONTNEED` over a whole PTE table. A freed table allows a PMD folio again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DropTables {
     /// The empty table stays until munmap.
     Kept,
-    /// It is freed on x86-64, kept elsewhere.
+    /// Freed on x86-64, kept elsewhere.
     FreedOnX86,
-    /// It is freed.
+    /// Freed.
     Freed,
 }
 
-/// What one mremap to a fixed address moves.
+/// How much one mremap to a fixed address moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remap {
     /// \[..6.16\] pages of one area.
     OneArea,
-    /// \[6.17+\] areas one after the other, if the size stays.
+    /// \[6.17+\] several areas in sequence, if the size stays the same.
     ManyAreas,
 }
 
-/// Which page decides the exclusive bit (56) of the pagemap entries of a PMD mapping.
+/// Which page decides the exclusive bit (56) of a PMD mapping's pagemap entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PmdExclusive {
-    /// \[..6.14\] each page its own.
+    /// \[..6.14\] each page decides its own.
     EachPage,
-    /// \[6.15+\] the first one all of them.
+    /// \[6.15+\] the first page decides all.
     FirstPage,
 }
 
-/// G.3: how a folio is split that truncation or a hole cuts.
+/// G.3: how truncation and hole punch split a folio that they cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TruncateSplit {
@@ -255,7 +252,7 @@ pub enum TruncateSplit {
 pub enum Unsplittable {
     /// \[..6.17\] dirty: kept; clean: leaves the cache.
     Kept,
-    /// \[6.18+\] the same, and a kept one is unmapped everywhere (not shared memory).
+    /// \[6.18+\] the same, but a kept folio is unmapped everywhere (except shared memory).
     KeptUnmapped,
 }
 
@@ -263,14 +260,14 @@ pub enum Unsplittable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SplitZeroPages {
-    /// \[..6.11\] they stay.
+    /// \[..6.11\] kept.
     Kept,
-    /// \[6.12+\] the shared zero page takes their place.
+    /// \[6.12+\] replaced with the shared zero page.
     Replaced,
 }
 
 impl AnonRules {
-    /// Linux 6.18 as it boots: the PMD size inherits `madvise`, no other size is used.
+    /// Linux 6.18 as it boots: the PMD size inherits `madvise`, all other sizes are off.
     #[must_use]
     pub fn stock() -> Self {
         Self {
@@ -299,8 +296,7 @@ impl AnonRules {
         }
     }
 
-    /// Sets the control of one size in bytes on a machine with `page`; `None` for a size that no
-    /// folio can have.
+    /// Sets the control of one size in bytes. Returns `None` if no folio can have this size.
     pub fn set_size(&mut self, bytes: u64, mode: SizeMode) -> Option<()> {
         let is_size = bytes.is_power_of_two() && bytes >= PageSize::K4.bytes() << 2;
         if !is_size || self.sizes == Sizes::PmdOnly {
@@ -310,14 +306,13 @@ impl AnonRules {
         Some(())
     }
 
-    /// Bytes of the smallest and of the largest folio of private memory with base pages of `page`
-    /// that has a control (D.1.1).
+    /// Bytes of the smallest and the largest anonymous folio with a control (D.1.1).
     #[must_use]
     pub const fn controlled_bytes(page: PageSize) -> [u64; 2] {
         [page.bytes() << MIN_LARGE_ORDER.get(), page.bytes() << page.pmd_order().get()]
     }
 
-    /// Bytes of the first control that no folio has with base pages of `page`, if there is one.
+    /// Bytes of the first control that applies to no folio with base pages of `page`.
     #[must_use]
     pub fn idle_control(&self, page: PageSize) -> Option<u64> {
         let [min, max] = Self::controlled_bytes(page);
@@ -333,7 +328,7 @@ impl AnonRules {
         self.size_kib.get(&kib.to_string()).copied().unwrap_or(otherwise)
     }
 
-    /// Orders a fault in an area with this advice may use (D.1.2 .. D.1.4).
+    /// Orders that a fault in an area with this advice can use (D.1.2 .. D.1.4).
     ///
     /// ```
     /// use largefolio_mm::rules::anon::AnonRules;
@@ -360,7 +355,7 @@ impl AnonRules {
             Sizes::PmdOnly => page.pmd_order(),
             Sizes::PerSize => MIN_LARGE_ORDER,
         };
-        // Without a size of its own to look up, only the PMD order can be enabled.
+        // Without controls of other sizes, only the PMD order can be enabled.
         let first = if self.size_kib.is_empty() { page.pmd_order() } else { first };
         let orders = (first.get()..=page.pmd_order().get()).map(Order::new);
         let is_enabled = |order: &Order| match self.mode_of(*order, page) {
@@ -372,7 +367,7 @@ impl AnonRules {
         orders.filter(is_enabled).fold(Orders::NONE, Orders::with)
     }
 
-    /// Effort of an allocation for an area with this advice (D.5).
+    /// Allocation effort for an area with this advice (D.5).
     #[must_use]
     pub fn effort(&self, advice: HugeAdvice) -> Effort {
         let is_advised = advice == HugeAdvice::Huge;
@@ -401,7 +396,7 @@ impl AnonRules {
         MapcountRules { stop_above, pmd_counts, hugetlb, layout, ..linux }
     }
 
-    /// Zero-filled pages above which a folio of `order` is under-used (G.2.4).
+    /// A folio of `order` with more zero-filled pages than this is under-used (G.2.4).
     #[must_use]
     pub fn none_limit(&self, page: PageSize) -> u64 {
         match self.max_ptes_none {

@@ -1,9 +1,9 @@
-//! In which order a new folio is zeroed and a huge page copied (docs/behaviour D.4).
+//! The order in which a new folio is zeroed and a huge page copied (docs/behaviour D.4).
 //!
 //! Answers to: `folio_zero_user`, `clear_huge_page`, `copy_user_large_folio`, `folio_mc_copy`.
 //!
-//! Owns the choice of an order and of the preemption model as data of a kernel. The orders
-//! themselves are in [`largefolio_bulk::plan`], the code that executes them in [`crate::ram`].
+//! Owns a kernel's choice of order and preemption model. [`largefolio_bulk::plan`] has the orders,
+//! [`crate::ram`] executes them.
 
 pub use largefolio_bulk::plan::Plan;
 use largefolio_bulk::plan::{self, PreemptBuild, Rule, Shape};
@@ -16,55 +16,54 @@ use crate::units::{Order, PageSize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClearRules {
-    /// The order of the pages.
+    /// Order of the pages.
     pub order: ClearOrder,
-    /// Whether others have to wait for a reschedule point.
+    /// Whether other tasks must wait for a reschedule point.
     pub preemption: Preemption,
     /// Whether several pages are copied in one go.
     pub copy: CopyOrder,
-    /// Whether arm64 has a primitive for several pages.
+    /// Whether arm64 has an operation for several pages.
     pub arm64_bulk: Arm64Bulk,
 }
 
-/// D.4.1 .. D.4.3: in which order a folio is cleared.
+/// D.4.1 .. D.4.3: the order in which a folio is cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClearOrder {
-    /// \[..6.19\] page at a time, from both ends towards the page of the fault.
+    /// \[..6.19\] page by page, from both ends towards the faulting page.
     Converging,
-    /// Series 001 as posted: three extents, the near one last; x86-64 alone, in a kernel built with
-    /// `CONFIG_PREEMPTION`.
+    /// Series 001 as posted: three extents, the near one last. Only on x86-64, in a kernel built
+    /// with `CONFIG_PREEMPTION`.
     Posted,
     /// \[7.0+\] three extents on every architecture, the near one last.
     Merged,
-    /// Straight up: no kernel does this for a fault, it is what the others are compared with.
+    /// Ascending: a baseline for comparison, which no kernel uses for a fault.
     OnePass,
 }
 
-/// D.4.5: in which pieces more than one page is copied.
+/// D.4.5: the pieces in which several pages are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyOrder {
-    /// \[all\] page by page: a huge page towards the page of the fault; what compaction and collapse
-    /// move, upwards.
+    /// \[all\] page by page: towards the faulting page; in compaction and collapse ascending.
     Pages,
-    /// What series 001 leaves open (K.2.5): the extents and units of the merged form of clearing;
-    /// one ascending pass where nobody waits for a page.
+    /// Left open by series 001 (K.2.5): the extents and units of merged clearing, or one ascending
+    /// pass if no fault waits for a page.
     Extents,
 }
 
-/// D.4.2: the preemption model, which distributions and the command line choose. Debian's packages
-/// have the voluntary one to 6.12 and the lazy one from 6.16 on.
+/// D.4.2: the preemption model, set by distribution and command line. Debian uses voluntary up to
+/// 6.12 and lazy from 6.16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preemption {
-    /// The kernel runs on until it reaches a reschedule point.
+    /// The kernel runs until it reaches a reschedule point.
     None,
-    /// The same; there are more points, but not in clearing and copying.
+    /// The same with more points, but none in clearing and copying.
     Voluntary,
-    /// Whoever is more important runs at once. No point is needed: an extent goes in one piece.
+    /// A more important task runs immediately, so an extent is cleared in one piece.
     Full,
-    /// As full, but programs of equal rank wait for the next tick.
+    /// Like full, but a task of equal priority waits for the next tick.
     Lazy,
 }
 
@@ -88,16 +87,16 @@ impl Preemption {
     }
 }
 
-/// K.2.5: what an arm64 kernel zeroes and copies several pages with.
+/// K.2.5: how an arm64 kernel zeroes and copies several pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arm64Bulk {
-    /// \[..7.3\] nothing: page by page in every extent.
+    /// \[..7.3\] page by page in every extent.
     None,
-    /// A loop of `DC ZVA` (or of loads and stores) over the extent, in units of 512 KiB where others
-    /// wait: what was suggested for architectures without an instruction for it.
+    /// A loop of `DC ZVA` (or of loads and stores) over the extent, in units of 512 KiB if other
+    /// tasks wait: the suggestion for architectures without a suitable instruction.
     Loop,
-    /// `SETP`/`CPYP` of `FEAT_MOPS`, which get the length of the extent, in the units of x86-64.
+    /// `SETP`/`CPYP` of `FEAT_MOPS` over the whole extent, in the units of x86-64.
     Mops,
 }
 
@@ -105,17 +104,17 @@ pub enum Arm64Bulk {
 const LOOP_UNIT_BYTES: u64 = 512 << 10;
 
 impl ClearRules {
-    /// Linux 6.18 as it is packaged: under lazy preemption.
+    /// Linux 6.18 as packaged, with lazy preemption.
     #[must_use]
     pub const fn stock() -> Self {
         let (order, preemption) = (ClearOrder::Converging, Preemption::Lazy);
         Self { order, preemption, copy: CopyOrder::Pages, arm64_bulk: Arm64Bulk::None }
     }
 
-    /// How a folio of `order` is cleared whose page `fault_page` is touched next (D.4).
+    /// The plan to clear a folio of `order` whose page `fault_page` is used next (D.4).
     ///
     /// # Panics
-    /// When the folio has no such page.
+    /// If the folio has no such page.
     ///
     /// ```
     /// use largefolio_mm::rules::Arch;
@@ -132,11 +131,11 @@ impl ClearRules {
         self.plan_by(self.rule(arch, page), page, order, fault_page)
     }
 
-    /// How a huge page is copied whose page `fault_page` is touched next (D.4.5): page by page
+    /// The plan to copy a huge page whose base page `fault_page` is used next (D.4.5): page by page
     /// towards it, whatever the order of clearing, or in extents.
     ///
     /// # Panics
-    /// When the page has no such base page.
+    /// If the huge page has no such base page.
     ///
     /// ```
     /// use largefolio_mm::rules::Arch;
@@ -157,11 +156,10 @@ impl ClearRules {
         self.plan_by(rule, page, order, fault_page)
     }
 
-    /// How `nr_pages` consecutive pages are moved to other frames, for nobody in particular: upwards
-    /// (D.4.5).
+    /// The plan to move `nr_pages` consecutive pages when no fault waits: ascending (D.4.5).
     ///
     /// # Panics
-    /// When there is no page to move.
+    /// If `nr_pages` is 0.
     #[must_use]
     pub fn move_plan(self, arch: Arch, page: PageSize, nr_pages: u64) -> Plan {
         let unit_bytes = match (self.copy, self.merged(arch)) {
@@ -184,7 +182,6 @@ impl ClearRules {
         }
     }
 
-    /// The merged form, with the units of what the architecture has (D.4.3, K.2.5).
     const fn merged(self, arch: Arch) -> Rule {
         match (arch, self.arm64_bulk) {
             (Arch::X86_64, _) | (Arch::Arm64, Arm64Bulk::Mops) => Rule::merged(plan::Arch::X86_64),
@@ -216,7 +213,7 @@ impl From<Arch> for plan::Arch {
 mod tests {
     use super::*;
 
-    /// First pages, last pages and the number of reschedule points of a plan for a 2 MiB folio.
+    /// First pages, last pages and number of reschedule points of the plan for a 2 MiB folio.
     fn extents(rules: ClearRules, arch: Arch, fault_page: u64) -> (Vec<(u64, u64)>, u64) {
         let plan = rules.plan(arch, PageSize::K4, Order::new(9), fault_page);
         let extents = plan.units().map(|unit| (unit.first, unit.first + unit.nr - 1)).collect();
@@ -240,7 +237,7 @@ mod tests {
             let (pages, nr_points) = extents(converging(preemption), Arch::X86_64, 255);
             assert_eq!((pages.len(), pages[511], nr_points), (512, (255, 255), points));
         }
-        // arm64: the series as posted does not exist, the merged form goes page by page.
+        // arm64: the posted series does not apply, the merged form goes page by page.
         let posted = extents(rules(ClearOrder::Posted, cooperative), Arch::Arm64, 255);
         assert_eq!(posted, extents(converging(cooperative), Arch::Arm64, 255));
         let (pages, nr_points) = extents(rules(ClearOrder::Merged, cooperative), Arch::Arm64, 255);
@@ -249,7 +246,7 @@ mod tests {
             (512, (258, 258), (257, 257), 512)
         );
         assert_eq!(extents(rules(ClearOrder::Merged, preemptible), Arch::Arm64, 255), (three, 0));
-        // D.4.4: nobody interrupts an extent, and arm64 still clears it page by page.
+        // D.4.4: nothing interrupts an extent, but arm64 still clears it page by page.
         for (arch, nr) in [(Arch::X86_64, 254), (Arch::Arm64, 1)] {
             let merged = rules(ClearOrder::Merged, preemptible);
             let plan = merged.plan(arch, PageSize::K4, Order::new(9), 255);
@@ -276,7 +273,7 @@ mod tests {
         let (cooperative, preemptible) = (Preemption::Voluntary, Preemption::Lazy);
         assert_eq!(of(cooperative, Arch::X86_64, 9), (3, 3));
         assert_eq!(of(preemptible, Arch::X86_64, 9), (3, 0));
-        // 1 GiB: 32 units of 32 MiB right of the page, the left, the near.
+        // 1 GiB: 32 units of 32 MiB after the page, then the part before it, then the near pages.
         assert_eq!(of(cooperative, Arch::X86_64, 18), (34, 34));
         assert_eq!(of(cooperative, Arch::Arm64, 9), (512, 512), "no primitive");
     }
@@ -322,12 +319,12 @@ mod tests {
         let (voluntary, full) = (Preemption::Voluntary, Preemption::Full);
         assert_eq!(of(Arm64Bulk::None, voluntary, 9), (512, Some(1)));
         assert_eq!(of(Arm64Bulk::None, full, 9), (3, Some(1)));
-        // 253 and 254 pages in units of 128, and the near ones.
+        // 253 and 254 pages in units of 128, then the near pages.
         assert_eq!(of(Arm64Bulk::Loop, voluntary, 9), (5, Some(128)));
         assert_eq!(of(Arm64Bulk::Loop, full, 9), (3, Some(254)));
         assert_eq!(of(Arm64Bulk::Mops, voluntary, 9), (3, Some(254)));
         assert_eq!(of(Arm64Bulk::Mops, voluntary, 18), (34, Some(8192)));
-        // x86-64 has its own.
+        // x86-64 has its own instruction.
         let rules = ClearRules { order: ClearOrder::Merged, ..ClearRules::stock() };
         let with = |arm64_bulk| {
             let rules = ClearRules { arm64_bulk, ..rules };

@@ -1,50 +1,48 @@
-//! Rules of collapse: what khugepaged and `MADV_COLLAPSE` may make a large folio of, and when they
-//! give up (docs/behaviour H).
+//! Rules of collapse: what khugepaged and `MADV_COLLAPSE` can collapse (docs/behaviour H).
 //!
-//! Owns the values. The code that follows them is in `collapse/`; the limit of empty pages is that
-//! of the under-use test ([`super::anon::AnonRules::max_ptes_none`]).
+//! Owns the values; `collapse/` follows them. The limit of empty pages belongs to the under-use
+//! test ([`super::anon::AnonRules::max_ptes_none`]).
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::PageSize;
 
-/// Longest sleep of khugepaged in milliseconds, 50 days: what sysfs takes, an unsigned int. In
-/// nanoseconds it is a number of 52 bits.
+/// Longest sleep of khugepaged in milliseconds, 50 days: sysfs takes an unsigned int.
 pub const SLEEP_MS_MAX: u64 = 1 << 32;
 
-/// Everything in which kernels and settings differ for collapse.
+/// All differences between kernels and settings for collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CollapseRules {
-    /// Which file mappings may be collapsed.
+    /// Which file mappings can be collapsed.
     pub file: FileCollapse,
-    /// `transparent_hugepage/shmem_enabled`, as far as khugepaged asks it.
+    /// `transparent_hugepage/shmem_enabled`, as khugepaged applies it.
     pub shmem: ShmemEnabled,
-    /// Which folio sizes that khugepaged collapses anonymous memory to.
+    /// Folio sizes to which khugepaged collapses anonymous memory.
     pub sizes: CollapseSizes,
-    /// A range without one writable page.
+    /// Whether a range without a writable page is collapsed.
     pub read_only: ReadOnlyRange,
-    /// What khugepaged does at a clean lazy-free folio.
+    /// How khugepaged handles a clean lazy-free folio.
     pub lazyfree: Lazyfree,
-    /// Which area decides whether `MADV_HUGEPAGE` puts a process into khugepaged's list.
+    /// Which area decides whether `MADV_HUGEPAGE` registers a process with khugepaged.
     pub advised: AdvisedArea,
-    /// What a block costs khugepaged of the pages that it may scan.
+    /// How many pages of its scan budget a block costs khugepaged.
     pub scan_cost: ScanCost,
-    /// What `MADV_COLLAPSE` does with a dirty range of a file.
+    /// How `MADV_COLLAPSE` handles a dirty range of a file.
     pub dirty: DirtyRange,
     /// Whether khugepaged writes back a file that is open for writing.
     pub flush: DirtyFlush,
-    /// What `MADV_COLLAPSE` answers where a filesystem keeps private data.
+    /// The error of `MADV_COLLAPSE` if a filesystem keeps private data.
     pub private_data: PrivateData,
-    /// What `MADV_COLLAPSE` does after a block of anonymous memory in which nothing is mapped.
+    /// How `MADV_COLLAPSE` continues after a block of anonymous memory without mappings.
     pub empty_block: EmptyBlock,
-    /// What a process gets of a collapsed block of a file if it has no table for a PMD entry.
+    /// How a process maps a collapsed block of a file if it has no table for a PMD entry.
     pub pmd_table: PmdTable,
-    /// What becomes of a file's range with large folios.
+    /// Whether a file's range with large folios is collapsed.
     pub large: LargeFolios,
-    /// Whose tables go when a block of a file is collapsed on request.
+    /// Whose page tables are removed when a block of a file is collapsed on request.
     pub retract: Retract,
-    /// What `MADV_COLLAPSE` answers to a request that holds no whole block.
+    /// The result of `MADV_COLLAPSE` for a request without a whole block.
     pub short_request: ShortRequest,
     /// `khugepaged/max_ptes_swap`.
     pub max_ptes_swap: SwapPtes,
@@ -64,33 +62,33 @@ pub struct CollapseRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FileCollapse {
-    /// `READ_ONLY_THP_FOR_FS` is not built: no file of a disk.
+    /// Built without `READ_ONLY_THP_FOR_FS`: no disk files.
     Absent,
-    /// \[5.4 .. 5.13\] the running executable, whose file cannot be written to.
+    /// \[5.4 .. 5.13\] a running executable, whose file cannot be written.
     DenyWrite,
     /// Series 003, \[5.14 .. 6.1\] executable mappings of a file that is not open for writing.
     Exec,
     /// \[6.12 .. 7.1\] any mapping of a file that is not open for writing.
     Readers,
-    /// \[7.2\] files whose folios may have the PMD order; writers do not matter.
+    /// \[7.2\] files that can have folios of the PMD order; writers do not matter.
     LargeFolios,
 }
 
-/// Shared memory and khugepaged; `MADV_COLLAPSE` does not ask.
+/// Shared memory in khugepaged. `MADV_COLLAPSE` ignores this setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShmemEnabled {
     /// Never.
     Never,
-    /// Where `MADV_HUGEPAGE` was given.
+    /// After `MADV_HUGEPAGE`.
     Advise,
-    /// Blocks that lie inside the file.
+    /// Blocks entirely within the file.
     WithinSize,
     /// Everywhere.
     Always,
 }
 
-/// H.6.4: sizes of what khugepaged makes of anonymous memory.
+/// H.6.4: sizes to which khugepaged collapses anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CollapseSizes {
@@ -100,7 +98,7 @@ pub enum CollapseSizes {
     Enabled,
 }
 
-/// H.6.1: anonymous ranges in which no PTE is writable.
+/// H.6.1: anonymous ranges without a writable PTE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadOnlyRange {
@@ -110,7 +108,7 @@ pub enum ReadOnlyRange {
     Collapsed,
 }
 
-/// H.6.1: clean folios after `MADV_FREE`, for khugepaged.
+/// H.6.1: clean folios after `MADV_FREE`, in khugepaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Lazyfree {
@@ -120,46 +118,45 @@ pub enum Lazyfree {
     Refused,
 }
 
-/// D.2.9: the area that `MADV_HUGEPAGE` looks at before a process enters khugepaged's list.
+/// D.2.9: the area that `MADV_HUGEPAGE` checks before it registers a process with khugepaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdvisedArea {
-    /// The whole area before it is cut to the advised part, and what the part is merged into.
+    /// The area before it is cut to the advised part, and the area that the part merges into.
     Whole,
-    /// \[7.2\] what it has become, if the advice changed anything.
+    /// \[7.2\] the resulting area, if the advice changed anything.
     Changed,
 }
 
-/// H.6.5: pages that a block counts for.
+/// H.6.5: pages that a block costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScanCost {
     /// All of its pages.
     Block,
-    /// \[7.2\] the entries that were examined; 1 where there is no table, or the page cache has the
-    /// large folio.
+    /// \[7.2\] the entries examined; 1 if there is no table or the large folio is already cached.
     Examined,
 }
 
-/// H.5.1: dirty or under writeback, for `MADV_COLLAPSE`.
+/// H.5.1: a dirty range or one under writeback, in `MADV_COLLAPSE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirtyRange {
-    /// \[6.1, 6.12\] a failure like any other.
+    /// \[6.1, 6.12\] fails like any other.
     Fails,
-    /// The caller is told to try again.
+    /// Fails with `EAGAIN`.
     Again,
-    /// \[7.0+\] the range is written back, and tried once more.
+    /// \[7.0+\] is written back and tried again.
     WrittenBack,
 }
 
-/// H.5 step 3: what khugepaged does about dirty pages of a file.
+/// H.5 step 3: how khugepaged handles dirty pages of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirtyFlush {
-    /// Their writeback is started.
+    /// Starts their writeback.
     Always,
-    /// \[7.2\] unless the file is open for writing.
+    /// \[7.2\] starts it unless the file is open for writing.
     UnlessOpenForWrite,
 }
 
@@ -173,41 +170,41 @@ pub enum PrivateData {
     Again,
 }
 
-/// H.5.2: an empty PMD slot. That a table of PMD slots may be absent too, where the kernel goes on,
-/// is not told apart here: an area with pages has one.
+/// H.5.2: an empty PMD slot. The kernel also continues if the whole table of PMD slots is missing.
+/// The model ignores that case: an area with pages has a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EmptyBlock {
-    /// \[6.1 .. 6.18\] the blocks after it are not tried.
+    /// \[6.1 .. 6.18\] ends the walk: later blocks are not tried.
     EndsWalk,
-    /// \[6.19+\] they are.
+    /// \[6.19+\] continues with the next block.
     SteppedOver,
 }
 
-/// C.6.3: what a process has of the tables of a block of a file, or the block is collapsed and
-/// refused.
+/// C.6.3: the tables that a process needs for a collapsed block of a file. Without them, the
+/// request is refused after the collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PmdTable {
-    /// \[6.1\] a table of PTEs for the block, or a PMD entry.
+    /// \[6.1\] a PTE table for the block, or a PMD entry.
     Block,
-    /// \[6.12 .. 6.17\] the table that a PMD entry stands in, one for 512 of them.
+    /// \[6.12 .. 6.17\] the table that holds 512 PMD entries.
     Needed,
-    /// \[6.18+\] it is made.
+    /// \[6.18+\] none: it is created.
     Made,
 }
 
-/// H.5 step 6: which areas of a block lose their tables when `MADV_COLLAPSE` collapses it.
+/// H.5 step 6: which areas lose their tables when `MADV_COLLAPSE` collapses a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Retract {
-    /// \[6.1\] the one that was asked for.
+    /// \[6.1\] only the requested area.
     Own,
-    /// \[6.12+\] all.
+    /// \[6.12+\] all areas.
     All,
 }
 
-/// H.4.1: folios of a file that are large and smaller than a block.
+/// H.4.1: large file folios that are smaller than a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LargeFolios {
@@ -221,13 +218,13 @@ pub enum LargeFolios {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShortRequest {
-    /// \[6.1 .. 6.18\] refused, unless it holds exactly one border between blocks.
+    /// \[6.1 .. 6.18\] refused, unless it contains exactly one block boundary.
     Refused,
-    /// \[7.2\] there is nothing to do.
+    /// \[7.2\] succeeds without doing anything.
     Done,
 }
 
-/// `max_ptes_swap`: pages of a block that are in swap space or, of a file, evicted.
+/// `max_ptes_swap`: pages of a block that can be in swap space or, in a file, evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwapPtes {
@@ -237,7 +234,7 @@ pub enum SwapPtes {
     Exactly(u64),
 }
 
-/// `max_ptes_shared`: pages of a block that other processes may map.
+/// `max_ptes_shared`: pages of a block that other processes can map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SharedPtes {
@@ -276,7 +273,7 @@ impl CollapseRules {
         }
     }
 
-    /// Pages of a block that may be swapped out (0.4: 64 of 512).
+    /// Pages of a block that can be in swap space (0.4: 64 of 512).
     #[must_use]
     pub const fn swap_limit(&self, page: PageSize) -> u64 {
         match self.max_ptes_swap {
@@ -285,7 +282,7 @@ impl CollapseRules {
         }
     }
 
-    /// Pages of a block that may be mapped by others (0.4: 256 of 512).
+    /// Pages of a block that other processes can map (0.4: 256 of 512).
     #[must_use]
     pub const fn shared_limit(&self, page: PageSize) -> u64 {
         match self.max_ptes_shared {

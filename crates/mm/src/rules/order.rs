@@ -1,5 +1,4 @@
-//! Orders of file folios that the discussion of series 000 proposed: in no kernel
-//! (docs/behaviour K.1.4).
+//! File folio orders proposed in the discussion of series 000, in no kernel (K.1.4).
 //!
 //! Owns the values. Each names the file that follows it.
 
@@ -7,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Order, PageSize};
 
-/// What was proposed beside a fixed order for executable memory.
+/// Proposals besides a fixed order for executable memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct OrderRules {
-    /// What the smallest folio of a file means when memory has none (`core/soft.rs`).
+    /// Whether a file's smallest folio is a limit or a preference (`core/soft.rs`).
     pub min: MinOrder,
     /// Smallest folio that a fault in an executable mapping reads, in bytes; 0 = the file's
-    /// (`fault/proposed.rs`). It is a preference: base pages come where memory has no such folio.
+    /// (`fault/proposed.rs`). A preference: if memory has no such folio, the fault uses base pages.
     pub exec_min_bytes: u64,
-    /// Window and folio size that mapping a file for execution sets in the readahead state of the
-    /// open file, in bytes; 0 = the state is left alone (`map.rs`).
+    /// Window and folio size in bytes that mapping a file for execution sets in the open file's
+    /// readahead state; 0 = unchanged (`map.rs`).
     pub mmap_state_bytes: u64,
     /// Whether the order of executable memory follows memory pressure (`fault/proposed.rs`).
     pub pressure: PressureOrder,
 }
 
-/// What the smallest folio of a file is when no block of its order is free.
+/// Meaning of a file's smallest order when no block of it is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MinOrder {
@@ -38,10 +37,10 @@ pub enum MinOrder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PressureOrder {
-    /// The order is fixed: memory is compacted for it, and base pages come where that fails.
+    /// No: the kernel compacts for the fixed order and uses base pages if that fails.
     #[default]
     Ignored,
-    /// The largest order up to it that is free above the low mark without any work.
+    /// Yes: uses the largest order, up to the fixed one, that is free above the low watermark.
     Followed,
 }
 
@@ -52,7 +51,7 @@ impl OrderRules {
         page.order_of_bytes(self.exec_min_bytes).min(max)
     }
 
-    /// Order that mapping a file for execution leaves in its readahead state.
+    /// Order that mapping a file for execution sets in its readahead state.
     #[must_use]
     pub fn mmap_state(&self, page: PageSize) -> Option<Order> {
         (self.mmap_state_bytes > 0).then(|| page.order_of_bytes(self.mmap_state_bytes))

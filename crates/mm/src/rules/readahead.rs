@@ -1,32 +1,32 @@
 //! Rules of readahead and of read and write calls (docs/behaviour A).
 //!
-//! Owns the values. The code that follows them is in `readahead/`, `io/` and `mapping/`.
+//! Owns the values; `readahead/`, `io/` and `mapping/` follow them.
 
 use serde::{Deserialize, Serialize};
 
-/// Versions of section A.
+/// Differences between kernels in section A.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadaheadRules {
     /// Sync and async entry (`readahead/{sync,marker}.rs`).
     pub entry: Entry,
-    /// Where a window's order comes from (`readahead/issue.rs`).
+    /// Source of a window's order (`readahead/issue.rs`).
     pub ramp: Ramp,
     /// Order-1 file folios (A.5.5).
     pub order1: OrderOne,
-    /// Windows shorter than this many pages are read in base pages (A.5.1), 0 = no minimum.
+    /// Windows of fewer pages are read in base pages (A.5.1); 0 = no minimum.
     pub large_window_min_pages: u64,
-    /// Marker in a window that reaches the last page of the file (A.5.2, A.6.1).
+    /// Marker in a window that reaches the file's last page (A.5.2, A.6.1).
     pub eof_marker: EofMarker,
-    /// What is read in base pages after a failed insertion (A.5.8).
+    /// Pages to read in base pages after a failed insertion (A.5.8).
     pub remainder: Remainder,
-    /// What a backward search that finds no hole reports (A.4.6).
+    /// Result of a backward search that finds no hole (A.4.6).
     pub full_search: FullSearch,
-    /// The same for a forward search.
+    /// Result of a forward search that finds no hole.
     pub forward_search: FullSearch,
-    /// Folios that a write call makes (A.7.1).
+    /// Folios that a write call allocates (A.7.1).
     pub writes: WriteFolios,
-    /// When a read call notes how far it has come (A.3.4).
+    /// When a read call records its position (A.3.4).
     pub position: ReadPosition,
 }
 
@@ -34,7 +34,7 @@ pub struct ReadaheadRules {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entry {
-    /// \[6.1\] one function: `start + size` is a hit too, a self-triggering window is merged.
+    /// \[6.1\] one function: `start + size` is also a hit, and a self-triggering window is merged.
     Unified,
     /// \[6.12+\] two functions.
     Split,
@@ -44,18 +44,18 @@ pub enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ramp {
-    /// \[..6.16\] order of the marked folio + 2, at most log2 of the window. 6.1 does not bound the
-    /// largest order by the window, which changes nothing: no folio passes the window's end.
+    /// \[..6.16\] the marked folio's order + 2, at most log2 of the window. 6.1 does not limit the
+    /// largest order by the window. The result is the same: no folio extends beyond the window.
     Inherited,
-    /// \[6.17+\] order kept in the readahead state, window ends on a natural boundary.
+    /// \[6.17+\] the readahead state keeps the order; the window ends on a natural boundary.
     Remembered,
 }
 
-/// A.5.5: whether a file folio may have order 1.
+/// A.5.5: whether a file folio can have order 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OrderOne {
-    /// \[6.1\] an order 1 becomes 0.
+    /// \[6.1\] order 1 becomes 0.
     Never,
     /// \[6.12+\] legal.
     Legal,
@@ -67,7 +67,7 @@ pub enum OrderOne {
 pub enum EofMarker {
     /// Placed as in any window.
     Placed,
-    /// \[7.2\] not placed when the window reaches the last page.
+    /// \[7.2\] omitted if the window reaches the last page.
     Omitted,
 }
 
@@ -77,11 +77,11 @@ pub enum EofMarker {
 pub enum Remainder {
     /// \[6.12\] the whole window's length again, from the failed index.
     WholeSize,
-    /// \[7.0+\] what is left of the window.
+    /// \[7.0+\] the rest of the window.
     Rest,
 }
 
-/// A.7.1: the folios a write call makes on a filesystem with large ones.
+/// A.7.1: folios of a write call on a filesystem with large folios.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WriteFolios {
@@ -91,7 +91,7 @@ pub enum WriteFolios {
     Large,
 }
 
-/// A.3.4: when a read call notes how far it has come, which decides whether a miss follows it.
+/// A.3.4: when a read call records its position, which decides whether the next miss is sequential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadPosition {
@@ -101,18 +101,18 @@ pub enum ReadPosition {
     AtEnd,
 }
 
-/// A.4.6: the answer of a hole search in which every page is cached.
+/// A.4.6: result of a hole search if every page is cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FullSearch {
-    /// The last page examined counts as the hole: \[6.1\], backward to 7.1.
+    /// The last page examined: \[6.1\], backward up to 7.1.
     LastPage,
-    /// The hole lies beyond the search: forward from 6.12, backward in \[7.2\].
+    /// Beyond the search: forward from 6.12, backward in \[7.2\].
     Beyond,
 }
 
 impl ReadaheadRules {
-    /// Those of the newest kernels, but for what a kernel file says.
+    /// The newest kernels' rules, unless a kernel file overrides them.
     pub(super) const fn stock() -> Self {
         Self {
             entry: Entry::Split,

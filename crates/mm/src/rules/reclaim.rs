@@ -1,50 +1,50 @@
-//! Rules of reclaim: which lists a kernel has, and how its generations work (docs/behaviour P).
+//! Rules of reclaim: a kernel's LRU lists and generations (docs/behaviour P).
 //!
-//! Owns the values. The code that follows them is in `reclaim/` and `folio/`.
+//! Owns the values; `reclaim/` and `folio/` follow them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::vma::AccessAdvice;
 
-/// Everything in which kernels and settings differ for reclaim.
+/// All differences between kernels and settings for reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReclaimRules {
     /// `/sys/kernel/mm/lru_gen/enabled`: which lists folios are on.
     pub lru: LruRule,
-    /// How generations work where they are on.
+    /// How generations work if enabled.
     pub generations: GenerationRule,
-    /// Folios that fill a batch in front of the lists (`PAGEVEC_SIZE`).
+    /// Folios per batch before the lists (`PAGEVEC_SIZE`).
     pub folio_batch: u64,
-    /// Which areas' entries say nothing of use.
+    /// Areas whose accesses do not count as use.
     pub recency: Recency,
-    /// When reclaim sums up the counters of a group.
+    /// When reclaim flushes a group's counters.
     pub group_stats: GroupStats,
-    /// Whether `MADV_DONTNEED` empties the batches in front of the lists.
+    /// Whether `MADV_DONTNEED` drains the batches.
     pub zap: ZapRule,
-    /// What `MADV_COLD` and `MADV_PAGEOUT` do with a large folio that lies in their range.
+    /// How `MADV_COLD` and `MADV_PAGEOUT` handle a large folio in their range.
     pub advised: AdvisedFolios,
-    /// What a look at a list costs.
+    /// The cost of scanning a list.
     pub cost: CostRule,
-    /// What swap space is on.
+    /// The device that holds swap space.
     pub swap_device: SwapDevice,
-    /// How pages come back from a device that reads within the call.
+    /// How pages return from a synchronous swap device.
     pub swap_in: SwapIn,
     /// When a freed slot counts as free.
     pub freed_slots: FreedSlots,
-    /// `vm.dirty_background_ratio`: per cent of what may be dirty above which it is written.
+    /// `vm.dirty_background_ratio`: per cent of the dirty limit above which writeback starts.
     pub dirty_background_ratio: u32,
-    /// `vm.compaction_proactiveness`: how little fragmentation is compacted in advance; 0 = none is.
+    /// `vm.compaction_proactiveness`: how early proactive compaction starts; 0 = off.
     pub compaction_proactiveness: u32,
 }
 
-/// P.2, P.3: which lists there are.
+/// P.2, P.3: the kind of LRU lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LruRule {
-    /// An active and an inactive list of each kind of memory.
+    /// One active and one inactive list per kind of memory.
     Lists,
-    /// \[packages from 6.12 on\] up to four generations of each kind.
+    /// \[packages from 6.12 on\] up to four generations per kind.
     Generations,
 }
 
@@ -52,40 +52,40 @@ pub enum LruRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GenerationRule {
-    /// \[6.1\] what is read by descriptor starts in the second oldest generation while there are
-    /// four; a look goes on after it has added one, and moves on what is dirty.
+    /// \[6.1\] a folio read by descriptor starts in the second oldest of four generations. A scan
+    /// continues after it adds a generation, and moves dirty folios to a younger generation.
     First,
-    /// \[6.8 .. 6.12\] it ends with that, and isolates what is dirty.
+    /// \[6.8 .. 6.12\] a scan ends after it adds a generation, and isolates dirty folios.
     Protected,
-    /// \[6.16+\] what is read starts in the oldest; refaults count by age, not by generation, and no more is isolated
-    /// than the priority asks for.
+    /// \[6.16+\] a folio read by descriptor starts in the oldest generation. Refaults count by age
+    /// instead of generation, and the priority limits how much is isolated.
     Reworked,
-    /// \[7.2+\] the same, but a use before it reached the list counts as a first one, uses through
-    /// page tables are counted, and a look ends when enough is freed.
+    /// \[7.2+\] the same, but a use before the folio reached the list counts as the first use. Uses
+    /// through page tables are counted, and a scan ends once enough is freed.
     FirstUse,
 }
 
 impl GenerationRule {
-    /// Whether uses through page tables need a second sighting, and descriptors' uses come before
-    /// the mark of the working set (6.16+).
+    /// Whether uses through page tables need a second access, and uses through descriptors precede
+    /// the workingset mark (6.16+).
     #[must_use]
     pub const fn is_reworked(self) -> bool {
         matches!(self, Self::Reworked | Self::FirstUse)
     }
 }
 
-/// P.2.3: advice that takes an area's entries out of the count.
+/// P.2.3: advice that excludes an area's accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recency {
     /// \[6.1\] `MADV_SEQUENTIAL`.
     Sequential,
-    /// \[6.3+\] `MADV_RANDOM` too.
+    /// \[6.3+\] also `MADV_RANDOM`.
     RandomToo,
 }
 
 impl Recency {
-    /// Whether entries of an area with this advice count.
+    /// Whether accesses to an area with this advice count.
     #[must_use]
     pub fn counts(self, advice: AccessAdvice) -> bool {
         match advice {
@@ -96,81 +96,80 @@ impl Recency {
     }
 }
 
-/// P.2.5: counters of a group that reclaim goes by.
+/// P.2.5: the group counters that reclaim uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GroupStats {
-    /// \[6.1\] summed up at each look, if enough has changed.
+    /// \[6.1\] flushed at each check, if enough has changed.
     AtThreshold,
-    /// \[7.2\] as they are: somebody sums them up from time to time.
+    /// \[7.2\] used as they are: flushed periodically.
     Periodic,
 }
 
-/// P.2.1: what taking pages out of page tables does to the batches in front of the lists.
+/// P.2.1: how removing page-table entries affects the batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZapRule {
-    /// \[6.1, 6.12\] empties them first.
+    /// \[6.1, 6.12\] drains them first.
     Drains,
     /// \[6.18\] leaves them alone.
     Keeps,
 }
 
-/// P.4.2: a large folio that PTEs map and `MADV_COLD` or `MADV_PAGEOUT` covers.
+/// P.4.2: a PTE-mapped large folio in the range of `MADV_COLD` or `MADV_PAGEOUT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdvisedFolios {
-    /// \[6.1\] it is split, and its pages go one by one.
+    /// \[6.1\] split and handled page by page.
     Split,
-    /// \[6.10+\] it goes as a whole.
+    /// \[6.10+\] handled as a whole.
     Whole,
 }
 
-/// P.2.7: what makes a kind of memory dear to reclaim from.
+/// P.2.7: the cost of reclaiming a kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostRule {
     /// \[6.1\] pages written.
     Writes,
-    /// \[6.2+\] each page written 32, and each that was examined for nothing 1.
+    /// \[6.2+\] 32 per page written, plus 1 per page scanned without reclaiming it.
     WritesAndRotations,
 }
 
-/// P.5: what swap space is on.
+/// P.5: the device that holds swap space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwapDevice {
-    /// A device that reads within the call (`SWP_SYNCHRONOUS_IO`): zram, a RAM disk.
+    /// A synchronous device (`SWP_SYNCHRONOUS_IO`): zram, a RAM disk.
     Zram,
-    /// Any other without moving parts: what is read stays in the swap cache, and more is read with it.
+    /// Any other device without seek time: pages read stay in the swap cache, with readahead.
     Disk,
 }
 
-/// P.5.3: how pages come back from a device that reads within the call.
+/// P.5.3: how pages return from a synchronous device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SwapIn {
-    /// \[6.1\] a page with one user comes back without the swap cache; others as from a disk.
+    /// \[6.1\] a page with one user skips the swap cache; others return as from a disk.
     Pages,
-    /// \[6.12+\] the same, and a large folio comes back as one.
+    /// \[6.12+\] the same, but a large folio returns as a whole.
     Folios,
-    /// \[7.0+\] all pass the swap cache, nothing is read ahead, and slots are given up at once.
+    /// \[7.0+\] all pages pass the swap cache without readahead, and slots are freed immediately.
     Cached,
 }
 
-/// P.5.6: slots that nobody uses any more. The memory manager frees them at once; comparisons with
-/// kernels that do not leave them out.
+/// P.5.6: slots without users. The model frees them immediately, whatever the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FreedSlots {
-    /// \[..6.14\] a processor hands in 64 at a time.
+    /// \[..6.14\] freed 64 at a time per processor.
     Batched,
-    /// \[6.15+\] free at once.
+    /// \[6.15+\] freed immediately.
     AtOnce,
 }
 
 impl ReclaimRules {
-    /// Two lists, as every kernel has that was recorded before.
+    /// Two lists, as in every kernel recorded before.
     #[must_use]
     pub const fn stock() -> Self {
         Self {

@@ -1,10 +1,9 @@
-//! Per-size control of the page cache's folios: never, always, exec, always+exec (docs/behaviour
-//! K.1.4).
+//! Per-size control of page-cache folios: never, always, exec, always+exec (docs/behaviour K.1.4).
 //!
-//! Differs: proposed in the discussion of series 000; no kernel has it. A control says which sizes
-//! reads and writes of files may use, and which single size executable mappings are read in. It is
-//! only a preference: base pages (the mapping's smallest folio) are used wherever no allowed size
-//! fits, and that is never an error.
+//! Differs: proposed in the discussion of series 000, in no kernel. A control sets the sizes that
+//! file reads and writes can use, and the single size for executable mappings. It is only a
+//! preference: if no allowed size fits, base pages (the mapping's smallest folio) are used without
+//! an error.
 //!
 //! ```text
 //!   area's preferred size      advice of the loader or the program     vma::Advice::preferred
@@ -13,11 +12,11 @@
 //!         over the kernel      every size, its own exec rule           FileOrders::KERNEL
 //! ```
 //!
-//! Owns the values, their text form and what they mean in orders. The code that follows them is in
-//! `readahead/issue.rs`, `fault/sync.rs` and `io/write.rs`.
+//! Owns the values, their text form and their meaning as orders. `readahead/issue.rs`,
+//! `fault/sync.rs` and `io/write.rs` follow them.
 //!
 //! Invariants:
-//! - I1: a size is named once, is a power of two of bytes and at most one is marked exec.
+//! - I1: a size is named once and is a power of two of bytes; at most one size is marked exec.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,14 +27,14 @@ use serde::{Deserialize, Serialize};
 use super::anon::Orders;
 use crate::units::{Order, PageSize, parse_bytes};
 
-/// What one folio size is used for.
+/// Use of one folio size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeUse {
-    /// Nothing.
+    /// Not used.
     Never,
-    /// Whatever is read or written.
+    /// All reads and writes.
     Always,
-    /// Executable mappings: they are read in folios of this size.
+    /// Executable mappings are read in folios of this size.
     Exec,
     /// Both.
     AlwaysExec,
@@ -64,7 +63,7 @@ impl SizeUse {
     }
 }
 
-/// What the sizes of one filesystem, or of all, are used for.
+/// Uses of the folio sizes of one filesystem, or of all.
 ///
 /// ```
 /// use largefolio_mm::rules::sizes::SizeControl;
@@ -76,17 +75,15 @@ impl SizeUse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SizeControl {
-    /// By size in bytes.
     sizes: BTreeMap<u64, SizeUse>,
-    /// Sizes that are not named: `Never` or `Always`.
     others: SizeUse,
 }
 
-/// The controls of a machine; none = as the kernel does.
+/// The machine's controls; none = the kernel's own rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSizes {
-    /// Every filesystem that has none of its own.
+    /// Applies to every filesystem without its own control.
     #[serde(default)]
     pub machine: Option<SizeControl>,
     /// By filesystem.
@@ -94,25 +91,25 @@ pub struct FileSizes {
     pub filesystems: BTreeMap<String, SizeControl>,
 }
 
-/// Why a control is refused.
+/// Why a control is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizesError {
     /// Not `SIZE:USE`.
     #[error("'{0}' is not SIZE:USE; expected sizes and uses, such as 64K:exec/2M:always")]
     Form(String),
-    /// Not a size of a folio.
+    /// Not a folio size.
     #[error("'{0}' is not a folio size; expected a power of two, such as 64K, or `others`")]
     Size(String),
     /// An unknown word.
     #[error("'{0}' is not a use of a size; expected never, always, exec or always+exec")]
     Use(String),
-    /// A size is named again.
+    /// A size named twice.
     #[error("{0} is named twice; expected each size once")]
     Twice(String),
     /// More than one size for executable mappings.
     #[error("{0} and {1} are both marked exec; expected at most one size with exec or always+exec")]
     TwoExec(String, String),
-    /// All sizes that are not named, marked exec.
+    /// All other sizes, marked exec.
     #[error("`others` cannot be marked exec: expected others:never or others:always")]
     OthersExec,
     /// A size below the base page.
@@ -125,7 +122,7 @@ pub enum SizesError {
         /// Largest folio.
         max: String,
     },
-    /// A size above what the page cache knows.
+    /// A size above the page cache's largest.
     #[error(
         "with {page} base pages the page cache has no folios of {size}; expected {page} to {max}"
     )]
@@ -146,10 +143,10 @@ pub enum SizesError {
 }
 
 impl SizeControl {
-    /// Whether a kernel with base pages of `page` has the sizes.
+    /// Checks that a kernel with base pages of `page` has all these sizes.
     ///
     /// # Errors
-    /// Names the first size it does not have.
+    /// The first size that it does not have.
     pub fn check(&self, page: PageSize, max: Order) -> Result<(), SizesError> {
         let max_bytes = page.bytes() << max.get();
         for (&bytes, &size_use) in &self.sizes {
@@ -165,7 +162,7 @@ impl SizeControl {
         Ok(())
     }
 
-    /// What is used for a folio of `bytes`.
+    /// The use of a folio of `bytes`.
     #[must_use]
     pub fn use_of(&self, bytes: u64) -> SizeUse {
         self.sizes.get(&bytes).copied().unwrap_or(self.others)
@@ -182,7 +179,7 @@ impl SizeControl {
         let orders = (0..=max.get()).map(Order::new);
         let always = orders.filter(|&order| self.use_of(bytes(order)).is_always());
         let exec = self.exec_bytes().map(|exec| (exec, page.order_of_bytes(exec)));
-        // A size the filesystem has not is as if it were not marked.
+        // An exec size that the filesystem does not have is ignored.
         let is_had = |&(exec, order): &(u64, Order)| bytes(order) == exec && order <= max;
         FileOrders {
             always: always.fold(Orders::NONE.with(Order::ZERO), Orders::with),
@@ -226,7 +223,6 @@ impl FromStr for SizeControl {
     }
 }
 
-/// Stands for every size that is not named.
 const OTHERS: &str = "others";
 
 impl fmt::Display for SizeControl {
@@ -256,15 +252,15 @@ impl From<SizeControl> for String {
 }
 
 impl FileSizes {
-    /// Whether a kernel with base pages of `page` has the sizes of every control.
+    /// Checks that a kernel with base pages of `page` has all sizes of every control.
     ///
     /// # Errors
-    /// Names the first size it does not have.
+    /// The first size that it does not have.
     pub fn check(&self, page: PageSize, max: Order) -> Result<(), SizesError> {
         self.machine.iter().chain(self.filesystems.values()).try_for_each(|c| c.check(page, max))
     }
 
-    /// Orders for a file of `filesystem` whose folios have at most order `max`.
+    /// The orders for a file of `filesystem` with folios up to order `max`.
     #[must_use]
     pub fn orders(&self, filesystem: &str, page: PageSize, max: Order) -> FileOrders {
         let control = self.filesystems.get(filesystem).or(self.machine.as_ref());
@@ -272,14 +268,14 @@ impl FileSizes {
     }
 }
 
-/// What a control means for one file.
+/// A control's meaning for one file.
 ///
-/// Invariants: no order exceeds the largest of the mapping; order 0 is always in.
+/// Invariants: no order exceeds the mapping's largest; order 0 is always allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOrders {
-    /// Orders that whatever is read or written may use.
+    /// Orders that all reads and writes can use.
     pub always: Orders,
-    /// Order that executable mappings are read in; `None` = as the kernel does.
+    /// Order in which executable mappings are read; `None` = the kernel's rule.
     pub exec: Option<Order>,
 }
 
@@ -288,7 +284,7 @@ impl FileOrders {
     pub const KERNEL: Self = Self { always: Orders::ALL, exec: None };
 }
 
-/// `64K`, `2M`: the largest unit that divides.
+/// `64K`, `2M`: in the largest unit that divides the size.
 #[must_use]
 pub fn size_name(bytes: u64) -> String {
     match bytes.trailing_zeros() {
@@ -333,7 +329,7 @@ mod tests {
     fn a_size_the_filesystem_has_not_is_as_if_not_named() {
         assert_eq!(orders("2M:exec/256K:always", PageSize::K4, 6), (vec![0, 6], None));
         assert_eq!(orders("64K:always+exec", PageSize::K4, 0), (vec![0], None));
-        // Below the base page nothing is meant, though `check` refuses it before.
+        // Sizes below the base page have no effect, although `check` rejects them earlier.
         assert_eq!(orders("16K:exec", PageSize::K64, 9), (vec![0], None));
     }
 

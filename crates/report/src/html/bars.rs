@@ -8,10 +8,8 @@ const WIDTH: f64 = 1000.0;
 
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// Colour class.
     pub class: String,
     pub value: u64,
-    /// Tooltip.
     pub tip: String,
 }
 
@@ -28,7 +26,6 @@ impl Bar {
     }
 }
 
-/// Draws bars below each other. The longest fills the width.
 #[must_use]
 pub fn bars(bars: &[Bar]) -> Markup {
     let max = bars.iter().map(Bar::sum).max().unwrap_or(0);

@@ -25,7 +25,6 @@ use crate::sums::references;
 /// Chart size in drawing units, roughly CSS pixels, so that text has its usual size.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 230.0;
-/// The plot area.
 const AREA: Area = Area { left: 46.0, right: 392.0, top: 18.0, bottom: 192.0 };
 /// Buffers smaller than this are inexact for a recorded trace: the recorder merges references to a
 /// thread's last eight rows (docs/design/replay.md, "Collapsed rows").
@@ -39,7 +38,6 @@ struct Line<'a> {
     row: &'a Outcome,
     curve: &'a Curve,
     name: &'a str,
-    /// The cell's name without the machine.
     policy: &'a str,
     /// Colour number: one per kernel and other difference.
     colour: usize,
@@ -51,7 +49,6 @@ struct Dot {
     level: &'static str,
 }
 
-/// Draws the figures; `None` if no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let names = Labels::names(rows);
     let policies: Vec<String> =
@@ -103,7 +100,6 @@ fn policy(row: &Outcome, name: &str) -> String {
     }
 }
 
-/// Draws one chart per machine, all on one scale.
 fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
     let mut machines: BTreeMap<(usize, &str, u64), Vec<&Line<'_>>> = BTreeMap::new();
     for line in lines {
@@ -129,7 +125,6 @@ fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
     charts
 }
 
-/// Names the lines that coincide.
 fn alike(lines: &[&Line<'_>], side: Side) -> String {
     let mut groups: Vec<Vec<&Line<'_>>> = Vec::new();
     for line in lines {
@@ -200,7 +195,6 @@ fn chart(
     chart
 }
 
-/// Returns the misses of the machine's TLB levels that fit into the chart.
 fn dots(line: &Line<'_>, side: Side) -> Vec<Dot> {
     let counted = line.row.tlb.side(side);
     let [l1, l2] = line.curve.own.of(side);
@@ -212,7 +206,6 @@ fn dots(line: &Line<'_>, side: Side) -> Vec<Dot> {
     levels.into_iter().filter_map(dot).collect()
 }
 
-/// Draws a vertical line at each of the machine's TLB sizes.
 fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
     let mut sizes: BTreeMap<usize, &str> = BTreeMap::new();
     for dot in lines.iter().flat_map(|line| dots(line, side)) {
@@ -223,7 +216,6 @@ fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
     for (entries, level) in sizes {
         let x = x_of(entries);
         marks.raw(&format!("<path class=\"own\" d=\"M{x:.1} {}V{}\"/>", AREA.top, AREA.bottom));
-        // Labels that would overlap share the first one's place.
         if x - last > 60.0 {
             marks.raw(&format!(
                 "<text class=\"tick\" x=\"{x:.1}\" y=\"12\" text-anchor=\"middle\">"
@@ -244,7 +236,6 @@ fn rate(misses: u64, references: u64) -> f64 {
     1e6 * ratio(misses, references)
 }
 
-/// Returns the decades for all charts of a side.
 fn decades(lines: &[Line<'_>], side: Side) -> Decades {
     let rates = lines.iter().flat_map(|line| {
         let points = line.curve.of(side).iter().map(|point| point.misses);
@@ -273,7 +264,6 @@ fn axes(scale: &Decades) -> Markup {
     axes
 }
 
-/// Writes the table: powers of two and the machines' own sizes.
 fn table(lines: &[Line<'_>], (side, key, _): (Side, &str, &str)) -> Markup {
     let columns: Vec<String> = lines.iter().map(|line| line.name.to_owned()).collect();
     let mut sizes: Vec<usize> = (0..=NR_ENTRIES_MAX.ilog2()).map(|shift| 1 << shift).collect();

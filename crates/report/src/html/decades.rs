@@ -40,7 +40,6 @@ impl Decades {
         self.area.bottom - part.clamp(0.0, 1.0) * (self.area.bottom - self.area.top)
     }
 
-    /// Draws a horizontal line with a number for each power of ten.
     pub(super) fn axis(&self) -> Markup {
         let Area { left, right, .. } = self.area;
         let mut axis = Markup::new();
@@ -59,7 +58,6 @@ impl Decades {
 }
 
 impl Area {
-    /// Draws a labelled tick below the area.
     pub(super) fn mark(&self, x: f64, name: &str) -> Markup {
         let mut mark = Markup::new();
         mark.raw(&format!("<path class=\"grid\" d=\"M{x:.1} {}v4\"/>", self.bottom));

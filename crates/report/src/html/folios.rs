@@ -16,7 +16,6 @@ use crate::sums::cached_bytes;
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     name: &'static str,
-    /// Key in the JSON.
     key: &'static str,
     get: fn(&FolioSizes) -> &SizeTable,
 }
@@ -28,7 +27,6 @@ pub(super) const KINDS: [Kind; 4] = [
     Kind { name: "Shared memory", key: "shmem", get: |folios| &folios.shmem },
 ];
 
-/// Draws the figures of all kinds of memory that some cell maps.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let mut body = Markup::new();
     let sizes: BTreeSet<u64> = rows
@@ -53,7 +51,6 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     body
 }
 
-/// Draws the page cache at the end, mapped or not.
 fn cache(rows: &[Outcome], names: &[String]) -> Markup {
     let bar = |(row, name): (&Outcome, &String)| {
         let mut total = Markup::new();
@@ -82,7 +79,6 @@ fn cache(rows: &[Outcome], names: &[String]) -> Markup {
     figure("Page cache at the end", &picture, &table)
 }
 
-/// Returns the page cache from small folios to large.
 pub(super) fn cache_parts(row: &Outcome) -> Vec<Part> {
     let all = cached_bytes(row);
     let part = |(&bytes, &value): (&u64, &u64)| {

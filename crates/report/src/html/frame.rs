@@ -17,7 +17,6 @@ const JS: &str = include_str!("../../assets/report.js");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
-/// The origin of a section's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// Counted exactly in the model.
@@ -35,9 +34,7 @@ pub struct Section {
     /// Anchor: letters and hyphens.
     pub id: Cow<'static, str>,
     pub title: Cow<'static, str>,
-    /// The question that the section answers, in a sentence.
     pub lead: String,
-    /// The origin of the numbers.
     pub basis: Basis,
     pub body: Markup,
 }
@@ -45,13 +42,10 @@ pub struct Section {
 #[derive(Clone, Debug)]
 pub struct Page {
     pub title: String,
-    /// The line above the title.
     pub kind: &'static str,
     pub answer: Markup,
     pub sections: Vec<Section>,
-    /// The result as JSON, which the page holds.
     pub json: String,
-    /// The tool and its version.
     pub footer: String,
 }
 
@@ -114,7 +108,6 @@ impl Section {
     }
 }
 
-/// Draws a picture with a table that holds the same facts.
 #[must_use]
 pub fn figure(caption: &str, picture: &Markup, table: &Markup) -> Markup {
     let mut figure = Markup::new();
@@ -124,7 +117,6 @@ pub fn figure(caption: &str, picture: &Markup, table: &Markup) -> Markup {
     figure
 }
 
-/// Writes the head of a table: `corner` names its rows.
 #[must_use]
 pub fn table_head(corner: &str, columns: &[String]) -> Markup {
     let mut head = Markup::new();

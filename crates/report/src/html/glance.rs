@@ -14,7 +14,6 @@ use crate::sums::{LARGE_BYTES, cached_bytes, large_share, memory_bytes};
 use crate::verdict::{Goal, words};
 use crate::{PredictResult, text};
 
-/// Writes the verdict and the other changes of the column that it names.
 pub(super) fn answer(report: &PredictResult) -> Markup {
     let mut answer = Markup::new();
     if report.rows.is_empty() {
@@ -81,7 +80,6 @@ fn facts(answer: &mut Markup, name: &str, before: &Outcome, now: &Outcome) {
     answer.raw("</ul>");
 }
 
-/// Returns the CSS class of a change.
 fn less_is_better(before: u64, now: u64) -> &'static str {
     match now.cmp(&before) {
         Ordering::Less => "better",
@@ -106,7 +104,6 @@ enum Unit {
     Time,
 }
 
-/// The columns if memory is the goal; otherwise [`COLUMNS`].
 const MEMORY_COLUMNS: [Column; 5] = [
     Column { title: "Memory", at: None, get: |row| Some(memory_bytes(row)), unit: Unit::Bytes },
     Column {
@@ -153,7 +150,6 @@ const COLUMNS: [Column; 5] = [
     },
 ];
 
-/// Returns the page walks of a side, if any were counted.
 fn walks(row: &Outcome, side: Side) -> Option<u64> {
     (!row.tlb.is_empty()).then(|| row.tlb.side(side).l2_misses)
 }
@@ -188,7 +184,6 @@ const MEMORY: Picture = Picture {
     },
 };
 
-/// Writes one row per cell.
 pub(super) fn overview(rows: &[Outcome], goal: Goal) -> Markup {
     let names = Labels::names(rows);
     let (columns, picture) = match goal {

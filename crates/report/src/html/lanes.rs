@@ -12,9 +12,7 @@
 
 use super::markup::{Markup, escaped};
 
-/// Approximate number of ticks.
 const NR_TICKS: f64 = 4.0;
-/// Height of a field in CSS pixels.
 const FIELD_HEIGHT: u32 = 240;
 /// Allowed steps between ticks, times a power of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
@@ -31,9 +29,7 @@ pub struct Axis {
     high: f64,
     ticks: Vec<f64>,
     digits: usize,
-    /// Unit after the number of a tick.
     unit: &'static str,
-    /// Whether the axis is logarithmic.
     is_log: bool,
 }
 
@@ -101,7 +97,6 @@ impl Axis {
         Self { low, high, ticks, digits: 0, unit: "", is_log: true }
     }
 
-    /// Creates an axis from `low` to `high` without ticks, for ordered things.
     #[must_use]
     pub fn between(low: f64, high: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
@@ -113,7 +108,6 @@ impl Axis {
         (self.low, self.high)
     }
 
-    /// Returns a value's position in percent, limited to the axis.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         let place = if self.is_log {
@@ -124,7 +118,6 @@ impl Axis {
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 100.0) }
     }
 
-    /// Returns whether a value is on the axis.
     #[must_use]
     pub fn shows(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
@@ -195,7 +188,6 @@ fn digits(step: f64) -> usize {
         .map_or(9, |nr| usize::try_from(nr).unwrap_or(0))
 }
 
-/// The shape of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     Dot,
@@ -204,7 +196,6 @@ pub enum Shape {
     Diamond,
 }
 
-/// Vertical position in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Middle,
@@ -224,31 +215,13 @@ impl Side {
 
 #[derive(Clone, Debug)]
 pub enum Mark {
-    At {
-        value: f64,
-        /// Vertical position in the lane.
-        side: Side,
-        /// Shape.
-        shape: Shape,
-        /// Colour class.
-        class: &'static str,
-        /// Tooltip.
-        tip: String,
-    },
-    Span {
-        from: f64,
-        to: f64,
-        side: Side,
-        class: &'static str,
-        tip: String,
-    },
+    At { value: f64, side: Side, shape: Shape, class: &'static str, tip: String },
+    Span { from: f64, to: f64, side: Side, class: &'static str, tip: String },
 }
 
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// The name in plain text, for readers of the drawing alone.
     pub title: String,
-    /// The name.
     pub name: Markup,
     /// Later marks cover earlier ones.
     pub marks: Vec<Mark>,
@@ -263,7 +236,6 @@ pub struct Guide {
     pub class: &'static str,
 }
 
-/// Draws the axis and the lanes below each other.
 #[must_use]
 pub fn lanes(axis: &Axis, guides: &[Guide], lanes: &[Lane]) -> Markup {
     let mut picture = Markup::new();
@@ -336,7 +308,6 @@ fn drawn(axis: &Axis, mark: &Mark) -> Markup {
     }
 }
 
-/// Draws a mark at a position in percent of width and height.
 fn glyph((x, y): (f64, f64), shape: Shape, (class, tip): (&str, &str)) -> Markup {
     let body = match shape {
         Shape::Dot => format!("<circle class=\"{class}\" r=\"4.5\""),
@@ -347,7 +318,6 @@ fn glyph((x, y): (f64, f64), shape: Shape, (class, tip): (&str, &str)) -> Markup
     held((x, y), &body, tip)
 }
 
-/// Places a shape, given in pixels, at a position in percent.
 fn held((x, y): (f64, f64), body: &str, tip: &str) -> Markup {
     let mut markup = Markup::new();
     markup.raw(&format!("<svg class=\"mark\" x=\"{x:.2}%\" y=\"{y:.2}%\">{body} data-tip=\""));
@@ -357,16 +327,13 @@ fn held((x, y): (f64, f64), body: &str, tip: &str) -> Markup {
 
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Position from left to right.
     pub x: f64,
-    /// Position from bottom to top.
     pub y: f64,
     pub shape: Shape,
     pub class: &'static str,
     pub tip: String,
 }
 
-/// Draws points over two axes. The guides belong to the vertical axis.
 #[must_use]
 pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[Point]) -> Markup {
     let mut picture = Markup::new();
@@ -421,7 +388,6 @@ pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[
     both
 }
 
-/// Draws a legend: shape, colour class and text of each entry.
 #[must_use]
 pub fn key(entries: &[(Shape, &str, &str)]) -> Markup {
     let mut legend = Markup::new();

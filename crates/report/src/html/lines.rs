@@ -15,7 +15,6 @@ use super::markup::{Markup, escaped};
 /// Chart size in drawing units, roughly CSS pixels, so that text has its usual size.
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 230.0;
-/// The plot area.
 const AREA: Area = Area { left: 46.0, right: 386.0, top: 22.0, bottom: 192.0 };
 /// Number of line colours; further lines reuse them with other dashes.
 const NR_COLOURS: usize = 8;
@@ -36,11 +35,9 @@ pub struct Line {
 pub struct Point {
     /// `None`: a cross at the top.
     pub value: Option<f64>,
-    /// Tooltip.
     pub tip: String,
 }
 
-/// Returns the CSS class of line `nr`.
 #[must_use]
 pub fn colour(nr: usize) -> String {
     let dash = if nr < NR_COLOURS { "" } else { " again" };

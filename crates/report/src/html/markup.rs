@@ -7,7 +7,6 @@
 
 use largefolio_trace::shown::is_printable;
 
-/// HTML under construction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markup(String);
 
@@ -23,7 +22,6 @@ impl Markup {
         self
     }
 
-    /// Adds escaped text.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.raw(&escaped(text))
     }
@@ -34,13 +32,11 @@ impl Markup {
         self.raw(&format!("<{head}>")).text(text).raw(&format!("</{name}>"))
     }
 
-    /// Adds a readable number, with the exact value and its JSON pointer as attributes.
     pub fn number(&mut self, at: &str, value: impl std::fmt::Display, shown: &str) -> &mut Self {
         let head = format!("data value=\"{value}\" data-at=\"{}\"", escaped(at));
         self.element(&head, shown)
     }
 
-    /// Appends other HTML.
     pub fn append(&mut self, other: &Self) -> &mut Self {
         self.raw(&other.0)
     }
@@ -85,12 +81,10 @@ pub fn script_json(json: &str) -> String {
     text
 }
 
-/// Returns the `\u` escape of a character.
 fn escape_of(c: char) -> String {
     format!("\\u{:04x}", u32::from(c))
 }
 
-/// Escapes a part of a JSON pointer.
 #[must_use]
 pub fn pointer_part(text: &str) -> String {
     text.replace('~', "~0").replace('/', "~1")

@@ -8,7 +8,6 @@ use super::markup::Markup;
 use crate::figures::{self, Scale, ratio};
 use crate::labels::Labels;
 
-/// Table rows; each covers the same number of buckets.
 const NR_LINES: usize = 20;
 
 struct Series {
@@ -28,7 +27,6 @@ const SERIES: [Series; 2] = [
     },
 ];
 
-/// Draws the figures; `None` if no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let names = Labels::names(rows);
     let cells: Vec<(usize, &str, &[Bucket])> = (0..)

@@ -11,14 +11,10 @@ use super::markup::{Markup, escaped};
 use crate::figures::{bytes, grouped, ratio};
 use crate::labels::Labels;
 
-/// Programs with their own lane.
 const NR_LANES: usize = 8;
-/// Table rows; each covers the same number of parts of the trace.
 const NR_LINES: usize = 20;
-/// Thousandths in a process.
 const MILLI: u64 = 1000;
 
-/// The section's introduction.
 pub(super) const LEAD: &str = "Which programs ran when, and how much page cache and private memory \
                                were in use. Left to right: the trace in parts with equal numbers of \
                                references.";
@@ -29,7 +25,6 @@ struct Lane {
     values: Vec<u64>,
 }
 
-/// Draws the figures; `None` if one process ran one program, or no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let programs = programs(rows)?;
     let memory = memory(rows);

@@ -14,7 +14,6 @@ use crate::labels::Labels;
 /// Number of colours; a kind with more reasons reuses them.
 const NR_COLOURS: usize = 8;
 
-/// Kinds of refusals in the page's order.
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Readahead, "Readahead refused"),
     (Kind::Memory, "Larger folios that were not free"),
@@ -37,9 +36,7 @@ struct Refusal {
     name: String,
     /// What the reason means, and a remedy if there is one.
     why: String,
-    /// JSON pointer within a row.
     at: String,
-    /// `None` if the cell lacks the reason.
     counts: Vec<Option<u64>>,
 }
 
@@ -226,7 +223,6 @@ fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
     all.into_iter().map(of).collect()
 }
 
-/// Turns a kernel name into words.
 fn words(key: &str) -> String {
     key.replace('_', " ")
 }

@@ -9,7 +9,6 @@ use crate::figures::{change_in_words, change_of_run, run_base};
 use crate::labels::Labels;
 use crate::report::run_reference;
 
-/// Draws the picture; `None` if no cell is compared with another of its machine.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     let names = Labels::names(rows);
     let compared = rows.iter().enumerate().filter_map(|(nr, row)| {

@@ -11,24 +11,19 @@ use super::markup::{Markup, escaped};
 use super::sizes::class;
 use crate::figures;
 
-/// A run of folios of one order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     pub page: u64,
     pub nr_pages: u64,
-    /// The folio size in bytes.
     pub folio_bytes: u64,
     /// Whether it is drawn faint because it is not mapped whole and aligned.
     pub is_faint: bool,
 }
 
-/// A strip that can be zoomed.
 #[derive(Clone, Debug)]
 pub struct Strip<'a> {
-    /// Its number in the page's data.
     pub nr: usize,
     pub name: &'a str,
-    /// Details, shown after the name.
     pub about: &'a str,
     pub nr_pages: u64,
     pub page_bytes: u64,

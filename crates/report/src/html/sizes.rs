@@ -11,7 +11,6 @@ use crate::figures::size;
 /// Colour classes range from 4 KiB to 1 GiB.
 const LOG2: std::ops::RangeInclusive<u32> = 12..=30;
 
-/// Returns the CSS class of a folio size.
 #[must_use]
 pub fn class(bytes: u64) -> String {
     format!("s{}", bytes.max(1).ilog2().clamp(*LOG2.start(), *LOG2.end()))

@@ -34,7 +34,6 @@ pub(super) fn body(report: &PredictResult) -> Markup {
     body
 }
 
-/// Returns, for each machine, the row with the most constants.
 fn machines(report: &PredictResult) -> BTreeMap<String, usize> {
     let mut machines: BTreeMap<String, usize> = BTreeMap::new();
     for (nr, row) in report.rows.iter().enumerate() {

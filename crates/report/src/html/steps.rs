@@ -11,7 +11,6 @@ pub(super) struct Step {
     to: i128,
 }
 
-/// Returns the total `start`, the `changes`, and the total `end`.
 pub(super) fn between(
     start: (String, i128),
     changes: impl Iterator<Item = (String, i128)>,
@@ -29,12 +28,10 @@ pub(super) fn between(
     steps
 }
 
-/// Formats a difference with its sign; `show` formats the absolute value.
 pub(super) fn signed(value: i128, show: &dyn Fn(u64) -> String) -> String {
     difference(value, '\u{2212}', show)
 }
 
-/// Draws the steps as bars below each other; `show` formats a value.
 pub(super) fn picture(steps: &[Step], show: &dyn Fn(u64) -> String) -> Markup {
     let (start, end) = span(steps);
     let whole = u64::try_from(end - start).unwrap_or(u64::MAX);

@@ -16,26 +16,19 @@ use crate::figures::{self, Scale, percent, size};
 use crate::labels::Labels;
 use crate::sums::LARGE_BYTES;
 
-/// Bytes per drawing unit.
 const UNIT_BYTES: u64 = 4 << 10;
-/// Groups that are initially open.
 const NR_OPEN: usize = 5;
 
-/// Identifies an area across cells.
 type Key<'a> = (AreaKind, &'a str, usize, u64);
 
-/// One area in all cells.
 struct Group<'a> {
     key: Key<'a>,
     /// Index of the private area within its process, by address.
     nr: usize,
-    /// Private areas of the process.
     nr_private: usize,
-    /// The area of each cell, with its index there.
     cells: Vec<Option<(usize, &'a Area)>>,
 }
 
-/// Draws the strips of all cells; `None` if no cell kept detail.
 pub(super) fn strips(rows: &[Outcome]) -> Option<Markup> {
     let details: Vec<Option<&Detail>> = rows.iter().map(|row| row.detail.as_ref()).collect();
     if details.iter().all(Option::is_none) {
@@ -94,7 +87,6 @@ fn sizes(rows: &[Outcome]) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Returns an area's bytes by folio size.
 fn by_size(row: &Outcome, area: &Area) -> BTreeMap<u64, u64> {
     let mut bytes = BTreeMap::new();
     for run in &area.runs {
@@ -112,7 +104,6 @@ impl Group<'_> {
         self.cells.iter().enumerate().map(bytes).max().unwrap_or(0)
     }
 
-    /// Returns the length in drawing units.
     fn nr_units(&self) -> u64 {
         let len = |(_, area): &(usize, &Area)| area.len_bytes.div_ceil(UNIT_BYTES);
         self.cells.iter().flatten().map(len).max().unwrap_or(0).max(1)
@@ -132,7 +123,6 @@ impl Group<'_> {
         }
     }
 
-    /// Describes the length and the address.
     fn about(&self, len: &str) -> String {
         let (kind, .., start) = self.key;
         match kind {
@@ -195,7 +185,6 @@ impl Group<'_> {
         format!("{} in {}+", if share.is_empty() { "0%" } else { &share }, size(LARGE_BYTES))
     }
 
-    /// Writes a row for each cause that some cell has.
     fn causes(&self, rows: &[Outcome], scale: Scale, table: &mut Markup) {
         for origin in Origin::ALL {
             let bytes = |(row, area): (&Outcome, &Option<(usize, &Area)>)| {

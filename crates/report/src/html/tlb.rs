@@ -16,7 +16,6 @@ use crate::sums::references;
 
 type Get = fn(&Outcome) -> &SideCounters;
 
-/// A level of translation that can miss.
 struct Level {
     title: &'static str,
     key: &'static str,

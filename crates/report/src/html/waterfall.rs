@@ -10,10 +10,8 @@ use super::steps::{Step, between, picture, signed};
 use crate::figures::{cause as cause_name, time};
 use crate::labels::Labels;
 
-/// Waterfalls that are initially open.
 const NR_OPEN: usize = 3;
 
-/// Draws the whole of each cell, then the steps from the baseline.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let names = Labels::names(rows);
     let mut body = Markup::new();
@@ -38,7 +36,6 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     body
 }
 
-/// Draws the parts of each cell's time.
 fn whole(rows: &[Outcome], names: &[String]) -> Markup {
     let mut drawn = Vec::new();
     for (nr, row) in rows.iter().enumerate() {
@@ -137,7 +134,6 @@ fn table(nr: usize, causes: &[Cause], row: &Outcome) -> Markup {
     table
 }
 
-/// Names the missing costs.
 fn not_known(before: &Outcome, now: &Outcome) -> Markup {
     let mut names: Vec<String> = Vec::new();
     for row in [before, now] {

@@ -8,11 +8,9 @@ use crate::text::{pair, sentences};
 use crate::why::{Explained, Why};
 use crate::{PredictResult, figures};
 
-/// The section's introduction.
 pub(super) const LEAD: &str = "The rules are changed one after the other, the oldest first; rules that change nothing are \
      left out. The tables also have what each rule does alone, and what is lost without it.";
 
-/// Draws, for each pair of cells, the answer and a waterfall per result.
 pub(super) fn figures(report: &PredictResult, answers: &[Why]) -> Markup {
     let mut body = Markup::new();
     for (nr, why) in answers.iter().enumerate() {

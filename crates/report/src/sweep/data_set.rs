@@ -43,7 +43,6 @@ pub(super) struct DataSet {
     /// Finished cells (D1).
     done: BTreeSet<CellId>,
     nr_parts: usize,
-    /// Names of parts that are not merged yet.
     small: Vec<String>,
     // Drop order: the lock file is removed while it is held, then the directory.
     lock: Locked,
@@ -69,8 +68,6 @@ impl Drop for Locked {
 }
 
 impl DataSet {
-    /// Opens the data set in `dir`, creates the directory if it is missing, and sets damaged parts
-    /// aside.
     pub(super) fn open(
         dir: &Path,
         is_stopped: IsStopped<'_>,
@@ -140,7 +137,6 @@ impl DataSet {
         Ok(Ok(()))
     }
 
-    /// Records a part that is in the directory.
     fn note(&mut self, name: &str, part: &Part) {
         self.done.extend(part.cells().iter().cloned());
         self.nr_parts += 1;
@@ -149,7 +145,6 @@ impl DataSet {
         }
     }
 
-    /// Merges small parts while there are many, or until it is stopped.
     pub(super) fn merge(&mut self, is_stopped: IsStopped<'_>) -> Result<(), AddError> {
         while self.is_to_merge() {
             let names = &self.small[..merge::NR_PARTS];
@@ -163,7 +158,6 @@ impl DataSet {
         Ok(())
     }
 
-    /// Returns whether there are many small parts.
     pub(super) const fn is_to_merge(&self) -> bool {
         self.small.len() >= merge::NR_PARTS
     }
@@ -204,7 +198,6 @@ fn lock(dir: &Path) -> Result<Locked, SweepError> {
     }
 }
 
-/// Returns whether `path` still names `file`.
 fn is_at(file: &File, path: &Path) -> bool {
     let identity = |found: Metadata| (found.dev(), found.ino());
     let (own, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));

@@ -13,7 +13,6 @@ use parquet::errors::ParquetError;
 use crate::figures::{counted, grouped};
 use crate::table::TableError;
 
-/// Why a sweep cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     #[error(
@@ -21,30 +20,17 @@ pub enum SweepError {
         shown(dir)
     )]
     Busy { dir: PathBuf },
-    /// It was stopped. Everything on the disk stays.
     #[error("the sweep was stopped; the same command continues from there")]
     Stopped,
     #[error("cannot {action} {}: {source}", shown(path))]
-    Io {
-        /// The failed action, as a verb.
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "cannot write {}: {source}. {nr_done} of {nr_asked} cells are done and kept; {}the same command \
          continues from there",
         shown(path),
         once(source)
     )]
-    NotWritten {
-        path: PathBuf,
-        source: io::Error,
-        /// Finished cells of this sweep.
-        nr_done: usize,
-        /// Cells of this sweep.
-        nr_asked: usize,
-    },
+    NotWritten { path: PathBuf, source: io::Error, nr_done: usize, nr_asked: usize },
     #[error("{} is a file, and a sweep fills a directory; name another one", shown(path))]
     IsFile { path: PathBuf },
     /// A Parquet file that does not belong to the sweep.
@@ -64,26 +50,16 @@ pub enum SweepError {
         "{} has schema version {found}, this folio knows {known}; use a newer folio",
         shown(path)
     )]
-    NewerManifest {
-        path: PathBuf,
-        /// The version in the file.
-        found: u32,
-        /// The newest version that this folio reads.
-        known: u32,
-    },
-    /// A manifest that would be too long to read again.
+    NewerManifest { path: PathBuf, found: u32, known: u32 },
     #[error(
         "what was asked for takes {nr_bytes} bytes in the manifest, more than the {bytes_max} bytes \
          that are read again; sweep fewer traces at a time into the same directory"
     )]
     LongManifest { nr_bytes: usize, bytes_max: usize },
-    /// A worker's result does not belong to its task.
     #[error("the result of a task was refused: {0}")]
     NotOfTheTask(String),
-    /// Impossible cells.
     #[error(transparent)]
     Cells(#[from] RequestError),
-    /// More cells than a sweep can plan.
     #[error(
         "{} x {} are {}, and one sweep has at most {}; make several sweeps into the same directory",
         counted(*nr_traces as u64, "trace"),
@@ -91,15 +67,9 @@ pub enum SweepError {
         counted(nr_traces.saturating_mul(*nr_cells) as u64, "cell"),
         grouped(*limit as u64)
     )]
-    TooManyCells {
-        nr_traces: usize,
-        /// Cells per trace.
-        nr_cells: usize,
-        limit: usize,
-    },
+    TooManyCells { nr_traces: usize, nr_cells: usize, limit: usize },
     #[error(transparent)]
     Recipe(#[from] RecipeError),
-    /// An annotation that matches no file of any trace.
     #[error("annotation {}: no file in any trace matches; `folio trace info` lists the files",
         shown(.0))]
     IdleAnnotation(String),
@@ -125,7 +95,6 @@ fn once(error: &io::Error) -> &'static str {
     }
 }
 
-/// Why a task has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     #[error(transparent)]
@@ -137,15 +106,11 @@ pub enum TaskError {
         shown(path)
     )]
     OtherTrace { path: PathBuf, found: String, planned: String },
-    /// A folio with other results made the task.
     #[error(
         "another version of folio ({tool}) planned the task, so its cells have other identities; \
          use one version for the whole sweep"
     )]
-    OtherVersion {
-        /// Version of this folio.
-        tool: &'static str,
-    },
+    OtherVersion { tool: &'static str },
     /// A cell names a kernel or machine that the task lacks.
     #[error("a cell of the task has no kernel or no machine")]
     Incomplete,
@@ -162,7 +127,6 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    /// Returns whether it was stopped.
     #[must_use]
     pub const fn is_stopped(&self) -> bool {
         matches!(self, Self::Replay(ReplayError::Stopped))

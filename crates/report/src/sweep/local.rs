@@ -21,11 +21,8 @@ use super::error::{SweepError, TaskError};
 use super::task::{Task, TaskResult};
 use super::{Counts, Ended, IsStopped, NR_CELLS_OF_A_TASK, Sweep};
 
-/// The caller's callbacks.
 pub struct Hears<'a> {
-    /// Called with the progress after each task.
     pub progress: &'a mut dyn FnMut(Counts),
-    /// Whether to stop.
     pub is_stopped: IsStopped<'a>,
 }
 
@@ -39,7 +36,6 @@ struct Work<'a> {
     /// Local copies of traces that are not at the path they are named by.
     copies: BTreeMap<PathBuf, PathBuf>,
     tasks: Mutex<VecDeque<Task>>,
-    /// Unreadable traces by digest, with the reason.
     broken: Mutex<BTreeMap<String, String>>,
     has_ended: AtomicBool,
     is_stopped: IsStopped<'a>,
@@ -124,7 +120,6 @@ impl Work<'_> {
         }
     }
 
-    /// Runs a task; `None` if it was stopped.
     fn replay(&self, task: &Task) -> Option<Handed> {
         if let Some(error) = lock(&self.broken).get(&task.digest) {
             return Some(Handed::Failed(error.clone()));

@@ -42,11 +42,9 @@ use crate::table::TABLE_VERSION;
 /// `_`.
 pub const MANIFEST: &str = "_manifest.json";
 
-/// What a damaged manifest loses.
 pub(super) const LOST: &str =
     "the rows are whole; the history of sweeps and the texts of their kernels begin anew";
 
-/// Version of the schema.
 pub const MANIFEST_VERSION: u32 = 1;
 
 /// The longest manifest: three hundred runs of a thousand traces. Longer ones are neither written
@@ -56,15 +54,10 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 26;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// Still running.
     Running,
-    /// With every cell.
     Done,
-    /// With cells that failed.
     Incomplete,
-    /// By the user.
     Interrupted,
-    /// By an error of the sweep itself.
     Stopped,
     /// Killed, or the host went down: it recorded no end.
     Died,
@@ -73,7 +66,6 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedTrace {
     pub path: String,
-    /// BLAKE3 of the file; `None` if it could not be read.
     pub digest: Option<String>,
 }
 
@@ -91,19 +83,13 @@ pub struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
     pub tool_version: String,
-    /// The command, or a description of the caller.
     pub command_line: Vec<String>,
     pub asked: Asked,
-    /// How it ended.
     pub ended: Ended,
     pub nr_asked: usize,
-    /// Requested cells that were already done.
     pub nr_found: usize,
-    /// Requested cells done by this run.
     pub nr_done: usize,
-    /// Requested cells that failed.
     pub nr_failed: usize,
-    /// Damaged files.
     pub set_aside: Vec<SetAside>,
     /// Earlier runs dropped because the manifest was full.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -138,7 +124,6 @@ impl Run {
         }
     }
 
-    /// Says in a sentence what the manifest had no room for.
     #[must_use]
     pub fn dropped(&self) -> Option<String> {
         let (nr_runs, nr_failures) = (self.nr_runs_dropped, self.nr_failures_dropped);
@@ -178,25 +163,20 @@ pub struct FailedCell {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The trace's name, as given.
     pub trace: String,
-    /// Failed cells of the trace.
     pub nr_cells: usize,
     pub error: String,
     /// The first hundred cells; empty if the trace cannot be read.
     pub cells: Vec<FailedCell>,
-    /// The other cells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<CellId>,
 }
 
 impl Failure {
-    /// Creates the failure of a trace that cannot be read.
     pub(super) const fn of_trace(trace: String, nr_cells: usize, error: String) -> Self {
         Self { trace, nr_cells, error, cells: Vec::new(), more: Vec::new() }
     }
 
-    /// Returns whether no cell of the trace has an identity.
     pub(super) const fn is_of_trace(&self) -> bool {
         self.nr_named() == 0
     }
@@ -205,7 +185,6 @@ impl Failure {
         self.cells.len() + self.more.len()
     }
 
-    /// Removes the cells that are requested again, and returns whether others are left.
     pub(super) fn keep_others(&mut self, is_asked: &dyn Fn(&CellId) -> bool) -> bool {
         let nr_before = self.nr_named();
         self.cells.retain(|cell| !is_asked(&cell.id));
@@ -226,25 +205,17 @@ impl Failure {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`MANIFEST_VERSION`].
     pub schema_version: u32,
     pub table_version: u32,
-    /// Version of the counts.
     pub results_version: u32,
-    /// Version of folio that wrote this file.
     pub tool_version: String,
-    /// Rows in the data set.
     pub nr_cells: usize,
-    /// Parts of the data set.
     pub nr_parts: usize,
     pub failed: Vec<Failure>,
-    /// Kernels and machines by the BLAKE3 of their text.
     pub texts: BTreeMap<String, String>,
-    /// All runs, the last one at the end.
     pub runs: Vec<Run>,
 }
 
-/// The manifest's state on the disk.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Whole,
@@ -309,7 +280,6 @@ impl Manifest {
         disk::write_whole(&path, &text).map_err(|error| SweepError::io("write", &path, error))
     }
 
-    /// Returns the last run, which may still be running.
     #[must_use]
     pub fn last(&self) -> Option<&Run> {
         self.runs.last()
@@ -317,14 +287,12 @@ impl Manifest {
 }
 
 impl SetAside {
-    /// Says what a damaged manifest loses.
     #[must_use]
     pub fn lost(&self) -> &'static str {
         if self.file == MANIFEST { LOST } else { "its cells are computed again" }
     }
 }
 
-/// Adds failed cells, each with its trace and the reason.
 pub(super) fn note<'a>(
     failures: &mut Vec<Failure>,
     cells: impl Iterator<Item = &'a (FailedCell, String, String)>,

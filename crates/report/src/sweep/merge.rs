@@ -34,7 +34,7 @@ use crate::parquet::file_of_all;
 pub(super) const NR_PARTS: usize = 256;
 /// A part with more rows was already merged.
 const SMALL_ROWS: usize = 64;
-/// The most memory that a part to merge may take. A merge holds all parts in memory, and the result
+/// Maximum memory of a part to merge. A merge holds all parts in memory, and the result
 /// must not be too large to read. Sixteen rows take 130 kB.
 const SMALL_BYTES: u64 = BYTES_MAX / (2 * NR_PARTS as u64);
 
@@ -47,13 +47,11 @@ pub(super) fn is_small(part: &Part) -> bool {
     part.cells().len() <= SMALL_ROWS && part.nr_bytes() <= SMALL_BYTES
 }
 
-/// The result of a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Merged {
     Part(String),
     /// The parts stay because the merged part could not be read again.
     Refused,
-    /// The parts stay until a later merge.
     Stopped,
 }
 
@@ -156,12 +154,10 @@ fn remove(path: &Path) -> Result<(), SweepError> {
 
 struct Merging {
     file: String,
-    /// The name of the finished part.
     name: String,
     cells: Vec<CellId>,
 }
 
-/// Returns the merging files, the largest first; sets damaged ones aside.
 fn merging(
     dir: &Path,
     names: &[String],
@@ -184,7 +180,6 @@ fn merging(
     Ok((whole, aside))
 }
 
-/// Returns the name of the part that `file` will become, if `file` is merging.
 fn part_of(file: &str) -> Option<&str> {
     file.strip_prefix(HIDDEN)?.strip_suffix(MERGING)
 }
@@ -192,9 +187,7 @@ fn part_of(file: &str) -> Option<&str> {
 /// Parts that a merge may replace. Each is read once, however many files are merging.
 #[derive(Default)]
 struct Parts<'a> {
-    /// Names, each with its number of cells.
     names: Vec<(&'a str, usize)>,
-    /// The part of each cell.
     of_cells: BTreeMap<CellId, usize>,
 }
 
@@ -216,7 +209,6 @@ impl<'a> Parts<'a> {
         Ok(parts)
     }
 
-    /// Returns the parts whose cells are all in `cells`.
     fn within(&self, cells: &[CellId]) -> impl Iterator<Item = &'a str> {
         let mut nr_found: BTreeMap<usize, usize> = BTreeMap::new();
         for part in cells.iter().filter_map(|cell| self.of_cells.get(cell)) {
@@ -228,7 +220,6 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// Returns whether a part outside `names` has `cell`.
     fn has_outside(&self, cell: &CellId, names: &BTreeSet<&str>) -> bool {
         self.of_cells.get(cell).is_some_and(|&nr| !names.contains(self.names[nr].0))
     }

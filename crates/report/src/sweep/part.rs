@@ -24,12 +24,11 @@ use crate::table;
 
 const TRACE_DIGEST: &str = "trace_digest";
 
-/// The most rows of a part: several times as many as a merge produces.
+/// Maximum number of rows of a part: several times as many as a merge produces.
 const NR_ROWS_MAX: i64 = 1 << 18;
-/// The most bytes of a part, as a file and as rows in memory: several times the largest merged
+/// Maximum bytes of a part, as a file and as rows in memory: several times the largest merged
 /// part.
 pub(super) const BYTES_MAX: u64 = 1 << 28;
-/// Rows decoded at a time.
 const BATCH_ROWS: usize = 1024;
 
 #[derive(Debug)]
@@ -37,11 +36,9 @@ pub(super) struct Part {
     bytes: Bytes,
     batches: Vec<RecordBatch>,
     cells: Vec<CellId>,
-    /// Bytes of the file and of the rows in memory.
     nr_bytes: u64,
 }
 
-/// Why bytes are not a part.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPart {
     #[error("it has the columns of another version of folio")]
@@ -83,12 +80,10 @@ impl Part {
         Ok(Self { bytes, batches, cells, nr_bytes })
     }
 
-    /// Returns the identities of the rows, in order.
     pub(super) fn cells(&self) -> &[CellId] {
         &self.cells
     }
 
-    /// Returns the memory that it takes.
     pub(super) const fn nr_bytes(&self) -> u64 {
         self.nr_bytes
     }
@@ -101,12 +96,10 @@ impl Part {
         self.bytes
     }
 
-    /// Returns whether every row belongs to the trace with this digest.
     pub(super) fn is_of(&self, digest: &str) -> bool {
         self.batches.iter().all(|batch| texts(batch, TRACE_DIGEST).all(|known| known == digest))
     }
 
-    /// Returns the file without the rows of some cells.
     pub(super) fn without(&self, drops: &dyn Fn(&CellId) -> bool) -> Result<Bytes, ParquetError> {
         if !self.cells.iter().any(drops) {
             return Ok(self.bytes.clone());
@@ -155,7 +148,6 @@ fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
     Ok(batches)
 }
 
-/// Returns the decompressed bytes of all pages, as the footer declares them.
 fn declared_bytes(metadata: &ParquetMetaData) -> u64 {
     let columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
     let bytes = columns.map(|column| u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX));
@@ -184,7 +176,6 @@ fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
     RecordBatch::try_new(Arc::new(schema), columns).ok()
 }
 
-/// Returns the texts of a column that every batch has, without nulls.
 fn texts<'a>(batch: &'a RecordBatch, column: &str) -> impl Iterator<Item = &'a str> {
     let texts = batch.column_by_name(column).and_then(|column| column.as_string_opt::<i32>());
     let nr_rows = texts.map_or(0, Array::len);

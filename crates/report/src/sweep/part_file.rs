@@ -12,21 +12,16 @@ use super::part::{BYTES_MAX, NoPart, Part};
 
 const PART: &str = "part-";
 pub(super) const PARQUET: &str = ".parquet";
-/// Suffix of a part that is set aside.
 const BROKEN: &str = ".broken";
 /// Prefix of names that readers of the whole directory skip.
 const HIDDEN: &str = "_";
 /// Hex digits of the hash in a name: 128 bits.
 const NR_DIGITS: usize = 32;
 
-/// A damaged file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAside {
-    /// The name it had.
     pub file: String,
-    /// The name it has now.
     pub now: String,
-    /// The damage.
     pub why: String,
 }
 

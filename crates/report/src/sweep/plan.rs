@@ -19,9 +19,9 @@ use super::manifest::{Asked, AskedTrace, Failure};
 use super::task::{Task, TaskCell};
 use super::{IsStopped, Request, go_on};
 
-/// The most cells per trace: a million is weeks of replay, and more is a mistake.
+/// Maximum number of cells per trace: a million is weeks of replay, and more is a mistake.
 const NR_CELLS_MAX: usize = 1 << 20;
-/// The most cells of all traces: each takes half a kilobyte in the plan.
+/// Maximum number of cells of all traces: each takes half a kilobyte in the plan.
 const NR_CELLS_OF_ALL_MAX: usize = 1 << 22;
 
 #[derive(Debug)]
@@ -33,7 +33,6 @@ struct Text {
 #[derive(Debug)]
 struct OfTrace {
     path: String,
-    /// The name's bytes if it is not UTF-8.
     bytes: Option<Vec<u8>>,
     digest: String,
     /// Their `kernel` and `machine` are indexes into the plan's lists.
@@ -46,22 +45,17 @@ pub(super) struct Plan {
     machines: Vec<Text>,
     traces: Vec<OfTrace>,
     named: Vec<AskedTrace>,
-    /// Identities of all cells.
     planned: BTreeSet<CellId>,
     broken: Vec<Failure>,
-    /// The first cell's setting.
     first: Setting,
-    /// The work limit of each cell.
     budget: Budget,
     /// Physical memory sizes in bytes, without duplicates.
     memory_bytes: Vec<u64>,
     /// Seeds that make a difference, without duplicates.
     seeds: Vec<u64>,
-    /// Ways to link, without duplicates.
     linked: Vec<Vec<String>>,
 }
 
-/// Checks the request and the footers of its traces before the directory exists.
 pub(super) fn check(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     request.cells.check(NR_CELLS_MAX)?;
     check_number(request.traces.len(), request.cells.nr_cells())?;
@@ -107,7 +101,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adds the cells of the trace named `path`, which is at `place`.
     fn add_trace(
         &mut self,
         path: &Path,
@@ -141,7 +134,6 @@ impl Plan {
         self.broken.push(Failure::of_trace(trace, nr_cells, error.to_string()));
     }
 
-    /// Returns all combinations of linking, memory size and seed.
     fn settings(&self) -> Vec<Setting> {
         let mut settings = Vec::new();
         for linked in &self.linked {
@@ -170,7 +162,6 @@ impl Plan {
         cells
     }
 
-    /// Returns the identities of the cells that can be planned.
     pub(super) fn cells(&self) -> impl Iterator<Item = &CellId> {
         self.traces.iter().flat_map(|trace| trace.cells.iter().map(|cell| &cell.id))
     }
@@ -179,7 +170,6 @@ impl Plan {
         self.cells().count() + self.nr_broken()
     }
 
-    /// Returns the number of cells whose trace cannot be read.
     pub(super) fn nr_broken(&self) -> usize {
         self.broken.iter().map(|failure| failure.nr_cells).sum()
     }
@@ -188,7 +178,6 @@ impl Plan {
         &self.broken
     }
 
-    /// Removes the requested cells from earlier failures.
     pub(super) fn keep_others(&self, failures: &mut Vec<Failure>) {
         let named: BTreeSet<&str> = self.named.iter().map(|trace| trace.path.as_str()).collect();
         failures.retain_mut(|failure| {
@@ -199,13 +188,11 @@ impl Plan {
         });
     }
 
-    /// Returns kernels and machines by the BLAKE3 of their text.
     pub(super) fn texts(&self) -> BTreeMap<String, String> {
         let texts = self.kernels.iter().chain(&self.machines);
         texts.map(|text| (text.stamp.text.clone(), text.named.toml.clone())).collect()
     }
 
-    /// Returns the request as the manifest records it.
     pub(super) fn asked(&self) -> Asked {
         let stamps = |texts: &[Text]| texts.iter().map(|text| text.stamp.clone()).collect();
         Asked {
@@ -218,7 +205,6 @@ impl Plan {
         }
     }
 
-    /// Returns tasks for the cells that are not done, at most `nr_cells_max` cells each.
     pub(super) fn tasks(
         &self,
         nr_cells_max: usize,
@@ -253,7 +239,6 @@ impl Plan {
     }
 }
 
-/// Returns the index of `named` in `among`, adding it if it is missing.
 fn place(among: &mut Vec<Arc<Named>>, named: &Arc<Named>) -> usize {
     among.iter().position(|known| Arc::ptr_eq(known, named)).unwrap_or_else(|| {
         among.push(Arc::clone(named));

@@ -44,15 +44,12 @@ pub struct TaskCell {
 pub struct Task {
     /// The trace's name as text ([`spelled`](largefolio_trace::shown::spelled)).
     pub trace: String,
-    /// The name's bytes if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_bytes: Option<Vec<u8>>,
-    /// BLAKE3 of the trace file.
     pub digest: String,
     pub kernels: Vec<Arc<Named>>,
     pub machines: Vec<Arc<Named>>,
     pub cells: Vec<TaskCell>,
-    /// The work limit of each cell.
     #[serde(default)]
     pub budget: Budget,
 }
@@ -66,7 +63,6 @@ pub struct TaskResult {
 }
 
 impl Task {
-    /// Returns the trace's path on the host that planned the task.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         let bytes = self.trace_bytes.as_deref().unwrap_or(self.trace.as_bytes());
@@ -111,7 +107,6 @@ impl Task {
         self.table(&meta, outcomes)
     }
 
-    /// Describes a failed cell.
     pub(super) fn failed(&self, cell: &TaskCell) -> FailedCell {
         let name = |named: &[Arc<Named>], nr: usize| {
             named.get(nr).map(|named| named.name.clone()).unwrap_or_default()
@@ -174,7 +169,6 @@ impl Task {
     }
 }
 
-/// Returns the keys of the texts in the manifest.
 fn stamps(named: &[Arc<Named>]) -> Vec<String> {
     named.iter().map(|named| named.stamp().text).collect()
 }

@@ -30,7 +30,6 @@ impl Column {
         Self { name, values, is_later: false }
     }
 
-    /// Creates a column that the first version lacked.
     const fn later(name: &'static str, values: Values) -> Self {
         Self { name, values, is_later: true }
     }
@@ -40,7 +39,6 @@ impl Column {
         Field::new(self.name, self.values.data_type(), is_nullable)
     }
 
-    /// Returns the column's values for `rows`.
     pub(super) fn array(&self, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
         self.values.array(self.name, rows)
     }
@@ -56,7 +54,6 @@ macro_rules! counts {
     };
 }
 
-/// The same for TLB counters, which may be unknown.
 macro_rules! tlb {
     ($prefix:expr, $tlb:ident => $part:expr; $($field:ident),+ $(,)?) => {
         [$(Column::new(
@@ -69,7 +66,6 @@ macro_rules! tlb {
     };
 }
 
-/// The columns of one kind of page walk.
 macro_rules! walks {
     ($name:literal, $kind:ident) => {{
         let mut columns = Vec::new();
@@ -83,7 +79,6 @@ macro_rules! walks {
     }};
 }
 
-/// The columns of one kind of mapped memory.
 macro_rules! census {
     ($kind:ident) => {
         [
@@ -115,7 +110,6 @@ macro_rules! census {
     };
 }
 
-/// The column of one cause's time.
 macro_rules! cause {
     ($name:literal, $cause:ident) => {
         Column::new(
@@ -345,7 +339,6 @@ fn latency() -> [Column; 8] {
     ]
 }
 
-/// The columns of an interval.
 macro_rules! interval {
     ($name:literal, $get:expr) => {
         [
@@ -365,7 +358,6 @@ macro_rules! interval {
     };
 }
 
-/// The bounds of the total, and one run of the program.
 fn run_time() -> Vec<Column> {
     let total = interval!("total", (|row: &Row<'_>| row.outcome.estimate.total));
     let run = interval!(
@@ -411,7 +403,6 @@ fn estimate() -> [Column; 14] {
     ]
 }
 
-/// Returns one count per size.
 fn by_size(counts: &BTreeMap<u64, u64>) -> Vec<(u64, Vec<u64>)> {
     counts.iter().map(|(&size, &count)| (size, vec![count])).collect()
 }

@@ -14,46 +14,33 @@ use super::{Row, TableError};
 
 /// The field name of list elements in the Parquet format.
 const ELEMENT: &str = "element";
-/// The field name of the count in a list by name.
 const COUNT: &str = "count";
 
-/// The struct in a list by size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Name of the size field.
     pub(super) key: &'static str,
-    /// Names of the counts.
     pub(super) counts: &'static [&'static str],
 }
 
-/// The struct in a list by name, with one count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names {
-    /// Name of the name field.
     pub(super) key: &'static str,
 }
 
-/// The struct in a list by name, with several counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
-    /// Name of the name field.
     pub(super) key: &'static str,
-    /// Names of the counts.
     pub(super) counts: &'static [&'static str],
 }
 
-/// Each name with its counts.
 type ByName = Vec<(String, Vec<u64>)>;
 
-/// Each size with its counts.
 type BySize = Vec<(u64, Vec<u64>)>;
 
-/// The source of a column's values.
 pub(super) enum Values {
     /// Null; filled in later by the caller.
     Absent,
     Text(for<'a> fn(&Row<'a>) -> &'a str),
-    /// Text, or null.
     MaybeText(for<'a> fn(&Row<'a>) -> Option<&'a str>),
     /// An unsigned number, for values that are never subtracted.
     Number(fn(&Row<'_>) -> u64),
@@ -64,11 +51,8 @@ pub(super) enum Values {
     Ratio(fn(&Row<'_>) -> Option<f64>),
     Flag(fn(&Row<'_>) -> bool),
     Words(fn(&Row<'_>) -> Vec<String>),
-    /// Counts by size.
     Sizes(&'static Sizes, fn(&Row<'_>) -> BySize),
-    /// Several counts by name.
     Named(&'static Named, fn(&Row<'_>) -> ByName),
-    /// Counts by name.
     Names(&'static Names, for<'a> fn(&Row<'a>) -> &'a BTreeMap<&'static str, u64>),
 }
 
@@ -91,7 +75,6 @@ impl Values {
         matches!(self, Self::Absent | Self::MaybeText(_) | Self::Known(_) | Self::Ratio(_))
     }
 
-    /// Returns the values of `rows` for the column `name`.
     pub(super) fn array(&self, name: &str, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
         let signed = |value: u64| signed(name, value);
         Ok(match self {

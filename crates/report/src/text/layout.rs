@@ -22,7 +22,6 @@ pub(super) const STYLE: TableStyle = TableStyle::new()
 const FRAME_CHARS: usize = 3;
 const GAP: &str = "  ";
 
-/// Lays out the table in as many blocks as `width` requires, each with the baseline first.
 pub(super) fn blocks(
     rows: &[Outcome],
     sections: &[Vec<Shown>],
@@ -43,7 +42,6 @@ pub(super) fn blocks(
         .collect()
 }
 
-/// Returns the columns next to the baseline in each block, at least one per block.
 fn groups(columns: &[Column], room: usize) -> Vec<Vec<usize>> {
     let mut groups = vec![vec![0]];
     let mut left = room;
@@ -121,7 +119,6 @@ impl Column {
         header.max(self.join(&Entry::default()).chars().count())
     }
 
-    /// Joins an entry's parts, aligned with the other lines.
     fn join(&self, entry: &Entry) -> String {
         let [value, aside, change] = self.parts;
         let mut text = vec![format!("{:>value$}", entry.value)];

@@ -38,7 +38,6 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
     ]
 }
 
-/// The change of the run time: the answer if the goal is time.
 pub(super) fn run_time(rows: &[Outcome]) -> Section {
     let of = |get: &dyn Fn(Interval) -> f64| {
         rows.iter()
@@ -55,7 +54,6 @@ pub(super) fn run_time(rows: &[Outcome]) -> Section {
     )
 }
 
-/// Estimated time: the sum and each cause.
 pub(super) fn time(rows: &[Outcome]) -> Section {
     let line = |label: &str, get: &dyn Fn(&Outcome) -> Option<u64>| {
         Line::times(label, rows.iter().map(get).collect())
@@ -126,7 +124,6 @@ fn mapped(
     Section::new(title, lines)
 }
 
-/// Formats a folio size, right-aligned.
 fn size_column(bytes: u64) -> String {
     format!("{:>4}", size(bytes))
 }
@@ -211,7 +208,6 @@ fn tlb(rows: &[Outcome]) -> Section {
     )
 }
 
-/// Allocations, fallbacks and splits of anonymous folios by size.
 fn anon_sizes(rows: &[Outcome]) -> Section {
     let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
     let lines = |label: &'static str, get: fn(&AnonSize) -> u64| {
@@ -271,7 +267,6 @@ fn refusals(rows: &[Outcome]) -> Section {
     Section::new("PMD mappings refused", reasons.into_iter().map(line).collect())
 }
 
-/// Conflicts between writers and huge folios.
 fn writers(rows: &[Outcome]) -> Section {
     let count = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
     let lines = vec![
@@ -333,7 +328,6 @@ fn pressure(rows: &[Outcome]) -> Section {
     )
 }
 
-/// Control groups with a limit, the same in all rows.
 fn cgroups(rows: &[Outcome]) -> Section {
     Section::new("Control groups", cgroup_lines(rows))
 }

@@ -9,17 +9,14 @@ use largefolio_sim::replay::outcome::PolicyAnswers;
 use crate::labels::{self, Labels};
 use crate::{PredictResult, figures};
 
-/// The longest command shown; the JSON has all of it.
 const COMMAND_CHARS_MAX: usize = 90;
 /// The share of a run off the CPU from which a note reports it.
 const OFF_CPU_TOLD: f64 = 0.2;
 
-/// What a live recording cannot show.
 pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio record --live), so TLB misses, walks and the program's own \
      time do not follow from it; a page that was touched without a fault on the recording kernel is \
      missing.";
 
-/// Returns the lines above the table.
 pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
     let mut size = if let Some(attached) = &trace.attached {
@@ -124,7 +121,6 @@ fn shortened(text: &str) -> String {
     short
 }
 
-/// Returns the sentences below the table.
 pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     let mut notes = Vec::new();
     if report.rows.len() > 1 {
@@ -172,7 +168,6 @@ fn changes(report: &PredictResult) -> String {
     text
 }
 
-/// Reports a measured run that is much longer than its CPU time.
 fn off_cpu(run: &BaseTime) -> Option<String> {
     let share = run.off_cpu_ns? / run.wall_ns();
     if run.source == BaseSource::Cpu {
@@ -192,7 +187,6 @@ fn off_cpu(run: &BaseTime) -> Option<String> {
     })
 }
 
-/// Says, per machine, which run the change is relative to and what that assumes.
 pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
     let (rows, is_recording) = (&report.rows, report.trace.attached.is_some());
     let mut notes = Vec::new();
@@ -248,7 +242,6 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
     notes
 }
 
-/// Explains the numbers of the short table.
 pub(super) fn brief() -> Vec<String> {
     vec![
         "Counts are exact in a model of the kernel, times are estimates; nothing was measured or \
@@ -257,7 +250,6 @@ pub(super) fn brief() -> Vec<String> {
     ]
 }
 
-/// Explains the numbers that attribute a difference to rules.
 pub(super) fn explained() -> Vec<String> {
     vec![
         "Every number is an exact count in a model of the kernel, except the estimated time: counts \
@@ -303,12 +295,10 @@ fn shown((name, constant): (&str, &Constant)) -> String {
     format!("{} {} {}", short(name), constant.value, constant.unit)
 }
 
-/// Returns a cost's name without its table.
 fn short(name: &str) -> &str {
     name.strip_prefix("costs.").unwrap_or(name)
 }
 
-/// Names the kernels that no recording judges.
 fn not_judged(rows: &[Outcome]) -> Option<String> {
     let mut kernels: Vec<&str> =
         rows.iter().filter(|row| !row.is_judged).map(|row| row.kernel.as_str()).collect();
@@ -321,7 +311,6 @@ fn not_judged(rows: &[Outcome]) -> Option<String> {
     })
 }
 
-/// Names the machines that run programs linked for pages other than the recorded ones.
 fn replaced(rows: &[Outcome]) -> Option<String> {
     let mut machines: Vec<&str> =
         rows.iter().filter(|row| row.is_replaced).map(|row| row.machine.as_str()).collect();
@@ -346,7 +335,6 @@ fn linked(rows: &[Outcome]) -> Option<String> {
     })
 }
 
-/// Says how often a policy was asked, and how many of its answers were honoured.
 fn policy(row: &Outcome) -> Option<String> {
     let policy = row.policy.as_ref()?;
     let point = |(name, answers): (&&str, &PolicyAnswers)| {
@@ -378,7 +366,6 @@ fn window_refused(report: &PredictResult) -> Option<String> {
     })
 }
 
-/// Says what happened to mappings with `MAP_HUGETLB`.
 fn huge_pages(row: &Outcome) -> Option<String> {
     let huge = row.hugetlb?;
     let kinds = [

@@ -10,7 +10,6 @@ use largefolio_sim::replay::programs::{ManyProcesses, ProgramOutcome};
 use super::section::{Line, Section};
 use crate::figures::{self, bytes, grouped, percent, printable};
 
-/// Programs with their own line.
 const NR_SHOWN: usize = 8;
 
 /// The measure that ranks programs and that their lines show.
@@ -47,7 +46,6 @@ fn name(path: &str) -> String {
     printable(path.rsplit('/').next().unwrap_or(path))
 }
 
-/// Returns the lines; `None` if one process ran one program.
 pub(super) fn section(rows: &[Outcome]) -> Option<Section> {
     let first = rows.first()?.processes.as_ref()?;
     let by = By::of(rows);
@@ -84,7 +82,6 @@ fn nr_processes(nr: u64) -> String {
     if nr == 1 { "1 process".to_owned() } else { format!("{} processes", grouped(nr)) }
 }
 
-/// Returns the sentences above the table; empty if one process ran one program.
 pub(super) fn sentences(rows: &[Outcome]) -> Vec<String> {
     let Some(row) = rows.first() else { return Vec::new() };
     let Some(first) = &row.processes else { return Vec::new() };

@@ -22,7 +22,6 @@ pub(super) enum Values {
     Bytes(Vec<u64>),
     /// Each in the unit that suits it.
     Counts(Vec<u64>),
-    /// Quotients of two counts.
     Ratios(Vec<(u64, u64)>),
     /// Parts and totals, shown in percent.
     Shares(Vec<(u64, u64)>),
@@ -44,7 +43,6 @@ impl Values {
         }
     }
 
-    /// Returns whether the values use their section's unit.
     const fn has_section_unit(&self) -> bool {
         matches!(self, Self::Bytes(_) | Self::Times(_))
     }
@@ -103,7 +101,6 @@ impl Line {
         self
     }
 
-    /// Formats the line; `scale` is the section's unit for bytes and times.
     fn show(&self, scale: Scale) -> Shown {
         let (unit, entries) = match &self.values {
             Values::Bytes(values) => {
@@ -181,7 +178,6 @@ impl Line {
     }
 }
 
-/// Lines with one heading.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Section {
     title: &'static str,
@@ -211,7 +207,6 @@ impl Section {
         shown
     }
 
-    /// Formats the lines with a unit in each label.
     pub(super) fn show_mixed(&self) -> Vec<Shown> {
         let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
@@ -239,7 +234,6 @@ impl Section {
     }
 }
 
-/// Returns the unit of the bytes or times in `lines`.
 fn scale(lines: &[Line]) -> Scale {
     let values = |line: &Line| match &line.values {
         Values::Bytes(values) => values.iter().copied().max(),
@@ -253,7 +247,6 @@ fn scale(lines: &[Line]) -> Scale {
     }
 }
 
-/// One cell of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) value: String,
@@ -261,7 +254,6 @@ pub(crate) struct Entry {
     pub(crate) change: String,
 }
 
-/// A formatted line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     label: String,
@@ -271,7 +263,6 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Returns the label as the table shows it.
     pub(crate) fn label(&self) -> String {
         match (self.is_heading, self.unit) {
             (true, _) => self.label.clone(),

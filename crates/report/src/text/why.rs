@@ -8,12 +8,10 @@ use crate::figures::{self, change, ratio, signed_of, size};
 use crate::prose::wrapped;
 use crate::why::{Effect, Explained, Why};
 
-/// The most switches that a sentence names.
 const NR_NAMED: usize = 3;
 /// Sentences omit switches with a step smaller than the largest step divided by this.
 const SMALL: i128 = 50;
 
-/// Writes the answer for a pair of rows in lines of at most `width` characters.
 pub(super) fn answer(report: &PredictResult, why: &Why, width: usize) -> Vec<String> {
     let mut lines: Vec<String> =
         sentences(report, why).iter().map(|text| wrapped(text, width, 2)).collect();
@@ -25,7 +23,6 @@ pub(super) fn answer(report: &PredictResult, why: &Why, width: usize) -> Vec<Str
     lines
 }
 
-/// Names the pair, and for each result the rules that make most of the difference.
 pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     let name = pair(report, why);
     let nr = why.switches.len();
@@ -141,7 +138,6 @@ fn share_of(result: &Explained, value: i128) -> String {
     }
 }
 
-/// Returns the absolute value, for a ratio.
 fn size_of(value: i128) -> f64 {
     ratio(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX), 1)
 }
@@ -157,7 +153,6 @@ fn points(result: &Explained, value: i128) -> Option<String> {
     })
 }
 
-/// Writes a line for each switch that affects the result, oldest first.
 fn table(why: &Why, result: &Explained) -> String {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
@@ -201,7 +196,6 @@ fn cell(text: &str, is_number: bool) -> Cell {
     if is_number { cell.set_alignment(CellAlignment::Right) } else { cell }
 }
 
-/// Returns the notes below these numbers.
 pub(super) fn notes(answers: &[Why]) -> Vec<String> {
     let mut notes = vec![
         "in order: the rules are changed one after the other, the oldest first, so that the steps \

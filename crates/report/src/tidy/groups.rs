@@ -42,7 +42,6 @@ fn add_hugetlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
 }
 
-/// Adds processes, memory in use, and each program's numbers.
 fn add_processes(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let Some(processes) = &outcome.processes else { return };
     numbers.push(plain("processes_started", processes.nr_started, "processes"));

@@ -24,32 +24,28 @@ use serde::Serialize;
 use super::{Answer, Goal, Verdict};
 use crate::why::{Question, Switch, WhyError};
 
-/// The most additional cells per answer.
+/// Maximum number of additional cells per answer.
 pub const NR_CELLS_MAX: usize = 40;
 /// Traces with more rows are searched only for `--why`: the search takes about six times as long as
 /// the prediction.
 pub const NR_ROWS_MAX: u64 = 50_000_000;
-/// The most answers to search rules for; a prediction for more machines is a survey.
+/// Maximum number of answers to search rules for; a prediction for more machines is a survey.
 pub const NR_ANSWERS_MAX: usize = 3;
 /// A difference below this part of the whole does not matter.
 const SMALL: f64 = 0.05;
-/// The most rules to name.
 const NR_NAMED: usize = 3;
 
 /// The rules that make the difference, if any.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Causes {
-    /// Row of the explained column.
     pub row: usize,
     /// The rules that make most of the difference, the largest share first.
     pub rules: Vec<Cause>,
     /// The effect of all other rules, in the same points.
     pub others: f64,
-    /// Additional cells replayed.
     pub nr_cells: usize,
 }
 
-/// A rule, or several that cannot be changed alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
     #[serde(flatten)]
@@ -58,7 +54,6 @@ pub struct Cause {
     pub points: f64,
 }
 
-/// Values of the goal by the number of rules set.
 struct Steps<'a> {
     question: &'a Question<'a>,
     comparison: &'a Comparison,
@@ -104,7 +99,6 @@ impl Verdict {
     }
 }
 
-/// Replayed rows, and the progress callback.
 struct Pass<'a> {
     done: RowsDone,
     nr_all: u64,
@@ -135,7 +129,6 @@ fn causes(
 }
 
 impl Steps<'_> {
-    /// Returns neighbours in `values` with the difference between them.
     fn spans(&self) -> Vec<(usize, usize, f64)> {
         let ends = self.values.iter().zip(self.values.iter().skip(1));
         ends.map(|((&from, before), (&to, after))| (from, to, after - before)).collect()

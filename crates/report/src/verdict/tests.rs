@@ -7,7 +7,6 @@ use largefolio_sim::replay::outcome::Faults;
 use super::*;
 use crate::{PredictResult, Settings, TraceInfo};
 
-/// Creates a row with `faults` faults and the same number of KiB of page cache.
 fn row(kernel: &str, machine: &str, faults: u64) -> Outcome {
     Outcome {
         kernel: kernel.to_owned(),

@@ -12,10 +12,8 @@ use crate::labels::{self, Labels};
 use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
 use crate::{Absent, PredictResult};
 
-/// The most columns that a sentence names.
 const NR_NAMED: usize = 3;
 
-/// Returns each answer's headline and further sentences.
 pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     let nr_answers = report.verdict.answers.len();
     let of = |answer: &Answer| {
@@ -30,7 +28,6 @@ pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     absent.map(|sentence| vec![sentence]).chain(report.verdict.answers.iter().map(of)).collect()
 }
 
-/// Names the cells that `--within` left out.
 pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     let names = absent_names(report, &report.not_replayed);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -62,7 +59,6 @@ fn absent_names(report: &PredictResult, absent: &[Absent]) -> Vec<String> {
     names
 }
 
-/// Names the columns that the program does not fit into, and the limit that was too small.
 pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
     let (first, others) = report.unfit.split_first()?;
     let names = absent_names(report, &report.unfit);
@@ -96,7 +92,6 @@ pub(crate) fn hints(report: &PredictResult) -> Vec<&'static str> {
 struct Said<'a> {
     report: &'a PredictResult,
     goal: Goal,
-    /// The answer's column names, by row.
     names: BTreeMap<usize, String>,
 }
 
@@ -229,7 +224,6 @@ impl<'a> Said<'a> {
         format!("{run}{}", words.join(", "))
     }
 
-    /// Lists the columns that are as good as the best, and those that are not certainly worse.
     fn others(&self, answer: &Answer) -> Option<String> {
         if !matches!(answer.finding, Finding::Better | Finding::FirstIsBest) {
             return None;
@@ -253,7 +247,6 @@ impl<'a> Said<'a> {
         (!words.is_empty()).then(|| format!("{}.", words.join("; ")))
     }
 
-    /// Names the rules that make the difference.
     fn causes(&self, answer: &Answer) -> Vec<String> {
         let Some(causes) = &answer.causes else { return Vec::new() };
         if causes.is_the_name() {
@@ -331,7 +324,6 @@ impl<'a> Said<'a> {
         format!("{} {what}.", listed(&names))
     }
 
-    /// Returns whether the column's count is 0.
     fn has_none(&self, row: usize) -> bool {
         self.goal != Goal::Time && self.goal.value(&self.report.rows[row]) == Some(0.0)
     }

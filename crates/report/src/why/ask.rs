@@ -24,7 +24,6 @@ const NOT_ALWAYS_KNOWN: [&str; 2] = ["ns", "waits"];
 /// time.
 const RUN: &str = "run_";
 
-/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum WhyError {
     #[error("why compares two kernels, and {} given; name two, such as 6.12,7.2", were(*.0))]
@@ -56,14 +55,11 @@ pub fn check(request: &Request) -> Result<(), WhyError> {
     }
 }
 
-/// A question about a prediction.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     pub trace: &'a OpenTrace,
     pub nr_rows: u64,
-    /// The cells of a request that [`check`] accepts.
     pub specs: &'a [CellSpec],
-    /// The results of the cells.
     pub rows: &'a [Outcome],
     /// Metrics to show; empty: the first metrics in the table of `predict`.
     pub results: &'a [String],
@@ -71,7 +67,6 @@ pub struct Question<'a> {
 
 type Key = (String, Option<u64>);
 
-/// A cell's numbers, by metric and size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Numbers(BTreeMap<Key, i128>);
 
@@ -96,12 +91,9 @@ struct Heard<'a> {
     nr_all: u64,
 }
 
-/// Which switches and pairs matter.
 #[derive(Debug, Default)]
 struct Told {
-    /// Switches that change anything.
     active: Vec<usize>,
-    /// Pairs whose interaction is separated.
     pairs: Vec<[usize; 2]>,
     nr_pairs_left_out: usize,
 }
@@ -171,7 +163,6 @@ impl Question<'_> {
         Ok(why)
     }
 
-    /// Replays pairs of the switches that change anything.
     fn interactions(
         &self,
         comparison: &Comparison,
@@ -196,7 +187,6 @@ impl Question<'_> {
         self.results.to_vec()
     }
 
-    /// Replays `mixes` in several passes.
     fn replay(
         &self,
         comparison: &Comparison,
@@ -219,7 +209,6 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// Attributes every result that differs.
     fn explain(&self, why: &mut Why, pairs: &[[usize; 2]], cells: &BTreeMap<Mix, Numbers>) {
         let nr = why.switches.len();
         let mut seen: Vec<Key> = Vec::new();
@@ -267,7 +256,6 @@ fn explained((metric, folio_bytes): &Key, unit: &'static str, shares: &Attributi
     }
 }
 
-/// Returns the switches that change anything, the largest change of a headline first.
 fn by_effect(nr: usize, cells: &BTreeMap<Mix, Numbers>) -> Vec<usize> {
     let sides = |one: usize| {
         [
@@ -290,7 +278,6 @@ fn by_effect(nr: usize, cells: &BTreeMap<Mix, Numbers>) -> Vec<usize> {
     active
 }
 
-/// Returns the largest change of a headline, in millionths of the larger value.
 fn largest(old: &Numbers, new: &Numbers) -> i128 {
     let change = |metric: &str| {
         let key = (metric.to_owned(), None);

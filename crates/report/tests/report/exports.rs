@@ -115,7 +115,6 @@ fn before() -> Outcome {
     }
 }
 
-/// Stretches of a page, and one of a folio with an unknown rate.
 fn latency() -> Latency {
     let page = SizeLatency { stretches: 1_752, max_bytes: 4 * K };
     let folio = SizeLatency { stretches: 1, max_bytes: 2048 * K };
@@ -131,7 +130,6 @@ fn latency() -> Latency {
     }
 }
 
-/// A measured and an assumed cost.
 fn costs() -> Costs {
     let cost = |value, unit, assumed| {
         Some(Quantity { value, unit, source: "a document".to_owned(), assumed, range: None })

@@ -100,7 +100,6 @@ fn refusals_are_bars_with_reasons_and_their_table() {
     }
 }
 
-/// Returns the number of refusal kinds that the generated program met on its own.
 fn was_refused(report: &PredictResult) -> usize {
     let gated = report.rows.iter().any(|row| row.reads.gated > 0);
     let short = |row: &Outcome| {

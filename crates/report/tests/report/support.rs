@@ -38,7 +38,6 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
     report
 }
 
-/// Replays a generated program in these cells of kernel and machine.
 pub(crate) fn generated(cells: &[(&str, &str)]) -> PredictResult {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("zipf.folio");
@@ -47,7 +46,6 @@ pub(crate) fn generated(cells: &[(&str, &str)]) -> PredictResult {
     predicted(&path, cells)
 }
 
-/// A result with hostile names of its trace, kernels and machines.
 pub(crate) fn hostile() -> PredictResult {
     let mut report = generated(&[("6.12", "altra"), ("7.2", "altra")]);
     report.trace.path = String::from(HOSTILE);

@@ -23,7 +23,6 @@ use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use largefolio_trace::{Meta, Writer};
 use tempfile::TempDir;
 
-/// Creates a directory with a small trace `mix.folio`.
 fn place() -> TempDir {
     let place = tempfile::tempdir().unwrap();
     write_trace(&place.path().join("mix.folio"), 2_000);

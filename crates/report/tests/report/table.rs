@@ -38,7 +38,6 @@ const KEYED: &[(&str, &str)] = &[
     ("asked", "folio_bytes"),
 ];
 
-/// Columns that are not in the JSON of a row.
 const OF_THE_RESULT: &[&str] = &[
     "cell",
     "trace",
@@ -115,7 +114,6 @@ fn batch(report: &PredictResult) -> RecordBatch {
     table::batch(&report.trace, &report.settings, &report.rows).unwrap()
 }
 
-/// Returns one value of an array as JSON.
 fn value(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
@@ -149,7 +147,6 @@ fn columns(batch: &RecordBatch, row: usize) -> BTreeMap<String, Value> {
     schema.fields().iter().zip(batch.columns()).map(pair).collect()
 }
 
-/// Collects the values in the JSON of a row under the expected column names.
 fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     let keyed = KEYED.iter().find(|(known, _)| *known == name);
     match (value, keyed) {
@@ -187,7 +184,6 @@ fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// Turns an entry keyed by data into a struct.
 fn item(key: &str, (name, value): (&String, &Value)) -> Value {
     let is_size = key.ends_with("_bytes");
     let name = if is_size { json!(name.parse::<u64>().unwrap()) } else { json!(name) };

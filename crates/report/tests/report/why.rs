@@ -23,7 +23,6 @@ fn request(kernels: &[&str], machines: &[&str]) -> Request {
     Request::new(kernels, machines)
 }
 
-/// Computes the answer as a result that shows `results`.
 fn explained(
     path: &Path,
     kernels: [&str; 2],

@@ -23,7 +23,6 @@ pub enum Scope {
 pub struct Choice {
     /// Choices with the same lever exclude each other.
     pub lever: String,
-    /// Display name.
     pub name: String,
     #[serde(default)]
     pub edits: String,
@@ -32,22 +31,18 @@ pub struct Choice {
     pub annotate: Option<String>,
     #[serde(default)]
     pub set: Vec<String>,
-    /// Options of `folio run` and `folio verify`.
     #[serde(default)]
     pub start: Vec<String>,
     /// The same as `start` for a service: an environment variable.
     #[serde(default)]
     pub env: Option<String>,
-    /// Settings that the variable needs.
     #[serde(default)]
     pub env_set: Vec<String>,
-    /// Further options of `folio verify`.
     #[serde(default)]
     pub verify: Vec<String>,
     /// Why `folio verify` cannot show the effect; empty if it can.
     #[serde(default)]
     pub not_verified: String,
-    /// Whether `folio warm` fills the page cache.
     #[serde(default)]
     pub warm: bool,
     pub scope: Scope,
@@ -55,7 +50,6 @@ pub struct Choice {
     pub limits: String,
 }
 
-/// Facts about the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     /// Why `folio warm` cannot fill the page cache with one of its files; `None` if it can.
@@ -65,7 +59,6 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Derives the facts from a recording.
     pub(super) fn of(meta: &Meta, text_refusal: Option<String>) -> Self {
         let files = || meta.files.iter().map(|file| Path::new(&file.path));
         let traits = Traits::recorded(files().next().unwrap_or(Path::new("")), files());

@@ -25,20 +25,15 @@ use crate::remedy::takes;
 use crate::{Error, Forms, Remark, running};
 
 const SCHEMA_VERSION: u32 = 2;
-/// The most mappings to judge: those with most memory.
+/// Maximum number of mappings to judge: those with most memory.
 const NR_JUDGED: usize = 2_000;
-/// The most mappings that a line names.
 const NR_NAMED: usize = 3;
-/// The smallest gain worth a command.
 const GAIN_BYTES_MIN: u64 = 1 << 20;
 
-/// One command, with its effect and its mappings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// The remedy, with the gain of all its mappings.
     #[serde(flatten)]
     pub remedy: Remedy,
-    /// The mappings, most memory first.
     pub mappings: Vec<String>,
 }
 
@@ -46,9 +41,7 @@ pub struct Line {
 /// immediate one until the program ends. Both affect the same memory, so their gains do not add up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Area {
-    /// Permanent remedies, the largest gain first.
     pub for_good: Vec<Line>,
-    /// Remedies for the running program, the largest gain first.
     pub now: Vec<Line>,
 }
 
@@ -58,9 +51,7 @@ pub struct ProcessAdvice {
     tool_version: &'static str,
     command_line: Vec<String>,
     kernel: String,
-    /// Names and ids of the processes.
     pub processes: Vec<(String, u32)>,
-    /// Areas with their remedies, the largest gain first.
     pub areas: Vec<Area>,
     #[serde(skip)]
     remarks: Vec<Remark>,
@@ -98,21 +89,18 @@ impl ProcessAdvice {
         &self.remarks
     }
 
-    /// Returns whether there is any advice.
     #[must_use]
     pub fn is_some(&self) -> bool {
         !self.areas.is_empty()
     }
 }
 
-/// Returns whether a process of this name runs.
 #[must_use]
 pub fn is_running(name: &str) -> bool {
     let chosen = Whom::Names(vec![name.to_owned()]).chosen(&Live);
     chosen.is_ok_and(|chosen| !chosen.pids.is_empty())
 }
 
-/// Returns the remedies of each mapping that has any, with the mapping's name.
 fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
     let Some(census) = look.census() else { return Vec::new() };
     let of = |finding: &Finding| {
@@ -124,7 +112,6 @@ fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
     look.findings().iter().map(of).collect()
 }
 
-/// Groups the mappings into areas. Each remedy appears once, with its gain in all its mappings.
 fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     for (name, remedies) in known.into_iter().filter(|(_, remedies)| !remedies.is_empty()) {
@@ -173,7 +160,6 @@ impl Area {
         }
     }
 
-    /// Drops gains too small for a command, and sorts the others, largest first.
     fn settle(&mut self) {
         for lines in [&mut self.for_good, &mut self.now] {
             lines.retain(|line| line.remedy.gain_bytes >= GAIN_BYTES_MIN);
@@ -185,14 +171,12 @@ impl Area {
         self.lines().map(|line| line.remedy.gain_bytes).max().unwrap_or(0)
     }
 
-    /// Returns the best remedy's gain in memory that already exists.
     fn present_bytes(&self) -> u64 {
         self.lines().map(|line| line.remedy.present_bytes()).max().unwrap_or(0)
     }
 }
 
 impl Line {
-    /// Formats the gain, its mappings, and the memory it takes.
     fn gain(&self) -> String {
         let first: Vec<String> =
             self.mappings.iter().take(NR_NAMED).map(|name| shown(name).to_string()).collect();

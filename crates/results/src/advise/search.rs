@@ -25,10 +25,8 @@ use serde::Serialize;
 use super::choice::Choice;
 use crate::Error;
 
-/// Choices per lever that are combined with other levers' choices.
 const NR_BEST: usize = 3;
 
-/// A set of choices and the model's result for it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Candidate {
     /// Indexes of the choices; empty: the current system.
@@ -37,7 +35,6 @@ pub struct Candidate {
     pub time: Option<Interval>,
     /// Private memory at its peak plus the page cache at the end.
     pub memory_bytes: u64,
-    /// Its change in percent.
     pub memory_percent: f64,
     pub faults: u64,
     /// Whether no other candidate is at least as good in time (or faults, if they are the goal) and
@@ -63,25 +60,20 @@ pub(super) struct Search<'a> {
     pub(super) walks: Walks,
     pub(super) cache: CacheState,
     pub(super) memory_bytes: u64,
-    /// Whether `progress` may end the search early, keeping the results so far.
     pub(super) may_end: bool,
     pub(super) choices: &'a [Choice],
-    /// Files that an annotation applies to.
     pub(super) texts: &'a [String],
 }
 
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
-    /// The current system.
     pub(super) unchanged: Outcome,
-    /// Whether the search ended before all candidates were replayed.
     pub(super) is_cut: bool,
 }
 
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
 impl Search<'_> {
-    /// Replays the candidates; the best by `goal` are combined.
     pub(super) fn run(&self, goal: Goal, progress: &mut Progress<'_>) -> Result<Found, Error> {
         let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
         sets.extend((0..self.choices.len()).map(|one| vec![one]));
@@ -112,7 +104,6 @@ impl Search<'_> {
         Ok(Found { candidates, unchanged: plain, is_cut })
     }
 
-    /// Replays each set; `nr_all` counts the rows of all replays known so far.
     fn replay(
         &self,
         sets: &[Vec<usize>],
@@ -156,7 +147,6 @@ impl Search<'_> {
         })
     }
 
-    /// Combines the best choices of each lever with those of other levers.
     fn combinations(&self, found: &[(Vec<usize>, Outcome)], goal: Goal) -> Vec<Vec<usize>> {
         let Some(((_, plain), alone)) = found.split_first() else { return Vec::new() };
         let mut levers: Vec<(&str, Vec<(usize, f64)>)> = Vec::new();
@@ -258,7 +248,6 @@ mod tests {
         OpenTrace::open(&path).unwrap()
     }
 
-    /// Runs a test with a search among the choices for the heap, which may end early.
     fn searching(cache: CacheState, may_end: bool, tests: impl FnOnce(&Search<'_>)) {
         #[derive(serde::Deserialize)]
         struct File {

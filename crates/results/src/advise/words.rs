@@ -12,7 +12,6 @@ use largefolio_sim::interval::Interval;
 use super::{Advice, Candidate, Plan, Step};
 use crate::Forms;
 
-/// The most candidates in the table.
 const NR_SHOWN: usize = 10;
 
 impl Forms for Advice {
@@ -122,7 +121,6 @@ impl Advice {
         writeln!(out, "\n  to prove it: {}", shell(needs_root, &plan.verify))
     }
 
-    /// Writes the frontier and the candidates closest to it.
     fn write_table(&self, out: &mut String) -> std::fmt::Result {
         let mut shown: Vec<usize> = (0..self.candidates.len()).collect();
         let chosen = self.plan.as_ref().map(|plan| plan.candidate);
@@ -199,7 +197,6 @@ impl Step {
     }
 }
 
-/// Quotes the words after `folio` for a shell.
 fn shell(needs_root: bool, words: &[String]) -> String {
     let words = words.iter().map(quoted);
     let command = iter::once("folio".to_owned()).chain(words).collect::<Vec<_>>().join(" ");

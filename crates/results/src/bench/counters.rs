@@ -26,7 +26,6 @@ use largefolio_mm::rmap::owners::{IdsExhausted, MmOwnerId, OwnerIds, Owners, Wid
 /// Pages of all folios if each thread has its own: 2 MiB of lines of page counts.
 const NR_PAGES: u32 = 1 << 15;
 
-/// The counters that a call updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// Up to 6.14: one atomic addition each to every page's map count, to the mapped pages if a
@@ -39,7 +38,6 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// Every counter, the reference first.
     pub const ALL: [Self; 3] = [Self::Pages, Self::OwnerWord, Self::Addition];
 
     #[must_use]
@@ -52,14 +50,11 @@ impl Counter {
     }
 }
 
-/// Pairs of calls from threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Pages that a call maps: a power of two, at most the folio's pages.
     pub nr_pages: u32,
-    /// Order of the folios, at least 1.
     pub order: u32,
-    /// Threads, each with its own mm.
     pub nr_threads: u32,
     /// Whether all threads map one folio; otherwise each starts at another of many folios.
     pub is_one_folio: bool,
@@ -76,7 +71,6 @@ trait Folio: Sync {
     fn mapcount(&self) -> u32;
 }
 
-/// Aligns a value to a cache line, as a folio is.
 #[repr(align(64))]
 struct Line<T>(T);
 
@@ -182,7 +176,6 @@ impl Folio for Counted {
 pub type Loops = Box<dyn FnMut() -> Result<Duration, std::convert::Infallible>>;
 
 impl Call {
-    /// Pairs per reported time.
     pub const NR_TIMED: f64 = 1e6;
 
     /// Prepares the loops of `counter`.

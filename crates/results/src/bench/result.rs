@@ -13,13 +13,10 @@ use crate::{Forms, running};
 
 const SCHEMA_VERSION: u32 = 2;
 
-/// One subject of a measurement.
 #[derive(Debug, Serialize)]
 pub struct BenchRow {
     pub operation: String,
-    /// Folio size, or another dimension of the table.
     pub size: String,
-    /// The measured kernel, model or method.
     pub subject: String,
     pub unit: &'static str,
     pub value: Spread,
@@ -29,7 +26,6 @@ pub struct BenchRow {
     pub ratio_to: Option<String>,
 }
 
-/// The conversion from a time to a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Scale {
     /// Nanoseconds per part, for this many parts.
@@ -76,7 +72,6 @@ fn told(spread: Spread) -> String {
     format!("{} [{} .. {}]", number(median), number(min), number(max))
 }
 
-/// Returns the rows of one operation and size. The first series is the reference.
 #[must_use]
 pub fn rows(
     operation: &str,
@@ -117,9 +112,7 @@ pub struct BenchResult {
     kernel: String,
     /// Load average over the last minute when the report was made.
     load: String,
-    /// Published values, if any.
     published: &'static [&'static str],
-    /// What was not measured, and why.
     notes: Vec<String>,
     rows: Vec<BenchRow>,
 }

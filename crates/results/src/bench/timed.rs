@@ -16,7 +16,6 @@ use crate::{Error, running};
 
 pub type Timed<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
-/// The operation, the memory, and the folio size.
 #[derive(Clone, Copy, Debug)]
 pub struct AnonWork {
     /// The operation; `None`: demand faults on cleared memory, in CPU time.
@@ -25,17 +24,14 @@ pub struct AnonWork {
     pub region_bytes: u64,
 }
 
-/// Memory that models share.
 #[derive(Default)]
 pub struct Spare(RefCell<Option<Ram>>);
 
-/// Times 1 GiB faults on this kernel.
 #[must_use]
 pub fn on_gigantic_host(pages: &Gigantic) -> Timed<'_> {
     Box::new(move || Ok(pages.fault()?))
 }
 
-/// Times one round on this kernel.
 #[must_use]
 pub fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
     let len = usize::try_from(work.region_bytes).unwrap_or(usize::MAX);
@@ -45,7 +41,6 @@ pub fn on_host(host: &FolioSize, work: AnonWork) -> Timed<'_> {
     }
 }
 
-/// Times one round in the memory manager under the rules of `kernel`.
 pub(crate) fn in_model<'a>(kernel: &'a Kernel, work: AnonWork, spare: &'a Spare) -> Timed<'a> {
     match work.operation {
         Some(operation) => Box::new(move || once(kernel, operation, work)),

@@ -88,7 +88,6 @@ impl CheckRequest {
         Ok(rows)
     }
 
-    /// Adds an operation on folios of one size.
     fn anon(
         &self,
         work: Work,

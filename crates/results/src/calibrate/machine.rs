@@ -23,23 +23,17 @@ use crate::running;
 
 /// The machine whose numbers replace those that could not be measured.
 const STAND_IN: &str = if cfg!(target_arch = "aarch64") { "altra" } else { "cascadelake" };
-/// Entries of an unknown level-1 TLB.
 const L1_ENTRIES: u32 = 64;
-/// Entries of an unknown level-2 TLB.
 const L2_ENTRIES: u32 = 1024;
 /// The pages at which any core's level 1 ends.
 const L1_WITHIN: std::ops::Range<usize> = 24..512;
 
-/// A machine, and notes for readers of its file.
 pub struct Made {
     pub machine: Machine,
-    /// How measured reach and CPUID agree, and what is missing.
     pub(super) notes: Vec<String>,
-    /// Lines about TLB reach for the table.
     pub(super) reach: Vec<Reach>,
 }
 
-/// A curve's result for one TLB level.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     pub(super) place: Place,
@@ -51,7 +45,6 @@ pub(super) struct Reach {
 }
 
 impl Made {
-    /// Adds the calibrations of the file that this one will replace.
     pub fn add(&mut self, earlier: &Machine) {
         let nr = earlier.calibrated.as_ref().map_or(0, |calibrated| calibrated.nr);
         if merge::add(&mut self.machine, earlier) {
@@ -170,7 +163,6 @@ fn is_splintered(found: &Calibration) -> bool {
     }
 }
 
-/// Returns the reach by level, side and page type.
 fn reach(found: &Calibration) -> Vec<Reach> {
     let mut all = Vec::new();
     for curve in &found.curves {

@@ -25,7 +25,6 @@ pub struct CalibrationResult {
     reach: Vec<ReachRow>,
     costs: Vec<CostRow>,
     storage: Vec<StorageRow>,
-    /// The machine's pace while faults, fork and unmapping were measured.
     pace: Option<Pace>,
     curves: Vec<CurveRow>,
     notes: Vec<String>,

@@ -20,11 +20,10 @@ pub const GROUP: usize = 100;
 /// Runs of a program that differs. Differences that no rule explains, such as migrated or reclaimed
 /// pages, do not recur.
 const NR_RUNS: usize = 3;
-/// The most attempts of a run, because another process may change a setting during it.
+/// Maximum number of attempts of a run, because another process may change a setting during it.
 const NR_TRIES: usize = 3;
 /// Pause before a new attempt: settings often change only for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Differing programs that are printed.
 const NR_SHOWN: usize = 12;
 
 #[derive(Debug, Default, Serialize)]
@@ -34,29 +33,23 @@ pub struct CowResult {
     command_line: Vec<String>,
     kernel: String,
     rules: String,
-    /// A note, if the rules belong to another version.
+    /// A note if the rules belong to another version.
     rules_note: Option<String>,
     nr_programs: usize,
-    /// Programs that agreed in the first run.
     nr_equal: usize,
     /// Programs that first differed and then agreed, as they differed, with the events that the
     /// kernel counted meanwhile.
     repeated_equal: Vec<ProgramRow>,
     /// Programs that were disturbed by a changed setting in every attempt.
     nr_not_judged: usize,
-    /// The changed settings.
     changes: Vec<Disturbed>,
     nr_steps: usize,
-    /// Pages compared over all steps.
     nr_pages: u64,
-    /// Areas whose `smaps` was compared, over all steps.
     nr_areas: u64,
-    /// Pages that got a new frame.
     nr_new_frames: u64,
     different: Vec<ProgramRow>,
 }
 
-/// A setting that another process changed.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Disturbed {
     #[serde(flatten)]
@@ -74,15 +67,12 @@ pub fn groups(programs: &[ProcessProgram]) -> impl Iterator<Item = &[ProcessProg
     programs.chunk_by(are_alike).flat_map(|same| same.chunks(GROUP))
 }
 
-/// Runs the programs of a text with the first one's folio sizes and hugetlb pool.
 pub type Record<'a> = &'a dyn Fn(&str, &ProcessProgram) -> Result<CowRun, CrosscheckError>;
 
-/// Checks programs against the kernel.
 pub struct CowCheck<'a> {
     record: Record<'a>,
     kernel: Option<Kernel>,
     keep: Option<PathBuf>,
-    /// Pause before a new attempt.
     patience: Duration,
 }
 
@@ -158,7 +148,6 @@ impl<'a> CowCheck<'a> {
     }
 }
 
-/// Verdicts, the recording, and settings that changed meanwhile.
 type Ran = (Vec<ProgramRow>, String, Vec<Change>);
 
 impl CowResult {
@@ -186,7 +175,6 @@ impl CowResult {
         }
     }
 
-    /// Merges the counts of the same change.
     fn disturbed(&mut self, new: Disturbed) {
         match self.changes.iter_mut().find(|known| known.change == new.change) {
             Some(known) => {
@@ -197,18 +185,15 @@ impl CowResult {
         }
     }
 
-    /// Returns the programs that agree, in the first or in a repeated run.
     fn nr_agree(&self) -> usize {
         self.nr_equal + self.repeated_equal.len()
     }
 
-    /// Returns the programs that differ in every run.
     #[must_use]
     pub fn nr_different(&self) -> usize {
         self.different.len()
     }
 
-    /// Returns whether no program could be judged because settings kept changing.
     #[must_use]
     pub fn is_nothing_judged(&self) -> bool {
         self.nr_agree() == 0 && self.nr_not_judged > 0
@@ -224,8 +209,6 @@ impl CowResult {
         text(self).trim_end().to_owned() + "\n"
     }
 
-    /// Returns indented JSON.
-    ///
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn json(&self) -> Result<String, ExportError> {

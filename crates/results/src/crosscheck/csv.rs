@@ -6,7 +6,6 @@ use largefolio_report::cells::Cells;
 use super::result::CrosscheckResult;
 use super::words::outcome;
 
-/// One row per recording, without the single differences.
 pub(super) fn of(result: &CrosscheckResult) -> Result<String, ExportError> {
     let mut writer = Cells::text();
     writer.record([

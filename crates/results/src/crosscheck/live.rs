@@ -15,7 +15,6 @@ use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRo
 use crate::Error;
 
 pub struct LiveCheck<'a> {
-    /// Workloads by filesystem.
     pub plan: &'a WorkloadPlan,
     pub facts: &'a Facts,
     pub kernel: &'a Kernel,
@@ -106,7 +105,6 @@ pub fn recorder(facts: &Facts, kernel: Option<&Kernel>) -> Result<Recorder, Cros
     Ok(recorder)
 }
 
-/// Returns whether khugepaged collapses files on filesystems with large folios here.
 pub(super) fn khugepaged_takes_files(facts: &Facts, kernel: Option<&Kernel>) -> bool {
     let takes_files =
         kernel.is_some_and(|kernel| kernel.rules.collapse.file == FileCollapse::LargeFolios);
@@ -136,7 +134,6 @@ fn row_of(workload: &Workload, facts: &Facts) -> Row {
     }
 }
 
-/// Returns the command that records a random workload again.
 pub(super) fn repeat(workload: &Workload) -> Option<String> {
     let Workload { filesystem, window_kb, .. } = workload;
     let words = workload.typed()?;

@@ -17,11 +17,10 @@ use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRo
 use super::words::{outcome, words};
 use crate::page::{footer, meanings, section};
 
-/// The most bytes of difference texts.
 const TEXT_BYTES_MAX: usize = 1 << 19;
-/// The most listed rows besides those that differ.
+/// Maximum number of listed rows besides those that differ.
 const NR_ROWS_MAX: usize = 1000;
-/// The most columns of filesystem and window; with more, windows are summed.
+/// Maximum number of columns of filesystem and window; with more, windows are summed.
 const NR_COLUMNS_MAX: usize = 8;
 
 const OUTCOMES: [Outcome; 4] =
@@ -34,7 +33,6 @@ struct Data<'a> {
     command_line: &'a [String],
     kernel: &'a str,
     kept: Option<&'a str>,
-    /// Rules of the first recording.
     rules: &'a str,
     outcomes: BTreeMap<&'static str, u64>,
     /// By kernel or filesystem, and by filesystem or window.
@@ -43,7 +41,6 @@ struct Data<'a> {
     nr_repeated: usize,
     reasons: Vec<ReasonData<'a>>,
     different: Vec<DifferentData<'a>>,
-    /// Rows that differ, but did not fit into `different`.
     nr_different_not_shown: usize,
     rows: Vec<RowData<'a>>,
     nr_rows_not_shown: usize,
@@ -56,7 +53,6 @@ struct CellData {
     outcomes: BTreeMap<&'static str, u64>,
 }
 
-/// Recordings that were skipped or failed for one reason.
 #[derive(Serialize)]
 struct ReasonData<'a> {
     outcome: &'static str,
@@ -170,7 +166,6 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Returns the first differing rows that fit.
 fn shown<'a>(different: &[&'a Row]) -> Vec<DifferentData<'a>> {
     let len =
         |one: &Difference| one.kernel.len() + one.model.len() + one.place.to_string().len() + 256;
@@ -326,7 +321,6 @@ fn matrix(data: &Data<'_>, report: &CrosscheckResult) -> Markup {
     figure(&caption, &picture, &cells_table(data))
 }
 
-/// `43 equal, 1 skipped`.
 fn said(cell: &CellData) -> String {
     let of = |of: Outcome| Some((cell.outcomes.get(outcome(of))?, outcome(of)));
     let words = OUTCOMES.into_iter().filter_map(of).map(|(nr, word)| format!("{nr} {word}"));

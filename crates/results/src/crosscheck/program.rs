@@ -14,7 +14,6 @@ use super::live::khugepaged_takes_files;
 use super::result::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
 use crate::{Error, Remark};
 
-/// Recordings of programs that are to be judged.
 pub struct ProgramCheck<'a> {
     pub facts: &'a Facts,
     /// The settings before the first recording, while khugepaged sleeps.

@@ -22,7 +22,6 @@ pub struct ReplayRequest {
     pub paths: Vec<PathBuf>,
     /// Rules for all recordings; by default, those of each recording's kernel.
     pub kernel: Option<Kernel>,
-    /// The equivalent command line.
     pub command_line: Vec<String>,
 }
 
@@ -93,7 +92,6 @@ impl ReplayRequest {
     }
 }
 
-/// Returns the rules with the recording's base page, unless the name sets one.
 fn with_page(kernel: &Kernel, page_bytes: u64) -> Result<Cow<'_, Kernel>, Error> {
     if kernel.is_page_given || kernel.rules.page.bytes() == page_bytes {
         return Ok(Cow::Borrowed(kernel));

@@ -15,32 +15,24 @@ pub(super) const SCHEMA_VERSION: u32 = 1;
 pub enum CrosscheckOutcome {
     #[default]
     Equal,
-    /// Kernel and model differ.
     Different,
-    /// Not recorded on purpose.
     Skipped,
-    /// Could not be recorded.
     Failed,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CrosscheckRow {
-    /// Workload, or folder and file of a recording.
     pub(super) name: String,
-    /// Name of the kernel's recordings.
     pub(super) variant: String,
     pub(super) rules: String,
-    /// A note, if the rules belong to another version.
+    /// A note if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) filesystem: String,
     pub(super) window_kb: u64,
     pub(super) outcome: CrosscheckOutcome,
-    /// Why it was skipped or failed.
     pub(super) reason: Option<String>,
-    /// Command that records a random workload again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) repeat: Option<String>,
-    /// Whether it was recorded again with long pauses.
     pub(super) is_repeated: bool,
     pub(super) nr_steps: usize,
     pub(super) nr_in_flight: u64,
@@ -51,7 +43,6 @@ pub struct CrosscheckRow {
 }
 
 impl CrosscheckRow {
-    /// Copies a replay's verdict.
     pub(super) fn take(&mut self, verdict: Verdict) {
         self.outcome = if verdict.is_equal() {
             CrosscheckOutcome::Equal
@@ -89,7 +80,6 @@ impl CrosscheckRow {
     }
 }
 
-/// Names the changed settings that prevent a verdict.
 fn not_judged(changes: &[Change]) -> Option<String> {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let all = changes.join(", ");

@@ -11,9 +11,9 @@ use largefolio_sim::crosscheck::Aspect;
 use super::result::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
 use super::words::{outcome, words};
 
-/// The most recordings whose differences are printed; the rest is counted.
+/// Maximum number of recordings whose differences are printed; the rest is counted.
 const NR_SHOWN: usize = 12;
-/// The most differences printed per recording: the first one shows where they begin.
+/// Maximum number of differences printed per recording: the first one shows where they begin.
 const NR_EACH: usize = 3;
 
 pub(super) fn of(report: &CrosscheckResult) -> String {
@@ -41,7 +41,6 @@ fn line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// Writes a line per filesystem and window, or per kernel if there are several.
 fn table(text: &mut String, report: &CrosscheckResult) {
     const OUTCOMES: [Outcome; 4] =
         [Outcome::Equal, Outcome::Different, Outcome::Skipped, Outcome::Failed];
@@ -95,7 +94,6 @@ fn compared(text: &mut String, report: &CrosscheckResult) {
     }
 }
 
-/// Lists by reason what was skipped, failed or recorded twice.
 fn notes(text: &mut String, report: &CrosscheckResult) {
     let mut reasons: BTreeMap<(&str, &str), Vec<&Row>> = BTreeMap::new();
     for row in &report.rows {

@@ -11,13 +11,10 @@ use serde_json::json;
 use super::live::repeat;
 use super::result::SCHEMA_VERSION;
 
-/// The workloads to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listed {
     Packaged,
-    /// Workloads in a memory cgroup with a limit.
     Limited,
-    /// Random workloads.
     Drawn(Random),
 }
 
@@ -45,7 +42,7 @@ impl WorkloadList {
         Self { page_bytes, all }
     }
 
-    /// One line per workload: the command that records a drawn one, the words of others.
+    /// Writes one line per workload: the command that records a random one, the words of any other.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::new();

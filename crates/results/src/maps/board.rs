@@ -13,18 +13,13 @@ use super::board_rows::{self, Grid, Key, Since, View};
 use super::group::Sort;
 use super::state::State;
 
-/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Moves up by this many rows.
     Up(usize),
-    /// Moves down by this many rows.
     Down(usize),
     First,
     Last,
-    /// Enters the selected item.
     Open,
-    /// Leaves it.
     Back,
     Sort,
     /// Switches between shares, changes since the last look, and changes since the start.
@@ -34,25 +29,21 @@ pub enum Step {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
-    /// Title line.
     pub title: String,
     /// Memory by folio size; empty for cached files.
     pub totals: Grid,
     /// The table's content and order.
     pub heading: String,
     pub table: Grid,
-    /// The selected row.
     pub chosen: usize,
 }
 
-/// The stored looks, and the user's position.
 #[derive(Debug)]
 pub struct Board {
     first: State,
     last: State,
     now: State,
     views: Vec<View>,
-    /// The entered items, outermost first.
     entered: Vec<View>,
     view: usize,
     since: Since,

@@ -26,18 +26,13 @@ pub(super) enum View {
     OfProcess(u32, String),
 }
 
-/// The content of the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
-    /// Current shares by folio size.
     Now,
-    /// The change since the previous look.
     Last,
-    /// The change since the first look.
     Start,
 }
 
-/// A table as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grid {
     pub header: Vec<String>,
@@ -47,12 +42,10 @@ pub struct Grid {
     pub name_column: usize,
 }
 
-/// Identifies a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Process(u32, String),
     Group(String),
-    /// A mapping or file, with its permissions.
     Mapping(String, String),
 }
 
@@ -69,7 +62,6 @@ impl Row {
     }
 }
 
-/// `46 processes, kernel 6.18.44, 4K pages`.
 pub(super) fn title(now: &State) -> String {
     let nr = now.processes.len();
     let processes = if nr == 1 { "process" } else { "processes" };
@@ -102,7 +94,6 @@ pub(super) fn heading(view: &View, since: Since, sort: Sort) -> String {
     }
 }
 
-/// Returns memory by folio size, with changes.
 pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
     let kinds: Vec<Kind> =
         Kind::ALL.into_iter().filter(|kind| now.totals.of(*kind).mapped_bytes() > 0).collect();

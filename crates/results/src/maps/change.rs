@@ -15,17 +15,12 @@ use serde::Serialize;
 
 use super::state::{Mappings, ProcessState, State};
 
-/// How a process relates to both states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Fate {
-    /// The same process in both.
     Same,
-    /// It ended, and another of its name appeared.
     Replaced,
-    /// Only in the later state.
     Appeared,
-    /// Only in the earlier state.
     Ended,
 }
 
@@ -45,7 +40,6 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// Returns the later process, or the earlier one if it ended.
     pub(super) fn process(&self) -> &'a ProcessState {
         match (self.new, self.old) {
             (Some(process), _) | (None, Some(process)) => process,
@@ -58,14 +52,12 @@ impl<'a> Pair<'a> {
         (tally(self.old).unwrap_or_default(), tally(self.new).unwrap_or_default())
     }
 
-    /// Returns mappings that changed, with their memory.
     pub(super) fn mappings(&self) -> Vec<(&'a (String, String), Tally, Tally)> {
         let of = |process: Option<&'a ProcessState>| process.map(|process| &process.mappings);
         changed(of(self.old), of(self.new))
     }
 }
 
-/// Returns the entries whose memory changed.
 pub(super) fn changed<'a>(
     old: Option<&'a Mappings>,
     new: Option<&'a Mappings>,

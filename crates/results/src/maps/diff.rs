@@ -30,15 +30,12 @@ pub struct DiffResult {
     pub(super) nr_processes: BTreeMap<&'static str, usize>,
     /// Counts each page once.
     pub(super) totals: Vec<CellChange>,
-    /// Processes that changed.
     pub(super) processes: Vec<ProcessChange>,
-    /// Cached files that changed.
     pub(super) files: Vec<MappingChange>,
     #[serde(skip)]
     pub(super) show: Show,
     #[serde(skip)]
     pub(super) classes: Classes,
-    /// Mappings of all processes by file.
     #[serde(skip)]
     pub(super) groups: Vec<Row>,
 }
@@ -64,7 +61,6 @@ pub(super) struct CellChange {
 #[derive(Serialize)]
 pub(super) struct ProcessChange {
     pub(super) pid: u32,
-    /// The pid of the replaced process.
     pub(super) old_pid: Option<u32>,
     pub(super) name: String,
     fate: Fate,
@@ -213,7 +209,6 @@ fn cells(old: &Tally, new: &Tally, page_bytes: u64) -> Vec<CellChange> {
     changed.map(cell).collect()
 }
 
-/// Sums the mappings of all processes by file and permissions.
 pub(super) fn by_file(state: &State) -> Mappings {
     let mut all = Mappings::new();
     for (key, tally) in state.processes.iter().flat_map(|process| &process.mappings) {
@@ -239,7 +234,6 @@ fn mapping(row: Row, page_bytes: u64) -> MappingChange {
     MappingChange { path: row.name.clone(), permissions, folios, row }
 }
 
-/// Returns `None` for an unchanged process.
 fn process(pair: &Pair<'_>, page_bytes: u64) -> Option<ProcessChange> {
     let (process, fate) = (pair.process(), pair.fate());
     let (old, new) = pair.tallies();

@@ -149,7 +149,6 @@ fn folios_of(size: Option<u64>) -> String {
     )
 }
 
-/// `5 min later`; `None` if a time is not known.
 fn elapsed(old: u64, new: u64) -> Option<String> {
     if old == 0 || new == 0 {
         return None;

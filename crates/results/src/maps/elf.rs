@@ -32,7 +32,6 @@ pub struct ElfResult {
     pub(super) files: Vec<FileView>,
     /// Named files that could not be shown, with the reason.
     pub(super) failed: Vec<(String, String)>,
-    /// Executable segments by size.
     pub(super) summary: ElfCounts,
     #[serde(skip)]
     remarks: Vec<Remark>,
@@ -43,7 +42,6 @@ pub struct ElfResult {
 #[expect(clippy::struct_field_names, reason = "keys of the JSON, where counts begin with nr_")]
 pub(super) struct ElfCounts {
     pub(super) nr_files: usize,
-    /// Executable segments.
     pub(super) nr_exec: usize,
     /// Executable segments of at least 16 KiB, and of at least 64 KiB.
     pub(super) nr_exec_16k: usize,
@@ -65,7 +63,6 @@ pub(super) struct FileView {
     pub(super) segments: Vec<SegmentView>,
 }
 
-/// One LOAD segment.
 #[derive(Debug, Serialize)]
 pub(super) struct SegmentView {
     pub(super) nr: usize,
@@ -76,7 +73,6 @@ pub(super) struct SegmentView {
     pub(super) file_bytes: u64,
     pub(super) mem_bytes: u64,
     pub(super) align: u64,
-    /// Segments that share a file page with this one.
     pub(super) shares_page_with: Vec<usize>,
     pub(super) sizes: Vec<SizeView>,
 }
@@ -84,11 +80,8 @@ pub(super) struct SegmentView {
 #[derive(Debug, Serialize)]
 pub(super) struct SizeView {
     pub(super) bytes: u64,
-    /// Bytes that naturally aligned folios map.
     pub(super) covered_bytes: u64,
-    /// Filesystems that allow it.
     pub(super) filesystems: Vec<String>,
-    /// Why no filesystem allows it.
     pub(super) refusal: Option<Refusal>,
     /// The remedy; `None` if nothing helps.
     pub(super) remedy: Option<String>,
@@ -101,7 +94,6 @@ impl SegmentView {
 }
 
 impl ElfResult {
-    /// Reads `paths`, and directories recursively. Adds a remark for files that cannot be shown.
     #[must_use]
     pub fn of(kernel: &Kernel, paths: &[PathBuf], command_line: Vec<String>) -> Self {
         let rules = &kernel.rules;
@@ -208,7 +200,6 @@ impl ElfResult {
         };
     }
 
-    /// Writes one row per file, segment and size.
     pub(super) fn records(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([
@@ -317,7 +308,6 @@ impl Judge<'_> {
     }
 }
 
-/// Returns the remedy for a refusal.
 fn remedy(refusal: Refusal, segment: &Segment, bytes: u64) -> Option<String> {
     match refusal {
         Refusal::Incongruent | Refusal::RandomAddress => {
@@ -341,7 +331,6 @@ fn flags(prot: u32) -> String {
     bits.map(|(bit, letter)| if prot & bit == 0 { '-' } else { letter }).iter().collect()
 }
 
-/// Returns the name of an `e_machine`.
 fn machine(number: u16) -> String {
     const NAMES: [(u16, &str); 9] = [
         (3, "i386"),

@@ -14,7 +14,7 @@ use super::elf::{ElfCounts, ElfResult, FileView, SegmentView};
 use super::elf_text;
 use crate::page::{footer, meanings, notes, section};
 
-/// The most files on a page, those with most text first: about 8 KiB each.
+/// Maximum number of files on a page, those with most text first: about 8 KiB each.
 const NR_FILES_MAX: usize = 100;
 
 #[derive(Serialize)]
@@ -127,7 +127,6 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
     body
 }
 
-/// Returns the parts of a segment, those in the largest folios first.
 fn bar(file: usize, nr: usize, segment: &SegmentView) -> Bar {
     let mut sizes: Vec<_> = segment.sizes.iter().collect();
     sizes.sort_by_key(|size| std::cmp::Reverse(size.bytes));

@@ -148,7 +148,6 @@ fn refused(file: &FileView) -> BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> {
     refused
 }
 
-/// Names text sizes that fit on some of the filesystems with large folios, but not on all.
 fn partly(view: &ElfResult, file: &FileView) -> Option<String> {
     let text = file.segments.iter().filter(|segment| segment.is_text());
     let sizes = text.flat_map(|segment| &segment.sizes);
@@ -160,7 +159,6 @@ fn partly(view: &ElfResult, file: &FileView) -> Option<String> {
     (!parts.is_empty()).then(|| format!("only: {}", parts.join("; ")))
 }
 
-/// Names the filesystems and their folio sizes.
 pub(super) fn limits(view: &ElfResult) -> String {
     let mut by_size: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for (name, bytes) in &view.filesystems {

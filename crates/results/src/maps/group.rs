@@ -11,10 +11,9 @@ use largefolio_linux::census::why::{Finding, Refusal};
 
 use super::plain::{what, what_in};
 
-/// The most remedies in a row: each of fifty processes of a file may have its own.
+/// Maximum number of remedies in a row: each of fifty processes of a file may have its own.
 pub(super) const REMEDIES_MAX: usize = 6;
 
-/// The sort key of rows, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     Size,
@@ -31,7 +30,6 @@ impl Sort {
     const ALL: [Self; 7] =
         [Self::Size, Self::Small, Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Pmd];
 
-    /// Describes the order in words.
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Size => "mapped bytes",
@@ -50,7 +48,6 @@ impl Sort {
     }
 }
 
-/// Mappings of the same file with the same permissions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     pub(super) what: String,
@@ -59,7 +56,6 @@ pub(super) struct Group {
     pub(super) tally: Tally,
 }
 
-/// Groups mappings, largest first. For a single process, each mapping is its own group.
 pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
     let mut groups: BTreeMap<(String, String), Group> = BTreeMap::new();
     for process in &census.processes {
@@ -85,7 +81,6 @@ pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
     groups
 }
 
-/// Returns the group of a mapping: name and permissions.
 pub(super) fn key(mapping: &Mapping, nr_processes: usize) -> (String, String) {
     let vma = &mapping.vma;
     let what = what(vma);
@@ -100,7 +95,6 @@ pub(super) fn processes(census: &Census, sort: Sort) -> Vec<&Process> {
     processes
 }
 
-/// Returns the value to sort by.
 pub(super) fn rank(tally: &Tally, sort: Sort) -> u64 {
     let of = |kind| tally.of(kind).mapped_bytes();
     match sort {
@@ -118,7 +112,6 @@ pub(super) fn rank(tally: &Tally, sort: Sort) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subject {
     pub(super) what: String,
-    /// The size it could have.
     pub(super) target_bytes: u64,
     /// Mapped bytes that are not in large folios.
     pub(super) bytes: u64,
@@ -137,7 +130,6 @@ impl Subject {
     }
 }
 
-/// Groups findings by file and size, most bytes first.
 pub(super) fn subjects(census: &Census, findings: &[Finding]) -> Vec<Subject> {
     let mut subjects: BTreeMap<(String, u64), (Subject, BTreeSet<usize>)> = BTreeMap::new();
     for finding in findings {

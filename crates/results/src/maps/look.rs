@@ -23,16 +23,12 @@ use crate::{Error, Remark, running};
 /// Filesystems that use another filesystem's folios, and those with an unknown name.
 const OPEN: [&str; 2] = ["overlay", ""];
 
-/// What to examine.
 #[derive(Clone, Debug)]
 pub struct MapsRequest {
-    /// Selected processes.
     pub whom: Whom,
-    /// Files whose page cache is shown, mapped or not.
     pub files: Vec<PathBuf>,
-    /// Directories; all files below them are shown.
     pub page_cache: Vec<PathBuf>,
-    /// The most mappings to judge: those with most memory.
+    /// Maximum number of mappings to judge: those with most memory.
     pub nr_judged: usize,
     /// The equivalent command line, for the result and its remedies.
     pub command_line: Vec<String>,
@@ -42,23 +38,17 @@ pub struct MapsRequest {
 pub struct Look {
     pub(super) release: String,
     pub(super) boot_id: Option<String>,
-    /// Seconds since 1970.
     pub(super) taken_unix_s: u64,
-    /// This process's CPU time when the look began.
     pub(super) began_cpu_ns: u64,
-    /// A note about the rules behind the limits.
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
-    /// Limits of the processes' control groups.
     pub(super) limits: Vec<MemoryLimit>,
-    /// Requested names that were not found.
     pub(super) missing: Vec<Missing>,
     pub(super) findings: Vec<Finding>,
     pub(super) cached: Option<CachedFiles>,
 }
 
 impl Look {
-    /// Returns the CPU time since the look began, over all threads.
     pub(super) fn cpu_ns_since_begin(&self) -> u64 {
         cpu_ns().saturating_sub(self.began_cpu_ns)
     }
@@ -67,13 +57,11 @@ impl Look {
         self.census.as_ref().is_some_and(|census| census.processes.is_empty())
     }
 
-    /// Returns the processes; `None` if none were requested.
     #[must_use]
     pub const fn census(&self) -> Option<&Census> {
         self.census.as_ref()
     }
 
-    /// Returns mappings that could be in larger folios, and their remedies.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
@@ -124,7 +112,6 @@ impl MapsRequest {
         Ok(look)
     }
 
-    /// Returns the cached pages of the files; `None` if no files were requested.
     fn cached(&self) -> Result<Option<CachedFiles>, Error> {
         if self.files.is_empty() && self.page_cache.is_empty() {
             return Ok(None);
@@ -153,7 +140,6 @@ impl MapsRequest {
         Ok(Some(cached))
     }
 
-    /// Returns remarks on missing or misleading parts of `look`.
     #[must_use]
     pub fn remarks(&self, look: &Look) -> Vec<Remark> {
         let mut remarks: Vec<Remark> =
@@ -167,7 +153,6 @@ impl MapsRequest {
         remarks
     }
 
-    /// Says how to make the kernel show the missing parts.
     fn remedy(&self) -> String {
         if rustix::process::geteuid().is_root() {
             "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
@@ -215,7 +200,6 @@ impl MapsRequest {
         look.has_no_process() && matches!(self.whom, Whom::Processes(_))
     }
 
-    /// Returns whether nothing requested was found.
     #[must_use]
     pub fn finds_nothing(&self, look: &Look) -> bool {
         let is_named = !look.missing.is_empty() || !self.files.is_empty() || self.is_over(look);

@@ -26,10 +26,8 @@ use super::look::Look;
 use super::plain::plain;
 use super::show::Show;
 
-/// Label for everything that is not among the largest.
 const REST: &str = "(other)";
 
-/// A set of labels: `process="db"`.
 type Labels = String;
 
 struct Families {

@@ -23,7 +23,7 @@ use crate::page::{footer, meanings, section};
 use crate::remedy::takes;
 use crate::sentence;
 
-/// The most characters of a name next to a bar; the table has the whole name.
+/// Maximum number of characters of a name next to a bar; the table has the whole name.
 const NAME_CHARS: usize = 56;
 
 pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page, ExportError> {
@@ -144,7 +144,6 @@ fn headline(summary: &Summary<'_>) -> Markup {
     answer
 }
 
-/// The remedy with the largest gain.
 fn best(name: &str, remedy: &Remedy) -> Markup {
     let mut best = Markup::new();
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size(remedy.folio_bytes));
@@ -161,7 +160,6 @@ fn best(name: &str, remedy: &Remedy) -> Markup {
     best
 }
 
-/// A row of a figure, with its JSON pointer.
 type Row<'a> = (&'a Named, String);
 
 fn rows<'a>(named: &'a [Named], key: &str) -> Vec<Row<'a>> {
@@ -172,7 +170,6 @@ fn size_name(size_data: &SizeData) -> String {
     size_data.folio_bytes.map_or_else(|| "unknown size".to_owned(), size)
 }
 
-/// Draws bars by folio size, and the table.
 fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
     let all = || rows.iter().flat_map(|(one, _)| &one.sizes.by_size);
     let known: BTreeSet<u64> = all().filter_map(|size| size.folio_bytes).collect();
@@ -265,7 +262,6 @@ fn number(table: &mut Markup, at: &str, bytes: u64) {
     table.raw("<td>").number(at, bytes, &figures::bytes(bytes)).raw("</td>");
 }
 
-/// Says how much is not shown.
 fn asides(nrs: &[(usize, &str)]) -> Markup {
     let mut text = Markup::new();
     for (nr, what) in nrs.iter().filter(|(nr, _)| *nr > 0) {
@@ -318,7 +314,6 @@ fn strips(summary: &Summary<'_>, of_files: bool) -> Markup {
     body
 }
 
-/// Returns the share in large folios, and a table of bytes by size.
 fn drawn_table(drawn: &[Drawn], page_bytes: u64) -> (String, Markup) {
     let mut by_size = std::collections::BTreeMap::<u64, u64>::new();
     for run in drawn {

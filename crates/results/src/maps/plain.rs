@@ -9,12 +9,10 @@ pub(super) fn plain(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Names a mapping for people.
 pub(super) fn what(vma: &Vma) -> String {
     what_of(&plain(&vma.path), vma.is_deleted)
 }
 
-/// Names a mapping in a process by the name that users know.
 pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
     match (process, what(vma)) {
         ("postgres", name) if name == SHARED => format!("{name} (shared_buffers)"),
@@ -25,7 +23,6 @@ pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
 /// Memory of `mmap(MAP_SHARED | MAP_ANONYMOUS)`, which the kernel calls `/dev/zero (deleted)`.
 const SHARED: &str = "shared memory";
 
-/// Names a mapping of the file `path`.
 pub(super) fn what_of(path: &str, is_deleted: bool) -> String {
     let name = printable(path);
     match (name.is_empty(), is_deleted) {

@@ -4,16 +4,14 @@ use largefolio_report::prose::hanging;
 
 use super::group::Sort;
 
-/// Mappings to judge per shown row.
 const JUDGED_OF_ROW: usize = 8;
 /// Characters per line for the columns next to a name.
 const BESIDE: usize = 68;
 /// Memory below this needs no reason, nor does memory below 1% of all: two 2M folios.
 const LEAST_BYTES: u64 = 4 << 20;
-/// The least characters for a name.
 pub(super) const NAME_MIN: usize = 24;
 
-/// The least characters of prose per line.
+/// Minimum number of characters of prose per line.
 const PROSE_MIN: usize = 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +21,6 @@ pub struct Show {
     pub width: usize,
     /// Characters per line of prose; `None` for files, which have no limit.
     pub prose: Option<usize>,
-    /// Whether to show reasons and remedies of small mappings too.
     pub is_full: bool,
 }
 
@@ -35,12 +32,11 @@ impl Show {
         self.nr_rows.saturating_mul(JUDGED_OF_ROW)
     }
 
-    /// Returns the least memory, of `all_bytes`, that needs reasons and remedies.
+    /// Returns the smallest part of `all_bytes` that needs reasons and remedies.
     pub(super) fn least_bytes(self, all_bytes: u64) -> u64 {
         if self.is_full { 0 } else { LEAST_BYTES.max(all_bytes / 100) }
     }
 
-    /// Adds `prose` after `first` and aligns further lines with it. Does not break words.
     pub(super) fn add(self, text: &mut String, first: &str, prose: &str) {
         let width = self.prose.unwrap_or(usize::MAX);
         for line in hanging(first, prose, width, PROSE_MIN) {
@@ -49,7 +45,6 @@ impl Show {
         }
     }
 
-    /// Returns the characters available for a name in a table.
     pub(super) fn name_chars(self) -> usize {
         self.width.saturating_sub(BESIDE).max(NAME_MIN)
     }

@@ -23,10 +23,8 @@ use crate::Error;
 
 /// The longest saved state: a thousand processes with fifty mappings take about 50 MiB.
 const FILE_BYTES_MAX: u64 = 1 << 30;
-/// Orders of folios (K2 of the census).
 const NR_ORDERS: u32 = 16;
 
-/// Memory by mapping name and permissions.
 pub(super) type Mappings = BTreeMap<(String, String), Tally>;
 
 #[derive(Clone, Debug)]
@@ -38,13 +36,11 @@ pub struct State {
     pub(super) taken_unix_s: u64,
     pub(super) geometry: Geometry,
     pub(super) access: Access,
-    /// Processes whose memory could not be read.
     pub(super) nr_refused: usize,
     /// Counts each page once.
     pub(super) totals: Tally,
     /// Sorted by pid.
     pub(super) processes: Vec<ProcessState>,
-    /// Cached bytes of files, without permissions.
     pub(super) files: Mappings,
 }
 
@@ -52,14 +48,12 @@ pub struct State {
 pub(super) struct ProcessState {
     pub(super) pid: u32,
     pub(super) name: String,
-    /// The control group; empty if it was not read.
     pub(super) group: String,
     pub(super) tally: Tally,
     pub(super) mappings: Mappings,
 }
 
 impl State {
-    /// Copies a look, with the control group of each process.
     #[must_use]
     pub fn of(look: &Look) -> Self {
         let census = look.census.as_ref();

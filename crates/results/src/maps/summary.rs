@@ -25,13 +25,11 @@ use super::plain::plain;
 use super::view::SCHEMA_VERSION;
 use crate::remedy::leading;
 
-/// The most rows of a table and bars of a picture.
 const NR_ROWS_MAX: usize = 24;
-/// The most subjects with reasons.
 const NR_SUBJECTS_MAX: usize = 40;
-/// The most mappings and the most files drawn as strips.
+/// Maximum number of mappings, and of files, drawn as strips.
 const NR_STRIPS_MAX: usize = 12;
-/// The most runs of a strip; with its path, that takes 80 KiB.
+/// Maximum number of runs of a strip; with its path, that takes 80 KiB.
 const NR_RUNS_MAX: usize = 2048;
 
 #[derive(Serialize)]
@@ -45,7 +43,6 @@ pub(super) struct Summary<'a> {
     pub(super) pmd_bytes: u64,
     pub(super) access: Option<Access>,
     pub(super) nr_processes: usize,
-    /// Processes that the kernel hides from this user.
     pub(super) nr_refused: usize,
     /// All memory, counting each page once.
     pub(super) total: Sizes,
@@ -62,7 +59,6 @@ pub(super) struct Summary<'a> {
     pub(super) cached: Sizes,
     pub(super) files: Vec<Named>,
     pub(super) nr_files_not_shown: usize,
-    /// Files below a directory with nothing cached.
     pub(super) nr_files_not_cached: usize,
     /// The meanings of the indexes in `strips[].runs`.
     hows: [How; 5],
@@ -70,7 +66,6 @@ pub(super) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// Returns the leading remedy and its mapping's name.
     pub(super) fn best(&self) -> Option<(&str, &Remedy)> {
         let all = self.subjects.iter().flat_map(|subject| {
             subject.remedies.iter().map(|remedy| (subject.name.as_str(), remedy))
@@ -92,7 +87,6 @@ pub(super) struct Sizes {
 #[derive(Clone, Copy, Default, Serialize)]
 #[expect(clippy::struct_field_names, reason = "keys of the JSON, with their unit")]
 pub(super) struct SizeData {
-    /// `None` if the size is not known.
     pub(super) folio_bytes: Option<u64>,
     pub(super) mapped_bytes: u64,
     pub(super) unaligned_bytes: u64,
@@ -174,7 +168,6 @@ impl Sizes {
 }
 
 impl<'a> Summary<'a> {
-    /// Summarizes a look; examines `system` again for the strips.
     pub(super) fn of(look: &'a Look, command_line: &'a [String], system: &dyn System) -> Self {
         let page_bytes = system.page_bytes();
         let geometry = Geometry::of(page_bytes);
@@ -251,7 +244,6 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// Adds, for each of the largest groups, the mapping with most memory.
     fn add_strips(&mut self, census: &Census, groups: &[Group], system: &dyn System) {
         let is_folios = |one: &&Group| one.tally.of(Kind::Other) != one.tally.all();
         let mut chosen: Vec<(&Group, Option<Place<'_>>)> =
@@ -328,7 +320,6 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// Sums the cached bytes of all files.
 pub(super) fn sum(files: &[CachedFile]) -> Tally {
     let mut all = Tally::default();
     for file in files {

@@ -76,7 +76,6 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
     text.push_str("\n\n");
 }
 
-/// Says how much memory is in large folios, and what would increase it.
 fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) {
     let total = Sizes::of(&census.totals, census.geometry.page_bytes);
     let pmd_bytes = census.geometry.pmd_bytes();
@@ -93,7 +92,6 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
     text.push('\n');
 }
 
-/// Lists the control groups closest to their limit.
 fn limits(text: &mut String, limits: &[MemoryLimit], show: Show) {
     let mut nearest: Vec<&MemoryLimit> = limits.iter().collect();
     nearest.sort_by_key(|limit| limit.max_bytes.saturating_sub(limit.used_bytes));
@@ -203,17 +201,13 @@ fn more(text: &mut String, nr: usize, show: Show) {
     }
 }
 
-/// Memory that gets no lines of its own.
 struct Aside {
-    /// Bytes without a remedy, by reason.
     refusals: [(Refusal, u64); 3],
-    /// Subjects too small to be shown, and their bytes.
     nr_small: usize,
     small_bytes: u64,
 }
 
 impl Aside {
-    /// Removes the subjects with less than `least_bytes`.
     fn put_by(&mut self, subjects: &mut Vec<Subject>, least_bytes: u64) {
         let is_small = |subject: &Subject| subject.bytes < least_bytes;
         let small = subjects.iter().filter(|subject| is_small(subject));
@@ -223,7 +217,6 @@ impl Aside {
     }
 }
 
-/// Splits the subjects into those with a remedy, and the rest.
 fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
     let mut refusals = Refusal::ASIDE.map(|refusal| (refusal, 0));
     for subject in &mut subjects {
@@ -258,7 +251,6 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside,
     }
 }
 
-/// Shows the page tables' size if it is large.
 fn page_tables(text: &mut String, census: &Census) {
     let bytes: u64 = census.processes.iter().map(|one| one.held.page_table_bytes).sum();
     if bytes >= PAGE_TABLES_MIN && bytes >= census.totals.all().mapped_bytes() / 100 {
@@ -304,7 +296,6 @@ fn why(text: &mut String, census: &Census, subject: &Subject, show: Show) {
     }
 }
 
-/// Says what a remedy gains, what it costs, and how to undo it.
 pub(super) fn terms(remedy: &Remedy) -> Vec<String> {
     if !remedy.is_some() {
         return Vec::new();

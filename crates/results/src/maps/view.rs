@@ -26,16 +26,12 @@ pub struct MapsResult<'a> {
     kernel: &'a str,
     /// The boot id: pids are only comparable within one boot.
     boot_id: Option<&'a str>,
-    /// Seconds since 1970.
     taken_unix_s: u64,
-    /// Whose rules the limits come from, if the kernel's own are not known.
     rules_note: Option<&'a str>,
     #[serde(flatten)]
     system: Option<SystemView<'a>>,
     files: Vec<FileView>,
-    /// Files below a directory with nothing cached.
     nr_files_not_cached: usize,
-    /// Named files that could not be examined.
     failed: Vec<String>,
 }
 
@@ -54,7 +50,6 @@ struct SystemView<'a> {
     processes: Vec<ProcessView<'a>>,
 }
 
-/// Processes that could not be read.
 #[derive(Debug, Serialize)]
 struct SkippedView<'a> {
     gone: &'a [u32],
@@ -150,8 +145,6 @@ impl<'a> MapsResult<'a> {
         }
     }
 
-    /// Returns indented JSON.
-    ///
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn json(&self) -> Result<String, ExportError> {
@@ -166,7 +159,6 @@ impl<'a> MapsResult<'a> {
         Ok(serde_json::to_string(self)? + "\n")
     }
 
-    /// Writes one row per process, mapping, kind and size. Files have no process and no addresses.
     pub(super) fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
         writer.record([

@@ -19,7 +19,6 @@ use largefolio_sim::kernel::Kernel;
 
 use crate::Remark;
 
-/// Settings of every kernel with huge pages.
 const NAMES: [&str; 9] = [
     "thp.enabled",
     "thp.defrag",
@@ -33,10 +32,8 @@ const NAMES: [&str; 9] = [
 ];
 /// Folio sizes with a setting: 8K to 512M.
 const SIZE_ORDERS: RangeInclusive<u32> = 13..=29;
-/// The most settings that a remark names.
 const NR_NAMED: usize = 4;
 
-/// A system's settings at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     edits: Vec<String>,
@@ -44,7 +41,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads every setting that affects which folios a program gets.
     pub(super) fn read(catalog: &Catalog) -> Self {
         let read = |name: &str| catalog.read(name).ok().map(|current| current.value);
         let sizes = || SIZE_ORDERS.map(|order| format!("thp.{}", figures::size(1 << order)));
@@ -93,7 +89,6 @@ impl Settings {
         &self.remarks
     }
 
-    /// Adds an edit to `base` for each setting that differs from the default.
     pub(super) fn with(&self, base: &str) -> String {
         let mut name = base.to_owned();
         for edit in &self.edits {

@@ -4,9 +4,7 @@ use super::result::{StudyCounts, StudyResult};
 use crate::sentence::{Piece, figure, words};
 
 pub(super) struct Class {
-    /// Title.
     pub(super) title: &'static str,
-    /// Key in the JSON.
     pub(super) key: &'static str,
     pub(super) of: fn(&StudyCounts) -> usize,
 }
@@ -26,7 +24,6 @@ const fn class(title: &'static str, key: &'static str, of: fn(&StudyCounts) -> u
     Class { title, key, of }
 }
 
-/// `None` if no row can be compared.
 pub(super) fn of(report: &StudyResult) -> Option<Vec<Piece>> {
     let sum = |of: fn(&StudyCounts) -> usize| report.summary.iter().map(of).sum::<usize>();
     if sum(|s| s.nr_rows) == sum(|s| s.nr_not_compared) {

@@ -13,7 +13,6 @@ pub(super) fn signed(change: f64) -> String {
     }
 }
 
-/// Formats a number with its unit; counts get separators.
 pub(super) fn number(value: f64, unit: &str) -> String {
     let shown = match value.abs() {
         large if large >= 1000.0 => grouped(value),
@@ -41,7 +40,6 @@ fn grouped(value: f64) -> String {
     if value < 0.0 { format!("-{shown}") } else { shown }
 }
 
-/// Right-aligns columns; all lines have the same number of columns.
 pub(super) fn columns(text: &mut String, indent: &str, lines: &[Vec<String>]) {
     let nr_columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();

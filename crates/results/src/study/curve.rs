@@ -9,7 +9,6 @@ use largefolio_sim::study::{CountFinding, CurveFinding, LimitFinding, LineFindin
 use super::columns::{columns, number, wrapped};
 use super::record::Record;
 
-/// Writes a curve: where each line is worse than the first, then its numbers.
 pub(super) fn add(text: &mut String, curve: &CurveFinding) {
     let _ = writeln!(text, "\n  {}", curve.title);
     wrapped(text, "    ", &basis(curve));
@@ -38,7 +37,6 @@ pub(super) fn basis(curve: &CurveFinding) -> String {
     }
 }
 
-/// `Major faults`, with its unit.
 pub(super) fn head(count: &CountFinding) -> String {
     match count.unit.as_str() {
         "" => count.what.clone(),
@@ -62,7 +60,6 @@ pub(super) fn verdict(curve: &CurveFinding, count: &CountFinding) -> String {
     format!("worse than {}: {}", first.name, others.join(", "))
 }
 
-/// Names the limits at which a series is worse, merging neighbours into ranges.
 fn places(curve: &CurveFinding, series: &Series) -> String {
     let limits: Vec<u32> = curve.limits.iter().map(|limit| limit.percent).collect();
     let is_worse = |percent: &u32| series.worse_at.contains(percent);
@@ -103,7 +100,6 @@ pub(super) fn value(curve: &CurveFinding, series: &Series, nr: usize) -> String 
     }
 }
 
-/// Says why the program did not finish.
 fn ended(series: &Series, limit: LimitFinding) -> Option<&'static str> {
     series.ended.get(&limit.percent).map(|ended| ended.words())
 }
@@ -114,7 +110,6 @@ pub(super) fn mib(bytes: u64) -> String {
     format!("{mib:.1} MiB")
 }
 
-/// Adds a row per line and limit.
 pub(super) fn add_csv(
     csv: &mut Cells<Vec<u8>>,
     study: &str,

@@ -15,7 +15,6 @@ pub struct StudyRequest {
     /// Published tables, with the model cells to compare.
     pub studies: Vec<Study>,
     pub traces: PathBuf,
-    /// The equivalent command line.
     pub command_line: Vec<String>,
 }
 
@@ -23,7 +22,6 @@ pub struct StudyRequest {
 /// `bin/folio`.
 const BESIDE: [&str; 2] = ["../..", "../share/largefolio"];
 
-/// Returns the candidates for the repository directory `name`, relative to the program `folio`.
 #[must_use]
 pub fn beside(folio: &Path, name: &str) -> Vec<PathBuf> {
     BESIDE.iter().filter_map(|path| Some(folio.parent()?.join(path).join(name))).collect()
@@ -67,7 +65,6 @@ impl StudyRequest {
         Ok(studies)
     }
 
-    /// Says which traces are missing; the rows that need them stay empty.
     #[must_use]
     pub fn remarks(&self) -> Option<Remark> {
         let mut names: Vec<&str> = self.studies.iter().flat_map(Study::traces).collect();

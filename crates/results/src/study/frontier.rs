@@ -9,7 +9,6 @@ use largefolio_sim::study::{ChangeFinding, FrontierCount, FrontierFinding, Front
 use super::columns::{columns, signed, wrapped};
 use super::record::Record;
 
-/// Writes a frontier: its lines, the programs that lose, then the changes.
 pub(super) fn add(text: &mut String, found: &FrontierFinding) {
     let _ = writeln!(text, "\n  {}", found.title);
     wrapped(text, "    ", &basis(found));
@@ -31,7 +30,6 @@ pub(super) fn add(text: &mut String, found: &FrontierFinding) {
     columns(text, "     ", &lines);
 }
 
-/// Says what the changes measure, and what they are relative to.
 pub(super) fn basis(found: &FrontierFinding) -> String {
     let counts: Vec<String> = found.counts.iter().map(told).collect();
     let first = found.lines.first().map_or("the first line", |line| line.name.as_str());
@@ -103,7 +101,6 @@ pub(super) fn changes(line: &FrontierLine, program: Option<usize>) -> String {
     line.changes.iter().map(of_count).collect::<Vec<_>>().join(" / ")
 }
 
-/// Adds a row per program, line and count.
 pub(super) fn add_csv(
     csv: &mut Cells<Vec<u8>>,
     study: &str,

@@ -72,7 +72,6 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Err
     })
 }
 
-/// GB/s, or nanoseconds per 4 KiB.
 #[expect(clippy::cast_precision_loss, reason = "at most 2^30 bytes")]
 fn value(bench: &Bench, ns: f64) -> f64 {
     match bench.work {
@@ -161,7 +160,6 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
     Ok(AnonWork { operation, folio_bytes: bench.size, region_bytes })
 }
 
-/// Returns the rules of a side in the model.
 fn kernel(bench: &Bench) -> Result<Option<Kernel>, Error> {
     match &bench.subject {
         Subject::Host => Ok(None),

@@ -69,10 +69,8 @@ fn study((nr, finding): (usize, &Finding)) -> Section {
     }
 }
 
-/// The axis of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ground {
-    /// Shares before and after.
     Shares,
     Changes,
     Numbers(String),
@@ -93,7 +91,6 @@ fn ground(row: &RowFinding) -> Ground {
     }
 }
 
-/// Returns colour class and word for how a number was obtained.
 const fn how_class(how: &How) -> (&'static str, &'static str) {
     match how {
         How::Counted { .. } => ("counted", "counted"),
@@ -105,18 +102,14 @@ const fn how_class(how: &How) -> (&'static str, &'static str) {
 }
 
 struct Drawing<'a> {
-    /// JSON pointer.
     at: String,
     table: &'a TableFinding,
-    /// The reference of our numbers.
     reference: &'a str,
 }
 
-/// A row with its index in the table.
 type Row<'a> = (usize, &'a RowFinding);
 
 impl Drawing<'_> {
-    /// Draws a picture per axis, then the notes of all rows.
     fn figures(&self) -> Markup {
         let mut notes: Vec<(usize, &str, bool)> = Vec::new();
         for row in &self.table.rows {
@@ -224,7 +217,6 @@ impl Drawing<'_> {
         Lane { title: row.what.clone(), name, marks, end: self.end(ground, (nr, row)) }
     }
 
-    /// Writes both numbers at the end of a lane.
     fn end(&self, ground: &Ground, (nr, row): Row<'_>) -> Markup {
         let mut end = Markup::new();
         let is_change = matches!(ground, Ground::Shares | Ground::Changes);
@@ -314,7 +306,6 @@ fn mark_of(row: &RowFinding, notes: &[(usize, &str, bool)]) -> Option<String> {
     (!marks.is_empty()).then(|| marks.join(" "))
 }
 
-/// Marks before and after, with a line between.
 fn shares(pair: Pair, side: Side, class: &'static str, who: &str) -> Vec<Mark> {
     let (before, after) = (pair.before, pair.after);
     let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| number(value, "%"));
@@ -329,7 +320,6 @@ fn shares(pair: Pair, side: Side, class: &'static str, who: &str) -> Vec<Mark> {
     marks
 }
 
-/// Marks the published number and ours, with a line between.
 fn apart(
     published: Option<f64>,
     ours: Option<f64>,
@@ -383,7 +373,6 @@ fn legend(ground: &Ground, rows: &[Row<'_>], reference: &str) -> Markup {
     key(&entries)
 }
 
-/// `46 -> 7% (-39.0pp)`, each number with its JSON pointer.
 fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowFinding) {
     let Some(pair) = pair else { return };
     if let Some(before) = pair.before {
@@ -400,7 +389,6 @@ fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowF
     }
 }
 
-/// Says how a number was obtained.
 fn obtained(row: &RowFinding) -> String {
     let (how, basis) = (&row.how, text::basis(row));
     match how {

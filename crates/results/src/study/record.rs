@@ -1,6 +1,5 @@
 //! A CSV record of any kind of row.
 
-/// One record; fields that a row lacks are empty.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) study: String,
@@ -51,7 +50,6 @@ impl Record {
         "note",
     ];
 
-    /// In the order of [`Record::HEADS`].
     pub(super) fn cells(self) -> [String; 22] {
         let [published_before, published_after, published_change] = self.published;
         let [ours_before, ours_after, ours_change] = self.ours;

@@ -21,7 +21,6 @@ pub struct StudyResult {
     pub(super) studies: Vec<Finding>,
 }
 
-/// Counts of a study's rows, by class.
 #[derive(Serialize)]
 pub(super) struct StudyCounts {
     pub(super) study: String,
@@ -77,7 +76,6 @@ impl StudyResult {
         }
     }
 
-    /// Returns whether no row has a number of ours, and nothing else was drawn.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let is_empty = |finding: &Finding| {
@@ -104,7 +102,6 @@ impl StudyResult {
     }
 }
 
-/// Writes one CSV row per table row, per limit of a line, and per program of a frontier.
 pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
     let mut csv = Cells::text();
     csv.record(Record::HEADS)?;

@@ -9,7 +9,6 @@ use largefolio_sim::study::{
 use super::columns::{number, signed, wrapped};
 use super::{curve, frontier};
 
-/// Column headings, other than the reference's.
 const HEADS: [&str; 8] = ["", "published", "ours", "distance", "change", "level", "score", "how"];
 pub(super) fn shown(findings: &[Finding]) -> String {
     let mut text = String::new();
@@ -71,17 +70,14 @@ pub(super) fn closeness(found: Option<Closeness>) -> String {
     found.map_or("-", Closeness::words).to_owned()
 }
 
-/// Says whether a row counts and matches.
 pub(super) fn score(row: &RowFinding) -> String {
     row.score.map_or("-", Score::words).to_owned()
 }
 
-/// Says what our number rests on.
 pub(super) fn basis(row: &RowFinding) -> String {
     row.basis.iter().map(|basis| basis.words()).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns why the row does not count, and the reason for our number.
 pub(super) fn notes_of(row: &RowFinding) -> impl Iterator<Item = &str> {
     let note = row.disagrees.as_ref().or(row.reason.as_ref());
     let all = [row.inputs_of_series.as_ref(), row.other_quantity.as_ref(), note];
@@ -126,7 +122,6 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
     format!("{}, {} ({letter}){}", row.how.word(), basis(row), caveats(&row.how))
 }
 
-/// Says what an estimate lacks, and which parts are assumed.
 pub(super) fn caveats(how: &How) -> String {
     let How::Estimated { not_known, assumed, .. } = how else { return String::new() };
     let lacks = not_known.iter().map(|costs| format!("; not known: {costs}"));

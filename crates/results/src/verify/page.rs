@@ -12,7 +12,7 @@ use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult}
 use super::words::{self, of_metric, spread};
 use crate::page::{footer, meanings, notes, section};
 
-/// The most rounds on a page; each takes about 600 bytes with its numbers and marks.
+/// Maximum number of rounds on a page; each takes about 600 bytes with its numbers and marks.
 const NR_ROUNDS_MAX: usize = 1500;
 
 pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
@@ -41,7 +41,6 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     })
 }
 
-/// Keeps at most [`NR_ROUNDS_MAX`] rounds, evenly spread.
 fn thinned(view: &VerifyResult) -> VerifyResult {
     let nr = view.rounds.len();
     if nr <= NR_ROUNDS_MAX {
@@ -92,12 +91,10 @@ fn answer(view: &VerifyResult) -> Markup {
     answer
 }
 
-/// Returns the quantity that decides the verdict.
 fn judged(view: &VerifyResult) -> Option<(usize, &Row)> {
     view.rows.iter().enumerate().find(|(_, row)| row.quantity == view.metric)
 }
 
-/// Formats a ratio as `-6.5%`.
 fn percent(ratio: f64) -> String {
     format!("{:+.1}%", 100.0 * (ratio - 1.0))
 }
@@ -107,7 +104,6 @@ fn short(unit: &str, value: f64) -> String {
     shown.split(" [").next().unwrap_or_default().to_owned()
 }
 
-/// Returns guides at 1, at the margin around it, and at a quantity's interval.
 fn guides(view: &VerifyResult, interval: Option<[f64; 3]>) -> Vec<Guide> {
     let margin = view.margin;
     let mut guides = vec![Guide { from: 1.0 - margin, to: 1.0 + margin, class: "margin" }];
@@ -177,7 +173,6 @@ fn number(nr: usize) -> f64 {
     nr as f64
 }
 
-/// Returns a run's judged value; a missing value becomes 0.
 fn value(run: &RunRow) -> f64 {
     run.value.unwrap_or_default()
 }
@@ -237,7 +232,6 @@ fn rounds_table(view: &VerifyResult) -> Markup {
     table
 }
 
-/// Formats three decimals, or three significant digits.
 fn ratio(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.3}"),
@@ -317,7 +311,6 @@ fn quantities_table(view: &VerifyResult) -> Markup {
     table
 }
 
-/// Draws each counted run of both arms on one scale.
 fn runs(view: &VerifyResult) -> Markup {
     let what = of_metric(&view.metric);
     let arms = [("plain", "plain-run"), ("changed", "changed-run")];
@@ -417,7 +410,6 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     section("prediction", "Prediction", Basis::Estimated, lead, body)
 }
 
-/// Draws the measured interval and the predicted ratio on one axis.
 fn beside(
     view: &VerifyResult,
     ratio: f64,

@@ -24,7 +24,6 @@ const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so 
 /// The error if nothing can be predicted.
 const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
 
-/// Two prepared replays.
 #[derive(Debug)]
 pub struct VerifyPrediction {
     trace: PathBuf,
@@ -32,12 +31,11 @@ pub struct VerifyPrediction {
     changed: CellSpec,
 }
 
-/// Their result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Predicted {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
-    /// A note, if the rules belong to another version.
+    /// A note if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) machine: String,
     /// Estimated time of the changed run minus the plain run's, in ns; `None` if a cost is not
@@ -52,7 +50,6 @@ pub struct Predicted {
     pub(super) unusable: Option<&'static str>,
     /// Whether the measured ratio is in that range; `None` if the rounds cannot show it.
     pub(super) holds: Option<bool>,
-    /// Why the rounds cannot show it.
     pub(super) cannot_tell: Option<String>,
     pub(super) not_known: Vec<String>,
     pub(super) assumed: Vec<String>,
@@ -200,13 +197,11 @@ impl Predicted {
         if self.unusable.is_some() { "not usable" } else { "not known" }
     }
 
-    /// Says why there is no ratio.
     pub(super) fn why_none(&self) -> String {
         let lacks = || format!("the machine file lacks {}", self.not_known.join(", "));
         self.unusable.map_or_else(lacks, str::to_owned)
     }
 
-    /// Writes one line, and another about what it rests on.
     pub(super) fn text(&self) -> String {
         let version = self.kernel.split('+').next().unwrap_or_default();
         let what = format!("rules of {version}, machine {}", self.machine);

@@ -46,9 +46,7 @@ pub(super) struct RunRow {
     pub(super) system_ns: u64,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
-    /// The quantity that decides the verdict.
     pub(super) value: Option<f64>,
-    /// Untimed runs before it.
     pub(super) rehearsals: usize,
     /// Folio size and bytes near the end of the run; `None` if they were not read.
     pub(super) folios: Option<Vec<[u64; 2]>>,
@@ -73,7 +71,6 @@ pub(super) struct RoundRow {
     /// Changed over plain of the deciding quantity; 1 if both are 0, and `None` if only the plain
     /// one is.
     pub(super) ratio: Option<f64>,
-    /// Why the round does not count.
     pub(super) dropped: Option<String>,
 }
 
@@ -83,17 +80,14 @@ pub struct SettingRow {
     pub name: String,
     /// The value before the rounds and in every plain run.
     pub plain: String,
-    /// The value in every changed run.
     pub changed: String,
 }
 
-/// A limit, and whether the rounds meet it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ThresholdRow {
     pub(super) threshold: String,
     /// `passed`, `failed`, `open`.
     pub(super) outcome: &'static str,
-    /// Why it is open.
     pub(super) why: Option<String>,
     pub(super) ratio: Option<f64>,
     pub(super) ratio_low: Option<f64>,
@@ -101,21 +95,18 @@ pub(super) struct ThresholdRow {
 }
 
 impl ThresholdRow {
-    /// Returns the outcome, and why it is open.
     pub(super) fn sentence(&self) -> String {
         let why = self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
         format!("{}: --fail-if {}{why}", self.outcome, self.threshold)
     }
 }
 
-/// The change, for people and machines.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Change {
     pub change: String,
     pub settings: Vec<SettingRow>,
     /// `NAME=VALUE` of the changed runs.
     pub environment: Vec<String>,
-    /// Known effects of the change in the changed runs.
     pub effects: Vec<String>,
 }
 
@@ -129,16 +120,13 @@ pub struct VerifyResult {
     pub(super) change: Change,
     /// `confirmed`, `not confirmed`, `inconclusive`, `not proved`.
     pub(super) verdict: &'static str,
-    /// The quantity that decides the verdict.
     pub(super) metric: String,
     /// `lower`, `higher`.
     pub(super) better: &'static str,
     /// Smaller differences count as none; 0.01 is one percent.
     pub(super) margin: f64,
-    /// Rounds run, and rounds that count.
     pub(super) nr_rounds: usize,
     pub(super) nr_counted: usize,
-    /// Rounds that an open question would need.
     pub(super) nr_rounds_needed: Option<usize>,
     /// Where the change shows: `folios`, `faults`.
     pub(super) shows_in: Vec<&'static str>,
@@ -151,7 +139,6 @@ pub struct VerifyResult {
 }
 
 impl VerifyResult {
-    /// Summarizes `rounds` and their verdict.
     #[must_use]
     pub fn new(rounds: &Rounds, judged: &Judged, question: &Question) -> Self {
         let name = question.metric.name.clone();
@@ -274,7 +261,6 @@ impl VerifyResult {
         text
     }
 
-    /// Says how often the command ran untimed before a timed run.
     fn rehearsals(&self) -> Option<String> {
         let of = |round: &RoundRow| [round.plain.rehearsals, round.changed.rehearsals];
         let all = || self.rounds.iter().flat_map(of);
@@ -285,7 +271,6 @@ impl VerifyResult {
         ))
     }
 
-    /// Returns the number of rounds for faults, memory and folios, if more than the counted ones.
     fn nr_of_selecting(&self) -> Option<usize> {
         let selecting = self.rows.iter().filter(|row| matches!(&*row.unit, "faults" | "bytes"));
         selecting.map(|row| row.nr_rounds).max().filter(|nr| *nr > self.nr_counted)

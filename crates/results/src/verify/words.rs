@@ -7,10 +7,8 @@ use largefolio_linux::verify::threshold::Undecided;
 use largefolio_linux::verify::verdict::Doubt;
 use largefolio_report::figures;
 
-/// The most rounds that a warning names.
 const NR_NAMED: usize = 8;
 
-/// Returns whether a quantity is a time of the command or of the server.
 pub(super) fn is_time(metric: &str) -> bool {
     ["wall", "user", "system", "server user", "server system"].contains(&metric)
 }
@@ -20,7 +18,6 @@ pub(super) fn of_metric(metric: &str) -> String {
     if is_time(metric) { format!("{metric} time") } else { metric.to_owned() }
 }
 
-/// Says how to settle an open question.
 pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
         Some(nr) => format!("at least {nr} rounds would tell (--runs {nr})"),
@@ -36,12 +33,10 @@ pub(super) fn interval(nr_rounds: usize) -> &'static str {
     if nr_rounds < 6 { "range" } else { "95% interval" }
 }
 
-/// Says briefly, for a picture, why this number of rounds has no ratio.
 pub(super) fn no_ratio(nr_rounds: usize) -> &'static str {
     if nr_rounds < 3 { "no ratio: too few rounds" } else { "no ratio: 0 in plain runs" }
 }
 
-/// Says why a limit is open.
 pub(super) fn undecided(why: Undecided, ratio: Option<&Interval>) -> String {
     match (why, ratio) {
         (Undecided::FewRounds { nr: 0 }, _) => "no round has a value of it in both runs".to_owned(),
@@ -72,7 +67,6 @@ pub(super) fn spread(unit: &str, values: [f64; 3]) -> String {
     format!("{median:.digits$}{unit} [{min:.digits$} .. {max:.digits$}]")
 }
 
-/// Says which rounds do not count, by reason.
 pub(super) fn dropped(nr_rounds: usize, all: &[Dropped]) -> Option<String> {
     let mut reasons: Vec<(&str, Vec<usize>)> = Vec::new();
     for Dropped { nr, why } in all {
@@ -98,7 +92,6 @@ pub(super) fn dropped(nr_rounds: usize, all: &[Dropped]) -> Option<String> {
     })
 }
 
-/// Describes a doubt with its remedy.
 pub(super) fn warning(doubt: &Doubt) -> String {
     match doubt {
         Doubt::FewRounds { nr } => {

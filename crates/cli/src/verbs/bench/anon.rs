@@ -15,7 +15,6 @@ use super::{Found, Measure, timed_kernels};
 use crate::console;
 use crate::verbs::values::{FormArgs, folio_size, size, within};
 
-/// Operations in the order of the table.
 const OPERATIONS: [(Operation, &str); 5] = [
     (Operation::Touch, "first touch"),
     (Operation::Fork, "fork"),
@@ -23,16 +22,16 @@ const OPERATIONS: [(Operation, &str); 5] = [
     (Operation::CowCopy, "store, child alive"),
     (Operation::CowReuse, "store, child gone"),
 ];
-/// What series 004 says (docs/behaviour J.5).
+/// Published results of series 004 (docs/behaviour J.5).
 const PUBLISHED: [&str; 1] =
     ["reuse instead of copy -65% and -54% run time; without page mapcounts munmap up to -30% \
      and -70%, fork up to -20% and -10%"];
-/// Regions below this are noise, above it they may not fit.
+/// Smaller regions are too noisy, larger ones may not fit.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
-/// Nanoseconds are for each of these bytes, whatever the base page is.
+/// Nanoseconds are per this many bytes, whatever the base page.
 const BASE_BYTES: u64 = 4096;
 
-/// The base page, 64K and the size that pays, each once.
+/// Returns the base page, 64K and the size that pays, without duplicates.
 pub(super) fn usual_sizes() -> Vec<u64> {
     let machine = Geometry::running();
     let mut sizes = vec![machine.page_bytes, 64 << 10, machine.block_bytes()];
@@ -43,7 +42,7 @@ pub(super) fn usual_sizes() -> Vec<u64> {
 /// First touch, fork, munmap and copy-on-write of anonymous memory by folio size
 ///
 /// Sizes above the base page need root: folio changes the per-size settings of transparent huge
-/// pages while it runs and puts them back however it ends. It touches only its own memory.
+/// pages while it runs, and always restores them. It touches only its own memory.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -62,24 +61,22 @@ pub(crate) struct AnonArgs {
     /// Rounds
     #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
-    /// Rules the model runs under
+    /// Kernels whose rules the model uses
     #[arg(long, value_delimiter = ',', default_value = "6.18,6.18+mapcount=folio,6.12")]
     kernel: Vec<String>,
-    /// Only the model: needs no privileges
+    /// Run only the model: needs no privileges
     #[arg(long)]
     model_only: bool,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// A benchmark that can be run.
 pub(super) struct AnonPlan {
     args: AnonArgs,
     kernels: Vec<Kernel>,
 }
 
 impl AnonArgs {
-    /// Checks kernels, sizes and the region.
     pub(super) fn plan(mut self) -> Result<AnonPlan> {
         if self.size.is_empty() {
             self.size = usual_sizes();

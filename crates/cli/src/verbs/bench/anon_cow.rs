@@ -1,4 +1,4 @@
-//! `folio bench anon-cow`: copy-on-write by several processes at once (series 004).
+//! `folio bench anon-cow`: concurrent copy-on-write by several processes (series 004).
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -13,14 +13,14 @@ use super::{Found, Measure};
 use crate::console;
 use crate::verbs::values::{FormArgs, folio_size, size, within};
 
-/// What series 004 says (docs/behaviour J.5).
+/// Published results of series 004 (docs/behaviour J.5).
 const PUBLISHED: [&str; 1] =
     ["vm-scalability anon-cow-seq and anon-cow-rand with owner tracking: \
                                no significant change on 2 x 10 cores, less than 1% on 192"];
-/// Regions below this are noise; every child copies a region of its own.
+/// Smaller regions are too noisy; every child copies its own region.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 30;
 
-/// Copy-on-write of anonymous memory by several processes at once, in order and at random
+/// Concurrent copy-on-write of anonymous memory by several processes, in order and at random
 ///
 /// The children of one process store to every page of its memory. Sizes above the base page need
 /// root, as in folio bench anon.
@@ -50,7 +50,6 @@ pub(crate) struct AnonCowArgs {
 }
 
 impl AnonCowArgs {
-    /// Checks the region.
     pub(super) fn plan(mut self) -> Result<Self> {
         if self.size.is_empty() {
             self.size = usual_sizes();
@@ -102,7 +101,6 @@ impl AnonCowArgs {
     }
 }
 
-/// Takes one round's time.
 type Subject<'a> = Box<dyn FnMut() -> Result<std::time::Duration, BenchError> + 'a>;
 
 fn subject(host: &FolioSize, order: Order, nr_children: u32, len: usize) -> Subject<'_> {

@@ -13,21 +13,19 @@ use super::{Found, Measure, PUBLISHED_CLEARING};
 use crate::console;
 use crate::verbs::values::{FormArgs, size, within};
 
-/// Unit that only `--large` measures.
+/// The unit that only `--large` measures.
 const LARGE_BYTES: u64 = 1 << 30;
-/// Units may have this many bytes.
 const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=LARGE_BYTES;
-/// Bytes of the arena.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
-/// Rounds of calibration; the best counts.
+/// Rounds of calibration; the best one counts.
 const NR_CALIBRATION_ROUNDS: u32 = 9;
-/// Rounds of `--gaps` for each of the table: they are short.
+/// `--gaps` has this many short rounds per round of the table.
 const NR_NEAR_ROUNDS: usize = 10;
 
 /// Clearing memory in user space by size, cold and hot: folio's choice against others
 ///
 /// Kernels before 7.0 clear page by page with `rep stosb`. The C library's memset and every
-/// primitive of the CPU are there for comparison. Times are CPU time of the thread. Needs no
+/// primitive of the CPU are measured for comparison. Times are the thread's CPU time. Needs no
 /// privileges.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
@@ -43,22 +41,22 @@ pub(crate) struct ClearArgs {
     /// Sizes of a unit
     #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M,32M", value_parser = size)]
     size: Vec<u64>,
-    /// Also units of 1G
+    /// Also measure units of 1G
     #[arg(long)]
     large: bool,
-    /// Also copying
+    /// Also measure copying
     #[arg(long)]
     copy: bool,
-    /// Every primitive, not only the best
+    /// Measure every primitive, not only the best
     #[arg(long)]
     every: bool,
-    /// Choose by calibrating on this machine, not by the defaults
+    /// Calibrate the choice on this machine instead of using the defaults
     #[arg(long)]
     calibrated: bool,
-    /// Also how long others wait, and what stays in the cache
+    /// Also measure how long other tasks wait, and what stays in the cache
     #[arg(long)]
     gaps: bool,
-    /// Bytes of the region that cold units come from
+    /// Bytes of the region that contains the cold units
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
     /// Rounds
@@ -68,7 +66,6 @@ pub(crate) struct ClearArgs {
     form: FormArgs,
 }
 
-/// A benchmark that can be run.
 pub(super) struct ClearPlan {
     args: ClearArgs,
     sizes: Vec<u64>,
@@ -76,7 +73,6 @@ pub(super) struct ClearPlan {
 }
 
 impl ClearArgs {
-    /// Checks sizes and the region.
     pub(super) fn plan(self) -> Result<ClearPlan> {
         let sizes = self.sizes()?;
         let region_bytes = self.region_bytes(&sizes)?;
@@ -136,7 +132,6 @@ impl ClearArgs {
         Ok(sizes)
     }
 
-    /// Bytes of the arena, with room for the largest unit.
     fn region_bytes(&self, sizes: &[u64]) -> Result<usize> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
@@ -177,7 +172,6 @@ impl ClearArgs {
         rows(name(&cell), &short(cell.len_bytes as u64), scale, &pairs)
     }
 
-    /// What reading takes after a cold folio was cleared.
     fn near_rows(&self, arena: &mut Arena) -> Result<Vec<BenchRow>> {
         let left = near::measure(arena, self.rounds() * NR_NEAR_ROUNDS)?;
         let how = |how| match how {
@@ -214,7 +208,6 @@ const fn libc_name(work: Work) -> &'static str {
     }
 }
 
-/// The gaps, and a note for the units that keep a target.
 fn gap_rows(arena: &mut Arena, tuning: &Tuning, notes: &mut Vec<String>) -> Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     for waits in gaps::measure(arena, tuning)? {

@@ -1,4 +1,4 @@
-//! `folio bench exec`: RET stubs by backing, cold and at random (series 000, 002, 003).
+//! `folio bench exec`: calls of RET stubs by backing, cold and at random (series 000, 002, 003).
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -15,17 +15,15 @@ use super::{Found, Measure};
 use crate::console;
 use crate::verbs::values::{FormArgs, size, within};
 
-/// What series 002 says (docs/behaviour J.3).
+/// Published results of series 002 (docs/behaviour J.3).
 const PUBLISHED: [&str; 1] =
     ["series 002, Neoverse V2, 64K base pages, 512 MB on ext4: cold 83.4 \
      -> 41.3 ms (-50%), random 76.0 -> 58.3 ms (-23%)"];
-/// Regions below this are noise, above it they may not fit.
+/// Smaller regions are too noisy, larger ones may not fit.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
 
-/// Takes one round's time.
 type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
 
-/// What backs the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BackingArg {
     /// Page cache of a file on disk, base pages
@@ -54,14 +52,13 @@ impl From<BackingArg> for Backing {
     }
 }
 
-/// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Phase {
-    /// Sweep of a fresh mapping in order, with the file out of the page cache: faults that read
+    /// In-order sweep of a fresh mapping whose file is not in the page cache: faults that read
     Cold,
     /// The same with a warm page cache: faults that only map
     Mapped,
-    /// Calls at random after a sweep: no faults, translations only
+    /// Random calls after a sweep: no faults, only translations
     Random,
 }
 
@@ -75,7 +72,7 @@ impl Phase {
     }
 }
 
-/// Calls of one RET instruction per page, by what backs the text
+/// Calls of one RET instruction per page, by the backing of the text
 ///
 /// Every page of a file has one return instruction, on a different cache line from page to page.
 /// The time of a call is mostly the fault (cold, mapped) or the translation (random). The file has
@@ -90,16 +87,16 @@ Examples:
 How to read it: nanoseconds per call, including the list of addresses, the call and the cache miss
 of the stub. The first backing is the baseline. A note says how much PMD entries map.")]
 pub(crate) struct ExecArgs {
-    /// What is timed
+    /// Phases to time
     #[arg(long, value_delimiter = ',', default_value = "cold,random", value_enum)]
     phase: Vec<Phase>,
-    /// What backs the text [default: everything this machine supports]
+    /// Backing of the text [default: everything this machine supports]
     #[arg(long, value_delimiter = ',', value_enum)]
     backing: Vec<BackingArg>,
     /// Bytes of the text
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
-    /// Calls of a random round
+    /// Calls per random round
     #[arg(long, default_value_t = 262_144, value_parser = within::<u32>(1..=u32::MAX))]
     calls: u32,
     /// Rounds
@@ -112,7 +109,6 @@ pub(crate) struct ExecArgs {
     form: FormArgs,
 }
 
-/// A benchmark that can be run.
 pub(super) struct ExecPlan {
     args: ExecArgs,
     backings: Vec<Backing>,
@@ -121,7 +117,6 @@ pub(super) struct ExecPlan {
 }
 
 impl ExecArgs {
-    /// Checks the region.
     pub(super) fn plan(self) -> Result<ExecPlan> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
@@ -148,7 +143,7 @@ impl Measure for ExecPlan {
             line.set_message(format!("making {}", backing.name()));
             match Stubs::new(backing, self.len_bytes, &self.dir) {
                 Ok(stubs) => texts.push((backing, RefCell::new(stubs))),
-                // Asked for by name, it is an error.
+                // If the user named it, this is an error.
                 Err(error @ (StubsError::NotReserved { .. } | StubsError::NoBlock { .. }))
                     if self.args.backing.is_empty() =>
                 {

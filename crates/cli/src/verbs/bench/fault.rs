@@ -16,18 +16,17 @@ use super::{Found, Measure, PUBLISHED_CLEARING, timed_kernels};
 use crate::console;
 use crate::verbs::values::{FormArgs, folio_size, size, within};
 
-/// Name of the rows.
 const OPERATION: &str = "demand faults, one store to every folio";
-/// Regions below this are noise, above it they may not fit.
+/// Smaller regions are too noisy, larger ones may not fit.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
 
 /// Demand faults by folio size: a fresh region, one store to every folio
 ///
-/// What series 001 measures. The model's memory has real bytes, which it clears by the kernel's
-/// rule; that memory is on base pages of this machine unless huge pages are enabled everywhere.
-/// Times are CPU time of the thread. Sizes above the base page need root: folio changes the
-/// per-size settings of transparent huge pages, or for 1G the pool of hugetlb, while it runs and puts
-/// them back however it ends.
+/// Repeats the measurement of series 001. The model's memory has real bytes, which it clears by the
+/// kernel's rule; that memory is on base pages of this machine unless huge pages are enabled
+/// everywhere. Times are the thread's CPU time. Sizes above the base page need root: folio changes
+/// the per-size settings of transparent huge pages, or for 1G the hugetlb pool, while it runs, and
+/// always restores them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -38,42 +37,40 @@ Examples:
 How to read it: GB/s of zeroed memory. The first subject of a size is this kernel; the others are
 the model under the rules of a kernel.")]
 pub(crate) struct FaultArgs {
-    /// Folio sizes up to 2M, or 1G [default: the base page, the sizes that are enabled, 2M]
+    /// Folio sizes up to 2M, or 1G [default: the base page, the enabled sizes, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
-    /// Bytes of the region; 1G at least for pages of 1G
+    /// Bytes of the region; at least 1G for 1G pages
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds
     #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
-    /// Rules the model runs under
+    /// Kernels whose rules the model uses
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "6.18+clear=converging,6.18+clear=posted,6.18+clear=merged,6.18+clear=one-pass"
     )]
     kernel: Vec<String>,
-    /// Only the model: needs no privileges
+    /// Run only the model: needs no privileges
     #[arg(long)]
     model_only: bool,
     #[command(flatten)]
     form: FormArgs,
 }
 
-/// A benchmark that can be run.
 pub(super) struct FaultPlan {
     args: FaultArgs,
     sizes: Vec<u64>,
     kernels: Vec<Kernel>,
-    /// One memory for every rule.
+    /// One memory for all rules.
     spare: Spare,
-    /// The same for pages of 1 GiB.
+    /// The same for 1 GiB pages.
     gigantic: Spare,
 }
 
 impl FaultArgs {
-    /// Checks kernels, sizes and the region.
     pub(super) fn plan(self) -> Result<FaultPlan> {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
@@ -84,7 +81,8 @@ impl FaultArgs {
             let Geometry { page_bytes, .. } = Geometry::running();
             sizes = vec![page_bytes, 2 << 20];
             if !self.model_only {
-                // Order 1 is a size of the kernel's file memory; the model has none (D.1.3).
+                // Order 1 is a size of the kernel's file memory; anonymous memory in the model has
+                // none (D.1.3).
                 let is_usual = |bytes: &u64| (4 * page_bytes..=2 << 20).contains(bytes);
                 sizes.extend(enabled_sizes()?.into_iter().filter(is_usual));
             }
@@ -144,7 +142,6 @@ impl FaultPlan {
         Ok(rows(OPERATION, &short(bytes), scale(region), &pairs))
     }
 
-    /// Pages of hugetlb on this kernel; in the model, how its rules zero them.
     fn gigantic(&self) -> Result<Vec<BenchRow>> {
         let region = self.args.region.next_multiple_of(GIGANTIC_BYTES);
         let nr = usize::try_from(region / GIGANTIC_BYTES).context("--region")?;

@@ -12,32 +12,31 @@ use largefolio_results::bench::{BenchRow, Call, Counter, Scale, rows};
 use super::{Found, Measure};
 use crate::verbs::values::{FormArgs, within};
 
-/// Orders of the folios: 64 KiB and 2 MiB in pages of 4 KiB.
+/// Orders of the folios: 64 KiB and 2 MiB in 4 KiB pages.
 const ORDERS: [u32; 2] = [4, 9];
-/// Pages of a call.
 const CALLS: [u32; 6] = [1, 2, 4, 8, 16, 512];
-/// Pairs of calls that update page counts in a round at least: enough for the clock.
+/// Minimum number of pairs of calls per round that update page counts: enough for the clock.
 const NR_CALLS_MIN: u32 = 100;
 
 /// Threads that map and unmap pages of folios: the owner word against page counts
 ///
-/// Each row is a call that adds mappings of so many pages, and one that removes them. `page counts`
-/// is what kernels up to 6.14 do: an atomic addition to the map count of each page, one to the
-/// mapped pages if the first or the last mapping of a page is among them, and one to the folio's
-/// mapcount; each page's count is in a cache line of its own. `owner word` is this project's, which
-/// the memory manager of the model uses as well: one atomic operation to lock, plain stores, a
-/// release store. `one addition` is a single atomic addition, for comparison: no kernel counted so
-/// little. Ratios are to page counts.
+/// Each row is a call that adds mappings of that many pages, and one that removes them. `page
+/// counts` is the method of kernels up to 6.14: an atomic addition to the map count of each page,
+/// one to the mapped pages if the first or the last mapping of a page is among them, and one to the
+/// folio's mapcount; each page's count has its own cache line. `owner word` is this project's
+/// method, which the model's memory manager uses as well: one atomic operation to lock, plain
+/// stores, a release store. `one addition` is a single atomic addition, for comparison: no kernel
+/// counted so little. Ratios are to page counts.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio bench owners
   folio bench owners --threads 2 --rounds 15 --json")]
 pub(crate) struct OwnersArgs {
-    /// Most threads: the rows are for 1, 2, 4 .. of them [default: one a CPU]
+    /// Most threads: one row each for 1, 2, 4 .. up to this number [default: one per CPU]
     #[arg(long, value_parser = within::<u32>(1..=64))]
     threads: Option<u32>,
-    /// Pairs of calls of each thread in a round; fewer of page counts, by the pages of a call
+    /// Pairs of calls per thread and round; for page counts fewer, depending on the pages per call
     #[arg(long, default_value_t = 200_000, value_parser = within::<u32>(1..=u32::MAX))]
     calls: u32,
     /// Rounds
@@ -47,7 +46,6 @@ pub(crate) struct OwnersArgs {
     form: FormArgs,
 }
 
-/// Takes one round's time.
 type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
 
 impl Measure for OwnersArgs {
@@ -73,7 +71,6 @@ impl Measure for OwnersArgs {
 }
 
 impl OwnersArgs {
-    /// 1, 2, 4 .. and the most.
     fn threads(&self) -> Vec<u32> {
         let nr_cpus = thread::available_parallelism().map_or(1, |nr| nr.get().min(64));
         let most = self.threads.unwrap_or_else(|| u32::try_from(nr_cpus).unwrap_or(1));

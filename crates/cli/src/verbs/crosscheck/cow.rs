@@ -23,18 +23,18 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values;
 
-/// Most bytes of programs that are read: a kept program has some hundred.
+/// The longest file of programs to read: a kept program has a few hundred bytes.
 const FROM_BYTES_MAX: u64 = 64 << 20;
 
 /// Check fork and copy-on-write against the running kernel
 ///
 /// Random programs of two to four processes (map, read, write, fork, munmap, madvise, mprotect,
-/// mremap, exit) run in lock step on the kernel and in the model. After each step every page is
-/// compared: present, same or new frame, order of its folio, exclusive, shared with whom,
-/// PMD-mapped, how often it is mapped; and of each area what smaps says; with `--hugetlb` instead
-/// the free, reserved and surplus pages of the pool. Needs root. It sets per-size THP controls and
-/// the pool of huge pages for each group of programs and keeps khugepaged asleep; all of them are
-/// put back.
+/// mremap, exit) run in lock step on the kernel and in the model. After each step, every page is
+/// compared: whether it is present, in the same or a new frame, exclusive, shared and with which
+/// process, and PMD-mapped; its folio's order; and its number of mappings. For each area, the smaps
+/// values are compared. `--hugetlb` compares the free, reserved and surplus pages of the pool
+/// instead. Needs root. It sets per-size THP controls and the pool of huge pages for each group of
+/// programs and keeps khugepaged asleep; all of them are restored.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,10 +47,10 @@ Examples:
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CowArgs {
-    /// Programs about huge pages of a pool instead (hugetlb), of 2M or another size of this machine
+    /// Test hugetlb pages of this size instead (2M or another size of this machine)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "2M", value_parser = values::size, conflicts_with = "sizes")]
     hugetlb: Option<u64>,
-    /// Programs in a memory cgroup with a limit, with swap space, for a recording machine
+    /// Run programs in a memory-limited cgroup with swap (for making recordings)
     #[arg(long, requires = "print", conflicts_with_all = ["hugetlb", "from"])]
     swap: bool,
     #[command(flatten)]
@@ -65,11 +65,11 @@ pub(super) struct CowArgs {
 /// requests that straddle or miss a block. They run in lock step on the kernel and in the model.
 /// After each step the error number, every page (as in `crosscheck cow`) and its content must be
 /// equal. Needs root. It sets per-size THP controls for each group of programs and keeps khugepaged
-/// asleep; both are put back.
+/// asleep; both are restored.
 ///
-/// With `--khugepaged` the programs do not ask for a collapse: they advise areas, set khugepaged's
-/// limits and wake it. Also compared then: the blocks that it looks at, in order over all processes,
-/// what comes of each, and its counters.
+/// With `--khugepaged` the programs do not request a collapse: they advise areas, set khugepaged's
+/// limits and wake it. This also compares the blocks that it scans, in order over all processes,
+/// the result for each, and its counters.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -83,16 +83,15 @@ Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CollapseArgs {
     #[command(flatten)]
     programs: ProgramsArgs,
-    /// Check khugepaged instead: it is woken by steps of the programs, and what it looks at is
-    /// compared
+    /// Check khugepaged instead: steps of the programs wake it, and its scans are compared
     #[arg(long, conflicts_with = "from")]
     khugepaged: bool,
-    /// Programs about a file on a disk and its writers, for a recording machine
+    /// Run programs with a file on a disk and its writers (for making recordings)
     #[arg(long, requires = "print", conflicts_with = "from")]
     disk: bool,
 }
 
-/// Which programs, and under which rules.
+/// The programs and their rules.
 #[derive(Args, Debug)]
 struct ProgramsArgs {
     /// Number of programs to generate
@@ -101,7 +100,7 @@ struct ProgramsArgs {
     /// Seed of the first program; the others follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::number::<u64>)]
     seed: u64,
-    /// Folio sizes to enable; `none`: base pages only [default: several sets in turn]
+    /// Folio sizes to enable; `none`: only base pages [default: several sets in turn]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = size)]
     sizes: Vec<u64>,
     /// Steps of each program
@@ -113,7 +112,7 @@ struct ProgramsArgs {
     /// Print the programs without running them; needs no root
     #[arg(long)]
     print: bool,
-    /// Print programs for another base page [default: that of the running kernel]
+    /// Print programs for another base page [default: the running kernel's]
     #[arg(long, value_name = "SIZE", requires = "print", conflicts_with = "from",
         value_parser = values::page_bytes)]
     page: Option<u64>,
@@ -127,9 +126,8 @@ struct ProgramsArgs {
     json: bool,
 }
 
-/// `--sizes none`: the base page has no control, and is given by every kernel.
+/// `--sizes none`: the base page has no control, because every kernel provides it.
 const NONE: u64 = 0;
-/// Programs that can be run, or printed.
 pub(crate) struct CowPlan {
     programs: Vec<ProcessProgram>,
     is_printed: bool,
@@ -141,7 +139,6 @@ pub(crate) struct CowPlan {
 }
 
 impl CowArgs {
-    /// Makes or reads the programs.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
         let topic = match (self.hugetlb, self.swap) {
             (Some(_), _) => Topic::Hugetlb,
@@ -155,7 +152,6 @@ impl CowArgs {
 }
 
 impl CollapseArgs {
-    /// Makes or reads the programs.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
         let topic = match (self.disk, self.khugepaged) {
             (false, false) => Topic::Collapse,
@@ -168,7 +164,6 @@ impl CollapseArgs {
 }
 
 impl CowPlan {
-    /// Runs the programs and compares, or prints them.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         if self.is_printed {
             let text: String = self.programs.iter().map(ProcessProgram::to_string).collect();
@@ -213,7 +208,7 @@ impl ProgramsArgs {
     fn plan(self, topic: Topic, command_line: Vec<String>) -> Result<CowPlan> {
         let facts = Facts::of_host();
         let programs = self.all_programs(topic, &facts)?;
-        // What only prints needs no rules.
+        // Printing needs no rules.
         let kernel = if self.print { None } else { self.rules.kernel()? };
         let (is_printed, keep, is_json) = (self.print, self.keep, self.json);
         Ok(CowPlan { programs, is_printed, facts, kernel, keep, is_json, command_line })
@@ -238,7 +233,6 @@ impl ProgramsArgs {
         Ok((self.seed..self.seed.saturating_add(self.programs)).map(one).collect())
     }
 
-    /// The one size of huge pages.
     fn huge_set(&self, page: PageSize) -> Result<Vec<Vec<Order>>> {
         let arch = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 };
         let orders = hugetlb::orders(arch, page);
@@ -251,7 +245,6 @@ impl ProgramsArgs {
         Ok(vec![vec![*order]])
     }
 
-    /// Sets of orders to enable.
     fn sets(&self, topic: Topic, page: PageSize) -> Result<Vec<Vec<Order>>> {
         let pmd = page.pmd_order();
         if topic == Topic::Hugetlb {
@@ -276,7 +269,7 @@ impl ProgramsArgs {
             if topic == Topic::Khugepaged {
                 return Ok(vec![vec![pmd], vec![order(4), pmd], all]);
             }
-            // What is enabled for anonymous memory says nothing of files.
+            // The controls for anonymous memory do not apply to files.
             if matches!(topic, Topic::Disk | Topic::DiskKhugepaged) {
                 return Ok(vec![vec![pmd]]);
             }
@@ -315,7 +308,6 @@ impl ProgramsArgs {
     }
 }
 
-/// A base page of so many bytes.
 fn page_size(bytes: u64) -> PageSize {
     match bytes >> 10 {
         4 => PageSize::K4,
@@ -324,7 +316,6 @@ fn page_size(bytes: u64) -> PageSize {
     }
 }
 
-/// The size of a folio, or `none`.
 fn size(text: &str) -> Result<u64, String> {
     if text == "none" {
         return Ok(NONE);

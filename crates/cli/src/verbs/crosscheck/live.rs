@@ -1,4 +1,4 @@
-//! `folio crosscheck`: the running kernel, recorded, replayed and compared.
+//! `folio crosscheck`: records the running kernel, replays and compares.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,6 @@ use super::select::SelectArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
-/// Which workloads.
 pub(super) struct Chosen {
     pub(super) select: SelectArgs,
     pub(super) random: Option<Random>,
@@ -41,7 +40,6 @@ impl Chosen {
     }
 }
 
-/// A check that can be made.
 pub(crate) struct LivePlan {
     plan: WorkloadPlan,
     facts: Facts,
@@ -52,7 +50,6 @@ pub(crate) struct LivePlan {
 }
 
 impl LivePlan {
-    /// Chooses workloads and rules; changes nothing.
     pub(super) fn new(
         chosen: &Chosen,
         kernel: Option<Kernel>,
@@ -70,7 +67,6 @@ impl LivePlan {
         Ok(Self { plan, facts, kernel, keep, output, command_line })
     }
 
-    /// Records, replays, reports.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         let Self { plan, facts, kernel, keep, .. } = &self;
         plan.warnings.iter().for_each(|warning| console::warn(warning));
@@ -85,7 +81,6 @@ impl LivePlan {
     }
 }
 
-/// Makes the directory that recordings are kept in.
 pub(super) fn make(keep: Option<&Path>) -> Result<()> {
     keep.map_or(Ok(()), |keep| {
         fs::create_dir_all(keep)
@@ -93,7 +88,7 @@ pub(super) fn make(keep: Option<&Path>) -> Result<()> {
     })
 }
 
-/// A run that a signal ended says so and exits as the signal would have made it.
+/// Reports a run that a signal ended, and exits as if the signal had ended it.
 pub(super) fn interrupted(error: impl Into<Error>) -> Result<Exit> {
     let error = error.into();
     match error {

@@ -1,4 +1,4 @@
-//! Where the result of a check goes, and the exit code it means.
+//! The output of a check, and its exit code.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::verbs::names;
 use crate::verbs::page_file::{self, PageArgs, PageFile};
 use crate::verbs::values::FormArgs;
 
-/// The options that say where the result goes.
+/// The output options.
 #[derive(Args, Debug)]
 pub(super) struct OutputArgs {
     #[command(flatten)]
@@ -33,7 +33,7 @@ impl OutputArgs {
 /// The option that chooses the rules.
 #[derive(Args, Debug)]
 pub(super) struct RulesArgs {
-    /// Replay under these rules, with edits [default: those of the recorded kernel]
+    /// Replay under these rules, with edits [default: the recorded kernel's]
     #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,
 }
@@ -50,19 +50,16 @@ impl RulesArgs {
     }
 }
 
-/// In which form, and whether as a page too.
 pub(crate) struct Output {
     form: Form,
     page: Option<PageFile>,
 }
 
 impl Output {
-    /// The file of the page, if one is asked for.
     pub(super) fn file(&self) -> Option<&Path> {
         self.page.as_ref().map(PageFile::path)
     }
 
-    /// Writes the result, and the page beside it.
     pub(super) fn deliver(&self, result: &CrosscheckResult, console: &mut Console) -> Result<Exit> {
         console::remark(&result.remarks());
         let text = result.written(self.form)?;

@@ -18,8 +18,8 @@ use crate::errors::Exit;
 
 /// Check the model with a real program: its binary, libraries and data
 ///
-/// Runs the program once to find the files it reads and copies them to a filesystem in memory,
-/// where only the program sees them in place of the originals. It runs the program again with every
+/// Runs the program once to find the files it reads, and copies them to a filesystem in memory,
+/// where only the program sees them in place of the originals. Runs the program again with every
 /// file cold and replays its page faults, mappings and reads in the model. The folios of every file
 /// must be the same as the kernel's. It follows the program's processes and threads. The program
 /// runs twice, so it also writes twice; its standard output goes to standard error. If no rule
@@ -61,7 +61,7 @@ pub(super) struct ProgramArgs {
 enum DiskArg {
     /// zram if the kernel has it, else a loop device
     Auto,
-    /// zram: a read is complete when the call returns, nothing depends on time
+    /// zram: a read is complete when the call returns, and nothing depends on time
     Within,
     /// Loop device: a read completes later, as on a real disk
     Later,
@@ -77,7 +77,6 @@ impl From<DiskArg> for Disk {
     }
 }
 
-/// A check that can be made.
 pub(crate) struct ProgramRun {
     plans: Vec<ProgramPlan>,
     facts: Facts,
@@ -88,7 +87,6 @@ pub(crate) struct ProgramRun {
 }
 
 impl ProgramArgs {
-    /// Checks rules and directory.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<ProgramRun> {
         let kernel = self.rules.kernel()?;
         let output = self.output.output(self.command.first().map(Path::new))?;
@@ -108,7 +106,6 @@ impl ProgramArgs {
 }
 
 impl ProgramRun {
-    /// Records, replays, reports.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         let recorder = program_recorder(&self.facts, &again_as_root(&self.command_line))?;
         let settings = Settings::now();

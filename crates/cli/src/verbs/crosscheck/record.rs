@@ -1,4 +1,4 @@
-//! `folio crosscheck record`: recordings of the running kernel, to be replayed later or elsewhere.
+//! `folio crosscheck record`: records the running kernel, for replays later or elsewhere.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::errors::Exit;
 /// Record workloads on the running kernel
 ///
 /// Writes `FS_raKB_PROT_ADVICE_PATTERN_sSEED.txt` for each workload, in the format of
-/// recordings/README.md. With words after `--` it records that one workload instead of the set.
+/// recordings/README.md. With words after `--`, it records that one workload instead of the set.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +46,6 @@ pub(super) struct RecordArgs {
     words: Vec<String>,
 }
 
-/// A recording that can be made.
 pub(crate) struct RecordPlan {
     plan: WorkloadPlan,
     facts: Facts,
@@ -54,7 +53,6 @@ pub(crate) struct RecordPlan {
 }
 
 impl RecordArgs {
-    /// Chooses workloads, makes the directory.
     pub(super) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
         let (facts, selection) = (Facts::of_host(), self.select.selection());
         let command = again_as_root(command_line);
@@ -71,7 +69,6 @@ impl RecordArgs {
 }
 
 impl RecordPlan {
-    /// Records.
     pub(super) fn run(self) -> Result<Exit> {
         self.plan.warnings.iter().for_each(|warning| console::warn(warning));
         let bar = console::counter(self.plan.nr_workloads() as u64, "recording");
@@ -97,9 +94,9 @@ impl RecordPlan {
         }
     }
 
-    /// Calls `each` with what is wrong with a workload, or nothing.
+    /// Calls `each` with the problem of each workload, or with `None`.
     fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<(), Error> {
-        // A kernel without rules can be recorded all the same.
+        // A kernel without rules can still be recorded.
         let kernel = rules(&self.facts.release, self.facts.page_bytes).ok();
         let recorder = recorder(&self.facts, kernel.as_ref())?;
         for group in &self.plan.groups {

@@ -15,7 +15,7 @@ use crate::verbs::confined;
 /// Replay recordings and compare; needs no root
 ///
 /// Each recording is replayed under the rules of the kernel that made it. `--kernel` names other
-/// rules; the base page is still that of each recording, unless the name has a `page=`.
+/// rules; each recording still keeps its base page, unless the name has a `page=`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,14 +34,12 @@ pub(super) struct ReplayArgs {
     output: OutputArgs,
 }
 
-/// A replay that can be made.
 pub(crate) struct ReplayPlan {
     request: ReplayRequest,
     output: Output,
 }
 
 impl ReplayArgs {
-    /// Checks rules and paths.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<ReplayPlan> {
         let mut request = ReplayRequest { paths: self.paths, kernel: None, command_line };
         request.check()?;
@@ -53,7 +51,6 @@ impl ReplayArgs {
 }
 
 impl ReplayPlan {
-    /// Replays and reports.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         let status = console::status();
         let result = self.request.run(&mut |nr| {

@@ -1,11 +1,11 @@
-//! Which workloads: options that `crosscheck` and its verbs share.
+//! Options for choosing workloads, shared by `crosscheck` and its verbs.
 
 use clap::Args;
 use largefolio_linux::crosscheck::{Filesystem, Random, Selection, WorkloadSet};
 
 use super::super::values;
 
-/// Drawn workloads of one run; they are held in memory, a KiB each.
+/// Maximum number of random workloads per run; each takes a KiB of memory.
 const NR_RANDOM_MAX: u64 = 1_000_000;
 
 /// The options that choose workloads.
@@ -15,7 +15,7 @@ pub(super) struct SelectArgs {
     /// --random ext4,xfs,btrfs]
     #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', value_parser = any_filesystem)]
     filesystems: Vec<Filesystem>,
-    /// Readahead windows [default: 128K,512K,2560K,8192K; with --random drawn from 4K to 4M]
+    /// Readahead windows [default: 128K,512K,2560K,8192K; with --random from 4K to 4M at random]
     #[arg(long = "window", value_name = "SIZE,..", value_delimiter = ',', value_parser = window_kb)]
     windows_kb: Vec<u64>,
     /// Only workloads whose name contains this; a pattern with * must match the whole name
@@ -23,10 +23,10 @@ pub(super) struct SelectArgs {
     only: Option<String>,
 }
 
-/// The options that draw workloads instead.
+/// The options for random workloads.
 #[derive(Args, Debug)]
 pub(super) struct RandomArgs {
-    /// Draw this many random workloads instead of the built-in set
+    /// Generate this many random workloads instead of the built-in set
     #[arg(long, value_name = "N", value_parser = values::within::<u64>(0..=NR_RANDOM_MAX))]
     random: Option<u64>,
     /// Seed of the first workload; the others follow
@@ -48,14 +48,13 @@ impl SelectArgs {
         self.or(Selection::default())
     }
 
-    /// For workloads that are drawn: no window means any.
+    /// Returns the selection for random workloads: no window means any.
     pub(super) fn selection_of_random(&self) -> Selection {
         let filesystems = Filesystem::RANDOM.to_vec();
         let (windows_kb, only) = (Vec::new(), None);
         self.or(Selection { set: WorkloadSet::Usual, filesystems, windows_kb, only })
     }
 
-    /// What was typed, else the default.
     fn or(&self, default: Selection) -> Selection {
         let mut selection = Selection { only: self.only.clone(), ..default };
         if !self.filesystems.is_empty() {
@@ -72,7 +71,6 @@ impl SelectArgs {
     }
 }
 
-/// A filesystem that programs are recorded on.
 pub(super) fn filesystem(name: &str) -> Result<Filesystem, String> {
     one_of(&Filesystem::PROGRAMS, name)
 }

@@ -1,4 +1,4 @@
-//! `folio crosscheck workloads`: the set as a list.
+//! `folio crosscheck workloads`: lists the workloads.
 
 use anyhow::Result;
 use clap::Args;
@@ -10,7 +10,7 @@ use super::select::RandomArgs;
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// List the workloads for packaged kernels: those of `crosscheck` and some more
+/// List the workloads for packaged kernels: the set of `crosscheck` and some more
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +24,7 @@ pub(super) struct WorkloadsArgs {
     filesystems: Vec<Filesystem>,
     #[command(flatten)]
     random: RandomArgs,
-    /// List those in a memory cgroup whose limit is smaller than what they use
+    /// List the workloads in a memory cgroup with a limit below their use
     #[arg(long, conflicts_with = "random")]
     limited: bool,
     /// Base page
@@ -35,14 +35,12 @@ pub(super) struct WorkloadsArgs {
     json: bool,
 }
 
-/// A list that can be printed.
 pub(crate) struct WorkloadsPlan {
     list: WorkloadList,
     is_json: bool,
 }
 
 impl WorkloadsArgs {
-    /// What was typed, else the default.
     pub(super) fn plan(self) -> WorkloadsPlan {
         let listed = match self.random.random() {
             Some(random) => Listed::Drawn(random),
@@ -55,7 +53,6 @@ impl WorkloadsArgs {
 }
 
 impl WorkloadsPlan {
-    /// Lists.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         let text = if self.is_json { self.list.json()? } else { self.list.text() };
         console.deliver(text.as_bytes(), None)?;

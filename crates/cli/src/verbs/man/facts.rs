@@ -1,12 +1,11 @@
-//! What the verbs read besides their arguments (variables, files), and related manual pages.
+//! Variables and files that the verbs use besides their arguments, and related manual pages.
 //!
-//! A fact of a verb holds for the verbs below it. `tests/cli/man.rs` holds the variables against the
+//! A verb's facts also apply to its subcommands. `tests/cli/man.rs` compares the variables with the
 //! sources.
 
-/// A variable or file, and what it is for.
 pub(super) type Fact = (&'static str, &'static str);
 
-/// Verbs (all, if there is none) and their variables.
+/// Verbs (empty: all) and their variables.
 const ENVIRONMENT: &[(&[&str], Fact)] = &[
     (&[], ("NO_COLOR", "Turns off bold text in tables.")),
     (&[], ("COLUMNS", "Width of tables if standard output is not a terminal [120].")),
@@ -95,7 +94,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
     ),
 ];
 
-/// Verbs (all, if there is none) and their files.
+/// Verbs (empty: all) and their files.
 const FILES: &[(&[&str], Fact)] = &[
     (
         &["predict", "calibrate", "verify"],
@@ -168,7 +167,7 @@ const FILES: &[(&[&str], Fact)] = &[
     (&[], ("PREFIX/share/doc/largefolio/", "Guides and design notes.")),
 ];
 
-/// Verbs and pages of others.
+/// Verbs and manual pages of other programs.
 const PAGES: &[(&str, &[(&str, u8)])] = &[
     ("record", &[("qemu-user", 1), ("valgrind", 1)]),
     ("run", &[("madvise", 2), ("ld.so", 8)]),
@@ -179,7 +178,7 @@ const PAGES: &[(&str, &[(&str, u8)])] = &[
     ("align", &[("ld", 1), ("elf", 5)]),
 ];
 
-/// Whether a fact for `verbs` holds for the page of `command` (`folio trace gen`).
+/// Returns whether a fact for `verbs` applies to the page of `command` (`folio trace gen`).
 fn holds(verbs: &[&str], command: &str) -> bool {
     let verb = command.strip_prefix("folio").unwrap_or(command).trim_start();
     if verbs.is_empty() {
@@ -192,23 +191,20 @@ fn facts(table: &[(&[&str], Fact)], command: &str) -> Vec<Fact> {
     table.iter().filter(|(verbs, _)| holds(verbs, command)).map(|(_, fact)| *fact).collect()
 }
 
-/// Variables that the verb reads or sets.
 pub(super) fn environment(command: &str) -> Vec<Fact> {
     facts(ENVIRONMENT, command)
 }
 
-/// Files that the verb reads or writes beside its arguments.
 pub(super) fn files(command: &str) -> Vec<Fact> {
     facts(FILES, command)
 }
 
-/// Pages of others about the same.
 pub(super) fn pages(command: &str) -> Vec<(&'static str, u8)> {
     let of_verb = PAGES.iter().filter(|(verb, _)| holds(&[verb], command));
     of_verb.flat_map(|(_, pages)| pages.iter().copied()).collect()
 }
 
-/// Pages of those of `verbs` that `text` names as `folio VERB`.
+/// Returns the pages of `verbs` that `text` names as `folio VERB`.
 pub(super) fn mentioned(text: &str, verbs: &[String]) -> Vec<String> {
     let words: Vec<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
     let is_verb = |word: &str| verbs.iter().any(|verb| verb == word);

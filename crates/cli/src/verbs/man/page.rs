@@ -1,7 +1,7 @@
 //! One manual page.
 //!
-//! Title, name and options are rendered by `clap_mangen`; the sections that it does not know are made
-//! here: synopsis as `--help` has it, examples, exit status, environment, files, see also.
+//! `clap_mangen` renders title, name and options. This module writes the other sections: synopsis
+//! as in `--help`, examples, exit status, environment, files, see also.
 
 use std::collections::BTreeSet;
 
@@ -13,15 +13,15 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use super::facts;
 use super::parts::{Parts, joined};
 
-/// The exit status where the help says nothing about it.
+/// The exit status if the help does not describe it.
 const EXIT_STATUS: &str = "0 done, 2 error.";
 
-/// Name of the page: `folio-trace-gen`.
+/// The page's name: `folio-trace-gen`.
 pub(super) fn name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The page in roff. `command` is built; `verbs_of_all` are the verbs of `folio`.
+/// Renders the page in roff. `command` must be built; `verbs_of_all` are the verbs of `folio`.
 pub(super) fn render(command: &Command, verbs_of_all: &[String]) -> Result<Vec<u8>> {
     let page = Man::new(command.clone())
         .title(name(command).to_uppercase())
@@ -41,8 +41,8 @@ pub(super) fn render(command: &Command, verbs_of_all: &[String]) -> Result<Vec<u
     Ok(text)
 }
 
-/// The options, with one empty line above a list of values where `clap_mangen` asks for two breaks
-/// around an empty line.
+/// Renders the options, and reduces the blank lines that `clap_mangen` puts before a list of values
+/// to one.
 fn options(page: &Man) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_options_section(&mut text)?;
@@ -55,7 +55,7 @@ fn parts(command: &Command) -> Parts {
     Parts::of(&text.map(ToString::to_string).unwrap_or_default())
 }
 
-/// The forms that `--help` shows as usage, each on a line.
+/// The usage forms of `--help`, one per line.
 fn synopsis(command: &Command) -> Roff {
     let usage = command.clone().render_usage().to_string();
     let own = command.get_bin_name().unwrap_or_else(|| command.get_name());
@@ -72,7 +72,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// The long text without its first sentence, which is the page's name already.
+/// The long text without its first sentence, which is already the page's name.
 fn description(command: &Command) -> Roff {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let long = command.get_long_about().map_or_else(|| about.clone(), ToString::to_string);
@@ -87,7 +87,6 @@ fn description(command: &Command) -> Roff {
     roff
 }
 
-/// Everything behind the options.
 fn further(command: &Command, parts: &Parts, verbs_of_all: &[String]) -> Roff {
     let mut roff = Roff::new();
     verbs(&mut roff, command);
@@ -155,7 +154,6 @@ fn examples(roff: &mut Roff, lines: &[String]) {
     roff.control("EE", []);
 }
 
-/// The page above, pages the text speaks of, and pages of others.
 fn see_also(roff: &mut Roff, command: &Command, verbs_of_all: &[String]) {
     let own = name(command);
     let mut pages: BTreeSet<String> = BTreeSet::new();
@@ -182,7 +180,6 @@ fn see_also(roff: &mut Roff, command: &Command, verbs_of_all: &[String]) {
     roff.text(list);
 }
 
-/// All that the help says.
 fn texts(command: &Command) -> String {
     let long = [command.get_long_about(), command.get_after_long_help(), command.get_after_help()];
     long.into_iter().flatten().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -194,7 +191,7 @@ fn section(title: &str) -> Roff {
     roff
 }
 
-/// A paragraph whose words between backticks are bold.
+/// A paragraph with words between backticks in bold.
 fn inline(text: &str) -> Vec<Inline> {
     let pieces = text.split('`').enumerate();
     pieces.map(|(nr, piece)| if nr % 2 == 1 { bold(piece) } else { roman(piece) }).collect()

@@ -2,24 +2,20 @@
 //!
 //! The text below the options of `--help` is the only source: a manual page adds nothing to it.
 
-/// What stands below the options.
+/// The text below the options.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
     /// Lines of the examples, without their common indentation.
     pub(super) examples: Vec<String>,
-    /// What the exit status means, one paragraph.
+    /// The meaning of the exit status, one paragraph.
     pub(super) exit_status: Option<String>,
-    /// Other paragraphs.
     pub(super) notes: Vec<String>,
 }
 
-/// How examples begin.
 const EXAMPLES: &str = "Examples:";
-/// How the meaning of the exit status begins, also within a paragraph.
 const EXIT_STATUS: &str = "Exit status";
 
 impl Parts {
-    /// Takes a text apart.
     pub(super) fn of(text: &str) -> Self {
         let mut parts = Self::default();
         for paragraph in text.split("\n\n") {
@@ -46,7 +42,6 @@ impl Parts {
     }
 }
 
-/// Lines as one.
 pub(super) fn joined(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

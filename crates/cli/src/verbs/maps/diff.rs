@@ -1,4 +1,4 @@
-//! `--diff`: a saved look against another, or against the system now.
+//! `--diff`: compares a saved look with another, or with the system now.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,6 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::confined;
 
-/// Two looks to be compared.
 pub(crate) struct DiffPlan {
     old: PathBuf,
     new: New,
@@ -26,7 +25,6 @@ enum New {
 }
 
 impl DiffPlan {
-    /// Of the files of `--diff` and what else was asked for.
     pub(super) fn of(
         files: Vec<PathBuf>,
         now: MapsRequest,
@@ -79,7 +77,6 @@ impl DiffPlan {
     }
 }
 
-/// Whether a missing file looks like a process.
 fn is_pid(file: &Path) -> bool {
     file.to_str().is_some_and(|name| name.parse::<u32>().is_ok()) && !file.exists()
 }

@@ -1,4 +1,4 @@
-//! The running system: examined once or again and again, and shown.
+//! The running system, examined once or repeatedly, and shown.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,7 +13,6 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::page_file::{self, PageFile};
 
-/// A view of the running system.
 pub(crate) struct LivePlan {
     pub(super) request: MapsRequest,
     pub(super) show: Show,
@@ -21,16 +20,16 @@ pub(crate) struct LivePlan {
     pub(super) output: Output,
 }
 
-/// What is made of a look.
 pub(crate) enum Output {
-    /// A result, and perhaps a page.
-    Result { form: Form, page: Option<PageFile> },
-    /// A file of metrics.
+    /// A result, and optionally a page.
+    Result {
+        form: Form,
+        page: Option<PageFile>,
+    },
     Metrics(PathBuf),
 }
 
 impl Output {
-    /// Mappings that are judged for what will be shown.
     pub(super) fn nr_judged(&self, show: Show) -> usize {
         let Self::Result { form, page } = self else { return 0 };
         let of_page = if page.is_some() { JUDGED_OF_PAGE } else { 0 };
@@ -51,7 +50,7 @@ impl LivePlan {
         let Some(every) = self.watch else {
             let look = self.request.look()?;
             let exit = self.tell(&look);
-            // Without any of the processes there is no table, but data that says so.
+            // If no process exists, there is no table, but data still says so.
             if !(self.request.finds_nothing(&look) && self.output.is_text()) {
                 self.deliver(&look, console)?;
             }
@@ -71,7 +70,7 @@ impl LivePlan {
                 console.out().write_all(b"\n")?;
             }
             self.deliver(&look, console)?;
-            // What is not there at the start is mistyped; later it may come back.
+            // A process that is missing at the start was mistyped; later it may come back.
             let is_over =
                 self.request.is_over(&look) || nr == 0 && self.request.finds_nothing(&look);
             if is_over || console.is_closed() || !rounds.wait() {
@@ -81,7 +80,6 @@ impl LivePlan {
         Ok(exit)
     }
 
-    /// On a terminal: a full screen. What is to be said stands in it, and once more below it.
     fn on_screen(self, every: Duration) -> Result<Exit> {
         let request = MapsRequest { nr_judged: 0, ..self.request.clone() };
         let look = request.look()?;
@@ -93,8 +91,8 @@ impl LivePlan {
         result.map(|()| exit)
     }
 
-    /// Says what is missing in the result; an error where it was asked for by name. None of the
-    /// processes has memory: the answer is no.
+    /// Reports what is missing: an error if it was requested by name. If no process has memory, the
+    /// answer is "no".
     fn tell(&self, look: &Look) -> Exit {
         let remarks = self.request.remarks(look);
         console::remark(&remarks);
@@ -124,7 +122,7 @@ impl LivePlan {
         if form == Form::Json && self.watch.is_some() {
             return Ok(MapsResult::of(look, command_line).json_line()?);
         }
-        // The terminal may have another width each time.
+        // The terminal's width may have changed.
         let show = Show { width: Console::width(), prose: Console::prose_width(), ..self.show };
         Ok(look.written(form, show, command_line)?)
     }

@@ -6,8 +6,8 @@
 //!   this thread         keys, signals, looks -> Board -> draw
 //! ```
 //!
-//! Owns the terminal while it is in use. Invariant T1: the terminal is as it was before, however this
-//! ends: by a key, a signal, an error or a panic.
+//! Owns the terminal while it is in use. Invariant T1: the terminal is always restored, whether the
+//! screen ends by a key, a signal, an error or a panic.
 
 mod draw;
 
@@ -27,16 +27,15 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use self::draw::Beside;
 use crate::console;
 
-/// A signal or a finished look is noticed this much later at most.
+/// The longest delay until a signal or a finished look is noticed.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Whether standard output can hold a full screen.
 pub(super) fn is_possible() -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     io::stdout().is_terminal() && !is_dumb
 }
 
-/// Shows looks that `request` takes, beginning with `first`, until the user has enough.
+/// Shows looks at `request`, beginning with `first`, until the user quits.
 pub(super) fn run(request: &MapsRequest, first: &Look, show: Show, every: Duration) -> Result<()> {
     let stop = Stop::watch().context("cannot watch for signals")?;
     let notes = request.remarks(first).iter().map(console::words).collect();
@@ -52,7 +51,7 @@ pub(super) fn run(request: &MapsRequest, first: &Look, show: Show, every: Durati
     while stop.asked_by().is_none() {
         match watching.go_on(&mut screen.0) {
             Ok(true) => {}
-            // Whoever watched is gone with the terminal.
+            // The user is gone with the terminal.
             Err(_) if !io::stdout().is_terminal() => break,
             over => return over.map(|_| ()),
         }
@@ -60,8 +59,8 @@ pub(super) fn run(request: &MapsRequest, first: &Look, show: Show, every: Durati
     Ok(())
 }
 
-/// The terminal in use; as it was when dropped (T1). What ratatui would say of one that is gone can
-/// be said nowhere, so that it would panic.
+/// The terminal in use, restored on drop (T1). Ratatui would panic if it cannot report an error on
+/// a lost terminal.
 struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
@@ -82,7 +81,7 @@ impl Drop for Screen {
     }
 }
 
-/// Looks, taken beside the keys.
+/// Looks, taken in parallel with the keys.
 struct Looker {
     ask: Sender<()>,
     looks: Receiver<Result<State, Error>>,
@@ -90,7 +89,7 @@ struct Looker {
 }
 
 impl Looker {
-    /// The thread ends with its receiver, or with the process in the middle of a look.
+    /// The thread ends with its receiver, or with the process during a look.
     fn start(request: MapsRequest) -> Self {
         let (ask, asked) = mpsc::channel::<()>();
         let (send, looks) = mpsc::channel();
@@ -121,8 +120,8 @@ impl Looker {
     }
 }
 
-/// Keys and sizes of the terminal. The thread ends with the process: on a terminal that is gone,
-/// crossterm reads without an end.
+/// Reads keys and sizes of the terminal. The thread ends with the process: on a lost terminal,
+/// crossterm reads forever.
 fn keys() -> Receiver<Event> {
     let (send, events) = mpsc::channel();
     thread::spawn(move || while event::read().is_ok_and(|event| send.send(event).is_ok()) {});
@@ -139,7 +138,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Draws what changed and takes what came; whether to go on.
+    /// Draws changes and handles events; returns whether to continue.
     fn go_on(&mut self, terminal: &mut DefaultTerminal) -> Result<bool> {
         if !self.is_drawn {
             let picture = self.board.picture();
@@ -165,7 +164,7 @@ impl Watching {
         }
     }
 
-    /// Takes an event; whether to go on.
+    /// Handles an event; returns whether to continue.
     fn take(&mut self, event: &Event) -> bool {
         self.is_drawn = false;
         let Event::Key(key) = event else { return true };
@@ -186,7 +185,7 @@ impl Watching {
     }
 }
 
-/// The first line of the help that is shown after a key; `None` once the help is closed.
+/// Returns the first help line after a key; `None` once the help is closed.
 const fn in_help(asked: &Asked, first: usize) -> Option<usize> {
     match asked {
         Asked::Step(Step::Up(nr)) => Some(first.saturating_sub(*nr)),
@@ -197,18 +196,17 @@ const fn in_help(asked: &Asked, first: usize) -> Option<usize> {
     }
 }
 
-/// What a key means.
+/// The meaning of a key.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Quit,
     Help,
-    /// A look now.
+    /// Take a look now.
     Look,
     Step(Step),
     Nothing,
 }
 
-/// Rows of a page key.
 const PAGE: usize = 10;
 
 fn asked(key: &KeyEvent) -> Asked {

@@ -1,4 +1,4 @@
-//! The options that say whose memory is shown.
+//! The options that select processes.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use largefolio_results::maps::Whom;
 
 use crate::verbs::values;
 
-/// One way to choose processes.
+/// One way to select processes.
 #[derive(Args, Debug)]
 #[group(id = "whom", multiple = false)]
 pub(super) struct WhomArgs {
@@ -17,23 +17,23 @@ pub(super) struct WhomArgs {
     /// All processes
     #[arg(long, short = 'a')]
     all: bool,
-    /// Processes of this name, which is that of the program's file or of /proc/PID/comm; may be repeated
+    /// Processes with this name: the name of the program's file or of /proc/PID/comm; may be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Processes of a systemd unit, such as nginx or nginx.service
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
-    /// Processes of a container: its id or the beginning of it
+    /// Processes of a container: its id or the start of it
     #[arg(long, value_name = "ID")]
     container: Option<String>,
-    /// Processes in a control group and the groups below it: a directory, or a path as
-    /// /proc/PID/cgroup has it
+    /// Processes in a control group and its descendants: a directory, or a path as in
+    /// /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
 }
 
 impl WhomArgs {
-    /// Whose memory that is; nobody's if nothing was said.
     pub(super) fn whom(self) -> Whom {
         let Self { pids, all, name, unit, container, cgroup } = self;
         let named = (!name.is_empty()).then_some(Whom::Names(name));

@@ -1,4 +1,4 @@
-//! The forms of a prediction: those of every table, and Parquet.
+//! The output formats of a prediction: those of every table, and Parquet.
 
 use std::io::{IsTerminal, stdout};
 
@@ -11,7 +11,7 @@ use largefolio_results::Form;
 use crate::console::Console;
 use crate::verbs::values::FormArgs;
 
-/// The options that choose the form.
+/// The options that choose the format.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct FrameArgs {
     #[command(flatten)]
@@ -21,21 +21,15 @@ pub(super) struct FrameArgs {
     parquet: bool,
 }
 
-/// A form that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameForm {
-    /// One of every table's.
     Plain(Form),
-    /// Binary.
     Parquet,
 }
 
-/// Where the result goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sink {
-    /// A file.
     File,
-    /// Standard output.
     Stream,
 }
 
@@ -44,7 +38,6 @@ impl FrameArgs {
         self.form.form() == Form::Json
     }
 
-    /// The form, for a result that goes to `sink`.
     pub(super) fn form(self, sink: Sink) -> Result<FrameForm> {
         if !self.parquet {
             return Ok(FrameForm::Plain(self.form.form()));
@@ -57,12 +50,10 @@ impl FrameArgs {
 }
 
 impl FrameForm {
-    /// Whether it has the verdict.
     pub(super) const fn has_verdict(self) -> bool {
         matches!(self, Self::Plain(Form::Json | Form::Text))
     }
 
-    /// What writes it; `depth` is the table's.
     pub(super) fn exporter(self, sink: Sink, depth: Depth) -> Box<dyn Exporter> {
         match self {
             Self::Parquet => Box::new(Parquet),

@@ -11,7 +11,6 @@ use largefolio_sim::replay::request::filesystems;
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// Writes kernels, machines, edits and filesystems with one line each.
 pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let mut text = String::new();
     let kernels = Kernel::names().map(|name| Ok((name.to_owned(), described(name)?)));
@@ -38,7 +37,6 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What a kernel is, and what its packages were built with as far as it matters here.
 fn described(name: &str) -> Result<String> {
     let mut text = Kernel::parse(name)?.description;
     let packages = Kernel::packages(name)?;

@@ -1,4 +1,4 @@
-//! `folio predict` of one trace: one result with a column for each cell.
+//! `folio predict` for one trace: one result with a column per cell.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -19,7 +19,6 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::work::{Kind, Work};
 
-/// A replay that can be made.
 pub(crate) struct ReplayPlan {
     pub(super) trace: OpenTrace,
     pub(super) specs: Vec<CellSpec>,
@@ -28,7 +27,7 @@ pub(crate) struct ReplayPlan {
     pub(super) depth: Depth,
     pub(super) goal: Goal,
     pub(super) run_time_ns: Option<f64>,
-    /// When to stop, with the columns that are complete.
+    /// When to stop, with the completed columns.
     pub(super) within: Option<Duration>,
     /// Results to explain, if any.
     pub(super) why: Option<Vec<String>>,
@@ -93,7 +92,6 @@ impl ReplayPlan {
         Ok(if report.rows.is_empty() { Exit::No } else { Exit::Done })
     }
 
-    /// Replays all cells, or those for which there is time.
     fn replay(&self) -> Result<Fitting> {
         let sharing = if self.within.is_some() { Sharing::Few } else { Sharing::All };
         let nr_rows = sharing.nr_rows(&self.trace, &self.specs);
@@ -105,7 +103,6 @@ impl ReplayPlan {
         Ok(fitting?)
     }
 
-    /// Which rules make the differences between the rows.
     fn explain(
         &self,
         specs: &[CellSpec],
@@ -116,7 +113,6 @@ impl ReplayPlan {
         Ok(explaining(None, |progress| question.answer(progress))?)
     }
 
-    /// Which rules make the column that the verdict tells of.
     fn search(
         &self,
         specs: &[CellSpec],
@@ -126,7 +122,7 @@ impl ReplayPlan {
         let question = self.question(specs, &report.rows, &[]);
         let left = self.within.map(|within| within.saturating_sub(started.elapsed()));
         match explaining(left, |progress| report.verdict.search(&question, progress)) {
-            // The columns are compared; which rules make the difference is not known.
+            // The comparison is complete; only the rules are unknown.
             Err(WhyError::Replay(ReplayError::Stopped)) if left.is_some() => Ok(()),
             searched => Ok(searched?),
         }
@@ -143,7 +139,6 @@ impl ReplayPlan {
     }
 }
 
-/// Does `work` with a bar.
 fn explaining<T>(
     within: Option<Duration>,
     work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,

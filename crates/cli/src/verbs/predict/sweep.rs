@@ -17,27 +17,23 @@ use largefolio_trace::shown;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
-/// What a shell adds to the signal that ended a program.
+/// Shells add this to the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
-/// Failures that are reported one by one; the manifest has all.
+/// Maximum number of failures reported one by one; the manifest has all of them.
 const NR_TOLD_MAX: usize = 10;
 
-/// How the end is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Summary {
-    /// A line.
     Text,
-    /// The manifest.
     Json,
 }
 
-/// A sweep that can be made.
 pub(crate) struct SweepPlan {
     pub(super) dir: PathBuf,
     pub(super) request: Request,
     pub(super) summary: Summary,
-    /// What was made for it, and goes again if nothing is written there.
+    /// Directories created for the sweep, which are removed if nothing is written.
     pub(super) made: MadeDirs,
 }
 
@@ -71,7 +67,7 @@ impl SweepPlan {
         let ended = replay(&mut sweep, &is_stopped);
         let failures = sweep.failures();
         let manifest = sweep.finish(*ended.as_ref().unwrap_or(&Ended::Stopped), &is_stopped);
-        // The error that ended it says more than a manifest that the same full disk refuses.
+        // The error that ended it says more than the manifest's error on the same full disk.
         let (_, manifest) = (ended?, manifest?);
         tell_failures(&failures);
         if let Some(dropped) = manifest.last().and_then(Run::dropped) {
@@ -93,7 +89,7 @@ impl SweepPlan {
         console.deliver(told.as_bytes(), None)
     }
 
-    /// One line; a second where something is missing.
+    /// Writes one line, and a second if something is missing.
     fn told(&self, manifest: &Manifest, run: &Run) -> String {
         let dir = shown(&self.dir);
         let done = format!(
@@ -115,13 +111,11 @@ impl SweepPlan {
     }
 }
 
-/// As a shell says it of a program that a signal ended.
 fn stopped_by(stop: &Stop) -> Exit {
     let signal = stop.asked_by().unwrap_or_default();
     Exit::Program(u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX))
 }
 
-/// Replays all that is missing, with a bar.
 fn replay(sweep: &mut Sweep, is_stopped: IsStopped<'_>) -> Result<Ended, SweepError> {
     let bar = console::counter(sweep.counts().nr_asked as u64, "cells");
     let mut progress = |counts: Counts| {

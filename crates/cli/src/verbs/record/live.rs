@@ -16,29 +16,29 @@ use crate::verbs::values;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Live")]
 pub(super) struct LiveArgs {
-    /// Record at the program's own speed what the kernel tells: page faults, system calls that change
-    /// memory, reads of files. Needs root
+    /// Record at the program's own speed the events that the kernel reports: page faults, system
+    /// calls that change memory, reads of files. Needs root
     #[arg(long)]
     live: bool,
-    /// Processes that run already, with their children; lists such as 12,13 too. Ctrl-C ends the
-    /// recording, and they go on
+    /// Running processes, with their children; lists such as 12,13 too. Ctrl-C ends the recording,
+    /// and they continue
     #[arg(
         short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = values::pid,
         requires = "live", conflicts_with_all = ["command", "cgroup"]
     )]
     pids: Vec<u32>,
-    /// Processes in a control group and the groups below it: a directory, or a path as
-    /// /proc/PID/cgroup has it
+    /// Processes in a control group and its descendants: a directory, or a path as in
+    /// /proc/PID/cgroup
     #[arg(long, value_name = "PATH", requires = "live", conflicts_with = "command")]
     cgroup: Option<PathBuf>,
-    /// Stop recording after this time, such as 60s; the program goes on
+    /// Stop recording after this time, such as 60s; the program continues
     #[arg(long = "for", value_name = "TIME", value_parser = values::duration, requires = "live")]
     time: Option<Duration>,
-    /// Stop recording when the trace has this size, such as 1G; the program goes on
+    /// Stop recording when the trace reaches this size, such as 1G; the program continues
     #[arg(long, value_name = "SIZE", value_parser = values::size, requires = "live")]
     max_size: Option<u64>,
-    /// Ask the kernel at this interval, such as 5s, which pages are written again; without it only the
-    /// first store to a page is seen. Each store to such a page costs the program one extra fault
+    /// Check at this interval, such as 5s, which pages are written again; without it, only the
+    /// first store to a page is seen. Each recorded store costs the program one extra fault
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "live")]
     hot: Option<Duration>,
 }
@@ -48,7 +48,6 @@ impl LiveArgs {
         self.live
     }
 
-    /// Checks whom to record, and where to.
     pub(super) fn plan(
         self,
         command: &[OsString],

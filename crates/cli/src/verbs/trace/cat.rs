@@ -18,7 +18,8 @@ use crate::verbs::values::{FormArgs, number};
 
 /// Print the events of a trace, one per line
 ///
-/// The trace is streamed, so memory does not grow with its length. JSON has one object per line.
+/// The trace is streamed, so memory use does not depend on its length. JSON has one object per
+/// line.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +36,6 @@ pub(crate) struct CatArgs {
     form: FormArgs,
 }
 
-/// A trace that was opened.
 pub(crate) struct CatPlan {
     reader: Reader,
     nr_events: u64,
@@ -43,7 +43,6 @@ pub(crate) struct CatPlan {
 }
 
 impl CatArgs {
-    /// Opens the trace.
     pub(crate) fn plan(self) -> Result<CatPlan> {
         confined::to(std::slice::from_ref(&self.trace), []);
         let reader = Reader::open(&self.trace)?;
@@ -74,7 +73,6 @@ impl Record {
 }
 
 impl CatPlan {
-    /// Writes the events.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let meta = self.reader.meta().clone();
         let mut lines = Lines::new(self.form, &meta, console.out());
@@ -97,7 +95,7 @@ impl CatPlan {
     }
 }
 
-/// The form of the lines, and where they go.
+/// The format of the lines, and their destination.
 enum Lines<'a> {
     Text(&'a Meta, &'a mut dyn Write),
     Json(&'a mut dyn Write),
@@ -126,7 +124,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// The names of the columns, which otherwise come with the first row.
+    /// Writes the column names if no row has done so.
     fn header(&mut self) -> Result<()> {
         if let Self::Csv(csv) = self {
             let mut first = csv::Writer::from_writer(Vec::new());
@@ -146,7 +144,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The system's error inside a CSV error, so that a closed output is known as one.
+/// Extracts the system's error from a CSV error, so that a closed output is recognized.
 fn of_csv(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

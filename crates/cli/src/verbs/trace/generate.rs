@@ -46,7 +46,7 @@ enum GenVerb {
     Server(ServerArgs),
 }
 
-/// What every workload has.
+/// Options of every workload.
 #[derive(Args, Debug)]
 struct CommonArgs {
     /// Filesystem of the files
@@ -189,7 +189,8 @@ struct LibraryArgs {
     common: CommonArgs,
 }
 
-/// A process that forks to write snapshots of its memory while it goes on changing it (series 004)
+/// A process that forks to write snapshots of its memory while it continues changing it (series
+/// 004)
 #[derive(Args, Debug)]
 struct ForkArgs {
     /// Memory of the process
@@ -208,7 +209,7 @@ struct ForkArgs {
     common: CommonArgs,
 }
 
-/// A server whose workers inherit text and heap by fork and answer requests side by side
+/// A server whose workers inherit text and heap by fork and answer requests concurrently
 #[derive(Args, Debug)]
 struct ServerArgs {
     /// Workers at a time
@@ -226,7 +227,7 @@ struct ServerArgs {
     /// Requests in all, 44 rows each
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = number::<u64>)]
     requests: u64,
-    /// Requests after which a worker is replaced by a new one; 0 for never
+    /// Requests after which a worker is replaced; 0 for never
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<u64>)]
     requests_per_worker: u64,
     /// Seed of everything random
@@ -262,14 +263,12 @@ enum Advised {
     Nohugepage,
 }
 
-/// A workload that can be written.
 pub(crate) struct GenPlan {
     workload: Box<dyn Workload>,
     output: PathBuf,
 }
 
 impl GenArgs {
-    /// Checks the options.
     pub(crate) fn plan(self) -> Result<GenPlan> {
         let (workload, common): (Box<dyn Workload>, CommonArgs) = match self.workload {
             GenVerb::RetStubs(args) => args.workload(),
@@ -286,7 +285,6 @@ impl GenArgs {
 }
 
 impl GenPlan {
-    /// Writes the trace.
     pub(crate) fn run(&self, _console: &mut Console) -> Result<Exit> {
         let summary = self.workload.write(&self.output).map_err(told)?;
         console::say(&format!(
@@ -424,7 +422,6 @@ fn way(is_mapped: bool) -> ReadWay {
     if is_mapped { ReadWay::Mapped } else { ReadWay::Pread }
 }
 
-/// The error in the words of the command line.
 fn told(error: GenerateError) -> anyhow::Error {
     let GenerateError::Option { option, value, rule } = error else { return error.into() };
     let name = option.strip_prefix("nr_").unwrap_or(option).replace("_bytes", "-size");

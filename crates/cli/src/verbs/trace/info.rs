@@ -14,7 +14,7 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::confined;
 
-/// Files listed in the text; the JSON has all.
+/// Maximum number of files in the text; the JSON has all of them.
 const NR_FILES_SHOWN: usize = 40;
 
 /// Show the contents of a trace: program, size, files, rows by operation
@@ -31,7 +31,6 @@ pub(crate) struct InfoArgs {
     json: bool,
 }
 
-/// A trace that was opened.
 pub(crate) struct InfoPlan {
     path: PathBuf,
     reader: Reader,
@@ -39,7 +38,6 @@ pub(crate) struct InfoPlan {
 }
 
 impl InfoArgs {
-    /// Opens the trace.
     pub(crate) fn plan(self) -> Result<InfoPlan> {
         confined::to(std::slice::from_ref(&self.trace), []);
         let reader = Reader::open(&self.trace)?;
@@ -48,7 +46,6 @@ impl InfoArgs {
 }
 
 impl InfoPlan {
-    /// Reads the trace and writes what it holds.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let info = self.read()?;
         let text = if self.is_json { json::pretty(&info)? } else { text(&info) };
@@ -127,7 +124,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the rows count: several, and one.
+/// What the rows count: plural and singular.
 const fn counted(info: &Info) -> (&'static str, &'static str) {
     let is_of_faults = info.meta.faults_only && info.meta.attached.is_none();
     if is_of_faults { ("faults", "fault") } else { ("references", "reference") }
@@ -140,7 +137,6 @@ fn threads(info: &Info) -> String {
     }
 }
 
-/// Programs by the number of their starts, where more than one was started.
 fn programs(info: &Info) -> String {
     let mut programs: Vec<_> = info.programs.iter().collect();
     if info.programs.values().sum::<u64>() < 2 {

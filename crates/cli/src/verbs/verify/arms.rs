@@ -1,4 +1,4 @@
-//! The command as it is, and with a change; with a server the change is the server's.
+//! The command without and with a change. With a server, the change applies to the server.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,12 +20,12 @@ use largefolio_trace::shown;
 
 use crate::verbs::run::large_folios;
 
-/// A setting that the changed runs have otherwise.
+/// A setting that differs in the changed runs.
 #[derive(Clone, Debug)]
 struct Tuned {
     name: String,
     path: PathBuf,
-    /// Before the rounds.
+    /// The value before the rounds.
     old: String,
     new: String,
 }
@@ -36,7 +36,7 @@ impl Tuned {
     }
 }
 
-/// The command as it is.
+/// The plain command.
 #[derive(Clone, Debug)]
 pub(super) struct Plain {
     words: Vec<OsString>,
@@ -49,18 +49,18 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// `words` is the program and its arguments, and not empty; so is `server`.
+    /// `words` has the program and its arguments. Neither `words` nor `server` may be empty.
     pub(super) fn new(words: Vec<OsString>, server: Option<Vec<OsString>>, output: Output) -> Self {
         let (cooled, settings, disturbance) = (Vec::new(), Vec::new(), None);
         Self { words, server, output, cooled, settings, disturbance }
     }
 
-    /// The other arm fills the cache of `files`: empty it before each run.
+    /// Evicts `files` before each run, because the other arm fills their cache.
     pub(super) fn cools(&mut self, files: Vec<PathBuf>) {
         self.cooled = files;
     }
 
-    /// What a change is about: the server, or the command.
+    /// Returns what the change applies to: the server or the command.
     fn subject(&self) -> &[OsString] {
         self.server.as_ref().unwrap_or(&self.words)
     }
@@ -75,12 +75,11 @@ impl Plain {
     fn quiet(&self, command: &mut Command) {
         match self.output {
             Output::Discarded => command.stdout(Stdio::null()).stderr(Stdio::null()),
-            // Standard output is the result's.
+            // Standard output is for the result.
             Output::Shown => command.stdout(io::stderr()),
         };
     }
 
-    /// Notes settings that are not as they were before the rounds.
     fn check(&mut self) {
         let mut settings = self.settings.iter();
         let found = settings.find_map(|one| disturbed(one, &one.old));
@@ -88,7 +87,7 @@ impl Plain {
     }
 }
 
-/// Why `setting` is not as a run expects it.
+/// Says how `setting` differs from its expected value.
 fn disturbed(setting: &Tuned, expected: &str) -> Option<String> {
     let now = setting.read();
     (now != expected)
@@ -123,7 +122,7 @@ impl Arm for Plain {
     }
 }
 
-/// Takes `files` out of the page cache, as far as no process maps them.
+/// Evicts `files` from the page cache, unless a process maps them.
 fn cool(files: &[PathBuf]) -> Result<(), ArmError> {
     for file in files {
         warm::cool(file).map_err(|error| format!("{}: {error}", shown(file)))?;
@@ -131,25 +130,24 @@ fn cool(files: &[PathBuf]) -> Result<(), ArmError> {
     Ok(())
 }
 
-/// The command while settings are changed, started as `folio run` does.
+/// The command with changed settings, started as by `folio run`.
 #[derive(Debug)]
 pub(super) struct Changed {
     plain: Plain,
     environment: Vec<(String, String)>,
     request: Option<Request>,
-    /// Files whose cache is emptied before the command is started.
+    /// Files to evict before the command starts.
     cooled: Vec<PathBuf>,
-    /// Whether the two arms find other files in the cache.
+    /// Whether the two arms differ in cached files.
     has_files: bool,
-    /// Prepared now.
+    /// The prepared start, if any.
     started: Option<run::Launch>,
     effects: Vec<String>,
-    /// Changed now.
+    /// Settings that are currently changed.
     held: Vec<Setting>,
 }
 
 impl Changed {
-    /// Checks names and values of `NAME=VALUE`.
     pub(super) fn new(plain: &mut Plain, tune: &[String], env: &[String]) -> Result<Self> {
         let catalog = Catalog::below(Path::new("/"));
         let mut settings: Vec<Tuned> = Vec::new();
@@ -163,7 +161,7 @@ impl Changed {
                 bail!("--tune {name} is given twice");
             }
             let (name, new, path) = (name.to_owned(), value.to_owned(), catalog.path(name)?);
-            // What another folio has set for a while is not the system's value.
+            // A value set temporarily by another folio is not the system's own.
             settings.push(Tuned { old: Setting::read_at_rest(&path)?, path, name, new });
         }
         let mut environment: Vec<(String, String)> = Vec::new();
@@ -184,14 +182,13 @@ impl Changed {
         Ok(Self { plain, environment, request, cooled, has_files, started, effects, held })
     }
 
-    /// Names and values of the settings.
     pub(super) fn settings(&self) -> Vec<(&str, &str)> {
         let settings = self.plain.settings.iter();
         settings.map(|one| (one.name.as_str(), one.new.as_str())).collect()
     }
 
     /// # Errors
-    /// A change that is in effect without it: both arms would be the same.
+    /// If the change is already in effect, which would make both arms the same.
     pub(super) fn refuse_none(&self) -> Result<()> {
         for one in &self.plain.settings {
             if one.old == one.new {
@@ -215,7 +212,6 @@ impl Changed {
         Ok(())
     }
 
-    /// Whether the change must be seen in folios.
     pub(super) fn trace(&self) -> Trace {
         let has_heap = self.request.as_ref().is_some_and(|request| request.heap_bytes.is_some());
         let decides = |one: &Tuned| Catalog::decides_folios(&one.name);
@@ -226,7 +222,6 @@ impl Changed {
         }
     }
 
-    /// What is changed, and what came of it.
     pub(super) fn change(&self) -> Change {
         let mut words = Vec::new();
         if let Some(request) = &self.request {
@@ -249,9 +244,9 @@ impl Changed {
         Change { change: words.join(", "), settings, environment, effects }
     }
 
-    /// Starts the command as `folio run` would; the answer are the files whose cache that fills.
+    /// Starts the command as `folio run` would, and returns the files whose cache that fills.
     ///
-    /// A start that would change nothing is an error here: both arms would be the same.
+    /// A start that changes nothing is an error, because both arms would be the same.
     pub(super) fn starts(
         &mut self,
         text: run::Text,
@@ -290,7 +285,8 @@ impl Changed {
         let files = if plan.moved.is_none() {
             plan.warmed.iter().map(|file| file.path.clone()).collect()
         } else {
-            // Text that the page cache maps large already is not moved: it must be as the kernel has it.
+            // Text that is already mapped large from the page cache would not be moved, so it is
+            // evicted first.
             self.cooled.clone_from(&plan.files);
             plan.files
         };
@@ -298,7 +294,6 @@ impl Changed {
         Ok(files)
     }
 
-    /// The command, or the server, as it is changed.
     fn changed(&self) -> Command {
         let mut command = match &self.started {
             Some(started) => started.command(),
@@ -319,7 +314,7 @@ impl Arm for Changed {
         self.plain.check();
         for one in &mut self.plain.settings {
             self.held.push(Setting::change(&one.path, &one.new)?);
-            // The kernel may round a number; what it has now is what must stay.
+            // The kernel may round a number; the rounded value must stay.
             one.new = one.read();
             if one.new == one.old {
                 return Err(format!("the kernel leaves {} at {}", one.name, one.old).into());

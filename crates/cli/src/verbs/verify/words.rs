@@ -1,4 +1,4 @@
-//! The words of a command line, as a shell quotes them.
+//! Splits a command line into words with shell quoting.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! Worked examples of docs/behaviour 0.4, I.2-I.4, I.6, I.9, I.10 and of starting fragmentation.
+//! Worked examples of docs/behaviour 0.4, I.2-I.4, I.6, I.9, I.10 and of initial fragmentation.
 
 use super::super::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, WatermarkRefusal};
 use super::{list, small};
@@ -48,7 +48,7 @@ fn the_smallest_sufficient_block_at_the_head_is_taken() {
     let mut buddy = small(32, 4, 4);
     assert_eq!(alloc(&mut buddy, 2, Movable), Some(0));
     assert_eq!(alloc(&mut buddy, 0, Movable), Some(4));
-    // Free now: 5, 6-7, 8-15 and 16-31; order 1 takes 6, not a part of a larger block.
+    // Free now: 5, 6-7, 8-15 and 16-31. Order 1 takes 6 instead of splitting a larger block.
     assert_eq!(alloc(&mut buddy, 1, Movable), Some(6));
     free(&mut buddy, 6, 1);
     free(&mut buddy, 0, 2);
@@ -114,7 +114,7 @@ fn a_free_beyond_the_zone_is_a_programmer_error() {
 fn an_unmovable_request_claims_the_largest_movable_block() {
     let mut buddy = small(64, 4, 3);
     assert_eq!(alloc(&mut buddy, 0, Unmovable), Some(0));
-    // Both pageblocks of the order-4 block changed type, the rest of it is unmovable now.
+    // Both pageblocks of the order-4 block changed type; the rest of it is now unmovable.
     let types: Vec<_> = (0..8).map(|nr| buddy.pageblock_type(Pfn(nr * 8))).collect();
     let expected = [&[Unmovable; 2][..], &[Movable; 6]].concat();
     assert_eq!(types, expected);
@@ -127,7 +127,7 @@ fn an_unmovable_request_claims_the_largest_movable_block() {
 fn a_pageblock_is_claimed_when_half_of_it_is_free_or_compatible() {
     let mut buddy = small(8, 3, 3);
     assert_eq!(alloc(&mut buddy, 2, Movable), Some(0));
-    // 4 of 8 pages are free: claimed. The pages already there stay movable allocations.
+    // 4 of 8 pages are free, so the pageblock is claimed. Its allocated pages stay movable.
     assert_eq!(alloc(&mut buddy, 0, Unmovable), Some(4));
     assert_eq!(buddy.pageblock_type(Pfn(0)), Unmovable);
     // Movable claims it back: 2 free and 5 compatible pages.
@@ -142,7 +142,7 @@ fn a_pageblock_that_is_mostly_taken_is_stolen_from_instead() {
     let mut buddy = small(8, 3, 3);
     assert_eq!(alloc(&mut buddy, 2, Movable), Some(0));
     assert_eq!(alloc(&mut buddy, 1, Movable), Some(4));
-    // 2 of 8 pages are free, 6 are movable: no claim for unmovable, one page is stolen.
+    // 2 of 8 pages are free, 6 are movable: unmovable cannot claim and steals one page.
     assert_eq!(alloc(&mut buddy, 0, Unmovable), Some(6));
     assert_eq!(buddy.pageblock_type(Pfn(0)), Movable);
     assert_eq!(list(&buddy, 0, Movable), [7]);
@@ -264,7 +264,7 @@ fn impossible_configurations_are_errors() {
     assert!(matches!(Buddy::new(config), Err(BuddyError::NrPages { nr_pages: 0 })));
     let config = BuddyConfig::new(PageSize::K4, 1 << 32);
     assert!(matches!(Buddy::new(config), Err(BuddyError::NrPages { .. })));
-    // More than any host can have, which no zone is: its state is asked for all the same.
+    // No zone can be this large, but `check_room` checks only the host's memory.
     let config = BuddyConfig::new(PageSize::K4, 1 << 60);
     assert!(matches!(config.check_room(), Err(BuddyError::NoRoom { .. })));
     assert_eq!(BuddyConfig::new(PageSize::K4, 1 << 20).check_room(), Ok(()));

@@ -1,5 +1,5 @@
-//! The exhaustive small world: every sequence of six operations on 16 page frames, against the
-//! naive twin.
+//! The exhaustive small world: every sequence of six operations on 16 page frames, compared with
+//! the naive twin.
 
 use super::super::MigrateType;
 use super::twin::Pair;

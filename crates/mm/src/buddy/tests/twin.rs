@@ -1,5 +1,5 @@
-//! Random operation sequences against the naive twin of `testkit`, compared and validated after
-//! each step: every allocation gets the same page frame, and all lists hold the same blocks in the
+//! Random operation sequences, compared with the naive twin of `testkit` and validated after each
+//! step. Every allocation returns the same page frame, and all lists hold the same blocks in the
 //! same order.
 
 use largefolio_testkit::buddy::NaiveBuddy;
@@ -9,12 +9,10 @@ use super::super::{Buddy, MigrateType};
 use super::{list, small};
 use crate::units::{Order, Pfn};
 
-/// A zone, its twin, and what is allocated.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     buddy: Buddy,
     naive: NaiveBuddy,
-    /// Allocated ranges: first page frame and order.
     pub(super) live: Vec<(u64, u8)>,
 }
 
@@ -41,7 +39,6 @@ impl Pair {
         self.compare();
     }
 
-    /// Frees one half of an allocation and keeps the other.
     fn free_half(&mut self, which: usize) {
         let (pfn, order) = self.live[which];
         let Some(half) = order.checked_sub(1) else { return self.free(which) };

@@ -5,8 +5,6 @@ use super::*;
 use crate::mapping::tree::tests::ids;
 use crate::units::{Order, PageIndex};
 
-/// A tree with these folios: first page and order.
-/// The forward search of 6.12 and later.
 fn next_miss(tree: &Tree, start: u64, nr_pages: u64) -> u64 {
     super::next_miss(tree, start, nr_pages, FullSearch::Beyond)
 }
@@ -19,7 +17,6 @@ fn tree(folios: &[(u64, u8)]) -> Tree {
     tree
 }
 
-/// Order-2 folios over `[first, end)`.
 fn order2(first: u64, end: u64) -> Vec<(u64, u8)> {
     (first..end).step_by(4).map(|index| (index, 2)).collect()
 }
@@ -53,7 +50,7 @@ fn order_7_catches_up_unless_the_start_is_near_its_end() {
     let tree = tree_of_order(7);
     assert_eq!([128, 130, 250, 254].map(|start| next_miss(&tree, start, 256)), [256; 4]);
     assert_eq!(next_miss(&tree, 255, 256), 257);
-    // Order 8 has four slots: three steps behind at most.
+    // Order 8 has four slots: the result is at most three too high.
     let tree = tree_of_order(8);
     assert_eq!(
         [256, 509, 510, 511].map(|start| next_miss(&tree, start, 256)),
@@ -63,7 +60,7 @@ fn order_7_catches_up_unless_the_start_is_near_its_end() {
 
 #[test]
 fn backward_a_large_folio_is_left_at_once() {
-    // A.4.6: the answer depends on what lies before the folio: one slot of 64 pages a step.
+    // A.4.6: the result depends on the pages before the folio: one slot of 64 pages per step.
     let empty = tree_of_order(7);
     assert_eq!(prev_miss(&empty, 200, 100, FullSearch::Beyond), 199);
     let full = tree(&[(64, 6), (128, 7)]);
@@ -72,7 +69,7 @@ fn backward_a_large_folio_is_left_at_once() {
 
 #[test]
 fn backward_from_inside_a_small_folio_the_run_is_too_short() {
-    // A.4.6: "the run length c is d too small": i = 16, q = 15, run 12..=15, d = 3: c = 1.
+    // A.4.6: the run length c is too small by d: i = 16, q = 15, run 12..=15, d = 3: c = 1.
     let tree = tree(&[(12, 2)]);
     assert_eq!(15 - prev_miss(&tree, 15, 32, FullSearch::Beyond), 1);
     assert_eq!(12 - prev_miss(&tree, 12, 32, FullSearch::Beyond), 1);
@@ -80,7 +77,7 @@ fn backward_from_inside_a_small_folio_the_run_is_too_short() {
 
 #[test]
 fn a_walk_that_crosses_a_chunk_with_a_lead_continues_at_the_index() {
-    // A.4.6: the slots of 64..=66 are skipped; the hole at 64 is not seen, that at 72 is exact.
+    // A.4.6: the walk skips the slots of 64..=66. It misses the hole at 64, and 72 is exact.
     let mut folios = order2(40, 64);
     folios.extend(order2(68, 72));
     let with_hole = tree(&folios);
@@ -110,7 +107,7 @@ fn below_page_0_the_answer_wraps() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(largefolio_testkit::cases(300)))]
 
-    /// A.4.6 promises exact answers where every folio has order 0 or 6.
+    /// A.4.6 promises exact results if every folio has order 0 or 6.
     #[test]
     fn orders_0_and_6_are_exact_everywhere(
         folios in prop::collection::vec((any::<bool>(), 0..500_u64), 0..300),
@@ -131,7 +128,8 @@ proptest! {
         prop_assert_eq!(prev_miss(&ours, start, nr_pages, FullSearch::Beyond), expected);
     }
 
-    /// Inside one chunk of 64 pages a start `d` behind its folio's head gives a hole `d` too high.
+    /// Inside one chunk of 64 pages, a start `d` pages after its folio's head reports a hole `d`
+    /// too high.
     #[test]
     fn small_folios_shift_the_answer_inside_a_chunk(
         orders in prop::collection::vec(0..4_u8, 1..8),

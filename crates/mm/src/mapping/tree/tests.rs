@@ -5,14 +5,12 @@ use super::*;
 use crate::folio::{Folio, FolioTable, Owner};
 use crate::units::Pfn;
 
-/// Ids to store, one for each number.
 pub(in crate::mapping) fn ids(nr: u32) -> Vec<FolioId> {
     let mut table = FolioTable::new();
     let folio = |pfn| Folio::new(Pfn(pfn), Order::ZERO, Owner::Detached);
     (0..u64::from(nr)).map(|pfn| table.insert(folio(pfn))).collect()
 }
 
-/// The tree and its naive twin.
 struct Pair {
     tree: Tree,
     naive: NaivePageTree,
@@ -47,7 +45,6 @@ impl Pair {
         self.compare(index);
     }
 
-    /// T2, and the count of used slots.
     fn check_nodes(&self) {
         let mut left: Vec<NodeId> = self.tree.root.into_iter().collect();
         while let Some(id) = left.pop() {
@@ -78,7 +75,6 @@ impl Pair {
     }
 }
 
-/// Indices near the borders of nodes of every level.
 fn index() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => 0..300_u64,

@@ -22,12 +22,10 @@ fn map(table: &mut PageTable, (vpn, pfn, nr): (u64, u64, u64), flags: PteFlags, 
     table.validate().unwrap();
 }
 
-/// Maps a range page by page in ascending order, as single-page faults do.
 fn map_singly(table: &mut PageTable, (vpn, pfn, nr): (u64, u64, u64), of: FolioSpan) {
     (0..nr).for_each(|by| map(table, (vpn + by, pfn + by, 1), RW, of));
 }
 
-/// One folded block at page 32, of an order-6 folio at page frame 64.
 fn folded_block() -> PageTable {
     let mut table = arm64();
     map(&mut table, (32, 64, 16), RW, folio(64, 6));
@@ -172,7 +170,6 @@ fn copying_one_page_makes_sixteen_entries_of_one() {
     // Putting the page back does not fold: it is not the last PTE of the block.
     table.replace_pte(Vpn(37), Pfn(69), RW, folio(64, 6));
     assert_eq!(nr_entries(&table), 16);
-    // Rewriting the last PTE folds.
     table.replace_pte(Vpn(47), Pfn(79), RW, folio(64, 6));
     assert_eq!(nr_entries(&table), 1);
 }
@@ -186,15 +183,13 @@ fn protecting_one_page_unfolds_and_only_the_last_pte_folds_again() {
     assert_eq!(nr_entries(&table), 16);
     table.protect_range(Vpn(33), 1, back, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 16);
-    // Protecting the second half first does not fold: the last PTE was rewritten before the
-    // conditions held.
+    // Does not fold: the last PTE was rewritten before the conditions held.
     table.protect_range(Vpn(40), 8, change, |_| folio(64, 6));
     table.protect_range(Vpn(32), 8, change, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 16);
     // Protecting the whole block rewrites its last PTE with all conditions true.
     table.protect_range(Vpn(32), 16, back, |_| folio(64, 6));
     assert_eq!(nr_entries(&table), 1);
-    // A whole folded block stays folded, and no new fold is counted.
     let nr_folds = table.stats().nr_folds;
     table.protect_range(Vpn(0), 100, change, |_| folio(64, 6));
     assert_eq!((nr_entries(&table), table.stats().nr_folds), (1, nr_folds));

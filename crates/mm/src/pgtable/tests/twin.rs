@@ -11,7 +11,6 @@ use crate::units::{Order, PageSize, Pfn, Vpn};
 
 const SLOT: u64 = 512;
 const NR_PAGES: u64 = 4 * SLOT;
-/// Order of the folios in each run of 512 page frames.
 const ORDERS: [u8; 8] = [0, 2, 4, 5, 9, 4, 9, 6];
 const FLAGS: [(u8, PteFlags); 4] = [
     (naive::WRITABLE, PteFlags::WRITABLE),
@@ -46,7 +45,6 @@ struct Pair {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Page, page frame, number of pages, flags.
     Map(u64, u64, u64, u8),
     MapPmd(u64, u64, u8),
     Replace(u64, u64, u8),

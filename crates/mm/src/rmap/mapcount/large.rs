@@ -11,10 +11,8 @@ use crate::rmap::owners::{LayoutOwners, MapcountOverflow, MmOwnerId};
 /// Added to `nr_pages_mapped` while a PMD entry maps the folio (docs/behaviour 0.4).
 pub(super) const ENTIRELY_MAPPED: u32 = 0x80_0000;
 
-/// Counters of a large folio that is or was mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Large {
-    /// All mappings, and their owners.
     pub(super) owners: LayoutOwners,
     pub(super) entire_mapcount: u32,
     /// Pages with a PTE mapping, plus [`ENTIRELY_MAPPED`] with a PMD mapping; 0 if not kept.
@@ -47,7 +45,6 @@ impl Large {
         Ok(change.with(change.updates + total))
     }
 
-    /// The counter that a change of the large mapcount updates: the owner word or a plain counter.
     fn update_of_total(&self) -> MapcountUpdates {
         if self.owners.is_tracking() {
             MapcountUpdates { owner_words: 1, ..MapcountUpdates::NONE }

@@ -7,9 +7,7 @@ use std::ops::Range;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PageCounts {
-    /// All pages have this count.
     Uniform(u32),
-    /// One count per page, since only part of the folio was mapped or unmapped.
     Each(Box<[u32]>),
 }
 
@@ -64,7 +62,6 @@ impl PageCounts {
         }
     }
 
-    /// Switches to one count per page and returns the counts of `pages`.
     fn each(&mut self, pages: Range<u32>, nr_pages: u32) -> &mut [u32] {
         if let Self::Uniform(count) = self {
             *self = Self::Each(vec![*count; nr_pages as usize].into_boxed_slice());

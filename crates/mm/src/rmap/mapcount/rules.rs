@@ -47,8 +47,7 @@ pub enum HugetlbOwners {
 pub struct MapcountRules {
     /// Which counters are kept.
     pub counts: MapcountRule,
-    /// A folio with more mappings than this forgets its owners (K.5.2). Differs: in no kernel.
-    /// `None` = never.
+    /// More mappings end owner tracking (K.5.2); `None` = never. Differs: in no kernel.
     #[serde(default)]
     pub stop_above: Option<u32>,
     /// How much a PMD entry counts.

@@ -1,6 +1,7 @@
 //! Atomic cells for owner tracking.
 //!
-//! [`Native`] uses the machine's own atomics. The model checker and its mutants supply others and run the same protocol.
+//! The machine's own atomics are [`Native`]. The model checker and its mutants supply others and
+//! run the same protocol.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 

@@ -16,7 +16,6 @@ pub enum OwnerLayout {
     Bits32,
 }
 
-/// The [`Owners`] of one folio, for exclusive access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LayoutOwners {
     Wide(Owners<Wide>),

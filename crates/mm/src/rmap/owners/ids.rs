@@ -28,7 +28,6 @@ pub struct OwnerIds {
     next: u32,
     /// Freed ids below `next`.
     free: BTreeSet<u32>,
-    /// The layout's largest id.
     id_max: u32,
 }
 

@@ -14,13 +14,11 @@ use super::MapcountOverflow;
 use super::layout::Layout;
 use super::state::{MmOwnerId, Slot, State};
 
-/// The cells of one folio at one moment, with the word unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Words {
     /// Ids of both slots and S, without L; [`Layout::STOPPED`] once tracking has stopped.
     pub(super) word: u64,
     pub(super) counts: u64,
-    /// `T`: mappings of the folio, minus one.
     pub(super) large_mapcount: i32,
 }
 
@@ -118,7 +116,6 @@ impl Words {
     }
 }
 
-/// The shift of the slot that `id` holds; for 0, of the first free slot.
 fn slot_of<L: Layout>(word: u64, id: u32) -> Option<u32> {
     if id_of::<L>(word, 0) == id {
         Some(0)
@@ -127,12 +124,10 @@ fn slot_of<L: Layout>(word: u64, id: u32) -> Option<u32> {
     }
 }
 
-/// The id in the slot at `shift`; 0 = free.
 pub(super) const fn id_of<L: Layout>(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32 & L::ID_MAX
 }
 
-/// The signed count of the slot at `shift`.
 pub(super) const fn count_of<L: Layout>(counts: u64, shift: u32) -> i32 {
     let unused = 64 - L::HALF_BITS;
     ((counts >> shift << unused).cast_signed() >> unused) as i32
@@ -152,7 +147,6 @@ mod tests {
     use super::super::layout::{Narrow, Wide};
     use super::*;
 
-    /// Puts the smallest and the largest value into both halves.
     fn halves<L: Layout>() {
         let free = Words::unmapped::<L>();
         assert_eq!(free.state::<L>(), State::UNMAPPED);

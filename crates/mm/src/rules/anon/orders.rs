@@ -12,19 +12,19 @@ impl Orders {
     /// Every order.
     pub const ALL: Self = Self((2 << Order::LIMIT) - 1);
 
-    /// The set whose orders are the bits of a number; bits above the largest order are left out.
+    /// The orders whose bits are set in `bits`; ignores bits above the largest order.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits as u32 & Self::ALL.0)
     }
 
-    /// The orders as the bits of a number.
+    /// The set as bits.
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0 as u64
     }
 
-    /// The orders that both have.
+    /// The intersection.
     #[must_use]
     pub const fn both(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -36,13 +36,13 @@ impl Orders {
         self.0 >> order.get() & 1 == 1
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The set with `order`.
+    /// Adds `order`.
     #[must_use]
     pub const fn with(self, order: Order) -> Self {
         Self(self.0 | 1 << order.get())
@@ -54,7 +54,7 @@ impl Orders {
         Self(self.0 & ((1 << order.get()) - 1))
     }
 
-    /// The largest order that is at most `order`; order 0 if there is none.
+    /// The largest order in the set that is at most `order`; order 0 if there is none.
     #[must_use]
     pub const fn up_to(self, order: Order) -> Order {
         match self.below(order.raised(1)).highest() {
@@ -72,7 +72,7 @@ impl Orders {
         }
     }
 
-    /// Every order, largest first.
+    /// All orders, largest first.
     pub fn descending(self) -> impl Iterator<Item = Order> {
         let mut rest = self;
         std::iter::from_fn(move || {

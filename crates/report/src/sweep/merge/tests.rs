@@ -22,7 +22,6 @@ fn outcome(dir: &Path) -> Outcome {
     replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
 }
 
-/// Creates a part with one row; the program's name has `name_bytes` bytes.
 fn part(outcome: &Outcome, nr: usize, name_bytes: usize) -> Vec<u8> {
     let trace = TraceInfo { command: vec!["a".repeat(name_bytes)], ..TraceInfo::default() };
     let row = Row { trace: &trace, settings: &Settings::default(), outcome };
@@ -30,7 +29,6 @@ fn part(outcome: &Outcome, nr: usize, name_bytes: usize) -> Vec<u8> {
     file_of(&table::with_cells(&batch, &[format!("{nr:064x}")]).unwrap()).unwrap()
 }
 
-/// Writes `parts` to `dir` and returns their names.
 fn write(dir: &Path, parts: &[Vec<u8>]) -> Vec<String> {
     let name = |part: &Vec<u8>| {
         let name = part_name(&hash(part));
@@ -52,7 +50,6 @@ fn parts_of_large_rows_are_left_alone() {
 fn parts_that_would_become_one_that_is_refused_stay() {
     let dir = tempfile::tempdir().unwrap();
     let outcome = outcome(dir.path());
-    // One cell in two rows.
     let twice: Vec<_> = [10, 11].map(|bytes| part(&outcome, 1, bytes)).to_vec();
     let names = write(dir.path(), &twice);
     assert_eq!(merge(dir.path(), &names, NEVER).unwrap(), Merged::Refused);
@@ -66,7 +63,6 @@ fn parts_that_would_become_one_that_is_refused_stay() {
     assert!(!names.iter().any(|name| dir.path().join(name).exists()));
 }
 
-/// Returns a part with these cells, as bytes.
 fn part_of_cells(outcome: &Outcome, cells: &[usize]) -> Vec<u8> {
     let settings = Settings::default();
     let trace = TraceInfo::default();
@@ -77,7 +73,6 @@ fn part_of_cells(outcome: &Outcome, cells: &[usize]) -> Vec<u8> {
     file_of(&table::with_cells(&batch, &cells).unwrap()).unwrap()
 }
 
-/// A part's state on the disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stands {
     Not,
@@ -117,7 +112,6 @@ fn listed(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Returns the cells of all whole parts, in order.
 fn nrs_of_parts(dir: &Path) -> Vec<usize> {
     let names = listed(dir);
     let parts = names.iter().filter(|name| hash_of(name).is_some());
@@ -145,7 +139,6 @@ impl Killed {
         Self { singles, first: of(&[0, 1, 2]), second: of(&[3, 4, 5]) }
     }
 
-    /// Writes the files with the parts in these states.
     fn put(&self, dir: &Path, singles: [Stands; Self::NR], merged: [Stands; 2]) {
         for (bytes, stands) in self.singles.iter().zip(singles) {
             put(dir, bytes, stands);

@@ -4,7 +4,6 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// A remedy with the name `command` that gains `gain_mib`.
 fn remedy(command: &str, restart: Restart, gain_mib: u64) -> Remedy {
     let text = String::new;
     let action = if restart == Restart::None { Action::Collapse } else { Action::Option };

@@ -16,10 +16,8 @@ use crate::{Error, running};
 
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
-/// Nanoseconds per call, by backing and phase.
 pub(super) struct Calls {
     pub(super) of: Vec<(Backing, Phase, Series)>,
-    /// Stubs packed into few pages.
     pub(super) packed: Series,
 }
 
@@ -65,18 +63,15 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
     Ok((Calls { of: of.collect(), packed }, notes.collect()))
 }
 
-/// Kernel operations, all in the same rounds.
 pub(super) struct Measured {
     /// Nanoseconds per 4 KiB, by work and folio size.
     pub(super) of: Vec<(Work, usize, Series)>,
     /// Nanoseconds per read fault, by cached pages among the 16 around it.
     pub(super) faults: Vec<(usize, Series)>,
-    /// The machine's pace during the measurement.
     pub(super) pace: Pace,
     pub(super) notes: Vec<String>,
 }
 
-/// Measures works by folio size, and read faults.
 pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     let shift = running::page().shift();
     let sizes = WORKS.iter().flat_map(|(_, _, sizes)| *sizes);
@@ -101,7 +96,6 @@ pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     Ok(Measured { of: of.collect(), faults: faults.collect(), pace, notes })
 }
 
-/// Returns the operations for folios of `nr_pages`.
 fn works(nr_pages: usize) -> impl Iterator<Item = Work> {
     WORKS.iter().filter(move |(_, _, sizes)| sizes.contains(&nr_pages)).map(|(work, ..)| *work)
 }

@@ -13,11 +13,9 @@ use largefolio_trace::{Event, Op, Writer};
 use super::setup::{CheckRequest, Phase};
 use crate::{Error, running};
 
-/// A prediction in nanoseconds with its causes.
 pub(super) struct Predicted {
     /// `None`: a cost is not known.
     ns: Option<f64>,
-    /// The bounds that follow from the costs' bounds.
     interval: Option<Interval>,
     by_cause: Vec<(&'static str, Option<f64>)>,
 }
@@ -41,7 +39,6 @@ impl Predicted {
         self.by_cause.iter().map(text).collect::<Vec<_>>().join(" + ")
     }
 
-    /// Sums `causes` in `estimate`, minus those in `base`.
     fn new(estimate: &Estimate, base: Option<&Estimate>, causes: &[Cause]) -> Self {
         let of = |cause: &Cause| {
             let ns = |estimate: &Estimate| Some(float_of(estimate.causes.get(cause)?.ns?));
@@ -86,7 +83,6 @@ pub(super) fn anon(request: &CheckRequest, work: Work, bytes: usize) -> Result<P
     Ok(Predicted::new(&estimate, None, &Cause::ALL))
 }
 
-/// Predicts read faults on an in-memory file with `nr_cached` pages in every 64 KiB.
 pub(super) fn faults(request: &CheckRequest, nr_cached: usize) -> Result<Predicted, Error> {
     let len_bytes = request.extent.region_bytes as u64;
     let mut bench = FileBench::new(&request.kernel, len_bytes, (AROUND_BYTES / nr_cached) as u64)?;

@@ -23,7 +23,6 @@ struct Line {
     size: String,
     unit: String,
     predicted_ns: Option<f64>,
-    /// The prediction over the ranges of its costs.
     predicted_interval_ns: Option<Interval>,
     causes: String,
     measured_ns: Spread,
@@ -34,11 +33,9 @@ struct Line {
     /// Predicted over measured ratio, minus 1.
     distance: Option<f64>,
     bound: f64,
-    /// Whether the measured median is in the predicted interval.
     is_in_interval: bool,
     /// Whether the distance is within the bound; absent for the reference.
     is_ratio_within: Option<bool>,
-    /// Both (V1).
     is_within: bool,
 }
 
@@ -90,7 +87,6 @@ impl CheckResult {
         }
     }
 
-    /// Returns whether every row passes.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.nr_within == self.nr_rows && self.nr_rows > 0

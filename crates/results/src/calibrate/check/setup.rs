@@ -14,9 +14,7 @@ use crate::{Error, running};
 
 /// The largest relative distance between predicted and measured ratio for stubs.
 pub(super) const STUBS_BOUND: f64 = 0.15;
-/// The same for the other operations.
 pub(super) const KERNEL_BOUND: f64 = 0.25;
-/// Backings of stubs, the reference first.
 pub(super) const BACKINGS: [Backing; 3] =
     [Backing::CacheBase, Backing::CacheLarge, Backing::MemfdCollapsed];
 /// Folio sizes of most operations on anonymous memory, in base pages, the reference first. The
@@ -25,7 +23,6 @@ pub(super) const BACKINGS: [Backing; 3] =
 const SIZES: &[usize] = &[1, 16, 128, 512];
 /// Sizes for copy-on-write, which is not calibrated.
 const COW_SIZES: &[usize] = &[1, 4, 16, 512];
-/// Operations on anonymous memory, and their sizes in base pages.
 pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
     (Work::Touch, "first touch", SIZES),
     (Work::ForkBeyond, "fork, less fork without the region", SIZES),
@@ -43,7 +40,6 @@ pub(super) fn cached_pages() -> Vec<usize> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) text_bytes: usize,
-    /// Bytes of anonymous regions.
     pub(super) region_bytes: usize,
     pub(super) nr_calls: usize,
     pub(super) nr_rounds: usize,
@@ -69,9 +65,7 @@ impl Extent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Sweep of a fresh mapping, page cache warm.
     Mapped,
-    /// Random calls, everything mapped.
     Random,
 }
 
@@ -87,7 +81,6 @@ impl Phase {
 pub(super) struct CheckRow {
     pub(super) operation: &'static str,
     pub(super) size: String,
-    /// The unit of one operation.
     pub(super) unit: &'static str,
     /// Nanoseconds per unit; `None`: the machine file lacks a cost.
     pub(super) predicted: Option<f64>,
@@ -96,11 +89,9 @@ pub(super) struct CheckRow {
     pub(super) causes: String,
     pub(super) measured: Series,
     pub(super) bound: f64,
-    /// Whether the operation's other rows are compared with this one.
     pub(super) is_reference: bool,
 }
 
-/// A prepared comparison.
 pub struct CheckRequest {
     pub(super) machine: Machine,
     pub(super) kernel: Kernel,

@@ -139,7 +139,6 @@ fn clock(found: &Calibration) -> Option<Quantity> {
     })
 }
 
-/// Returns the cost of translation for loads over working sets between the two levels.
 fn l2_hit(found: &Calibration) -> Quantity {
     let curve = found.curve(Side::Data, Pages::Base);
     let extra = curve.and_then(|curve| curve.extra_over(96..=512));

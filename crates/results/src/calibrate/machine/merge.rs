@@ -30,7 +30,6 @@ const TOGETHER: [&str; 11] = [
 /// Costs of programs, not of a machine: no calibration measures them.
 const NOT_MEASURED: [&str; 2] = ["cpi", "reference"];
 
-/// Adds the values of `earlier` to `made`, and returns whether there were any.
 pub(super) fn add(made: &mut Machine, earlier: &Machine) -> bool {
     let same_cpu = made.cpu.is_some() && made.cpu == earlier.cpu;
     let (Some(now), Some(before)) = (&mut made.calibrated, &earlier.calibrated) else {
@@ -44,7 +43,6 @@ pub(super) fn add(made: &mut Machine, earlier: &Machine) -> bool {
     true
 }
 
-/// Merges `nr` calibrations, including this one.
 fn add_costs(costs: &mut Costs, earlier: &Costs, nr: u32) {
     // A cost that one side lacks would change the meaning of the others.
     let apart = |costs: &Costs| {
@@ -91,14 +89,12 @@ fn add_rates(rates: &mut [UnitRate], earlier: &[UnitRate], nr: u32) {
     }
 }
 
-/// A cost of several calibrations.
 struct Mean {
     value: f64,
     range: [f64; 2],
 }
 
 impl Mean {
-    /// Averages the last of `nr` calibrations with the mean of the earlier ones.
     fn of(
         (value, range): (f64, Option<[f64; 2]>),
         (earlier, earlier_range): (f64, Option<[f64; 2]>),

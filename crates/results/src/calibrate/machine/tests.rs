@@ -15,7 +15,6 @@ fn figure(ns: f64) -> Figure {
     Figure { ns: spread(ns), how: "made \"up\"\nhere".to_owned() }
 }
 
-/// A curve whose levels end at `l1` and `l2` pages.
 fn curve(side: Side, pages: Pages, (l1, l2): (usize, usize)) -> Curve {
     let sets =
         [8, 16, 32, 48, 64, 72, 80, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 16384, 98304];
@@ -85,7 +84,6 @@ fn found() -> Calibration {
     }
 }
 
-/// Returns the machine as read from its file.
 fn written(found: &Calibration) -> Machine {
     let made = machine(found).unwrap();
     let text = made.machine.to_toml(&made.comment(Effort::Full)).unwrap();
@@ -299,7 +297,6 @@ impl Named for Calibration {
     }
 }
 
-/// Checks that the output is a valid machine file or an error.
 fn written_or_refused(found: &Calibration) {
     let made = machine(found).unwrap();
     if let Ok(text) = made.machine.to_toml(&made.comment(Effort::Full)) {

@@ -41,7 +41,6 @@ pub(super) fn caches() -> Vec<WalkCacheConfig> {
     ]
 }
 
-/// Returns the walker, with the caches that the kernel reports.
 pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
     let host_page = if is_splintered { "4K" } else { "2M" };
     let half = found.caches.llc_bytes as u64 / 2;
@@ -64,7 +63,6 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
     }
 }
 
-/// Sets the costs of walks.
 pub(super) fn set(
     costs: &mut Costs,
     found: &Calibration,
@@ -109,7 +107,6 @@ fn share(spread: &Spread, what: &str) -> Quantity {
     }
 }
 
-/// Returns the fixed part of a walk to one type of folio.
 fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> Option<Quantity> {
     let curve = found.curve(Side::Data, pages)?;
     // CPUID may describe an impossible TLB; the machine file will be refused.

@@ -23,7 +23,6 @@ fn disturbed(answer: &str) -> CowRun {
     CowRun { changes: vec![change], ..recorded(answer) }
 }
 
-/// Returns the report on successive runs.
 fn checked(runs: &[CowRun]) -> CowResult {
     let left = RefCell::new(runs.iter());
     let record = |_: &str, _: &ProcessProgram| Ok(left.borrow_mut().next().unwrap().clone());

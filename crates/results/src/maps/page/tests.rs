@@ -13,7 +13,6 @@ use largefolio_linux::system::MemSystem;
 
 use super::*;
 
-/// A name that would do harm as HTML.
 const HOSTILE: &str = "/lib/</script><script>window.harmed=1</script>\u{1b}[31m\u{202e}";
 
 fn system() -> MemSystem {
@@ -56,7 +55,6 @@ fn runs_of_a_strip_are_those_of_the_census() {
     assert!(page.contains("id=\"places\"") && page.contains("Bytes by reason"));
 }
 
-/// More processes and mappings than are shown, all with long names.
 fn large() -> Look {
     let mut tally = Tally::default();
     for order in 0..10 {

@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use super::*;
 use crate::running::This;
 
-/// A system in a directory, with the given files.
 fn system(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {

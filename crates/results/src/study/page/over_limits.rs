@@ -8,14 +8,12 @@ use largefolio_sim::study::{CountFinding, CurveFinding, LineFinding, Series};
 
 use super::super::curve::{basis, head, mib, value, verdict};
 
-/// Names the limits at which each line loses, by the first count.
 pub(super) fn answer(answer: &mut Markup, curve: &CurveFinding) {
     let Some(count) = curve.counts.first() else { return };
     answer.raw("<p class=\"answer\">").element("b", &curve.title);
     answer.text(&format!(". {}, {}.", count.what, verdict(curve, count))).raw("</p>");
 }
 
-/// Draws one curve; `at` is its JSON pointer.
 pub(super) fn drawn(curve: &CurveFinding, at: &str) -> Markup {
     let mut body = Markup::new();
     body.element("h3", &curve.title).element("p class=\"note\"", &basis(curve));

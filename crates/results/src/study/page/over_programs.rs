@@ -20,7 +20,6 @@ pub(super) fn answer(answer: &mut Markup, found: &FrontierFinding) {
     answer.text(&format!(": {}.", sentences.join("; "))).raw("</p>");
 }
 
-/// Draws one frontier; `at` is its JSON pointer.
 pub(super) fn drawn(found: &FrontierFinding, at: &str) -> Markup {
     let mut body = Markup::new();
     body.element("h3", &found.title).element("p class=\"note\"", &basis(found));
@@ -37,7 +36,6 @@ pub(super) fn drawn(found: &FrontierFinding, at: &str) -> Markup {
     body
 }
 
-/// Draws a mark for each line's mean, and smaller ones for its programs.
 fn picture(found: &FrontierFinding, paid: usize) -> Markup {
     let name_of = |line: &FrontierLine| {
         let is_on_frontier = line.is_on_frontier[paid - 1];

@@ -56,7 +56,6 @@ pub(super) fn surprises(
     })
 }
 
-/// Colours of [`CLASSES`].
 const COLOURS: [&str; 7] = ["equal", "near", "different", "apart", "toward", "skipped", "unknown"];
 
 pub(super) fn overview(report: &StudyResult) -> Markup {

@@ -1,4 +1,5 @@
-//! A picture as a screen: text, bold and reversed; no colour, so that `NO_COLOR` has nothing to change.
+//! Draws a picture on the screen with text, bold and reversed; without colour, so `NO_COLOR` has no
+//! effect.
 //!
 //! ```text
 //!   title                      always
@@ -8,7 +9,7 @@
 //!   keys                       the last line, if there are at least two
 //! ```
 //!
-//! Invariant W1: a screen of any size is drawn, down to a single cell.
+//! Invariant W1: a screen of any size can be drawn, down to a single cell.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,16 +21,15 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-/// Rows of the table that totals must leave.
+/// Rows of the table that the totals must leave.
 const ROWS_MIN: usize = 6;
-/// Characters of a name at least, unless the screen has fewer.
+/// Minimum number of characters of a name, unless the screen has fewer.
 const NAME_MIN: usize = 12;
 
-/// The last line.
 const KEYS: &str =
     "q quit  arrows move  Enter open  Esc back  s sort  c change  Tab next view  ? help";
 
-/// Column of the help's explanations.
+/// The column of the explanations in the help.
 const KEY_WIDTH: usize = 19;
 const HELP: &[&str] = &[
     "up, down, j, k     move; Page Up, Page Down by 10; Home, End",
@@ -46,17 +46,16 @@ const HELP: &[&str] = &[
     "Why folios are not larger, and what helps: folio maps PID",
 ];
 
-/// What stands beside the picture.
+/// Everything on the screen besides the picture.
 pub(super) struct Beside {
-    /// What is missing in the looks.
+    /// What the looks are missing.
     pub(super) notes: Vec<String>,
     pub(super) every: Duration,
     pub(super) nr_looks: u64,
-    /// The first line of the help, if that is shown.
+    /// The first help line, if the help is shown.
     pub(super) help: Option<usize>,
 }
 
-/// A line and its style.
 struct Styled(String, Style);
 
 pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture, beside: &Beside) {
@@ -81,7 +80,7 @@ fn plain(modifier: Modifier) -> Style {
     Style::new().add_modifier(modifier)
 }
 
-/// The lines above the keys, at most `height` where that is possible.
+/// Returns the lines above the keys, at most `height` if possible.
 fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec<Styled> {
     let none = Style::new();
     let title =
@@ -116,7 +115,6 @@ fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec
     lines
 }
 
-/// A line of the help in lines of `width`; explanations are indented if there is room.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (first, rest) = match text.find("  ") {
         Some(_) if width >= 2 * KEY_WIDTH => text.split_at(KEY_WIDTH),
@@ -126,7 +124,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     hanging(first, &words.join(" "), width, 1)
 }
 
-/// Widths of columns; those at the right end that do not fit are left out.
+/// Widths of the columns that fit, from the left.
 struct Widths(Vec<usize>);
 
 impl Widths {
@@ -155,7 +153,6 @@ impl Widths {
             let cell: String = shortened(cell, width).chars().take(width).collect();
             line.push_str(if at == 0 { " " } else { "  " });
             let is_last = at + 1 == grid.header.len();
-            // Writing to a string cannot fail.
             let _ = if at == grid.name_column || is_last {
                 write!(line, "{cell:<width$}")
             } else {

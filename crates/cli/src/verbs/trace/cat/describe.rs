@@ -1,4 +1,4 @@
-//! An event as a line of text, in the words of its system call.
+//! An event as a line of text, in terms of its system call.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,6 @@ use largefolio_trace::event::abi::MAP_SHARED;
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Meta, Op};
 
-/// Writes row, thread, operation and what it did.
 pub(super) fn line(out: &mut dyn Write, row: u64, event: &Event, meta: &Meta) -> io::Result<()> {
     let op = event.op.name();
     if event.op.is_reference() {
@@ -63,7 +62,7 @@ fn file(event: &Event, meta: &Meta) -> String {
     known.filter(|path| !path.is_empty()).unwrap_or_else(|| format!("file {id}"))
 }
 
-/// `PROT_*` as /proc/PID/maps has it.
+/// `PROT_*` in the format of /proc/PID/maps.
 fn prot(bits: u32) -> String {
     let flag = |bit, letter| if bits & bit == 0 { '-' } else { letter };
     [flag(1, 'r'), flag(2, 'w'), flag(4, 'x')].iter().collect()

@@ -1,12 +1,12 @@
-//! Every interleaving of openers and collapsers, by the model checker loom; and mutants of the
-//! protocol that the same scenarios have to catch.
+//! Runs every interleaving of openers and collapsers with the model checker loom. The same
+//! scenarios must also catch mutants of the protocol.
 //!
-//! The protocol under test is the one that ships: [`Gate`] over loom's atomics. A mutant brings
-//! another fence, or takes the steps of one side in another order.
+//! The tested code is the one that ships: [`Gate`] over loom's atomics. A mutant replaces a fence
+//! or reorders one side's steps.
 //!
-//! A file has two blocks. A collapser holds the lock of its block from before C1 until the huge
-//! folio is in the cache, an opener that is told to drop takes the locks one after the other. So
-//! what the opener does after O3 orders nothing between O1 and C3.
+//! A file has two blocks. A collapser holds its block's lock from before C1 until the huge folio is
+//! in the cache. An opener that must drop takes the locks one after the other. So nothing after O3
+//! adds order between O1 and C3.
 
 use std::marker::PhantomData;
 
@@ -16,7 +16,6 @@ use loom::sync::atomic::fence;
 use super::super::*;
 use crate::interleave::{Count, explore, failure};
 
-/// What a mutant does instead.
 trait Mutation: Sized + Send + Sync + 'static {
     fn full_fence(_: Side) {
         fence(SeqCst);
@@ -44,11 +43,9 @@ impl<M: Mutation> FullFence for Loom<M> {
     }
 }
 
-/// The protocol as it ships.
 struct Sound;
 impl Mutation for Sound {}
 
-/// The opener does not fence: O1 may wait behind O3.
 struct NoOpenFence;
 impl Mutation for NoOpenFence {
     fn full_fence(side: Side) {
@@ -58,7 +55,6 @@ impl Mutation for NoOpenFence {
     }
 }
 
-/// The collapser does not fence: C1 may wait behind C3.
 struct NoCollapseFence;
 impl Mutation for NoCollapseFence {
     fn full_fence(side: Side) {
@@ -68,7 +64,6 @@ impl Mutation for NoCollapseFence {
     }
 }
 
-/// Acquire and release where a full fence is needed.
 struct AcquireRelease;
 impl Mutation for AcquireRelease {
     fn full_fence(_: Side) {
@@ -76,7 +71,6 @@ impl Mutation for AcquireRelease {
     }
 }
 
-/// No fence at all: relaxed.
 struct Unfenced;
 impl Mutation for Unfenced {
     fn full_fence(_: Side) {}
@@ -106,7 +100,6 @@ impl Mutation for OpenerReadsFirst {
     }
 }
 
-/// C4 without the decrement.
 struct NoRollback;
 impl Mutation for NoRollback {
     fn try_add_thp(gate: &Gate<Loom<Self>>) -> Result<(), OpenForWrite> {
@@ -116,7 +109,6 @@ impl Mutation for NoRollback {
     }
 }
 
-/// Takes a writer in although writes are denied.
 struct IgnoresDeny;
 impl Mutation for IgnoresDeny {
     fn open_for_write(gate: &Gate<Loom<Self>>) -> Result<MustDrop, TextBusy> {
@@ -126,18 +118,17 @@ impl Mutation for IgnoresDeny {
     }
 }
 
-/// What a broken gate lets happen.
+/// The failure of a broken gate.
 const BESIDE: &str = "a huge folio beside a writer";
 const MISCOUNTED: &str = "nr_thps is not the number of huge folios";
 const BUSY: &str = "a writer beside a running program";
 
-/// A scenario that has to fail, and by saying `what`.
 fn fails_by(what: &str, scenario: fn()) {
     let said = failure(what, scenario);
     assert!(said.contains(what), "{said}");
 }
 
-/// What the page cache holds of a block, behind the locks of its folios.
+/// A block in the page cache, under the locks of its folios.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Block {
     Small,
@@ -145,7 +136,6 @@ enum Block {
     Absent,
 }
 
-/// A file in a cache of `N` blocks.
 struct File<M: Mutation, const N: usize> {
     gate: Gate<Loom<M>>,
     blocks: [Mutex<Block>; N],
@@ -165,7 +155,6 @@ impl<M: Mutation, const N: usize> File<M, N> {
         }
     }
 
-    /// H.3.3.
     fn open(&self) -> Result<(), TextBusy> {
         if M::open_for_write(&self.gate)? == MustDrop::Yes {
             for block in &self.blocks {
@@ -179,7 +168,6 @@ impl<M: Mutation, const N: usize> File<M, N> {
         Ok(())
     }
 
-    /// A writer, who finds no huge folio, and closes the file again.
     fn write(&self) {
         self.open().unwrap();
         self.has_no_huge_folio();
@@ -195,7 +183,7 @@ impl<M: Mutation, const N: usize> File<M, N> {
         u32::try_from(self.blocks.iter().filter(is_huge).count()).unwrap()
     }
 
-    /// What holds when all threads are done and `writers` have not closed.
+    /// Checks the state after all threads are done, with `writers` still open.
     fn check(&self, writers: i32) {
         assert_eq!(self.gate.writecount(), writers);
         assert_eq!(self.gate.nr_thps(), self.nr_huge(), "{MISCOUNTED}");
@@ -237,14 +225,14 @@ fn one_opener_and_two_collapsers<M: Mutation>() {
     );
 }
 
-/// The huge folio may come before the writer, or after it has gone, but not in between.
+/// The huge folio can come before the writer or after it, but not while it is there.
 fn an_opener_that_closes_again<M: Mutation>() {
     explore(File::<M, 1>::new, [File::write, |file: &File<M, 1>| file.collapse(0)], |file| {
         file.check(0);
     });
 }
 
-/// A second writer comes while the first is dropping: it finds none either.
+/// A second writer opens while the first is dropping: it also finds no huge folio.
 fn an_opener_beside_one_that_drops<M: Mutation>() {
     explore(
         || {
@@ -257,7 +245,7 @@ fn an_opener_beside_one_that_drops<M: Mutation>() {
     );
 }
 
-/// A process runs the file, or a writer has it: never both.
+/// Either a process runs the file or a writer has it open, never both.
 fn a_deny_write_holder<M: Mutation>() {
     explore(
         File::<M, 1>::new,

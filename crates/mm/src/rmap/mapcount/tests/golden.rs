@@ -24,12 +24,10 @@ fn change(mapped_pages: i64, pmd_mapped_pages: i64, is_partially_mapped: bool) -
     Change { mapped_pages, pmd_mapped_pages, is_partially_mapped, ..Change::NONE }
 }
 
-/// Ignores the updates.
 fn seen(change: Change) -> Change {
     Change { updates: MapcountUpdates::NONE, ..change }
 }
 
-/// Updates of page counters, folio counters and the owner word.
 fn updates(change: Change) -> [u64; 3] {
     let MapcountUpdates { pages, folios, owner_words } = change.updates;
     [pages, folios, owner_words]

@@ -7,9 +7,7 @@ use super::super::{Change, HugetlbOwners, Mapcount, MapcountRule, MapcountRules,
 use crate::rmap::owners::{MmOwnerId, OwnerLayout};
 use crate::units::Order;
 
-/// Steps per run; 160 runs take more than a million.
 const NR_STEPS: u32 = 6_500;
-/// Everything is unmapped after this many steps.
 const NR_STEPS_OF_A_LIFE: u32 = 200;
 
 struct Random(u64);
@@ -27,8 +25,7 @@ struct Pair {
     of: Shape,
     folio: Mapcount,
     naive: NaiveRmap,
-    /// Three mms have mapped the folio at the same time since it was last unmapped: "shared" may be
-    /// false.
+    /// Three mms mapped the folio since it was last unmapped: "shared" may be false.
     is_crowded: bool,
     is_stopped: bool,
 }
@@ -39,7 +36,6 @@ impl Pair {
         Self { of, folio: Mapcount::default(), naive, is_crowded: false, is_stopped: false }
     }
 
-    /// Takes a random step. Skips an impossible one.
     fn step(&mut self, random: &mut Random) -> bool {
         let nr_mms = self.naive.mms.len() as u32;
         let (which, nr_pages) = (random.below(nr_mms) as usize, self.of.nr_pages());
@@ -75,7 +71,6 @@ impl Pair {
         true
     }
 
-    /// Unmaps everything, which resets `is_crowded`.
     fn unmap_all(&mut self) {
         for which in 0..self.naive.mms.len() {
             let mm = MmOwnerId::new(which as u32 + 1).unwrap();

@@ -21,7 +21,6 @@ impl<L: Layout> Pair<L> {
         Self { shared: make(), alone: make() }
     }
 
-    /// Adds `d` mappings, or removes `-d`.
     fn step(&mut self, mm: MmOwnerId, d: i32) -> State {
         let nr = d.unsigned_abs();
         let (left, same) = if d > 0 {

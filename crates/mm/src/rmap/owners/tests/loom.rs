@@ -37,13 +37,10 @@ fn set_bits(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
     }
 }
 
-/// A mutant's changes to the word.
 trait Mutation {
-    /// The lock.
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
         set_bits(word, bits, order)
     }
-    /// The unlocking store.
     fn store(word: &AtomicU64, value: u64, order: Ordering) {
         word.store(value, order);
     }
@@ -81,8 +78,7 @@ impl<M: Mutation> WordCell for Word<M> {
         if old & bits == 0 {
             return Some(old);
         }
-        // No other thread runs between the load and this line: loom switches only at its own
-        // operations.
+        // No other thread runs since the load: loom switches only at its own operations.
         self.waiting.lock().unwrap().push(thread::current());
         None
     }
@@ -100,7 +96,6 @@ impl<M: Mutation> Atomics for Loom<M> {
 struct Sound;
 impl Mutation for Sound {}
 
-/// Takes no lock: loads the bit and continues.
 struct NoLock;
 impl Mutation for NoLock {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -108,7 +103,6 @@ impl Mutation for NoLock {
     }
 }
 
-/// Takes the lock with a load and a store instead of one read-modify-write.
 struct LockInTwoSteps;
 impl Mutation for LockInTwoSteps {
     fn fetch_or(word: &AtomicU64, bits: u64, order: Ordering) -> u64 {
@@ -118,7 +112,6 @@ impl Mutation for LockInTwoSteps {
     }
 }
 
-/// Unlocks without Release.
 struct RelaxedUnlock;
 impl Mutation for RelaxedUnlock {
     fn store(word: &AtomicU64, value: u64, _: Ordering) {
@@ -126,7 +119,6 @@ impl Mutation for RelaxedUnlock {
     }
 }
 
-/// Locks without Acquire.
 struct RelaxedLock;
 impl Mutation for RelaxedLock {
     fn fetch_or(word: &AtomicU64, bits: u64, _: Ordering) -> u64 {
@@ -152,7 +144,6 @@ impl<L: Layout> Mutation for StickyShared<L> {
     }
 }
 
-/// Forgets to unlock.
 struct NeverUnlocks;
 impl Mutation for NeverUnlocks {
     fn store(_: &AtomicU64, _: u64, _: Ordering) {}
@@ -182,7 +173,6 @@ impl<L: Layout, M: Mutation> Folio<L, M> {
         self.refs.fetch_sub(nr, Release);
     }
 
-    /// E.3.7 in the wrong order.
     fn unmap_references_first(&self, mm: MmOwnerId, nr: u32) {
         self.refs.fetch_sub(nr, Release);
         self.owners.remove(mm, nr);
@@ -239,7 +229,6 @@ where
     );
 }
 
-/// Two mms map at the same time: one gets the free slot.
 fn two_mms_come<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,
@@ -254,7 +243,6 @@ where
     );
 }
 
-/// Two mms: after one has unmapped, the other is known to be exclusive.
 fn the_survivor_of_two_is_exclusive<L: Layout, M: Mutation>()
 where
     Folio<L, M>: Send + Sync + 'static,

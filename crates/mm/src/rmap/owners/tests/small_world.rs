@@ -28,7 +28,6 @@ fn check(state: &State, truth: [u32; 3], is_crowded: bool) {
     }
 }
 
-/// Follows every step from every reachable state. Returns the number of states.
 fn explore<L: Layout>(stop_above: u32) -> usize {
     let mms = [1, 2, 3].map(|id| MmOwnerId::new(id).unwrap());
     let mut seen: BTreeSet<World> = BTreeSet::new();
@@ -72,7 +71,6 @@ fn stopping_keeps_every_answer_on_the_safe_side() {
     }
 }
 
-/// Runs every sequence of `depth` steps, each one mapping, on the words of a layout.
 fn walk<L: Layout>(folio: &Owners<L>, truth: [u32; 3], depth: u32) -> u64 {
     if depth == 0 {
         return 1;
