@@ -33,7 +33,7 @@ use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
 use crate::mapping::{HugeSwitch, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
-use crate::ram::Stretches;
+use crate::ram::{Ram, Stretches};
 use crate::readahead::Issue;
 use crate::readahead::issue::{self, ReadTarget, Run};
 use crate::rmap::owners::IdsExhausted;

@@ -196,6 +196,7 @@ impl Lruvec {
         self.lists[list.at()].nr_pages
     }
 
+    /// Returns the pages of both lists of one kind.
     #[must_use]
     pub fn nr_of_kind(&self, kind: LruKind) -> u64 {
         nr_of_kind(&self.lists.map(|list| list.nr_pages), kind)

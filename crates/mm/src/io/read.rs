@@ -13,6 +13,7 @@ use crate::memory::Memory;
 use crate::readahead::issue::Run;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};
+use crate::ram::Ram;
 use crate::rules::readahead::ReadPosition;
 use crate::units::ByteRange;
 use crate::units::{PageIndex, Pfn};

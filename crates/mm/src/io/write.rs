@@ -11,6 +11,7 @@ use crate::mapping::disk::OldEnd;
 use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
+use crate::ram::Ram;
 use crate::rules::readahead::WriteFolios;
 use crate::units::ByteRange;
 use crate::units::{MappingId, Order, PageIndex, Pfn};

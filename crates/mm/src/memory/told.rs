@@ -12,6 +12,7 @@ use crate::core::{InsertRefusal, NewFolio};
 use crate::folio::FolioId;
 use crate::mapping::reserve::{Extent, Reservations};
 use crate::mapping::tree::Entry;
+use crate::ram::Ram;
 use crate::rules::Rules;
 use crate::rules::anon::Enabled;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
