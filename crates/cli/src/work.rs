@@ -1,9 +1,9 @@
 //! Long work: announces its duration, reports progress, and stops it in time.
 //!
 //! ```text
-//!   terminal      a bar; once the pace is known how long all of it takes
+//!   terminal      a bar; with the total time once the pace is known
 //!   elsewhere     the same sentence, then a line every ten seconds
-//!   --within      the work hears that its time is over
+//!   --within      the work is notified when its time is over
 //! ```
 //!
 //! Owns the clock and the messages. Does not own the results of work that stops early.

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::{ExportError, Exporter, PredictResult};
 
-/// Indented JSON with keys in the order of the schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json;
 

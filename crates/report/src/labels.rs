@@ -19,7 +19,7 @@ pub(crate) struct Label {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     pub(crate) cells: Vec<Label>,
-    /// `altra, 4K pages`; empty if there are no cells.
+    /// `altra, 4K pages`; empty without cells.
     pub(crate) common: String,
 }
 

@@ -1,7 +1,7 @@
 //! The result of `folio predict`.
 //!
 //! Invariants:
-//! - I1: `reference < rows.len()` unless there are no rows.
+//! - I1: `reference < rows.len()` if any rows exist.
 //! - I2: nothing depends on when or where the replay ran: the same trace, rules and command line
 //!   give the same result, byte for byte.
 //!
@@ -99,7 +99,7 @@
 //! | `estimate.walks` | `native` or `nested` |
 //! | `estimate.total_ns` | estimated time; null if a required cost is not known |
 //! | `estimate.known_ns` | the part whose costs are known |
-//! | `estimate.difference_ns` | `total_ns` less that of the reference row, or null |
+//! | `estimate.difference_ns` | `total_ns` minus the reference row's, or null |
 //! | `estimate.causes.CAUSE` | `ns`, `difference_ns`, and `terms`: `events` x `cost` = `ns` each |
 //! | `estimate.not_known` | names of required costs that are not known |
 //! | `estimate.constants.NAME` | each cost used: `value`, `low`, `high`, `unit`, `source`, `assumed` |
@@ -115,7 +115,7 @@
 //! | `processes.programs[]` | `path`, `nr_processes` that executed it or exited from it, `references`, `faults`, `major_faults`, `instruction_walks`, `data_walks`, `estimate_ns` of these, and `folios` as above: the sum over its address spaces when they ended |
 //! | `is_replaced` | segments are laid out for larger pages than recorded |
 //! | `detail` | null unless pictures were requested |
-//! | `detail.causes` | names of the causes of folios, by number |
+//! | `detail.causes` | causes of folios, by number |
 //! | `detail.areas[]` | `kind`, `path`, `process`, `start`, `len_bytes` of a file or of private memory |
 //! | `..runs[]` | `[page, nr_pages, order, cause]`: folios of one order and one cause, in base pages |
 //! | `detail.nr_left_out` | areas omitted because they have too many runs |
@@ -172,7 +172,7 @@ pub struct TraceInfo {
     pub ended: String,
     pub nr_references: u64,
     pub nr_rows: u64,
-    /// What the recorder could not see, one sentence each.
+    /// The recorder's blind spots, one sentence each.
     pub warnings: Vec<String>,
     /// Whether the references are page faults only; omitted if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -266,7 +266,7 @@ fn compare_runs(rows: &mut [Outcome]) {
     }
 }
 
-/// Returns the row whose run time `row`'s change is relative to.
+/// Returns the row that `row`'s change of the run time is relative to.
 pub(crate) fn run_reference<'a>(rows: &'a [Outcome], row: &'a Outcome) -> &'a Outcome {
     rows.iter().find(|other| other.machine == row.machine).unwrap_or(row)
 }

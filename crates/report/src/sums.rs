@@ -13,7 +13,6 @@ pub(crate) fn large_bytes(census: &SizeTable) -> u64 {
     census.in_folios_from(LARGE_BYTES)
 }
 
-/// The share of mapped bytes in large folios: `93.5%`, or `none`.
 pub(crate) fn large_share(census: &SizeTable) -> String {
     let share = percent(large_bytes(census), census.mapped_bytes);
     if share.is_empty() { "none".to_owned() } else { share }

@@ -1,10 +1,10 @@
 //! Sweeps: many traces under many kernels on many machines, as one growing data set.
 //!
 //! ```text
-//!   Sweep::open(dir, request, ..)  lock; what is done = the cells of the parts on disk
-//!     Sweep::missing() -> Task ..  what is not, in tasks of one trace each
+//!   Sweep::open(dir, request, ..)  lock; done = the cells of the parts on disk
+//!     Sweep::missing() -> Task ..  the rest, in tasks of one trace each
 //!       Task::run -> TaskResult    here (local), or on any host that has the trace
-//!     Sweep::add(task, result)     one part more, or nothing: whole, or not there; many become one
+//!     Sweep::add(task, result)     adds a whole part or nothing; many parts are merged
 //!   Sweep::finish(ended)           the manifest
 //! ```
 //!
@@ -181,7 +181,8 @@ impl Sweep {
     /// leaves parts to be merged later.
     ///
     /// # Errors
-    /// [`SweepError::NotOfTheTask`] if the rows do not belong to the task; [`SweepError::NotWritten`] if the disk is full.
+    /// [`SweepError::NotOfTheTask`] if the rows do not belong to the task;
+    /// [`SweepError::NotWritten`] if the disk is full.
     pub fn add(
         &mut self,
         task: &Task,

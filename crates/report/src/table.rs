@@ -60,9 +60,7 @@ pub const KEY_SCHEMA_VERSION: &str = "largefolio.schema_version";
 pub const KEY_TOOL_VERSION: &str = "largefolio.tool_version";
 /// Metadata key of the command line, a JSON array.
 pub const KEY_COMMAND_LINE: &str = "largefolio.command_line";
-/// Metadata key of [`TraceInfo`] as JSON.
 pub const KEY_TRACE: &str = "largefolio.trace";
-/// Metadata key of [`Settings`] as JSON.
 pub const KEY_SETTINGS: &str = "largefolio.settings";
 
 pub const CELL: &str = "cell";

@@ -3,8 +3,8 @@
 //! | column | meaning |
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` `memory_bytes` | the cell, as in the JSON |
-//! | `metric` | name of the count, such as `text_aligned` or `tlb_data_l2_misses` |
-//! | `folio_bytes` | size of the counted folios, or of the unit for `cleared`; otherwise empty |
+//! | `metric` | the count's name, such as `text_aligned` or `tlb_data_l2_misses` |
+//! | `folio_bytes` | the folio size, or the unit's size for `cleared`; otherwise empty |
 //! | `value` | an integer, exact |
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
 //! | `is_judged` | `true` or `false`, as in the JSON |
@@ -88,7 +88,7 @@ pub(crate) struct Number {
     pub(crate) unit: &'static str,
 }
 
-/// Returns what distinguishes a cell besides its kernel: machine to memory.
+/// Returns the cell's distinguishing columns after the kernel: machine to memory.
 fn cell(outcome: &Outcome) -> [String; 5] {
     [
         outcome.machine.clone(),

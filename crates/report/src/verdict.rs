@@ -3,7 +3,7 @@
 //! ```text
 //!   rows --same machine and memory--> answers: columns that can be compared
 //!                                     each against the first: change, with bounds
-//!                                     the one that is certainly better, and most so --> best
+//!                                     certainly better, with the largest change --> best
 //!   reference, best --halving the rules between them--> which of them make the difference
 //! ```
 //!

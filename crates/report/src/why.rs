@@ -36,7 +36,7 @@ pub struct Why {
     pub switches: Vec<Switch>,
     pub shown: Vec<String>,
     pub results: Vec<Explained>,
-    /// Pairs of switches that both have an effect, but whose interaction is not separated.
+    /// Pairs of switches with an effect each and without a separate interaction.
     pub nr_pairs_left_out: usize,
     pub not_known: Vec<String>,
 }

@@ -55,7 +55,7 @@ pub const JUDGED_OF_PAGE: usize = 2000;
 /// base page.
 ///
 /// # Errors
-/// If there is no such kernel, or if it has a policy or size settings: neither affects what a file
+/// If no such kernel exists, or if it has a policy or size settings: neither affects what a file
 /// allows.
 pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
     let kernel = name.map_or_else(running::nearest_rules, running::named)?;

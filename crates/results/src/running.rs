@@ -58,7 +58,7 @@ pub(crate) fn size_names() -> [String; 2] {
     [sizes.page_bytes, sizes.pmd_bytes()].map(figures::size)
 }
 
-/// Returns the rules of the kernel `release` with base pages of `page_bytes`.
+/// Returns the rules for kernel `release` with base pages of `page_bytes`.
 ///
 /// # Errors
 /// If the kernel is older than all rules, or `release` is not a version.
@@ -83,7 +83,7 @@ pub fn rules_with_settings() -> Result<Kernel, Error> {
 /// alone.
 ///
 /// # Errors
-/// If there is no such kernel.
+/// If no such kernel exists.
 pub fn named(name: &str) -> Result<Kernel, Error> {
     This::new().named(name)
 }
@@ -121,7 +121,7 @@ impl This {
     /// knows.
     ///
     /// # Errors
-    /// If there is no such kernel.
+    /// If no such kernel exists.
     pub fn named(&self, name: &str) -> Result<Kernel, Error> {
         let (base, edits) = name.split_at(name.find('+').unwrap_or(name.len()));
         if base != THIS {

@@ -54,7 +54,7 @@ struct Found {
     /// Published results, if any.
     published: &'static [&'static str],
     rows: Vec<BenchRow>,
-    /// What was not measured, and why.
+    /// Missing measurements, with the reason.
     notes: Vec<String>,
 }
 

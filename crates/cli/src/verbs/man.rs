@@ -36,7 +36,6 @@ pub(crate) struct ManArgs {
 pub(crate) struct ManPlan {
     /// The commands to render, each parent before its children.
     commands: Vec<Command>,
-    /// All verbs of `folio`, whose pages may be mentioned.
     verbs: Vec<String>,
     output: Option<PathBuf>,
 }

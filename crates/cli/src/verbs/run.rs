@@ -16,7 +16,6 @@ use crate::errors::Exit;
 
 /// Exit code for a program that does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
-/// Exit code for a program that cannot be executed.
 const NOT_EXECUTED: u8 = 126;
 
 /// Start a program with its text, and optionally its heap, on large folios

@@ -218,7 +218,8 @@ impl TunePlan {
         shell::as_root(&format!("folio tune {of_copy}--undo"))
     }
 
-    /// Explains why no file is written for settings that nobody requested and folio did not change.
+    /// Explains why no file is written for settings that were not requested and that folio did not
+    /// change.
     fn remark(&self, plan: &ChangeSet, files: &[Planned]) {
         if self.is_lasting && files.is_empty() && !plan.kept.is_empty() {
             console::say(

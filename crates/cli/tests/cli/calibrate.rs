@@ -29,7 +29,7 @@ assumed = true
 fn the_file_is_written_whole_and_found_as_this_machine() {
     let _settings = hold_settings();
     let place = Place::with_trace();
-    // The home directory of the user who runs the tests may have one.
+    // The user's home directory may have one.
     let mut command = place.command("predict mix.folio --machine this");
     let output = command.env("XDG_CONFIG_HOME", place.path("empty")).output().unwrap();
     let missing = text(&output.stderr);

@@ -130,7 +130,7 @@ fn the_state_of_tune_and_its_settings_are_refused() {
     }
 }
 
-/// A regular file whose read waits for future kernel messages.
+/// Reads of this regular file wait for future kernel messages.
 #[test]
 fn the_log_of_the_kernel_is_not_waited_for() {
     let words = "crosscheck replay /proc/kmsg";

@@ -42,7 +42,7 @@ fn text_of(view: &Value) -> &Value {
     segments.iter().find(|s| s["flags"].as_str().unwrap().ends_with('x')).unwrap()
 }
 
-/// Returns the refusals of 16K, 64K and 2M, empty if there is none.
+/// Returns the refusals of 16K, 64K and 2M; empty without a refusal.
 fn refusals(view: &Value) -> [String; 3] {
     let sizes = text_of(view)["sizes"].as_array().unwrap();
     assert_eq!(sizes.len(), 3);

@@ -229,7 +229,7 @@ fn another_users_process_is_refused_with_the_command_that_works() {
     let Some(output) = as_nobody(&place, &words) else { return };
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains(&format!("run: {} {words}", Place::as_root())));
-    // A process that the user nobody may examine, because folio does not show itself.
+    // A process of the user `nobody`, because folio does not show itself.
     let mut own = Command::new("setpriv");
     own.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "1000"]);
     let mut own = own.spawn().unwrap();

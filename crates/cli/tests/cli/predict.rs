@@ -66,7 +66,6 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("does not fit into memory with grace-64k, 64K pages"), "{shown}");
     assert!(shown.contains("(--cgroup 2M)"), "{shown}");
-    // A data frame does not list missing rows.
     let csv = "predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M --csv";
     assert!(text(&place.run(csv).stderr).contains("does not fit into memory with grace-64k"));
     let none = json("--machine grace-64k --kernel 6.12 --cgroup 256K", 1);

@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Compiles `p`; returns false, with a message, if there is no compiler.
+/// Compiles `p`; returns false, with a message, without a compiler.
 pub(crate) fn compile(place: &Place, flags: &str) -> bool {
     fs::write(place.path("p.c"), PROGRAM).unwrap();
     if !support::compile(place, "gcc", &format!("{flags} p.c -o linked")) {
@@ -73,7 +73,7 @@ fn text_is_mapped_large_and_the_summary_says_how_much() {
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
     assert!(said.contains("in 2M folios in the page cache 0 B -> 8 MiB of 8 MiB"), "{said}");
     assert!(said.contains("start delayed by"), "{said}");
-    // The next process finds the same state, whoever starts it.
+    // The next process finds the same state, however it is started.
     let next = Command::new(place.path("p")).output().unwrap();
     assert!(mapped_kib(&next.stdout) >= 6 << 10);
     let quiet = place.run("run --quiet -- ./p");

@@ -18,7 +18,6 @@ impl Place {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Creates a directory with a small generated trace `mix.folio`.
     pub(crate) fn with_trace() -> Self {
         let place = Self::new();
         let words = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000";

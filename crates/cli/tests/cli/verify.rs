@@ -228,7 +228,6 @@ fn limits_decide_the_exit_status() {
     let (code, said) = of("metric>+1000%");
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("passed: --fail-if metric>+1000%"), "{said}");
-    // 0 in both arms.
     let (code, said) = of("major faults>+10%");
     assert_eq!(code, 0, "{said}");
 }

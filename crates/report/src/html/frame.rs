@@ -13,7 +13,7 @@ use super::markup::{Markup, escaped, script_json};
 const CSS: &str = include_str!("../../assets/report.css");
 const JS: &str = include_str!("../../assets/report.js");
 
-/// What the browser may do: use the page's own style and script, and save the data.
+/// The browser may use the page's own style and script, and save the data.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                       base-uri 'none'; form-action 'none'";
 
@@ -21,7 +21,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 pub enum Basis {
     /// Counted exactly in the model.
     Counted,
-    /// Counts times the costs of a machine file.
+    /// Counts times a machine file's costs.
     Estimated,
     /// Read or timed on the running kernel.
     Measured,

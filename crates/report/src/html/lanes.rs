@@ -1,7 +1,7 @@
 //! Marks on one axis: lanes below each other, or points in a field.
 //!
 //! ```text
-//!   what is shown    |     :   o====O     |    published and ours
+//!   one thing        |     :   o====O     |    published and ours
 //!   another          |  o--:--O           |    `:` a guide over all lanes
 //!                    0     1     2     3       ticks
 //! ```

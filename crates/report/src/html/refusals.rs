@@ -34,7 +34,7 @@ enum Kind {
 struct Refusal {
     kind: Kind,
     name: String,
-    /// What the reason means, and a remedy if there is one.
+    /// The reason's meaning, and a remedy if one exists.
     why: String,
     at: String,
     counts: Vec<Option<u64>>,

@@ -1,4 +1,4 @@
-//! The origin of the numbers: what was counted, and each constant of an estimate with its source.
+//! The origin of the numbers: counts, and each constant of an estimate with its source.
 
 use std::collections::BTreeMap;
 

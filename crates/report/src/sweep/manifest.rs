@@ -94,7 +94,6 @@ pub struct Run {
     /// Earlier runs dropped because the manifest was full.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nr_runs_dropped: usize,
-    /// Failures dropped because the manifest was full.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub nr_failures_dropped: usize,
 }
@@ -104,7 +103,7 @@ const fn is_zero(nr: &usize) -> bool {
     *nr == 0
 }
 
-/// The number of a failure's cells that are described in full; the others are identities.
+/// A failure describes this many cells in full, and lists the others by identity.
 const NR_NAMED_MAX: usize = 100;
 
 impl Run {
@@ -273,7 +272,7 @@ impl Manifest {
         Ok((Self { failed, texts, runs, ..Self::new() }, Found::Whole))
     }
 
-    /// Replaces the file in `dir`, after dropping what it has no room for.
+    /// Replaces the file in `dir`, after dropping entries that do not fit.
     pub(super) fn write(&mut self, dir: &Path) -> Result<(), SweepError> {
         let text = self.fitted(MANIFEST_BYTES_MAX)?;
         let path = dir.join(MANIFEST);

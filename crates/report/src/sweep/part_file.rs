@@ -62,7 +62,7 @@ pub(super) enum AddError {
     Parquet(#[from] parquet::errors::ParquetError),
 }
 
-/// Renames `name` in `dir` so that nobody takes it for a part or a manifest.
+/// Renames `name` in `dir` so that it no longer looks like a part or a manifest.
 pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside, SweepError> {
     let path = dir.join(name);
     let first = format!("{HIDDEN}{}{BROKEN}", name.trim_start_matches(HIDDEN));

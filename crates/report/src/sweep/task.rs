@@ -32,9 +32,7 @@ use crate::table::{self, Row};
 #[serde(deny_unknown_fields)]
 pub struct TaskCell {
     pub id: CellId,
-    /// Index into the task's kernels.
     pub kernel: usize,
-    /// Index into the task's machines.
     pub machine: usize,
     pub setting: Setting,
 }

@@ -47,7 +47,7 @@ pub(super) enum Values {
     Count(fn(&Row<'_>) -> u64),
     /// A count, or null if it is not known.
     Known(fn(&Row<'_>) -> Option<u64>),
-    /// A ratio, or null if there is none.
+    /// A ratio, or null.
     Ratio(fn(&Row<'_>) -> Option<f64>),
     Flag(fn(&Row<'_>) -> bool),
     Words(fn(&Row<'_>) -> Vec<String>),

@@ -278,7 +278,7 @@ fn writers(rows: &[Outcome]) -> Section {
     Section::new("Opens for writing", lines)
 }
 
-/// Results of collapse; empty if there were no attempts.
+/// Results of collapse; empty without attempts.
 fn collapses(rows: &[Outcome]) -> Section {
     let reasons: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();

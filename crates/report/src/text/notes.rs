@@ -1,4 +1,4 @@
-//! Notes around the table: what was replayed (above), and the limits of the numbers (below).
+//! Notes around the table: the replayed cells (above), and the limits of the numbers (below).
 
 use std::collections::BTreeSet;
 
@@ -325,7 +325,7 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
     })
 }
 
-/// Says what the model assumes if segments are laid out for other page sizes.
+/// States the model's assumptions if segments are laid out for other page sizes.
 fn linked(rows: &[Outcome]) -> Option<String> {
     rows.iter().any(|row| !row.linked.is_empty()).then(|| {
         "linked: the segments of programs and libraries were laid out again as -z max-page-size \

@@ -6,7 +6,7 @@
 //! matter.
 //!
 //! ```text
-//!   reference  --------------------+---------------------  told      57 rules, one number
+//!   reference  --------------------+---------------------  explained 57 rules, one number
 //!                -2.0              |      -0.1 (small)
 //!              ---------+----------
 //!                0 (same)   -2.0  ..  until one rule: fault.exec -2.0

@@ -1,4 +1,4 @@
-//! The page of a prediction in a real browser (`largefolio_testkit::browser`).
+//! A prediction's page in a real browser (`largefolio_testkit::browser`).
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The page as text: complete without scripts, safe, and with the numbers of the JSON.
+//! The page as text: complete without scripts, safe, and with the JSON's numbers.
 
 use largefolio_report::PredictResult;
 use largefolio_sim::replay::Outcome;

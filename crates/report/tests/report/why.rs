@@ -85,7 +85,7 @@ fn shares_of_recorded_programs_add_up_for_every_result() {
         let why = answer(&report);
         assert!(why.results.len() > 5, "{trace}: {} results", why.results.len());
         check_sums(why);
-        // Every number of the CSV that differs is a result, and nothing else is. Exceptions:
+        // Every CSV number that differs is a result, and nothing else is. Exceptions:
         // numbers that are changes themselves, and times missing on one side.
         let mut csv = Vec::new();
         let plain = PredictResult { why: None, ..report.clone() };

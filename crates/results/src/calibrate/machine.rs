@@ -21,7 +21,7 @@ use largefolio_sim::tlb::{
 
 use crate::running;
 
-/// The machine whose numbers replace those that could not be measured.
+/// The machine that provides numbers which could not be measured here.
 const STAND_IN: &str = if cfg!(target_arch = "aarch64") { "altra" } else { "cascadelake" };
 const L1_ENTRIES: u32 = 64;
 const L2_ENTRIES: u32 = 1024;

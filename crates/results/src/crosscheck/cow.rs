@@ -33,7 +33,6 @@ pub struct CowResult {
     command_line: Vec<String>,
     kernel: String,
     rules: String,
-    /// A note if the rules belong to another version.
     rules_note: Option<String>,
     nr_programs: usize,
     nr_equal: usize,

@@ -25,7 +25,7 @@ impl LiveCheck<'_> {
     /// Records and compares every workload; calls `each` after every workload.
     ///
     /// # Errors
-    /// If no workload can be recorded, or on a signal. Nothing is left behind.
+    /// If no workload can be recorded, or on a signal. Cleans up in every case.
     pub fn run(
         &self,
         command_line: Vec<String>,

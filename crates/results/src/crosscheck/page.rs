@@ -18,7 +18,7 @@ use super::words::{outcome, words};
 use crate::page::{footer, meanings, section};
 
 const TEXT_BYTES_MAX: usize = 1 << 19;
-/// Maximum number of listed rows besides those that differ.
+/// Maximum number of listed rows that do not differ.
 const NR_ROWS_MAX: usize = 1000;
 /// Maximum number of columns of filesystem and window; with more, windows are summed.
 const NR_COLUMNS_MAX: usize = 8;

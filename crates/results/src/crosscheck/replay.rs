@@ -20,7 +20,7 @@ const NR_BATCH: usize = 256;
 pub struct ReplayRequest {
     /// Recordings (`*.txt`), archives of them (`*.tar.xz`), or folders of either.
     pub paths: Vec<PathBuf>,
-    /// Rules for all recordings; by default, those of each recording's kernel.
+    /// Rules for all recordings; by default, each recording's own kernel's.
     pub kernel: Option<Kernel>,
     pub command_line: Vec<String>,
 }

@@ -25,7 +25,6 @@ pub struct CrosscheckRow {
     pub(super) name: String,
     pub(super) variant: String,
     pub(super) rules: String,
-    /// A note if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) filesystem: String,
     pub(super) window_kb: u64,

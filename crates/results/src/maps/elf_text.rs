@@ -135,7 +135,7 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
     notes
 }
 
-/// Groups refusals of text segments, with sizes and remedies; without text, those of all segments.
+/// Groups refusals of text segments, with sizes and remedies; without text, covers all segments.
 fn refused(file: &FileView) -> BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> {
     let mut refused: BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> = BTreeMap::new();
     let has_text = file.segments.iter().any(SegmentView::is_text);

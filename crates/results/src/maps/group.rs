@@ -26,7 +26,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// In the order of the key that cycles through them.
+    /// In cycling order.
     const ALL: [Self; 7] =
         [Self::Size, Self::Small, Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Pmd];
 

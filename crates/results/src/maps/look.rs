@@ -30,7 +30,6 @@ pub struct MapsRequest {
     pub page_cache: Vec<PathBuf>,
     /// Maximum number of mappings to judge: those with most memory.
     pub nr_judged: usize,
-    /// The equivalent command line, for the result and its remedies.
     pub command_line: Vec<String>,
 }
 

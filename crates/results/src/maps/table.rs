@@ -11,7 +11,6 @@ use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures;
 
-/// ASCII only: it looks the same on a terminal, in a file and in an email.
 const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none())
     .header_separator(LineStyle::none().fill('-').junction('-'))

@@ -3,7 +3,7 @@
 //! ```text
 //!   /sys --read once--> name, value --the model has a rule--> edits of a kernel
 //!                              |`----no rule, not the usual value--> a remark
-//!                              `-----not there--> a remark
+//!                              `-----missing--> a remark
 //! ```
 //!
 //! Owns the list of settings, the edit for each ([`edit`]), and the remarks on settings that the

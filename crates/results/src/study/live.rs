@@ -113,7 +113,6 @@ fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2
 
 fn timed(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2], Error> {
     let spare = Spare::default();
-    // Held over all rounds: changing settings is not part of the benchmark.
     let host = host(before, after)?;
     let kernels = [kernel(before)?, kernel(after)?];
     let mut subjects: Vec<Timed<'_>> = Vec::new();

@@ -5,7 +5,7 @@
 //!   other changes          published O---O ours        on the axis of the change
 //!   single numbers         published O---O ours        on the axis of their unit
 //!   programs below limits  a line for each kernel      over the limits
-//!   kernels over programs  a point for each            what it gains over what it pays
+//!   kernels over programs  a point for each            gain over cost
 //! ```
 
 mod over_limits;

@@ -86,7 +86,7 @@ impl StudyResult {
         self.studies.iter().all(is_empty)
     }
 
-    /// Returns rows that deviate from their known result; there are none unless something changed.
+    /// Returns rows that deviate from their known result, which happens only after a change.
     #[must_use]
     pub fn surprises(&self) -> Vec<Remark> {
         let of_study = |finding: &Finding| {

@@ -35,7 +35,6 @@ pub struct VerifyPrediction {
 pub struct Predicted {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
-    /// A note if the rules belong to another version.
     pub(super) rules_note: Option<String>,
     pub(super) machine: String,
     /// Estimated time of the changed run minus the plain run's, in ns; `None` if a cost is not
@@ -192,7 +191,7 @@ fn names(estimates: &[&Estimate]) -> Vec<String> {
 }
 
 impl Predicted {
-    /// Says what the prediction has instead of a ratio.
+    /// Describes a prediction without a ratio.
     pub(super) fn no_ratio(&self) -> &'static str {
         if self.unusable.is_some() { "not usable" } else { "not known" }
     }

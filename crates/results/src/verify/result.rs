@@ -359,7 +359,7 @@ fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Memory whose size this user may not read has size 0.
+/// If this user may not read the folio size, it is 0.
 fn folios(look: &Look) -> Vec<[u64; 2]> {
     let unknown = (look.unknown_bytes > 0).then_some([0, look.unknown_bytes]);
     unknown.into_iter().chain(look.folios.iter().map(|(size, bytes)| [*size, *bytes])).collect()

@@ -1,4 +1,4 @@
-//! Sentences and numbers of a comparison.
+//! Formats a comparison's sentences and numbers.
 
 use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_linux::verify::proof::Dropped;
@@ -27,7 +27,7 @@ pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     }
 }
 
-/// Says what an interval's ends are. With fewer than six rounds they are the smallest and largest
+/// Names an interval's ends. With fewer than six rounds they are the smallest and largest
 /// value, which contain the median with less than 95% probability (five rounds: 94%, three: 75%).
 pub(super) fn interval(nr_rounds: usize) -> &'static str {
     if nr_rounds < 6 { "range" } else { "95% interval" }

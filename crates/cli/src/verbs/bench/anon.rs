@@ -61,7 +61,7 @@ pub(crate) struct AnonArgs {
     /// Rounds
     #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
-    /// Kernels whose rules the model uses
+    /// Kernels to model
     #[arg(long, value_delimiter = ',', default_value = "6.18,6.18+mapcount=folio,6.12")]
     kernel: Vec<String>,
     /// Run only the model: needs no privileges

@@ -76,7 +76,7 @@ impl Phase {
 ///
 /// Every page of a file has one return instruction, on a different cache line from page to page.
 /// The time of a call is mostly the fault (cold, mapped) or the translation (random). The file has
-/// no name, so nothing stays behind. Only instructions that this command wrote are executed.
+/// no name, so nothing remains. Only instructions that this command wrote are executed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -46,7 +46,7 @@ pub(crate) struct FaultArgs {
     /// Rounds
     #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
-    /// Kernels whose rules the model uses
+    /// Kernels to model
     #[arg(
         long,
         value_delimiter = ',',
@@ -130,7 +130,6 @@ impl FaultPlan {
             return self.gigantic();
         }
         let region = self.args.region;
-        // Held over all rounds: changing settings is not part of the benchmark.
         let host = if self.args.model_only {
             None
         } else {

@@ -50,7 +50,7 @@ impl LivePlan {
         let Some(every) = self.watch else {
             let look = self.request.look()?;
             let exit = self.tell(&look);
-            // If no process exists, there is no table, but data still says so.
+            // Without any process, the table is left out, but data still says so.
             if !(self.request.finds_nothing(&look) && self.output.is_text()) {
                 self.deliver(&look, console)?;
             }

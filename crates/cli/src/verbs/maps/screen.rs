@@ -1,8 +1,8 @@
 //! `--watch` on a terminal: a full screen.
 //!
 //! ```text
-//!   looker (a thread)   look, wait until asked again          a look may take seconds
-//!   keys (a thread)     read, hand over                       may read for ever
+//!   looker (a thread)   look, wait for the next request       a look may take seconds
+//!   keys (a thread)     read, hand over                       may block forever
 //!   this thread         keys, signals, looks -> Board -> draw
 //! ```
 //!

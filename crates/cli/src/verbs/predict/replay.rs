@@ -77,7 +77,6 @@ impl ReplayPlan {
         if !self.form.has_verdict()
             && let Some(sentence) = report.missing()
         {
-            // A data frame does not say which rows are missing.
             console::warn(&sentence);
         }
         let mut result = Vec::new();

@@ -17,7 +17,6 @@ use largefolio_trace::shown;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
-/// Shells add this to the signal that ended a program.
 const SIGNALLED: i32 = 128;
 
 /// Maximum number of failures reported one by one; the manifest has all of them.

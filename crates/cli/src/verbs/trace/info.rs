@@ -124,7 +124,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What the rows count: plural and singular.
+/// The noun for a row: plural and singular.
 const fn counted(info: &Info) -> (&'static str, &'static str) {
     let is_of_faults = info.meta.faults_only && info.meta.attached.is_none();
     if is_of_faults { ("faults", "fault") } else { ("references", "reference") }

@@ -60,7 +60,7 @@ impl Plain {
         self.cooled = files;
     }
 
-    /// Returns what the change applies to: the server or the command.
+    /// Returns the changed program: the server or the command.
     fn subject(&self) -> &[OsString] {
         self.server.as_ref().unwrap_or(&self.words)
     }

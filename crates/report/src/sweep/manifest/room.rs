@@ -16,7 +16,7 @@ use super::super::error::SweepError;
 use super::Manifest;
 
 impl Manifest {
-    /// Returns the text in at most `bytes_max` bytes, after dropping what does not fit.
+    /// Returns the text in at most `bytes_max` bytes, after dropping entries that do not fit.
     pub(super) fn fitted(&mut self, bytes_max: u64) -> Result<Vec<u8>, SweepError> {
         let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
         loop {

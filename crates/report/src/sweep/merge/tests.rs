@@ -1,4 +1,4 @@
-//! What a kill leaves during a merge, and parts that are not merged.
+//! Kills during a merge, and parts that are not merged.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -175,7 +175,7 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
         for merged in [[HalfHidden, Not], [Hidden, Not], [Hidden, HalfHidden], [Hidden, Hidden]] {
             check([Named; 3], [Hidden; 3], last, merged);
         }
-        // Parts are removed, in any order of the two merges.
+        // Parts are removed, from either merge first.
         for nr_first in 0..=3 {
             for nr_second in 0..=3 {
                 check(old(nr_first, Named), old(nr_second, Hidden), last, [Hidden, Hidden]);

@@ -1,4 +1,4 @@
-//! What a sweep refuses, and what it keeps of a refused file.
+//! Files and results that a sweep refuses, and the parts of them that it keeps.
 
 use std::ffi::OsStr;
 use std::fs;

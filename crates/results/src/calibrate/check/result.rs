@@ -263,9 +263,7 @@ mod tests {
         let lines = lines(&[
             row("4K", Some(140.0), &[100.0, 200.0]),
             row("2M", Some(32.0), &[20.0, 40.0]),
-            // In the interval, but the ratio is out of bounds.
             row("64K", Some(37.0), &[20.0, 40.0]),
-            // The ratio is within bounds, but not in the interval.
             row("32K", Some(22.0), &[20.0, 40.0]),
             row("1G", None, &[20.0, 40.0]),
         ]);

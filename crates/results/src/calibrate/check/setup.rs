@@ -1,4 +1,4 @@
-//! What is compared: operations, amounts of memory and bounds.
+//! The compared operations, with their memory and bounds.
 
 use std::path::PathBuf;
 

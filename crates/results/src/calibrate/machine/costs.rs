@@ -1,4 +1,4 @@
-//! The costs of a machine file from measurements.
+//! Turns measurements into a machine file's costs.
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Rate, Side};
 use largefolio_sim::cost::digits;

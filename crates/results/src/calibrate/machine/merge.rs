@@ -13,7 +13,7 @@ use largefolio_sim::machine::{Costs, Machine, Quantity, UnitRate};
 
 /// The largest weight of a mean, so that it follows a machine that changes.
 const NR_MAX: u32 = 8;
-/// Costs whose meaning changes if another of them is missing.
+/// Costs that change their meaning if another of them is missing.
 const TOGETHER: [&str; 11] = [
     "map_entry",
     "fork_entry",
@@ -72,7 +72,7 @@ fn add_quantity(cost: &mut Option<Quantity>, earlier: &Quantity, nr: u32) {
             (cost.value, cost.range) = (mean.value, Some(mean.range));
             cost.source.push_str(&mean.note(nr));
         }
-        // An earlier calibration measured what this one could not.
+        // An earlier calibration measured this cost.
         Some(cost) if cost.assumed => *cost = earlier.clone(),
         Some(_) => {}
         None => *cost = Some(earlier.clone()),

@@ -54,7 +54,6 @@ mod tests {
     fn a_spread_is_a_range_that_holds_the_median_and_stays_above_zero() {
         let of = |min, median, max| range(&Spread { median, min, max, n: 9 });
         assert_eq!(of(8.0, 10.0, 14.0), Some([8.0, 14.0]));
-        // A difference of two measurements may fall below 0.
         assert_eq!(of(-3.0, 10.0, 14.0), Some([1.0, 14.0]));
         assert_eq!(of(10.000_04, 10.000_04, 10.000_04), Some([10.0, 10.0]));
         assert_eq!(of(-2.0, -1.0, 3.0), None);

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   title                      always
-//!   notes                      what is missing in the looks
+//!   notes                      missing parts of the looks
 //!   totals                     if the table keeps ROWS_MIN rows
-//!   heading, table             the rest; scrolled so that the chosen row is in it
+//!   heading, table             the rest; scrolled to show the selected row
 //!   keys                       the last line, if there are at least two
 //! ```
 //!
@@ -46,9 +46,9 @@ const HELP: &[&str] = &[
     "Why folios are not larger, and what helps: folio maps PID",
 ];
 
-/// Everything on the screen besides the picture.
+/// Everything on the screen except the picture.
 pub(super) struct Beside {
-    /// What the looks are missing.
+    /// Missing parts of the looks.
     pub(super) notes: Vec<String>,
     pub(super) every: Duration,
     pub(super) nr_looks: u64,
