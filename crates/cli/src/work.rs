@@ -23,7 +23,7 @@ use crate::console;
 /// Milliseconds between two lines, for tests.
 const EVERY_MS: &str = "LARGEFOLIO_PROGRESS_MS";
 const EVERY: Duration = Duration::from_secs(10);
-/// The pace counts as known after one part in this many of that time.
+/// The pace is known well enough after `EVERY / PACE_PART`.
 const PACE_PART: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

@@ -4,7 +4,7 @@
 //! (colours); pictures for any page: [`bars`], [`lanes`], [`lines`] (on `decades`), [`runs`]; then
 //! the sections of a prediction: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of every size),
 //! `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`,
-//! `sources`. Other results keep their pages next to their types.
+//! `sources`. Pages of other results are defined next to their types.
 //!
 //! This code writes the pictures as SVG. The page therefore works on paper and without scripts, is
 //! the same bytes every time, and needs no charting library. The script adds pointing, zoom and the

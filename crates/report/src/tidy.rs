@@ -88,7 +88,7 @@ pub(crate) struct Number {
     pub(crate) unit: &'static str,
 }
 
-/// Returns the cell's distinguishing columns after the kernel: machine to memory.
+/// Returns the cell's columns after the kernel: machine to memory.
 fn cell(outcome: &Outcome) -> [String; 5] {
     [
         outcome.machine.clone(),

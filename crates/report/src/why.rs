@@ -36,7 +36,7 @@ pub struct Why {
     pub switches: Vec<Switch>,
     pub shown: Vec<String>,
     pub results: Vec<Explained>,
-    /// Pairs of switches with an effect each and without a separate interaction.
+    /// Pairs of switches that have an effect but no separate interaction.
     pub nr_pairs_left_out: usize,
     pub not_known: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Published tables compared with this model and this machine.
+//! Compares published tables with this model and this machine.
 //!
 //! Reading order: `find` (traces, cells, rows), `live` (timed rows), `result` (JSON and CSV),
 //! `answer` (the answer in a sentence), `text` with `curve` (programs below limits) and `frontier`

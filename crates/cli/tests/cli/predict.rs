@@ -9,7 +9,7 @@ use crate::support::{Place, text};
 
 const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
 
-/// Every column is complete or named, and without a terminal, messages are lines.
+/// Every column is complete or named. Without a terminal, progress is printed in lines.
 #[test]
 fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
     let place = Place::new();

@@ -33,7 +33,7 @@ pub(crate) fn compile(place: &Place, flags: &str) -> bool {
     if !support::compile(place, "gcc", &format!("{flags} p.c -o linked")) {
         return false;
     }
-    // A copy in pieces of a page, like a file in small folios. A separate process copies it:
+    // Copies page by page, so that the file is in small folios. A separate process copies it:
     // otherwise a process started by another test could inherit the open file, which could then not
     // be run.
     let copy = ["if=linked", "of=p", "bs=4096", "status=none"];

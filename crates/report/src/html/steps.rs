@@ -3,7 +3,7 @@
 use super::markup::{Markup, escaped};
 use crate::figures::{difference, ratio};
 
-/// A step; a total starts at 0.
+/// A step. A total starts at 0.
 pub(super) struct Step {
     label: String,
     is_total: bool,

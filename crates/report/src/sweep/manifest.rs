@@ -1,7 +1,7 @@
 //! The manifest: every request and its result.
 //!
-//! It is for people and scripts; only the parts determine which cells are done. The file is replaced as a
-//! whole when a sweep begins and when it ends.
+//! People and scripts read it; only the parts determine which cells are done. The file is replaced
+//! as a whole when a sweep begins and when it ends.
 //!
 //! # JSON schema, version 1
 //!

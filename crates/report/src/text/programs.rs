@@ -12,7 +12,7 @@ use crate::figures::{self, bytes, grouped, percent, printable};
 
 const NR_SHOWN: usize = 8;
 
-/// The measure that ranks programs and that their lines show.
+/// The measure that ranks the programs and appears in their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Time,

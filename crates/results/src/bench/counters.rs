@@ -62,7 +62,7 @@ pub struct Call {
     pub nr_calls: u32,
 }
 
-/// The folio that threads work on. Pages are relative to the call.
+/// The folio that the threads work on.
 trait Folio: Sync {
     fn new(order: u32) -> Self;
     fn add(&self, mm: MmOwnerId, first: u32, nr: u32);
@@ -198,7 +198,7 @@ impl Call {
         Box::new(move || Ok(self.time(&folios, &mms)))
     }
 
-    /// Times all threads while they add to and remove from each folio in turn, at each position in
+    /// Times all threads while they map and unmap pages of each folio in turn, at each position in
     /// turn.
     fn time<F: Folio>(&self, folios: &[F], mms: &[MmOwnerId]) -> Duration {
         let (together, nr_calls) = (Barrier::new(mms.len()), self.nr_calls.max(1));

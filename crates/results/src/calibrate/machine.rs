@@ -40,7 +40,7 @@ pub(super) struct Reach {
     pub(super) pages: Pages,
     /// The measured step; `None`: the data shows none.
     pub(super) measured: Option<Bracket>,
-    /// Entries by CPUID, for pages of 4 KiB.
+    /// Entries according to CPUID, for pages of 4 KiB.
     pub(super) documented: Option<u32>,
 }
 

@@ -96,7 +96,7 @@ impl LiveCheck<'_> {
 /// Creates a recorder, and puts khugepaged to sleep if it works on files.
 ///
 /// # Errors
-/// As [`Recorder::new`]: without root, or without a requirement of recording.
+/// As [`Recorder::new`]: if root or a requirement of recording is missing.
 pub fn recorder(facts: &Facts, kernel: Option<&Kernel>) -> Result<Recorder, CrosscheckError> {
     let mut recorder = Recorder::new(facts.clone())?;
     if khugepaged_takes_files(facts, kernel) {

@@ -28,7 +28,7 @@ pub struct ProgramCheck<'a> {
 /// line to suggest without root.
 ///
 /// # Errors
-/// As [`ProgramRecorder::new`]: without root, or without a requirement of recording.
+/// As [`ProgramRecorder::new`]: if root or a requirement of recording is missing.
 pub fn program_recorder(facts: &Facts, as_root: &str) -> Result<ProgramRecorder, CrosscheckError> {
     let mut recorder = ProgramRecorder::new(facts.clone(), as_root)?;
     let running = rules_of_release(&facts.release, facts.page_bytes).ok();

@@ -13,7 +13,7 @@ use super::group::{Sort, rank};
 use super::state::{Mappings, State};
 use super::table::{Classes, bytes_or_point, change as signed, share};
 
-/// Sizes below one part in this many share a row.
+/// Folio sizes with less than `1 / SHARE_MIN` of the memory share a row.
 const SHARE_MIN: u64 = 100;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

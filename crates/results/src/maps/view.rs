@@ -95,7 +95,7 @@ struct MappingView<'a> {
     path: String,
     is_deleted: bool,
     folios: Vec<CellView>,
-    /// The largest possible size, if it has less.
+    /// The largest possible size, if larger than the current one.
     target: Option<TargetView<'a>>,
 }
 

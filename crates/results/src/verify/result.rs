@@ -30,7 +30,7 @@ pub(super) struct QuantityRow {
     pub(super) changed: f64,
     pub(super) changed_min: f64,
     pub(super) changed_max: f64,
-    /// Changed over plain within a round; 1 if both are 0, and `None` if only one is.
+    /// The ratio of changed to plain within a round; 1 if both are 0, and `None` if only one is.
     pub(super) ratio: Option<f64>,
     /// The 95% confidence interval of the median ratio; with fewer than six rounds, the range.
     /// `None` for an infinite end.
@@ -68,8 +68,8 @@ pub(super) struct RoundRow {
     pub(super) nr: usize,
     pub(super) plain: RunRow,
     pub(super) changed: RunRow,
-    /// Changed over plain of the deciding quantity; 1 if both are 0, and `None` if only the plain
-    /// one is.
+    /// The deciding quantity's ratio of changed to plain; 1 if both are 0, and `None` if only the
+    /// plain one is.
     pub(super) ratio: Option<f64>,
     pub(super) dropped: Option<String>,
 }

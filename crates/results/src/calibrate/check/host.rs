@@ -21,7 +21,7 @@ pub(super) struct Calls {
     pub(super) packed: Series,
 }
 
-/// Measures calls of stubs; returns notes on their backing.
+/// Measures calls of stubs, with notes on their backing.
 pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>), Error> {
     let mut texts = Vec::new();
     for backing in BACKINGS {

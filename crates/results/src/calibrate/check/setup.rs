@@ -30,8 +30,8 @@ pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
     (Work::MunmapShared, "munmap, child alive", SIZES),
     (Work::Cow, "store, child alive", COW_SIZES),
 ];
-/// Returns the numbers of cached pages within fault-around, the reference first. One and all are
-/// also calibrated.
+/// Returns the compared numbers of cached pages around a fault, the reference first. One and all
+/// are also calibrated.
 pub(super) fn cached_pages() -> Vec<usize> {
     let all = AROUND_BYTES >> running::page().shift();
     [1, 2, 4, 16].into_iter().filter(|nr| *nr <= all).collect()

@@ -1,8 +1,8 @@
 //! The costs of page walks on the measured machine.
 //!
-//! A line costs as much as a load of a line, and its shares are measured. The rest is the walk's
-//! fixed part: the cost of translation in chains of loads, minus the lines that the model counts
-//! for the same chain.
+//! Reading a page-table line costs as much as any load of a line; the shares of walks are measured.
+//! The rest is the walk's fixed part: the cost of translation in chains of loads, minus the lines
+//! that the model counts for the same chain.
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Side};
 use largefolio_linux::measure::Spread;
@@ -135,8 +135,8 @@ fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> O
     Some(measured(&Figure { ns, how: how.to_owned() }))
 }
 
-/// Counts the walks of a chain of loads over `nr` pages in random order, after a first pass over
-/// the chain, and the lines that they read.
+/// Follows a chain of loads over `nr` pages in random order twice, and counts the second pass's
+/// walks and the lines that they read.
 fn chain(config: &TlbConfig, base: PageSize, nr: usize, pages: Pages) -> (u64, Lines) {
     let mut tlb = Tlb::new(config, base);
     let pmd_order = base.pmd_order();
