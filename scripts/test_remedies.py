@@ -176,7 +176,7 @@ class Undo(unittest.TestCase):
             self.assertEqual(commands(undo), [undo])
             self.assertEqual(commands(f"start it as before; {undo}"), [undo])
         for prose in ("nothing to undo", "start it without folio run",
-                      "none while the program runs; memory that it maps later is small again"):
+                      "none while the program runs; memory mapped later gets small folios again"):
             self.assertEqual(commands(prose), [])
 
 

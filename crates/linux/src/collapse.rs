@@ -312,8 +312,8 @@ fn huge(areas: &[Smap], kind: CollapseKind) -> u64 {
 
 fn not_allowed(command: &str) -> String {
     if rustix::process::geteuid().is_root() {
-        "the kernel refuses even root, which needs CAP_SYS_PTRACE and CAP_SYS_NICE here; a \
-         container or a security module may withhold them"
+        "the kernel refused although folio runs as root: CAP_SYS_PTRACE and CAP_SYS_NICE are \
+         needed, and a container or security module can withhold them"
             .to_owned()
     } else {
         format!("this needs root; run\n  {command}")

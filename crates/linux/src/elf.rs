@@ -91,7 +91,7 @@ pub enum ElfError {
     /// A file with the ELF magic and broken contents.
     #[error("{} is a damaged ELF file: {what}", shown(path))]
     Damaged { path: PathBuf, what: String },
-    #[error("{} is an object file or a core dump: nothing maps it; link it first", shown(.0))]
+    #[error("{} is an object file or a core dump, which no program maps; link it first", shown(.0))]
     NotLoadable(PathBuf),
 }
 
@@ -150,7 +150,10 @@ impl ElfFile {
         }
         if self.loads.len() > NR_LOADS_MAX {
             let nr = self.loads.len();
-            return Err(damaged(format!("{nr} LOAD segments; a kernel reads {NR_LOADS_MAX}")));
+            return Err(damaged(format!(
+                "{nr} LOAD segments; a kernel accepts at most \
+                                        {NR_LOADS_MAX}"
+            )));
         }
         for (nr, load) in self.loads.iter().enumerate() {
             let Some(end) = load.offset.checked_add(load.file_bytes) else {
@@ -163,7 +166,10 @@ impl ElfFile {
             } else if load.vaddr.checked_add(load.mem_bytes.max(load.file_bytes)).is_none() {
                 return Err(damaged(format!("LOAD segment {nr} ends past the address space")));
             } else if load.mem_bytes < load.file_bytes {
-                return Err(damaged(format!("LOAD segment {nr} is larger in the file")));
+                return Err(damaged(format!(
+                    "LOAD segment {nr} is larger in the file than in \
+                                            memory"
+                )));
             } else if load.align > 1 && !load.align.is_power_of_two() {
                 let align = load.align;
                 return Err(damaged(format!(

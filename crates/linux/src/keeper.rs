@@ -55,7 +55,7 @@ impl Keeper {
             return Ok(keeper);
         }
         keeper.end();
-        Err(io::Error::other("/bin/sh ended at once"))
+        Err(io::Error::other("/bin/sh exited immediately"))
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -41,7 +41,8 @@ pub enum SettingError {
     #[error("cannot set {} to {value:?}: {source}{}", shown(path), remedy(source))]
     Write { path: PathBuf, value: String, source: io::Error },
     #[error(
-        "{}: another folio process has changed it temporarily; try again when that one has ended",
+        "{}: another folio process has changed it temporarily; try again when that process has \
+         ended",
         shown(path)
     )]
     Busy { path: PathBuf },
@@ -94,14 +95,14 @@ impl std::fmt::Display for Aftermath {
                 let path = shown(path);
                 write!(
                     f,
-                    "{path} is {now} and could not be put back to {old}; run: echo {old} | {}",
+                    "{path} is {now} and could not be restored to {old}; run: echo {old} | {}",
                     as_root(&format!("tee {path}"))
                 )
             }
             Self::Overwritten { path, old, theirs } => write!(
                 f,
-                "another program set {} to {theirs} while folio had changed it; it is {old} again, \
-                 as before",
+                "another program set {} to {theirs} while folio had changed it; folio restored \
+                 {old}",
                 shown(path)
             ),
         }

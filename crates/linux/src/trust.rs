@@ -42,7 +42,7 @@ fn look(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Opt
     let shown = largefolio_trace::shown(path);
     match path.metadata() {
         Err(error) => Some(format!("{shown}: {error}")),
-        Ok(found) if is_open(&found) => Some(format!("everybody may write to {shown}")),
+        Ok(found) if is_open(&found) => Some(format!("everyone can write to {shown}")),
         Ok(found) if !owners.contains(&found.uid()) => {
             Some(format!("{shown} belongs to user {}", found.uid()))
         }
@@ -90,11 +90,11 @@ mod tests {
         assert_eq!(told(&own()), "");
         for open in [&inner, &folder.path().join("above")] {
             set(open, 0o777);
-            assert_eq!(told(&own()), format!("everybody may write to {}", open.display()));
+            assert_eq!(told(&own()), format!("everyone can write to {}", open.display()));
             set(open, 0o755);
         }
         set(&file, 0o646);
-        assert_eq!(told(&own()), format!("everybody may write to {}", file.display()));
+        assert_eq!(told(&own()), format!("everyone can write to {}", file.display()));
         set(&file, 0o644);
         assert!(told(&[12345]).contains("belongs to user "));
         assert_eq!(told(&owners(&file)), "");
@@ -111,7 +111,7 @@ mod tests {
         set(&sticky, 0o1777);
         assert_eq!(distrust(&sticky.join("dir/file"), &own()), None);
         let told = distrust(&sticky.join("file"), &own()).unwrap();
-        assert_eq!(told, format!("everybody may write to {}", sticky.display()));
+        assert_eq!(told, format!("everyone can write to {}", sticky.display()));
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
         symlink(closed.join("file"), open.join("link")).unwrap();
         symlink(open.join("file"), closed.join("link")).unwrap();
         set(&open, 0o777);
-        let told = Some(format!("everybody may write to {}", open.display()));
+        let told = Some(format!("everyone can write to {}", open.display()));
         assert_eq!(distrust(&open.join("link"), &own()), told);
         assert_eq!(distrust(&closed.join("link"), &own()), told);
         assert_eq!(distrust(&closed.join("file"), &own()), None);

@@ -40,7 +40,10 @@ pub enum TuneError {
     Value { name: String, value: String, expected: String },
     #[error("cannot set {name} to {value:?} ({}): {source}{remedy}", shown(path))]
     Write { name: String, value: String, path: PathBuf, source: io::Error, remedy: &'static str },
-    #[error("{}: {source}; folio tune needs /proc and /sys, or those below --root", shown(path))]
+    #[error(
+        "{}: {source}; folio tune needs /proc and /sys, or their copies below --root",
+        shown(path)
+    )]
     Root { path: PathBuf, source: io::Error },
     #[error("{name}: {message}")]
     Busy { name: String, message: String },

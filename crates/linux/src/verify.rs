@@ -57,7 +57,7 @@ pub enum VerifyError {
     NotReady { seconds: u64, why: String, output: String },
     #[error("the server {how} {when}{output}")]
     ServerEnded { how: String, when: &'static str, output: String },
-    #[error("{what} was killed and does not end; the rounds cannot go on beside it")]
+    #[error("{what} was killed but does not end; no more rounds can run while it does")]
     Immortal { what: String },
     #[error("{call} failed: {source}")]
     Call { call: &'static str, source: io::Error },

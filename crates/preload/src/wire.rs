@@ -104,15 +104,15 @@ macro_rules! refusals {
 refusals! {
     Secure = 1: "the program runs with the privileges of its file (set-id or capabilities): left \
                  alone",
-    Seccomp = 2: "a seccomp filter watches the process; a system call that it does not know might \
-                  kill the process",
+    Seccomp = 2: "a seccomp filter is active, and a system call that it does not allow could kill \
+                  the process",
     Sanitizer = 3: "built with a sanitizer, which tracks the address space: left alone",
     ThpDisabled = 4: "the process has large folios disabled (PR_SET_THP_DISABLE)",
-    PageSize = 5: "base pages are not of 4, 16 or 64 KiB: what a PMD entry maps is not known",
-    NoProc = 6: "/proc/self cannot be read: mount /proc to let the library see what is mapped",
+    PageSize = 5: "base pages are not 4, 16 or 64 KiB, so the size of a PMD entry is not known",
+    NoProc = 6: "/proc/self cannot be read: mount /proc so that the library can find the mappings",
     StoreMissing = 7: "the directory of shared copies is gone or not on a tmpfs",
-    StoreUntrusted = 8: "the directory of shared copies is a link, the directory of another user, \
-                         or open to others",
+    StoreUntrusted = 8: "the directory of shared copies is a link, belongs to another user or is \
+                         open to others",
     Tiny = 9: TINY,
     Modified = 10: "the text was modified after it was mapped (text relocations, a breakpoint)",
     FileChanged = 11: "the file was replaced or changed after it was mapped",
@@ -130,8 +130,9 @@ refusals! {
     Os = 23: "a system call failed for another reason",
     Static = 24: "a static program: no loader, so no library can be preloaded",
     Foreign = 25: "a program of another architecture or word size than the library",
-    NoLibrary = 26: "the library liblargefolio_preload.so was not found beside folio, in ../lib/largefolio or in LARGEFOLIO_PRELOAD",
-    LibraryOpen = 28: "other users could have put the library there, so it is not loaded; move \
+    NoLibrary = 26: "the library liblargefolio_preload.so was not found in folio's directory, in \
+                     ../lib/largefolio or in LARGEFOLIO_PRELOAD",
+    LibraryOpen = 28: "other users can write to the library's directory, so it is not loaded; move \
                        folio and its library, or name the library in LARGEFOLIO_PRELOAD",
     LibraryPath = 27: "the library's path has a space or a colon, which separate the entries of \
                        LD_PRELOAD",

@@ -351,8 +351,8 @@ mod tests {
         let text = told.text();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("32 MiB are in 2M folios now, 0 B before"));
-        let stack = "not tried: 8 KiB of anon: the program forbids it: MADV_NOHUGEPAGE, or a thread's \
-                     stack";
+        let stack = "not tried: 8 KiB of anon: the program forbids it: MADV_NOHUGEPAGE or a \
+                     thread's stack";
         assert_eq!(lines.next(), Some(stack));
         assert!(told.is_done());
     }

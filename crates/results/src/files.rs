@@ -39,9 +39,7 @@ impl FileRow {
             || format!("not in the record of this user; {} shows root's", as_root("folio tune"));
         let (result, note) = match file.state {
             State::Persisted => ("persisted", String::new()),
-            State::Changed => {
-                ("changed", "somebody has changed it since folio wrote it".to_owned())
-            }
+            State::Changed => ("changed", "it was changed after folio wrote it".to_owned()),
             State::Missing => {
                 ("missing", "somebody has removed it since folio wrote it".to_owned())
             }
@@ -55,7 +53,7 @@ impl FileRow {
             Fate::Removed => Self::plain(&file.path, "removed", ""),
             Fate::WasGone => Self::plain(&file.path, "was gone", ""),
             Fate::ChangedSince => {
-                let note = "somebody has changed it since; --force removes it";
+                let note = "it was changed later; --force removes it";
                 Self::plain(&file.path, "left", note)
             }
             Fate::Refused(reason) => Self::plain(&file.path, "refused", reason),

@@ -141,14 +141,9 @@ pub fn undone(all: &[Undone]) -> TuneResult {
     let of = |one: &Undone| match one {
         Undone::Restored { entry } => row(entry, "put back", String::new()),
         Undone::WasBack { entry } => row(entry, "was back", String::new()),
-        Undone::ChangedSince { entry, now } => row(
-            entry,
-            "left",
-            format!(
-                "somebody has changed it to {now} since; --force overwrites \
-                                        it"
-            ),
-        ),
+        Undone::ChangedSince { entry, now } => {
+            row(entry, "left", format!("it was changed to {now} later; --force overwrites it"))
+        }
         Undone::Refused { entry, reason } => row(entry, "refused", reason.clone()),
     };
     TuneResult {

@@ -85,7 +85,7 @@ fn a_file_that_somebody_changed_is_left_and_the_answer_is_no() {
     done(&system.tune(&format!("{PERSIST} --yes")));
     system.write(TMPFILES, "# mine\n");
     let listed = done(&system.tune(""));
-    assert!(listed.contains("somebody has changed it"), "{listed}");
+    assert!(listed.contains("it was changed after folio wrote it"), "{listed}");
     let output = system.tune("--undo");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains("--force removes it"), "{}", text(&output.stdout));
@@ -99,7 +99,7 @@ fn what_cannot_be_written_is_said_before_a_setting_changes() {
     let system = System::with_job();
     system.write(TMPFILES, "of the administrator");
     for (words, expected) in [
-        (format!("{PERSIST} --yes"), "it exists, and the record of this user does not list it"),
+        (format!("{PERSIST} --yes"), "it exists, but this user's record does not list it"),
         ("--unit job --env A --yes".to_owned(), "expected NAME=VALUE"),
         ("--unit job --yes".to_owned(), "--env"),
         ("--env A=1 --yes".to_owned(), "--unit"),

@@ -194,7 +194,7 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
     for open in [&lib, &dir("there/lib"), &dir("there")] {
         set(open, 0o777);
         let told = said();
-        assert!(told.contains(&format!("everybody may write to {}:", open.display())), "{told}");
+        assert!(told.contains(&format!("everyone can write to {}:", open.display())), "{told}");
         assert!(told.contains("is not loaded") && told.lines().count() == 1, "{told}");
         set(open, 0o755);
     }
@@ -250,7 +250,7 @@ fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
     let result: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(result["rows"][0]["refusal"], "low_group", "{said}");
     let reason = result["rows"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("the control group may take only"), "{reason}");
+    assert!(reason.contains("the control group can take only"), "{reason}");
     assert!(result["rows"][0]["remedy"].as_str().unwrap().contains("memory.max"), "{said}");
 }
 

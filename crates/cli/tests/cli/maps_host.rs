@@ -42,7 +42,7 @@ fn processes_are_found_by_name() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no process is called nobody-has-this"));
     assert!(text(&output.stdout).starts_with("process "), "the other one is shown");
-    assert!(place.fails("maps --name nobody-has-this").contains("the name must be whole"));
+    assert!(place.fails("maps --name nobody-has-this").contains("give the whole name"));
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     assert!(Command::new("kill").args(kill).status().unwrap().success());
     line.clear();
     said.read_to_string(&mut line).unwrap();
-    assert_eq!(line, "folio: interrupted before the program began; there is nothing to write\n");
+    assert_eq!(line, "folio: interrupted before the program started; there is nothing to write\n");
     assert_eq!(folio.wait().unwrap().code(), Some(130));
     assert!(!place.path("t.folio").exists());
 }
@@ -163,7 +163,7 @@ fn a_plain_run_that_fails_is_no_time_and_nothing_is_recorded() {
         return;
     }
     let said = place.fails("record --runs 2 -o t.folio -- false");
-    assert!(said.contains("exited with 1 when it ran by itself for --runs"), "{said}");
+    assert!(said.contains("exited with 1 when it ran without a recorder for --runs"), "{said}");
     assert!(!place.path("t.folio").exists());
     for wrong in ["0", "1001", "many"] {
         let said = place.fails(&format!("record --runs {wrong} -- true"));

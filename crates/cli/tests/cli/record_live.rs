@@ -272,9 +272,9 @@ fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
     };
     let pid = running.0.id();
     let time = said(&format!("record --live --for 1s -o a.folio -p {pid}"));
-    assert!(time.contains("stopped after the time of --for"), "{time}");
+    assert!(time.contains("stopped after the time given by --for"), "{time}");
     let size = said(&format!("record --live --max-size 1K -o b.folio -p {pid}"));
-    assert!(size.contains("stopped at the size of --max-size"), "{size}");
+    assert!(size.contains("stopped at the size given by --max-size"), "{size}");
     fs::write(place.path("s.sh"), "sleep 2\nexit 5\n").unwrap();
     let output = place.run("record --live --for 1s -o c.folio -- sh s.sh");
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
@@ -380,7 +380,7 @@ fn a_command_goes_on_without_its_recorder() {
     let output = folio.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5));
     let told = text(&output.stderr);
-    assert!(told.contains("stopped after the time of --for"), "{told}");
+    assert!(told.contains("stopped after the time given by --for"), "{told}");
     assert!(!told.contains("records of mapped files were lost"), "{told}");
 }
 

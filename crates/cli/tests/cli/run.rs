@@ -298,7 +298,7 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
     assert!(said.contains("./script runs "), "{said}");
     if compile(&place, "-static") {
         let said = told("--text off --heap 2M -- ./p");
-        assert!(said.contains("the program is static: the heap stays as it is"), "{said}");
+        assert!(said.contains("the program is static: the heap is unchanged"), "{said}");
         // Its text has no whole block either, but the heap was requested.
         let said = told("--heap 2M -- ./p");
         assert!(said.starts_with("folio: warning: --heap works for"), "{said}");
@@ -349,7 +349,7 @@ fn another_user_may_run_what_is_readable() {
     // users.
     assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
     assert!(said.contains("in the page cache ? -> 8 MiB"), "{said}");
-    assert!(said.contains("the heap stays as it is"), "{said}");
+    assert!(said.contains("the heap is unchanged"), "{said}");
 }
 
 #[test]

@@ -115,7 +115,7 @@ const CANNOT: &[&str] = &[
     "has no event",
     "does not tell the addresses of page faults",
     "no filesystem to record on",
-    "is its driver in this kernel",
+    "does this kernel have its driver",
     "no loop device",
     "must be madvise",
     "memory is fragmented",

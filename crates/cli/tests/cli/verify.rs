@@ -91,7 +91,8 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         (format!("verify {change} --metric-pattern ( -- true"), "--metric-pattern"),
         (
             format!("verify {change} --metric-pattern elapsed:([0-9]+),[0-9]+tps,tps -- true"),
-            "'elapsed' says that less is better, and 'tps' that more is: which is the metric? Say \
+            "'elapsed' means less is better, 'tps' means more is better: which one is the metric? \
+             Say \
              --better higher or --better lower",
         ),
         (format!("verify {change} --better higher -- true"), "give --metric-pattern"),

@@ -33,12 +33,13 @@ pub enum AlignError {
         shown(.0))]
     Packed(PathBuf),
     #[error(
-        "{}: {bytes} bytes follow its last section (an appended archive, a signature), and their \
-         reader expects them at that place; align the program before they are appended",
+        "{}: {bytes} bytes follow its last section (an appended archive or signature), and their \
+         reader expects them at that offset; align the program before appending them",
         shown(path)
     )]
     Appended { path: PathBuf, bytes: u64 },
-    #[error("{}: signed (security.ima), and a copy would not be; align it before it is signed",
+    #[error("{}: signed (security.ima), and a copy would lose the signature; align it before \
+             signing",
         shown(.0))]
     Signed(PathBuf),
     #[error(
@@ -46,7 +47,7 @@ pub enum AlignError {
         shown(path)
     )]
     Tangled { path: PathBuf, what: String, align: u64 },
-    #[error("{}: the copy cannot be the original itself; choose another -o", shown(.0))]
+    #[error("{}: the copy would overwrite the original; choose another -o", shown(.0))]
     Same(PathBuf),
     #[error(
         "{}: the copy differs from the original in {what}: please report this; nothing was \

@@ -181,7 +181,7 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
                 return Err(self.tangled(format!("address and offset of segment {nr} disagree")));
             }
             if offset < old {
-                return Err(self.tangled(format!("segment {nr} begins inside the one before it")));
+                return Err(self.tangled(format!("segment {nr} overlaps the previous one")));
             }
             if offset > old {
                 pieces.push(Piece { old: old..offset, new });
@@ -212,7 +212,7 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
     /// Adds within the copy: a file can have at most 2^63 bytes.
     fn sum(&self, at: u64, len: u64) -> Result<u64, AlignError> {
         let sum = at.checked_add(len).filter(|&sum| i64::try_from(sum).is_ok());
-        sum.ok_or_else(|| self.tangled("the copy would be longer than a file can be"))
+        sum.ok_or_else(|| self.tangled("the copy would exceed the largest file size"))
     }
 
     fn check_end(
@@ -338,7 +338,7 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
         };
         let piece = self.pieces.iter().find(is_inside);
         let piece = piece.ok_or_else(|| {
-            self.plan.tangled(format!("{what} at {offset:#x} lies across the ends of a segment"))
+            self.plan.tangled(format!("{what} at {offset:#x} crosses the end of a segment"))
         })?;
         Ok(piece.new + (offset - piece.old.start))
     }

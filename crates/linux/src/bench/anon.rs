@@ -33,7 +33,7 @@ pub enum BenchError {
     )]
     NotFilled { resident_bytes: usize, len_bytes: usize, folio_bytes: usize },
     #[error(
-        "{} MiB took {nr_faults} faults, where folios of {} KiB take {nr_folios}: {}",
+        "{} MiB took {nr_faults} faults, but with folios of {} KiB it takes {nr_folios}: {}",
         len_bytes >> 20,
         (len_bytes / nr_folios) >> 10,
         cause()

@@ -46,7 +46,7 @@ pub enum StubsError {
         "files there may not be executed (mounted noexec); choose another directory with --dir"
     )]
     NoExec,
-    #[error("stubs exist only for x86-64 and arm64; this machine is different")]
+    #[error("stubs exist only for x86-64 and arm64; this machine is neither")]
     Architecture,
     #[error(
         "{needed} pages of 2 MiB are needed, but {free} are in the pool, free and not reserved; \
@@ -55,7 +55,7 @@ pub enum StubsError {
     )]
     NotReserved { needed: usize, free: usize },
     #[error(
-        "MADV_COLLAPSE makes folios of {} only, and the region has fewer bytes; choose a larger one \
+        "MADV_COLLAPSE makes only folios of {}, and the region is smaller; choose a larger one \
          with --region",
         size_name(*.block_bytes as u64)
     )]

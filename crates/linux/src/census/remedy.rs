@@ -148,9 +148,9 @@ impl fmt::Display for Remedy {
         match (self.restart, self.command.is_empty()) {
             _ if !self.is_some() => write!(f, "no remedy: {}", self.cost),
             (Restart::None, _) => f.write_str(&self.command),
-            (_, true) => write!(f, "start the program again{start}"),
+            (_, true) => write!(f, "restart the program{start}"),
             (Restart::After, false) => {
-                write!(f, "{}, then start the program again{start}", self.command)
+                write!(f, "{}, then restart the program{start}", self.command)
             }
             (Restart::Around, false) => {
                 write!(f, "stop the program, {}, start it again{start}", self.command)
@@ -163,9 +163,9 @@ pub(crate) fn collapse(pid: u32) -> Remedy {
     Remedy {
         action: Action::Collapse,
         command: as_root(&format!("folio collapse {pid}")),
-        undo: "none while the program runs; memory that it maps later is small again".to_owned(),
-        cost: "each block is copied once; if the program forks, the next write to a block splits \
-               its entry again"
+        undo: "none while the program runs; memory mapped later gets small folios again".to_owned(),
+        cost: "copies each block once; if the program forks, the next write to a block splits its \
+               entry again"
             .to_owned(),
         ..Remedy::nothing("")
     }
@@ -188,19 +188,19 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let warm = as_typed(&format!("folio warm {}", quoted(path)));
     if is_shared && is_systems(path) {
         return Remedy::nothing(format!(
-            "the file belongs to the system, and other programs map it; stop all of them, and \
-             {warm} makes it large"
+            "it is a system file that other programs map; stop all of them, then {warm} gives it \
+             large folios"
         ));
     }
     let (command, restart, cost) = if is_shared {
         (
             format!("{} && {warm}", replaced_by_copy(path, as_root)),
             Restart::After,
-            "other programs map the file, so a copy takes its place: memory for both until they \
-             have started again",
+            "other programs map the file, so a copy replaces it: both use memory until those \
+             programs restart",
         )
     } else {
-        let cost = "the gain lasts until the cache drops the file";
+        let cost = "the gain lasts until the file is evicted from the cache";
         (warm, Restart::Around, cost)
     };
     Remedy {
@@ -242,8 +242,7 @@ mod tests {
     fn a_remedy_is_a_sentence_with_its_commands() {
         assert_eq!(collapse(7).to_string(), as_root("folio collapse 7"));
         let tune = Remedy::tune("thp.enabled", "madvise");
-        let plain =
-            as_root("folio tune --set thp.enabled=madvise --yes, then start the program again");
+        let plain = as_root("folio tune --set thp.enabled=madvise --yes, then restart the program");
         assert_eq!(tune.to_string(), plain);
         let tune = Remedy { start: "X=1 java ..".to_owned(), ..tune };
         assert_eq!(tune.to_string(), format!("{plain} as: X=1 java .."));

@@ -33,7 +33,8 @@ pub enum Whom {
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
     #[error(
-        "no process is called {}: the name must be whole, as ps -eo comm or the program's file has it",
+        "no process is called {}: give the whole name as shown by ps -eo comm, or the program's \
+         file name",
         shown(.0)
     )]
     Name(String),
@@ -43,7 +44,7 @@ pub enum Missing {
     )]
     Cgroup { path: PathBuf, source: io::Error },
     #[error(
-        "no control group belongs to the unit {}; systemctl list-units shows what runs{}",
+        "no control group belongs to the unit {}; systemctl list-units shows the running units{}",
         shown(unit),
         also(like)
     )]
@@ -54,7 +55,7 @@ pub enum Missing {
         shown(.0)
     )]
     Container(String),
-    #[error("several containers have an id that begins with {}: {}", shown(id), ids.join(", "))]
+    #[error("several container ids begin with {}: {}", shown(id), ids.join(", "))]
     Containers { id: String, ids: Vec<String> },
 }
 

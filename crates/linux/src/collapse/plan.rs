@@ -36,15 +36,15 @@ impl Left {
         let size = size_name(block_bytes);
         match self {
             Self::Block(Obstacle::Incongruent) => format!(
-                "mapped at an address that no {size} entry fits: it differs from the position in \
-                 the memory or file modulo {size}"
+                "mapped at an address that no {size} entry fits: address and offset in the memory \
+                 or file differ modulo {size}"
             ),
             Self::Block(Obstacle::Short) => format!("in areas without a whole {size} block"),
             Self::Block(obstacle) => obstacle.meaning().to_owned(),
             Self::BelowMinimum => "in areas below --min-size".to_owned(),
             Self::NoMemory => format!(
-                "in {size} blocks that do not fit into the available memory: their holes would \
-                 be filled"
+                "in {size} blocks that do not fit in the available memory: filling their holes \
+                 takes memory"
             ),
         }
     }

@@ -26,7 +26,8 @@ pub enum CrosscheckError {
     )]
     ThpNotMadvise,
     #[error(
-        "the programs share memory in base pages, but {path} is {value:?}; run `echo never | {}`",
+        "the programs need shared memory in base pages, but {path} is {value:?}; run `echo never \
+         | {}`",
         as_root(&format!("tee {}", quoted(path)))
     )]
     SharedNotNever { path: PathBuf, value: String },
@@ -48,9 +49,9 @@ pub enum CrosscheckError {
     NoTracefs,
     /// folio runs in a container.
     #[error(
-        "this is a PID namespace (a container), and the kernel's events name processes by the numbers \
-         of the machine; run it outside, or in a container with the machine's processes (docker run \
-         --pid=host)"
+        "this is a PID namespace (a container), and the kernel's events identify processes by \
+         their PIDs on the host; run it outside, or in a container that shares the host's PIDs \
+         (docker run --pid=host)"
     )]
     PidNamespace,
     #[error(
@@ -59,16 +60,16 @@ pub enum CrosscheckError {
     )]
     NoEvent(&'static str),
     #[error(
-        "this system has no memory cgroups to make one of: cgroup.subtree_control of \
-         /sys/fs/cgroup lacks memory; run \
+        "no memory cgroup can be created: cgroup.subtree_control of /sys/fs/cgroup lacks memory; \
+         run \
          `echo +memory | {}`",
         as_root("tee /sys/fs/cgroup/cgroup.subtree_control")
     )]
     NoMemoryGroups,
     #[error(
-        "this kernel charges its own memory to memory cgroups too, so what it evicts differs from \
-         the model by some pages; boot it with `cgroup.memory=nokmem` and control groups of \
-         version 2, or run `folio crosscheck replay` on recordings of such a kernel"
+        "this kernel also charges its own memory to memory cgroups, so it evicts a few pages more \
+         or fewer than the model; boot it with `cgroup.memory=nokmem` and cgroup v2, or run \
+         `folio crosscheck replay` on recordings of such a kernel"
     )]
     KernelMemory,
     #[error("no filesystem to record on: {0}")]
@@ -84,7 +85,7 @@ pub enum CrosscheckError {
     #[error("`{}` failed: {}", shown(command), shown(said))]
     Tool { command: String, said: String },
     #[error(
-        "cannot mount {filesystem} from a loop device: {source}; is its driver in this kernel?"
+        "cannot mount {filesystem} from a loop device: {source}; does this kernel have its driver?"
     )]
     Mount { filesystem: &'static str, source: io::Error },
     #[error("no loop device: {0}; load the driver (`modprobe loop`) or free one (`losetup -a`)")]
@@ -103,19 +104,19 @@ pub enum CrosscheckError {
     #[error("{}: {}", shown(workload), shown(said))]
     Probe { workload: String, said: String },
     #[error(
-        "this kernel does not tell the addresses of page faults: it has no events of them, and no \
+        "this kernel does not report page-fault addresses: it has no tracepoint for them, and no \
          probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS"
     )]
     NoFaultAddresses(io::Error),
     #[error("{}: not found; name a program in PATH or a path to one after `--`", shown(.0))]
     NoProgram(String),
-    #[error("{} opens no regular file for reading, so there is nothing to compare", shown(.0))]
+    #[error("{} reads no regular file, so there is nothing to compare", shown(.0))]
     NoFiles(String),
     #[error(
-        "{0} events were lost: the program is too long for the trace buffer; record a shorter run"
+        "{0} events were lost: the trace buffer is too small for this program; record a shorter run"
     )]
     EventsLost(u64),
-    #[error("cannot understand the kernel's trace: {0}; please report it")]
+    #[error("cannot parse the kernel's trace: {0}; please report it")]
     Trace(String),
     #[error("interrupted; everything is unmounted and removed")]
     Interrupted(i32),

@@ -147,7 +147,7 @@ impl WorkloadPlan {
         if facts.fault_around_bytes.is_none() {
             warnings.push(format!(
                 "this kernel does not show fault_around_bytes (debugfs is absent or locked down); \
-                 its default of {}K is assumed",
+                 assuming the default of {}K",
                 DEFAULT_AROUND_BYTES >> 10
             ));
         }
@@ -224,14 +224,15 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
     let is_around = facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES);
     match facts.thp {
         _ if around.is_some_and(|wanted: u64| wanted != is_around) => {
-            Some("needs another fault_around_bytes, a setting of the whole system")
+            Some("needs another fault_around_bytes, which is a system-wide setting")
         }
         _ if facts.has_generations
             && facts.page_bytes > 4096
             && workload.name.contains(OF_LISTS) =>
         {
             Some(
-                "needs /sys/kernel/mm/lru_gen/enabled at 0: generations count accesses that lists do not",
+                "needs /sys/kernel/mm/lru_gen/enabled at 0: MGLRU counts accesses that the LRU \
+                 lists do not",
             )
         }
         _ if workload.word("limit").is_some() && facts.limits == Limits::Absent => {

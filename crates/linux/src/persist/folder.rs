@@ -43,7 +43,7 @@ pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, TuneError> {
         }
         let user = rustix::process::geteuid().as_raw();
         if found.mode() & OPEN != 0 || ![0, user].contains(&found.uid()) {
-            let message = "it must belong to root, and not everybody may write to it";
+            let message = "it must belong to root and must not be writable by everyone";
             return Err(error(folder, message));
         }
     }
@@ -122,7 +122,7 @@ pub(crate) fn put_back(file: &Planned) -> Result<(), TuneError> {
     match &file.found {
         Some(_) if file.is_unchanged() => Ok(()),
         Some(text) => put(&file.path, text, file.place.is_link())
-            .map_err(|cause| error(&file.path, format!("cannot bring it back: {cause}"))),
+            .map_err(|cause| error(&file.path, format!("cannot restore it: {cause}"))),
         None => remove(&file.path, file.nr_folders)
             .map_err(|cause| error(&file.path, format!("cannot remove it: {cause}"))),
     }
@@ -153,7 +153,7 @@ pub(crate) fn remove_folders(path: &Path, nr_folders: usize) {
 fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
-            "; make the filesystem writable, or run the command where the system's image is built"
+            "; make the filesystem writable, or run the command when the system image is built"
         }
         io::ErrorKind::StorageFull => "; free some space and try again",
         _ => setting::remedy(cause),
@@ -164,8 +164,8 @@ pub(crate) fn in_the_way(path: &Path) -> TuneError {
     error(
         path,
         format!(
-            "it exists, and the record of this user does not list it; if another user wrote it \
-             with folio, that user can take it back; otherwise move it away: mv {0} {0}.old",
+            "it exists, but this user's record does not list it; if another user wrote it with \
+             folio, that user can undo it; otherwise move it away: mv {0} {0}.old",
             shown(path)
         ),
     )

@@ -111,7 +111,7 @@ impl ServiceName {
         Err(TuneError::Given {
             what: format!("unit {name:?}"),
             message: "there is no such service; systemctl list-unit-files --type=service lists \
-                      those there are"
+                      all services"
                 .to_owned(),
         })
     }
@@ -143,7 +143,7 @@ impl TryFrom<String> for ServiceName {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        let stem = name.strip_suffix(".service").ok_or("expected the name of a service")?;
+        let stem = name.strip_suffix(".service").ok_or("expected a service name")?;
         check(stem, &name)?;
         Ok(Self(name))
     }
@@ -155,7 +155,7 @@ impl TryFrom<String> for OwnUnit {
     fn try_from(name: String) -> Result<Self, String> {
         let stem = name.strip_suffix(".service").or_else(|| name.strip_suffix(".path"));
         let stem = stem.and_then(|stem| stem.strip_prefix(WARM));
-        check(stem.ok_or("expected the name of a unit of folio")?, &name)?;
+        check(stem.ok_or("expected the name of a unit that folio wrote")?, &name)?;
         Ok(Self(name))
     }
 }
@@ -176,10 +176,10 @@ impl From<OwnUnit> for String {
 fn check(stem: &str, name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\@-".contains(&byte);
     if stem.is_empty() || stem.starts_with('.') || !name.bytes().all(is_plain) {
-        return Err("a name of a unit has only letters, digits and : _ . \\ @ -".to_owned());
+        return Err("a unit name has only letters, digits and : _ . \\ @ -".to_owned());
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(format!("the name of the unit is longer than {NAME_BYTES_MAX} bytes"));
+        return Err(format!("the unit name is longer than {NAME_BYTES_MAX} bytes"));
     }
     Ok(())
 }

@@ -209,7 +209,7 @@ fn files_and_programs_that_a_unit_cannot_have_are_refused() {
     };
     mode(0o777);
     let said = refused(&open, Path::new("/usr/bin/node"));
-    assert!(said.contains("everybody may write to") && said.contains("/usr/local/bin"), "{said}");
+    assert!(said.contains("everyone can write to") && said.contains("/usr/local/bin"), "{said}");
     mode(0o755);
     let quoted = folder.path().join("fo lio");
     program(&quoted);

@@ -29,10 +29,13 @@ impl Variable {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         let starts_well = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
         if !starts_well || !name.bytes().all(is_plain) || name.len() > VALUE_BYTES_MAX {
-            return Err(error("a name has only letters, digits and _, and begins with no digit"));
+            return Err(error(
+                "a name has only letters, digits and _ and does not begin with a \
+                              digit",
+            ));
         }
         if value.chars().any(char::is_control) {
-            return Err(error("systemd takes no control characters in a variable"));
+            return Err(error("systemd allows no control characters in a variable"));
         }
         if value.len() > VALUE_BYTES_MAX {
             return Err(error("the value is longer than 4096 bytes"));

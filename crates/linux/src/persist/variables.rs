@@ -100,7 +100,7 @@ impl Variables {
         let new = merged(&name, Some(OsStr::new(old)), &wanted).value;
         let value = OsString::into_string(new).unwrap_or(wanted);
         let note = match value {
-            _ if *old == value => format!("the unit has {name}={old} already"),
+            _ if *old == value => format!("the unit already has {name}={old}"),
             _ => format!("the unit has {name}={old}; with this it becomes {name}={value}"),
         };
         Ok(Joined { variable: Variable::parse(&format!("{name}={value}"))?, note })

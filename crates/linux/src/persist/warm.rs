@@ -88,7 +88,7 @@ fn checked_file(file: &Path) -> Result<&str, TuneError> {
         what: format!("file {}", quoted(file)),
         message: message.to_owned(),
     };
-    let text = file.to_str().ok_or_else(|| error("systemd takes only names in UTF-8"))?;
+    let text = file.to_str().ok_or_else(|| error("systemd accepts only UTF-8 names"))?;
     if text.chars().any(char::is_control) || text.ends_with(['\\', ' ', '\t']) || text == "/" {
         return Err(error(
             "systemd cannot watch a name with control characters, or with a space or \\ at its end",
@@ -115,9 +115,7 @@ fn checked_folio(folio: &Path) -> Result<&str, TuneError> {
     }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
     let text = folio.to_str().filter(|text| text.starts_with('/') && text.bytes().all(is_plain));
-    text.ok_or_else(|| {
-        error("its path has characters that a unit would need quotes for".to_owned())
-    })
+    text.ok_or_else(|| error("its path has characters that must be quoted in a unit".to_owned()))
 }
 
 /// As `systemd-escape --path`.

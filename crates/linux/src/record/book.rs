@@ -174,7 +174,7 @@ impl<'sink> Book<'sink> {
         self.warn_times(LEFT_OUT, self.files.nr_left_out());
         let warnings = std::mem::take(&mut self.warnings);
         let nr_lost = std::mem::take(&mut self.nr_warnings_lost);
-        let lost = (nr_lost > 0).then(|| format!("Another {nr_lost} warnings are not shown."));
+        let lost = (nr_lost > 0).then(|| format!("{nr_lost} more warnings are not shown."));
         let sentence = |(text, nr): (String, u64)| {
             if nr > 1 { format!("{text} ({nr} times)") } else { text }
         };

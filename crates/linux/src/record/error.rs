@@ -34,12 +34,12 @@ pub enum RecordError {
     InterpreterLoop(PathBuf),
     #[error("{}: its interpreter cannot be recorded: {source}", shown(script))]
     Interpreter { script: PathBuf, source: Box<RecordError> },
-    #[error("{}: a 32-bit program; only programs for x86-64 and arm64 can be recorded; build it with \
-        64 bits", shown(.0))]
+    #[error("{}: a 32-bit program; only x86-64 and arm64 programs can be recorded; build it for \
+             one of these", shown(.0))]
     ThirtyTwoBit(PathBuf),
     #[error(
-        "{}: a program for {machine}; only programs for x86-64 and arm64 can be recorded; build it for \
-         one of them",
+        "{}: a program for {machine}; only x86-64 and arm64 programs can be recorded; build it \
+         for one of these",
         shown(path)
     )]
     ForeignMachine { path: PathBuf, machine: String },
@@ -82,28 +82,30 @@ pub enum RecordError {
         qemu"
     )]
     NoValgrind,
-    #[error("valgrind runs no program for {0} on this machine; use --with qemu")]
+    #[error("valgrind on this machine cannot run programs for {0}; use --with qemu")]
     NotUnderValgrind(&'static str),
-    #[error("{}: no such directory; --root names one with the files of another system", shown(.0))]
+    #[error("{}: no such directory; --root must name a directory with another \
+             system's files", shown(.0))]
     NoRoot(PathBuf),
     /// A program of this system, although `--root` names another one.
     #[error(
-        "{}: not below {}; it is a program of this system: leave --root out, or name one of that root",
+        "{}: not below {}; it is a program of this system: omit --root, or name a program below \
+         that root",
         shown(path),
         shown(root)
     )]
     NotInRoot { path: PathBuf, root: PathBuf },
     /// The loader of a foreign program is missing.
     #[error(
-        "{}: its loader {} is not on this system; name a directory that has the libraries of {arch} \
-         with --root (mmdebstrap makes one)",
+        "{}: its loader {} is not on this system; use --root to name a directory with the {arch} \
+         libraries (mmdebstrap makes one)",
         shown(program),
         shown(loader)
     )]
     NoLoader { program: PathBuf, loader: PathBuf, arch: &'static str },
     #[error(
-        "{}: runs with another user's or group's rights or with capabilities (set-user-id), which a \
-         recorded program does not get; run folio as that user",
+        "{}: runs with another user's or group's privileges or with capabilities (set-user-id), \
+         which a recorded program does not get; run folio as that user",
         shown(.0)
     )]
     OtherRights(PathBuf),
@@ -114,12 +116,13 @@ pub enum RecordError {
     )]
     ToStdout(PathBuf),
     #[error(
-        "--live follows what this machine runs, and it does not run programs for {0}; leave --live out"
+        "--live traces programs that run on this machine, and it cannot run programs for {0}; \
+         omit --live"
     )]
     NotNativeLive(&'static str),
     #[error(
-        "--runs times the program without a recorder, and this machine does not run programs {0}; leave \
-         --runs out"
+        "--runs times the program without a recorder, and this machine cannot run programs {0}; \
+         omit --runs"
     )]
     NotNative(String),
     #[error("the recorder plugin {} was not found (looked in {}); build it with `cargo build \
@@ -128,8 +131,8 @@ pub enum RecordError {
     NoPlugin(String),
     /// The plugin uses another protocol version.
     #[error(
-        "{}: the recorder plugin is of another version than folio, and nothing was recorded; build both \
-         (`make build`), or name the right one in LARGEFOLIO_RECORDER", shown(.0)
+        "{}: the recorder plugin and folio have different versions, and nothing was recorded; \
+         build both (`make build`), or name the right one in LARGEFOLIO_RECORDER", shown(.0)
     )]
     OtherPlugin(PathBuf),
     #[error(
@@ -138,8 +141,8 @@ pub enum RecordError {
     )]
     RecorderFailed { recorder: &'static str, status: String, command: String },
     #[error(
-        "{command} {how} when it ran by itself for --runs: its time says nothing; run it by hand to \
-         see why, or record it without --runs",
+        "{command} {how} when it ran without a recorder for --runs, so its time is not valid; run \
+         it by hand to see why, or record it without --runs",
         command = shown(command)
     )]
     PlainRunFailed {
@@ -149,13 +152,13 @@ pub enum RecordError {
     },
     #[error(transparent)]
     PlainRun(#[from] VerifyError),
-    #[error("interrupted before the program began; there is nothing to write")]
+    #[error("interrupted before the program started; there is nothing to write")]
     Interrupted(i32),
-    #[error("no process {0} is running; pgrep -a NAME lists those of a name")]
+    #[error("no process {0} is running; pgrep -a NAME finds processes by name")]
     NoProcess(u32),
     #[error("no process to record: {0}")]
     Nobody(String),
-    #[error("a live recording asks the kernel what a program does, which needs root; run `{0}`")]
+    #[error("a live recording traces a program through the kernel, which needs root; run `{0}`")]
     NotRoot(String),
     #[error(
         "cannot open tracefs: not permitted; a live recording needs CAP_SYS_ADMIN (in a container: \
@@ -169,14 +172,14 @@ pub enum RecordError {
     NoTracefs,
     /// folio runs in a container.
     #[error(
-        "this is a PID namespace (a container), and the kernel's events name processes by the numbers \
-         of the machine; run it outside, or in a container with the machine's processes (docker run \
-         --pid=host)"
+        "this is a PID namespace (a container), and the kernel's events identify processes by \
+         their PIDs on the host; run it outside, or in a container that shares the host's PIDs \
+         (docker run --pid=host)"
     )]
     PidNamespace,
     #[error(
-        "this kernel does not know which pages were written (built without CONFIG_MEM_SOFT_DIRTY), so \
-         --hot has nobody to ask; leave --hot out"
+        "this kernel does not record which pages were written (built without \
+         CONFIG_MEM_SOFT_DIRTY), which --hot needs; omit --hot"
     )]
     NoSoftDirty,
     #[error(
@@ -185,7 +188,7 @@ pub enum RecordError {
     )]
     NoEvent(String),
     #[error(
-        "this kernel does not tell the addresses of page faults: it has no events of them, and no \
+        "this kernel does not report page-fault addresses: it has no tracepoint for them, and no \
          probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS. Use a kernel with it, or record \
          without --live"
     )]

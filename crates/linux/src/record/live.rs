@@ -291,8 +291,8 @@ impl Stopped {
     fn text(self, whom: &Whose) -> Option<String> {
         Some(match self {
             Self::Signal(signal) => format!("stopped by signal {signal}"),
-            Self::Time => "stopped after the time of --for".to_owned(),
-            Self::Size => "stopped at the size of --max-size".to_owned(),
+            Self::Time => "stopped after the time given by --for".to_owned(),
+            Self::Size => "stopped at the size given by --max-size".to_owned(),
             Self::Ended if matches!(whom, Whose::Command(_)) => return None,
             Self::Ended => "stopped because all processes ended".to_owned(),
         })

@@ -110,20 +110,16 @@ pub enum Awaited {
 impl fmt::Display for Standstill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pid, awaited, silent } = self;
-        write!(
-            f,
-            "The recording stood still for {} s: process {pid} is read only when ",
-            silent.as_secs()
-        )?;
+        write!(f, "The recording waited {} s: process {pid} is read only when ", silent.as_secs())?;
         match awaited {
             Awaited::Announcement(parent) => {
-                write!(f, "its parent {parent} has said that it forked.")
+                write!(f, "its parent {parent} has reported the fork.")
             }
             Awaited::Borrower(child) => write!(
                 f,
-                "its child {child}, which has its memory (vfork), executes a program or ends."
+                "its child {child}, which shares its memory (vfork), executes a program or ends."
             ),
-            Awaited::EarlierConnection => f.write_str("what it sent before was read."),
+            Awaited::EarlierConnection => f.write_str("its earlier messages were read."),
         }
     }
 }

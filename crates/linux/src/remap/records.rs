@@ -117,7 +117,7 @@ impl fmt::Display for Summary {
         for (refusal, nr) in &self.refused {
             writeln!(
                 f,
-                "{nr} of {} processes left as they are: {}",
+                "{nr} of {} processes left unchanged: {}",
                 self.nr_processes,
                 refusal.text()
             )?;
@@ -146,12 +146,12 @@ impl fmt::Display for TextSum {
             let step = if cfg!(target_arch = "aarch64") { "its alignment" } else { "4K" };
             write!(
                 f,
-                ", {private} not shared, because it is loaded at a random multiple of {step} (folio \
-                 align makes a copy that is not)"
+                ", {private} not shared, because it is loaded at a random multiple of {step} \
+                 (folio align makes a copy that can be shared)"
             )?;
         }
         for (refusal, nr) in &self.refused {
-            write!(f, ", {nr} left as they are: {}", refusal.text())?;
+            write!(f, ", {nr} left unchanged: {}", refusal.text())?;
         }
         Ok(())
     }

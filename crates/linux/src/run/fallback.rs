@@ -55,8 +55,8 @@ impl fmt::Display for Fallback {
             Self::TinyText(program) => write!(
                 out,
                 "{} and its libraries have no whole block of {} of text, so no {} entry maps it. \
-                 If it executes another program (as env and nice do) or loads its code with dlopen \
-                 (as java does), name that program, or warm that library: {}",
+                 If it executes another program (as env and nice do), name that program; if it \
+                 loads its code with dlopen (as java does), warm that library: {}",
                 shown(program),
                 size_name(Geometry::running().text_block_bytes()),
                 if Geometry::running().has_contpte { "contpte" } else { "PMD" },
@@ -72,30 +72,31 @@ impl fmt::Display for Fallback {
             Self::Cache { file, refusal } => {
                 write!(out, "{}: {refusal}; {}", shown(file), refusal.remedy(file))
             }
-            Self::Unreadable(what) => write!(out, "{what}: plain start"),
+            Self::Unreadable(what) => write!(out, "{what}: started unchanged"),
             Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),
             Self::NotGlibc(what) => write!(
                 out,
-                "--heap works for glibc's malloc in a dynamic program, and {what}: the heap stays \
-                 as it is"
+                "--heap works for glibc's malloc in a dynamic program, and {what}: the heap is \
+                 unchanged"
             ),
             Self::OldGlibc(libc) => write!(
                 out,
-                "--heap needs glibc 2.35 or later, and {} is older: the heap stays as it is",
+                "--heap needs glibc 2.35 or later, and {} is older: the heap is unchanged",
                 shown(libc)
             ),
             Self::Tuned => {
-                out.write_str("GLIBC_TUNABLES already sets glibc.malloc.hugetlb: left as it is")
+                out.write_str("GLIBC_TUNABLES already sets glibc.malloc.hugetlb: left unchanged")
             }
             Self::NoSize(sizes_kib) => {
                 let names: Vec<_> = sizes_kib.iter().map(|kib| size_name(kib << 10)).collect();
                 let names = names.join(", ");
                 write!(
                     out,
-                    "--heap: the kernel has anonymous folios of {names}: the heap stays as it is"
+                    "--heap: the kernel has anonymous folios enabled for {names}: the heap is \
+                     unchanged"
                 )
             }
-            Self::Setting(what) => write!(out, "the heap stays as it is: {what}"),
+            Self::Setting(what) => write!(out, "the heap is unchanged: {what}"),
         }
     }
 }

@@ -74,8 +74,8 @@ impl Heap {
         let sizes: Vec<String> = self.lost_kib.iter().map(names).collect();
         (!sizes.is_empty()).then(|| {
             format!(
-                "--heap: until the program ends, memory without MADV_HUGEPAGE gets no folios of {} in \
-                 any program: thp enabled is madvise, and sizes above {} are never",
+                "--heap: until the program ends, memory without MADV_HUGEPAGE gets no {} folios \
+                 in any program: thp enabled is madvise, and sizes above {} are never",
                 sizes.join(", "),
                 names(&(self.folio_bytes >> 10))
             )
@@ -185,7 +185,7 @@ mod tests {
         };
         assert_eq!(heap(&[]).cost(), None);
         let cost = heap(&[1024, 2048]).cost().unwrap();
-        assert!(cost.contains("gets no folios of 1M, 2M in any program"), "{cost}");
+        assert!(cost.contains("gets no 1M, 2M folios in any program"), "{cost}");
         assert!(cost.ends_with("enabled is madvise, and sizes above 64K are never"), "{cost}");
     }
 }

@@ -42,7 +42,7 @@ impl Obstacle {
         match self {
             Self::TooSmall(_) => None,
             Self::Incongruent(_) | Self::Random(_) => Some(format!(
-                "{} makes a copy that is placed well",
+                "{} makes a well-placed copy",
                 as_typed(&format!("folio align {} -o COPY", quoted(file)))
             )),
         }

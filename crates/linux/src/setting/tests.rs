@@ -48,7 +48,7 @@ fn a_value_that_cannot_come_back_is_told() {
     drop(setting);
     let said = said_of(&path);
     let expected = format!(
-        "is Linux and could not be put back to 128; run: echo 128 | {}",
+        "is Linux and could not be restored to 128; run: echo 128 | {}",
         as_root(&format!("tee {}", path.display()))
     );
     assert!(said.len() == 1 && said[0].contains(&expected), "{said:?}");

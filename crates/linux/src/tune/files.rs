@@ -186,7 +186,7 @@ pub fn planned(
             (Some(text), Some(entry)) if entry.texts.contains(text) => {}
             (Some(_), Some(_)) => {
                 let message = format!(
-                    "somebody has changed it since folio wrote it; to remove it and start again: {}",
+                    "it was changed after folio wrote it; to remove it and start again: {}",
                     as_root("folio tune --undo --force")
                 );
                 return Err(folder::error(&path, message));

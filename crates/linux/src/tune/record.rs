@@ -90,7 +90,7 @@ impl Store {
         let user = rustix::process::geteuid().as_raw();
         if !owner.is_dir() || owner.uid() != user || owner.mode() & 0o022 != 0 {
             return Err(error(format!(
-                "{} must be a directory of user {user} that nobody else can write to",
+                "{} must be a directory that user {user} owns and no one else can write to",
                 shown(folder)
             )));
         }
@@ -102,7 +102,7 @@ impl Store {
             })?;
         // No other process is at work: leftovers are from a killed one.
         remove_left(folder)
-            .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
+            .map_err(|cause| error(format!("cannot clean up its directory: {cause}")))?;
         let boot = root.join(host::BOOT_ID.trim_start_matches('/'));
         // A copy of a system may have none: it does not boot.
         let boot_id = match disk::read_text(&boot, BYTES_MAX) {
@@ -219,7 +219,7 @@ impl Store {
             Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
         };
         let mut record: Record = serde_json::from_slice(&bytes).map_err(|cause| {
-            error(format!("{cause}; read it, put the settings back by hand and remove it"))
+            error(format!("{cause}; read it, restore the settings by hand and remove it"))
         })?;
         if !(1..=SCHEMA_VERSION).contains(&record.schema_version) {
             let version = record.schema_version;

@@ -377,7 +377,7 @@ fn a_state_directory_of_others_is_refused_and_one_process_works_at_a_time() {
     fs::create_dir(&shared).unwrap();
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
     let error = open(&shared).unwrap_err().to_string();
-    assert!(error.contains("nobody else can write"), "{error}");
+    assert!(error.contains("no one else can write"), "{error}");
     let link = system.root().join("link");
     symlink(system.root().join("state"), &link).unwrap();
     assert!(open(&link).is_err(), "a link in the place of the directory");

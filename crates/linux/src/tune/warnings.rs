@@ -33,7 +33,7 @@ pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
         let kib = now.parse::<u64>().ok().filter(|kib| *kib > READAHEAD_USUAL_MAX)?;
         let size = if kib % 1024 == 0 { format!("{}M", kib / 1024) } else { format!("{kib}K") };
         let reason = format!(
-            "a window of {size} is unusually large: once memory is short, random reads of files can \
+            "a window of {size} is unusually large: once memory is short, random file reads can \
              read 50 to 500 times as much as they use; 128 to {READAHEAD_PROPOSED} is usual \
              (--persist keeps the setting with a udev rule)"
         );
@@ -49,7 +49,7 @@ pub(super) fn of_other_names(catalog: &Catalog) -> Option<Warning> {
     Some(Warning {
         name: format!("{RED_HAT_THP}/enabled"),
         now,
-        reason: "this kernel has its settings of transparent huge pages there, like Red Hat \
+        reason: "this kernel keeps its transparent huge page settings there, like Red Hat \
                  Enterprise Linux 6; folio does not change them"
             .to_owned(),
         command: String::new(),

@@ -153,13 +153,17 @@ fn unproved(seen: &[Seen], at: usize) -> Option<String> {
     let mut traces = seen.iter().filter(|seen| seen.is_trace).peekable();
     if traces.peek().is_none() {
         let is_known = seen.iter().any(|seen| seen.known[at]);
-        let why =
-            if is_known { "the same folios and faults in both runs" } else { "nothing was seen" };
+        let why = if is_known {
+            "the same folios and faults in both runs"
+        } else {
+            "nothing was \
+                                                                              observed"
+        };
         return Some(why.to_owned());
     }
     let known: Vec<&Seen> = traces.filter(|seen| seen.known[at]).collect();
     if known.is_empty() {
-        return Some("the runs ended before their folios could be seen".to_owned());
+        return Some("the runs ended before their folios could be counted".to_owned());
     }
     let missing = known.iter().find(|seen| !seen.is_proved(at))?;
     Some(format!("{} differ less than in other rounds", missing.name))

@@ -347,7 +347,7 @@ impl Turn<'_> {
             (Ended::Stopped, _) => return Ok(None),
             (Ended::Badly(status), _) => {
                 if let Some(server) = server {
-                    server.check_alive("beside a command of --prepare or --metric")?;
+                    server.check_alive("during a command of --prepare or --metric")?;
                 }
                 let killed = |limit: Duration| format!("took more than {} s", limit.as_secs());
                 too_long.map_or_else(|| how_it_ended(status), killed)

@@ -335,7 +335,7 @@ fn a_server_that_ends_is_told_with_its_last_words() {
     fs::remove_file(&begun).unwrap();
     let asked = Measure { prepare: Some(load), ..asked };
     let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
-    assert!(said.starts_with("the server exited with 0 beside a command of --prepare"), "{said}");
+    assert!(said.starts_with("the server exited with 0 during a command of --prepare"), "{said}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ impl Warmed {
 
 fn right_to_read(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => "; warming needs the right to read",
+        io::ErrorKind::PermissionDenied => "; warming needs read permission",
         _ => "",
     }
 }

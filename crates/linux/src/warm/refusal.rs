@@ -126,8 +126,8 @@ impl WarmRefusal {
             Self::NoFolios { .. } => match Geometry::running().page_bytes >> 10 {
                 16 => "copy the file to ext4 (Linux 6.16) or XFS, and use the copy",
                 64 => {
-                    "boot Linux 7.2 or later, with the file on ext4 or XFS: with 64K pages earlier \
-                     kernels read no file in such folios when asked to"
+                    "boot Linux 7.2 or later, with the file on ext4 or XFS: with 64K pages, \
+                     earlier kernels do not read files in such folios on request"
                 }
                 _ => {
                     "copy the file to ext4 (Linux 6.16), XFS or btrfs (Linux 6.17), and use the copy"
@@ -141,25 +141,30 @@ impl WarmRefusal {
             }
             Self::InUse { pids, .. } => {
                 let copy = replaced_by_copy(file, str::to_owned);
-                let copy = format!("replace the file by a copy of itself ({copy}) and warm the copy");
+                let copy = format!("replace the file with a copy of itself ({copy}) and warm the \
+                                    copy");
                 let who: Vec<_> = pids.iter().map(ToString::to_string).collect();
                 match who.len() {
-                    0 => format!("stop the processes and repeat, or {copy}"),
-                    1 => format!("stop process {} and repeat, or {copy}", who.join(" ")),
+                    0 => format!("stop the processes and run this again, or {copy}"),
+                    1 => format!("stop process {} and run this again, or {copy}", who.join(" ")),
                     2..=NR_STOPPED_MAX => {
-                        format!("stop the processes {} and repeat, or {copy}", who.join(" "))
+                        format!("stop processes {} and run this again, or {copy}", who.join(" "))
                     }
                     _ => copy,
                 }
             }
             Self::Busy { .. } => format!(
-                "write the waiting pages to the disk (sync), and repeat; if they still cannot be evicted, \
+                "write the dirty pages to disk (sync) and run this again; if they still cannot be \
+                 evicted, \
                  wait until no process has the file open (fuser -v {})",
                 quoted(file)
             ),
-            Self::Fragmented { .. } => format!("compact memory and repeat: {}", compact_memory()),
+            Self::Fragmented { .. } => {
+                format!("compact memory and run this again: {}", compact_memory())
+            }
             Self::Disturbed { .. } => {
-                format!("repeat while no other process uses it: {}", as_typed(&format!("folio warm {}", quoted(file))))
+                format!("run this again while no other process \
+                         uses it: {}", as_typed(&format!("folio warm {}", quoted(file))))
             }
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
             Self::LowGroup { .. } => {
@@ -183,10 +188,10 @@ impl fmt::Display for WarmRefusal {
             }
             Self::NoFolios { filesystem } => write!(
                 out,
-                "{filesystem} gave no folio of this size: it has none, at least under this kernel"
+                "{filesystem} gave no folio of this size; it may not support it under this kernel"
             ),
             Self::NotCached { filesystem } => {
-                write!(out, "on {filesystem}, whose files are memory, not a cache")
+                write!(out, "on {filesystem}, whose files are in memory, not cached")
             }
             Self::InUse { bytes, pids } => {
                 let held = match *bytes {
@@ -209,8 +214,8 @@ impl fmt::Display for WarmRefusal {
             }
             Self::Busy { bytes } => write!(
                 out,
-                "{} MiB cannot be evicted: they wait to be written to the disk, or some process \
-                 reads, writes or locks them",
+                "{} MiB cannot be evicted: they are not yet written to disk, or a process is \
+                 reading, writing or locking them",
                 mib(bytes)
             ),
             Self::Fragmented { bytes } => {
@@ -218,8 +223,8 @@ impl fmt::Display for WarmRefusal {
             }
             Self::Disturbed { bytes, free_bytes } => write!(
                 out,
-                "{} MiB got smaller folios, though {} MiB are free in large blocks: another process \
-                 read or mapped the file meanwhile",
+                "{} MiB got smaller folios although {} MiB are free in large blocks: another \
+                 process read or mapped the file in the meantime",
                 mib(bytes),
                 free_bytes >> 20
             ),
@@ -231,13 +236,13 @@ impl fmt::Display for WarmRefusal {
             ),
             Self::LowGroup { need_bytes, have_bytes } => write!(
                 out,
-                "it needs {} MiB of memory, but the control group may take only {} MiB more",
+                "it needs {} MiB of memory, but the control group can take only {} MiB more",
                 mib(need_bytes),
                 mib(have_bytes)
             ),
             Self::Unseen { folio_bytes } => write!(
                 out,
-                "only root can see whether its folios are {} or larger",
+                "only root can check whether its folios are {} or larger",
                 size_name(*folio_bytes)
             ),
             Self::NoThp => out.write_str("this kernel has no transparent huge pages"),
@@ -286,9 +291,10 @@ mod tests {
         assert!(
             of(2)
                 .remedy(Path::new("FILE"))
-                .starts_with("stop the processes 1 2 and repeat, or replace")
+                .starts_with("stop processes 1 2 and run this again, or replace")
         );
-        let copy = "replace the file by a copy of itself (new=$(mktemp FILE.XXXXXX) && cp -a FILE \
+        let copy = "replace the file with a copy of itself (new=$(mktemp FILE.XXXXXX) && cp -a \
+                    FILE \
                     \"$new\" && mv \"$new\" FILE) and warm the copy";
         assert_eq!(of(5).remedy(Path::new("FILE")), copy);
         assert!(of(5).to_string().ends_with("by 5 processes, the first 1"));

@@ -54,7 +54,7 @@ impl Environment for Table {
 
     fn distrust(&self, path: &Path) -> Option<String> {
         let is_open = path.starts_with("/opt/folio/bin") && self.is_bin_open;
-        is_open.then(|| "everybody may write to it".to_owned())
+        is_open.then(|| "everyone can write to it".to_owned())
     }
 
     fn complaint(&self, tool: &Path, _arguments: &[&OsStr]) -> String {
@@ -245,7 +245,7 @@ fn a_missing_plugin_is_searched_where_the_message_says() {
 fn a_plugin_that_others_could_have_written_is_not_loaded() {
     let table = Table { is_bin_open: true, ..machine() };
     let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
-    assert!(error.contains("/opt/folio/bin (everybody may write to it)"), "{error}");
+    assert!(error.contains("/opt/folio/bin (everyone can write to it)"), "{error}");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_file_is_trusted_by_the_owners_and_modes_on_its_way() {
     for path in [file.as_path(), folder.path()] {
         let before = path.metadata().expect("a mode").permissions();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("a mode");
-        let told = format!("everybody may write to {}", path.display());
+        let told = format!("everyone can write to {}", path.display());
         assert_eq!(Host.distrust(&file), Some(told));
         std::fs::set_permissions(path, before).expect("a mode");
     }

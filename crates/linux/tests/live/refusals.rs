@@ -74,7 +74,7 @@ fn the_library_checks_the_store_itself() {
     let link = stage.folder.path().join("link");
     symlink(&store, &link).unwrap();
     let (large, text) = run(&link);
-    assert!(large == 0 && text.contains("is a link, the directory of another user"), "{text}");
+    assert!(large == 0 && text.contains("is a link, belongs to another user"), "{text}");
     fs::set_permissions(&store, Permissions::from_mode(0o750)).unwrap();
     let (large, text) = run(&store);
     assert!(large == 0 && text.contains("open to others"), "{text}");

@@ -242,7 +242,8 @@ impl Runtime {
         if start.variables.is_none() && !start.words.is_empty() {
             notes.extend(variables.iter().map(|(name, _)| {
                 format!(
-                    "its variables cannot be read: if {name} has a value, keep that and add this option"
+                    "its environment cannot be read: if {name} has a value, keep it and add this \
+                     option"
                 )
             }));
         }
@@ -265,7 +266,7 @@ impl Runtime {
 }
 
 fn in_place_of(old: &str) -> String {
-    format!("it replaces {old}, which the program has now")
+    format!("it replaces the current {old}")
 }
 
 #[cfg(test)]

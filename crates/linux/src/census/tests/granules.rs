@@ -77,9 +77,8 @@ fn at_the_next_start(private: &Private) -> (String, u64) {
 
 #[test]
 fn the_tunable_of_malloc_is_named_for_what_it_advises() {
-    let setting =
-        as_root("folio tune --set thp.enabled=always --yes, then start the program again");
-    let option = "start the program again as: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 libc.so.6 ..";
+    let setting = as_root("folio tune --set thp.enabled=always --yes, then restart the program");
+    let option = "restart the program as: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 libc.so.6 ..";
     for (page_kb, pmd_mb) in [(16, 32), (64, 512)] {
         let of = |start, bytes, name| {
             at_the_next_start(&Private { page_bytes: page_kb * K, start, bytes, name })

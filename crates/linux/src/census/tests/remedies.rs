@@ -129,9 +129,7 @@ fn a_setting_is_changed_with_tune_and_an_option_is_preferred() {
     let (refusal, remedies) = of_anon(&Answers::default(), &plain);
     assert_eq!(refusal, Refusal::NotAdvised);
     let tune = |value: &str| {
-        as_root(&format!(
-            "folio tune --set thp.enabled={value} --yes, then start the program again"
-        ))
+        as_root(&format!("folio tune --set thp.enabled={value} --yes, then restart the program"))
     };
     assert_eq!(sentences(&remedies), [collapse(), tune("always")]);
     assert_eq!(remedies[1].undo, as_root("folio tune --undo"));
@@ -148,7 +146,7 @@ fn a_setting_is_changed_with_tune_and_an_option_is_preferred() {
     };
     let start = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1 libc.so.6 ..";
     let (_, remedies) = of_anon(&Answers::default(), &libc);
-    assert_eq!(remedies[1].to_string(), format!("start the program again as: {start}"));
+    assert_eq!(remedies[1].to_string(), format!("restart the program as: {start}"));
 
     let never = |dir: &Path| {
         libc(dir);
@@ -202,10 +200,7 @@ fn what_the_program_forbids_no_verb_can_do() {
         }
     };
     let (_, remedies) = of_anon(&Answers::default(), &redis);
-    assert_eq!(
-        sentences(&remedies),
-        ["start the program again as: redis-server .. --disable-thp no"]
-    );
+    assert_eq!(sentences(&remedies), ["restart the program as: redis-server .. --disable-thp no"]);
     assert!(remedies[0].cost.contains("fork"));
 }
 
@@ -349,16 +344,15 @@ fn of_shared(start: &str, end: &str, setting: &str) -> Vec<Remedy> {
 fn shared_memory_is_collapsed_where_it_fits_and_else_needs_the_setting() {
     const NEVER: &str = "always within_size advise [never] deny force";
     const ALWAYS: &str = "[always] within_size advise never deny force";
-    let tune = as_root(
-        "folio tune --set thp.shmem_enabled=within_size --yes, then start the program again",
-    );
+    let tune =
+        as_root("folio tune --set thp.shmem_enabled=within_size --yes, then restart the program");
     let fits = of_shared("60000000", "60400000", NEVER);
     assert_eq!(sentences(&fits), [collapse(), tune.clone()]);
     assert_eq!(fits[0].gain_bytes, 2048 * K);
     let not = of_shared("60001000", "60401000", NEVER);
     assert_eq!(sentences(&not), std::slice::from_ref(&tune));
     let late = of_shared("60001000", "60401000", ALWAYS);
-    assert_eq!(sentences(&late), ["start the program again"]);
+    assert_eq!(sentences(&late), ["restart the program"]);
     let denied = of_shared("60000000", "60400000", "always within_size advise never [deny] force");
     assert_eq!(sentences(&denied), [tune]);
 }
@@ -439,7 +433,7 @@ fn a_tmpfs_is_judged_by_its_mount_and_remounted_where_it_is() {
             "00800000-00a00000 rw-s 00001000",
         );
     });
-    assert!(remedies[0].cost.starts_with("its mount allows it already"), "{remedies:?}");
+    assert!(remedies[0].cost.starts_with("its mount already allows it"), "{remedies:?}");
     // If it is always, a mount without `huge=` does not follow it.
     let always = |dir: &Path| set(dir, "shmem_enabled", "[always] never");
     let (refusals, _) = of_tmpfs(ROOT, &scratch(""), &always);
@@ -454,7 +448,7 @@ fn a_tmpfs_that_nobody_sees_or_that_is_denied_is_not_remounted() {
     assert!(remedies.iter().all(|remedy| remedy.action == Action::Collapse), "{remedies:?}");
     let forbid = |dir: &Path| set(dir, "shmem_enabled", "always [deny]");
     let (_, remedies) = of_tmpfs(ROOT, ROOT, &forbid);
-    assert!(remedies[0].cost.contains("neither folio nor the process sees it"), "{remedies:?}");
+    assert!(remedies[0].cost.contains("neither folio nor the process can see it"), "{remedies:?}");
     // A driver's memory, on a mount that no process has.
     let of_driver = |dir: &Path| {
         for file in ["maps", "smaps"] {

@@ -31,8 +31,8 @@ use crate::warm::{WarmRefusal, Warmed};
 
 const SHARED_WIDE: &str = "it applies to the shared memory of all programs, but only to whole blocks; with always \
     instead of within_size, even the smallest would take 2M";
-const IN_PIECES: &str = "malloc mapped each request alone, and none of them holds a whole block: no setting makes \
-    them larger at the next start";
+const IN_PIECES: &str = "malloc mapped each request separately, and none contains a whole block: \
+                         no setting will change this at the next start";
 /// The program that can move its shared memory to hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
@@ -138,18 +138,18 @@ impl Judge<'_> {
         let cost = cost.map_or(SHARED_WIDE.to_owned(), |cost| format!("{SHARED_WIDE}; {cost}"));
         remedies.extend(match (&home, setting) {
             (Home::Mount(mount), _) => {
- let remounted = self.mounted(mount, &smap);
- Some(self.unless_excepted(case, remounted, &smap))
-},
+                let remounted = self.mounted(mount, &smap);
+                Some(self.unless_excepted(case, remounted, &smap))
+            }
             (Home::Unseen, _) => Some(Remedy::nothing(
-                "the mount of its tmpfs decides, and neither folio nor the process sees it: it is in \
-                 another mount namespace, or was unmounted",
+                "its tmpfs mount decides, but neither folio nor the process can see it: it is in \
+                 another mount namespace or was unmounted",
             )),
             (_, None) => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
             (_, Some(InForce { allows: Allows::All, .. })) => refusal.is_some().then(|| Remedy {
                 action: Action::Restart,
                 restart: Restart::After,
-                ..Remedy::nothing("the settings allow it, but not for what was mapped before")
+                ..Remedy::nothing("the settings allow it, but not for memory mapped earlier")
             }),
             (_, Some(set)) => Some(match option {
                 OwnOption::Start(option) if !smap.is_huge => {
@@ -158,7 +158,7 @@ impl Judge<'_> {
                 OwnOption::Already(_) if set.allows == Allows::Advised => Remedy {
                     action: Action::Restart,
                     restart: Restart::After,
-                    ..Remedy::nothing("its option is in effect, and now the setting allows it")
+                    ..Remedy::nothing("its option is in effect, and the setting allows it now")
                 },
                 // The option has no effect until the setting changes.
                 OwnOption::Already(what) => self
@@ -186,8 +186,8 @@ impl Judge<'_> {
         let processes = self.census.processes.iter().filter(maps_it);
         let tables: u64 = processes.map(|process| process.held.page_table_bytes).sum();
         Some(remedy.costing(format!(
-            "it reserves {} of {} each, which no other program can then use; the page tables of its \
-             processes, now {} KiB, shrink",
+            "it reserves {} of {} each, which other programs can then not use; its page tables, \
+             now {} KiB, shrink",
             pool.nr_for(bytes),
             size_name(pool.page_bytes),
             tables >> 10
@@ -199,8 +199,7 @@ impl Judge<'_> {
             None => Remedy::nothing("this kernel has no such folios for shared memory"),
             Some(allows) if allows == Allows::All || allows == Allows::Advised && smap.is_huge => {
                 Remedy::nothing(
-                    "its mount allows it already; files that are written from now on have larger \
-                     folios",
+                    "its mount already allows it; files written from now on get larger folios",
                 )
             }
             Some(_) if self.settings.is_shmem_denied() => {
@@ -238,7 +237,7 @@ impl Judge<'_> {
         }
         if has(Refusal::Filesystem) {
             return Remedy::nothing(format!(
-                "{filesystem} has no such folios under this kernel; a copy on ext4 or XFS could have"
+                "{filesystem} has no such folios under this kernel; copy the file to ext4 or XFS"
             ));
         }
         let path = &vma.path;
@@ -256,7 +255,7 @@ impl Judge<'_> {
             }
             Some(Placed::Badly(obstacle)) => {
                 let remedy = obstacle.remedy(path);
-                let remedy = remedy.map(|remedy| format!("; {remedy}, to be used instead"));
+                let remedy = remedy.map(|remedy| format!("; {remedy}; use that copy"));
                 Remedy::nothing(format!("{obstacle}{}", remedy.unwrap_or_default()))
             }
             None if !vma.is_congruent(case.target_bytes) => {
@@ -288,10 +287,10 @@ impl Judge<'_> {
             ..Remedy::nothing(match obstacle {
                 // Each process would need its own copy.
                 Obstacle::Random(_) => {
-                    "each start takes memory for its own copy of the text, at an address of its own; \
-                     forked processes share that copy"
+                    "each start makes its own copy of the text at its own address, which takes \
+                     memory; forked processes share that copy"
                 }
-                _ => "it takes memory for one copy of the text, which all its processes share",
+                _ => "it takes memory for one copy of the text, shared by all its processes",
             })
         }
     }
@@ -337,15 +336,15 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
     };
     match plan.placed {
         _ if vma.prot() & libc::PROT_WRITE as u32 != 0 && !vma.is_shared() => {
-            Remedy::nothing("what the program writes of it becomes private, page by page")
+            Remedy::nothing("pages that the program writes to become private, one by one")
         }
         Some(Placed::Well { .. }) if vma.is_congruent(case.target_bytes) => warmed(case, plan.warm),
         Some(Placed::Well { .. }) => Remedy::nothing(format!(
             "its address and file offset differ modulo {size}{at_any_address}"
         )),
         Some(Placed::Badly(Obstacle::Random(step))) => Remedy::nothing(format!(
-            "its alignment is {}, so it is loaded at a random multiple of that; {} makes a copy that is placed \
-             well, to be used instead{at_any_address}",
+            "its alignment is {}, so it is loaded at a random multiple of that; {} makes a \
+             well-placed copy to use instead{at_any_address}",
             size_name(step),
             as_typed(&format!("folio align --align {size} {path} -o COPY"))
         )),
@@ -365,7 +364,7 @@ fn or_nothing(mut remedies: Vec<Remedy>) -> Vec<Remedy> {
     }
     if remedies.is_empty() {
         remedies.push(Remedy::nothing(
-            "the settings allow it already; what is mapped from now on has larger folios",
+            "the settings already allow it; memory mapped from now on gets larger folios",
         ));
     }
     remedies

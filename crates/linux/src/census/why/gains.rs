@@ -99,7 +99,7 @@ pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains) -> String {
         Refusal::PrivateCopy,
     ];
     if gains.next.elsewhere_bytes > 0 || gains.now.elsewhere_bytes > 0 {
-        return "another mapping of the same memory counts it".to_owned();
+        return "counted in another mapping of the same memory".to_owned();
     }
     let reasons = finding.reasons.iter().map(|reason| reason.refusal);
     match reasons.into_iter().find(|refusal| OF_BLOCKS.contains(refusal)) {

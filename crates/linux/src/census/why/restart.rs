@@ -31,12 +31,13 @@ pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except 
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
 const MAYBE_IN_PIECES: &str =
-    "less if the allocator mapped it in pieces, because a block across two of them stays small";
+    "less if the allocator mapped it in pieces: a block that spans two of them stays small";
 
 const ONLY_IF_MADVISE: &str =
     "its allocator advises memory only if thp.enabled is madvise when the program starts";
 
-const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory: that can be seen only under always";
+const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory, which \
+                      folio can detect only under always";
 
 /// Whether the kernel supports `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
 fn may_except_advised(system: &dyn System) -> bool {
@@ -56,7 +57,7 @@ impl Judge<'_> {
         if smap.is_no_huge {
             return Some(Remedy::nothing(
                 "the program forbids it (MADV_NOHUGEPAGE), or it is a thread's stack, which the \
-                 kernel keeps small (MAP_STACK); folio knows no option against it",
+                 kernel keeps small (MAP_STACK); folio knows no option to prevent that",
             ));
         }
         let Some(set) = self.settings.anon(case.target_bytes) else {
@@ -82,7 +83,8 @@ impl Judge<'_> {
                     action: Action::Restart,
                     restart: Restart::After,
                     ..Remedy::nothing(format!(
-                        "{what} is in effect, and acts when the program starts under this setting"
+                        "{what} is in effect, but works only if the program starts under this \
+                         setting"
                     ))
                 };
                 return Some(self.with_setting(row, &set, started, "madvise"));
@@ -92,8 +94,8 @@ impl Judge<'_> {
         // Advised memory is already as large as it gets.
         if !is_advised && case.grows && (case.is_short || case.mapping.vma.is_heap()) {
             return Some(Remedy::nothing(
-                "it grows in small steps, and no such folio fits at the end of a step: a setting would \
-                 help only in part",
+                "it grows in small steps, and no such folio fits at the end of a step: a setting \
+                 would help only partly",
             ));
         }
         if let Some(row) = row.filter(|row| row.in_pieces && is_sought) {
@@ -116,7 +118,8 @@ impl Judge<'_> {
         // Advised memory that one call mapped is also large under always.
         if value == "always" && set.allows == Allows::Advised && heap > 0 {
             return Remedy::nothing(format!(
-                "under always, glibc advises its heap no longer, and {} MiB of it would be small again",
+                "under always, glibc no longer advises its heap, and {} MiB of it would get small \
+                 folios again",
                 heap >> 20
             ));
         }
@@ -175,8 +178,8 @@ impl Judge<'_> {
             }
             Started::Already(what) => OwnOption::Already(what),
             Started::Ignored => OwnOption::Without(
-                "the program runs with other rights (set-id or capabilities), so its loader ignores \
-                 variables for allocators"
+                "the program runs with other privileges (set-id or capabilities), so its loader \
+                 ignores the allocator's environment variables"
                     .to_owned(),
             ),
         }

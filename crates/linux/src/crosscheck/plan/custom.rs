@@ -107,7 +107,7 @@ fn check(key: &str, value: &str) -> Result<(), String> {
             if value.bytes().all(is_plain) && !value.is_empty() {
                 Ok(())
             } else {
-                Err(format!("{key} has letters, digits and .+,:/ only"))
+                Err(format!("{key} can have only letters, digits and .+,:/"))
             }
         }
         _ => {
@@ -128,5 +128,5 @@ fn bytes(value: &str) -> Result<u64, String> {
     let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << unit));
     bytes
         .filter(|bytes| (1..=OWN_BYTES_MAX).contains(bytes))
-        .ok_or_else(|| "file is a length from 1 to 4G, such as 64M".to_owned())
+        .ok_or_else(|| "file is a size from 1 to 4G, such as 64M".to_owned())
 }

@@ -65,7 +65,10 @@ impl Kept {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .process_group(0);
-        let failed = CrosscheckError::os("make a directory and a device that go with folio");
+        let failed = CrosscheckError::os(
+            "make a directory and a device that are removed when \
+                                          folio ends",
+        );
         let (mut child, own) = match helpers::spawn(&mut keeper) {
             Ok(started) => started,
             Err(error) => return Err(failed(error)),
@@ -98,7 +101,7 @@ impl Drop for Kept {
 fn named(told: &[u8]) -> io::Result<(Option<u32>, PathBuf)> {
     let line = told.iter().position(|byte| *byte == b'\n');
     let Some((device, directory)) = line.map(|at| (&told[..at], &told[at + 1..])) else {
-        return Err(io::Error::other("no directory could be made in the one for temporary files"));
+        return Err(io::Error::other("cannot make a directory in the one for temporary files"));
     };
     let device = std::str::from_utf8(device).ok().and_then(|digits| digits.parse().ok());
     Ok((device, PathBuf::from(OsString::from_vec(directory.to_vec()))))

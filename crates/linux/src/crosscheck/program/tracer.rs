@@ -193,7 +193,7 @@ impl Tracer {
                 }
             }
         }
-        ended.ok_or_else(|| io::Error::other("the program's end was not reported"))
+        ended.ok_or_else(|| io::Error::other("the tracer did not report the program's end"))
     }
 
     /// Handles a stop; returns the signal to pass on, or `None` if the thread stays stopped.

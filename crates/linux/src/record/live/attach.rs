@@ -120,7 +120,7 @@ impl Found {
                 let file = note(&mut tasks.inodes, tasks.book, self.pid, vma);
                 if vma.has_file() && file.is_none() {
                     tasks.book.warn(
-                        "A mapping of a device or of a filesystem without a page cache is left out.",
+                        "A mapping of a device or a filesystem without a page cache was left out.",
                     );
                     continue;
                 }
@@ -185,8 +185,8 @@ impl Found {
         for vma in self.vmas.iter().filter(|vma| vma.prot() != 0) {
             if !touch_one(tasks, first, pagemap.as_ref(), vma)? {
                 tasks.book.warn(
-                    "The resident pages of a very large mapping could not be read: the kernel cannot \
-                     say where they are (Linux 6.7 and later can).",
+                    "The resident pages of a very large mapping could not be read: the kernel \
+                     cannot report them (Linux 6.7 and later can).",
                 );
             }
         }

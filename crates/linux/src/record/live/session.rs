@@ -99,8 +99,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
         if found.is_empty() {
             return Err(RecordError::Nobody(
-                "none has memory of its own: they have ended, or are threads of the kernel"
-                    .to_owned(),
+                "none has its own memory: they have ended or are kernel threads".to_owned(),
             ));
         }
         let mut begun = Vec::new();
@@ -250,8 +249,9 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let nr_lost = self.instance.nr_lost();
         if nr_lost > 0 {
             warnings.push(format!(
-                "{nr_lost} events were lost, because they came faster than they could be written: \
-                 faults and mappings are missing; record fewer processes, or on a less busy machine."
+                "{nr_lost} events were lost, because they came faster than folio could write \
+                 them: faults and mappings are missing; record fewer processes, or record on a \
+                 less busy machine."
             ));
         }
         if self.names.nr_lost > 0 {
@@ -262,7 +262,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
         if !self.rings.has_reads() {
             warnings.push(
-                "This kernel does not tell read calls on files (Linux 6.12 and later do): only \
+                "This kernel does not report read calls on files (Linux 6.12 and later do): only \
                  mapped files have reads."
                     .to_owned(),
             );

@@ -34,10 +34,10 @@ const NR_MAPPED_MAX: usize = 1024;
 /// Faults kept per execve: it copies arguments and clears the ends of segments.
 const NR_FAULTS_MAX: usize = 16 * 1024;
 
-const NO_NAME: &str = "The name of a mapped file could not be learned, so its memory counts as \
+const NO_NAME: &str = "The name of a mapped file could not be found, so its memory counts as \
                        anonymous.";
-const NO_READER: &str = "A file was read that had no name any more when it was looked for, so its \
-                         reads are missing.";
+const NO_READER: &str = "A file that was read no longer had a name when folio looked it up, so \
+                         its reads are missing.";
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
@@ -285,8 +285,8 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             let path = mapped.first().map(|mapped| mapped.path.display().to_string());
             let path = path.unwrap_or_else(|| "a program".to_owned());
             self.book.warn(format!(
-                "A process became {path} (execve) and ended before its memory could be seen; what it \
-                 did then is missing."
+                "A process became {path} (execve) and ended before its memory could be read; its \
+                 later accesses are missing."
             ));
             return Ok(());
         };
@@ -432,7 +432,10 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
     fn populate(&mut self, thread: Thread, addr: u64, len: u64) -> Result<(), TraceError> {
         let nr_pages = (len / PAGE_BYTES).min(NR_POPULATED_MAX);
         if nr_pages < len / PAGE_BYTES {
-            self.book.warn("A mapping was populated of which a trace takes only the first 4 GiB.");
+            self.book.warn(
+                "A populated mapping is larger than 4 GiB: the trace has only its \
+                            first 4 GiB.",
+            );
         }
         for nr in 0..nr_pages {
             let addr = addr.wrapping_add(nr * PAGE_BYTES);

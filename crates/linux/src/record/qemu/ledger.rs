@@ -159,7 +159,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         if !self.book.push_execve(first, command, image)? {
             let path = path.to_string_lossy();
             self.book.warn(format!(
-                "Too many programs were executed; {path} is shown in the memory of the one before."
+                "Too many programs were executed; {path} is shown in the previous program's memory."
             ));
         }
         Ok(())

@@ -160,8 +160,8 @@ impl Execve {
 
 pub(crate) fn unseen(path: &[u8]) -> String {
     format!(
-        "{} clears whole pages with an instruction that QEMU tells nobody of (DC ZVA): those that it \
-         touches with nothing else are missing.",
+        "{} clears whole pages with an instruction that QEMU does not report (DC ZVA): pages that \
+         no other instruction touches are missing.",
         String::from_utf8_lossy(path)
     )
 }
@@ -172,13 +172,13 @@ pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
             "it runs with another user's rights (set-user-id); run folio as that user"
         }
         Unrecorded::ThirtyTwoBit => "it is a 32-bit program; build it without -m32",
-        Unrecorded::Foreign => "it is for another architecture than the first program",
+        Unrecorded::Foreign => "its architecture differs from the first program's",
         Unrecorded::Unreadable => "the recorder may not read it; make it readable",
         Unrecorded::Deleted => "its file was deleted or has no name",
         Unrecorded::NoRecorder => {
-            "QEMU could not be started in its place, as in another root directory or as a user who \
-             cannot reach it"
+            "QEMU could not be started in its place (another root directory, or a user without \
+             access to QEMU)"
         }
     };
-    format!("{path} and what it started ran unrecorded: {why}.")
+    format!("{path} and its children were not recorded: {why}.")
 }

@@ -59,7 +59,7 @@ const NR_ACCEPTED_MAX: usize = 2 * BACKLOG as usize;
 /// Connections of other users' processes that no recorded process has announced.
 const NR_STRANGERS_MAX: usize = 1024;
 
-const CUT_SHORT: &str = "A signal ended the recording while what processes had sent was still being \
+const CUT_SHORT: &str = "A signal ended the recording before all messages from processes were \
                          read; the end of the trace is missing.";
 
 pub(crate) struct Session<'ledger, 'book, 'sink> {

@@ -139,7 +139,10 @@ fn a_file_that_somebody_changed_since_is_left_and_goes_with_force() {
     fs::remove_file(&link).unwrap();
     symlink("/dev/null", &link).unwrap();
     let error = system.persist(&pieces("512", "2"), 9).unwrap_err().to_string();
-    assert!(error.contains("somebody has changed it") && error.contains("--force"), "{error}");
+    assert!(
+        error.contains("it was changed after folio wrote it") && error.contains("--force"),
+        "{error}"
+    );
     let taken = system.take_back(Foreign::Keep);
     let left: Vec<_> =
         taken.iter().filter(|one| one.fate == Fate::ChangedSince).map(|one| &one.path).collect();
@@ -182,7 +185,7 @@ fn links_and_open_directories_on_the_way_are_refused() {
         fs::create_dir(&at).unwrap();
         fs::set_permissions(&at, fs::Permissions::from_mode(0o777)).unwrap();
         let error = system.persist(&pieces("2048", "2"), 9).unwrap_err().to_string();
-        assert!(error.contains("not everybody may write"), "{folder}: {error}");
+        assert!(error.contains("not be writable by everyone"), "{folder}: {error}");
         fs::set_permissions(&at, fs::Permissions::from_mode(0o755)).unwrap();
         system.persist(&pieces("2048", "2"), 9).unwrap();
         let moved = system.root().join("moved");

@@ -47,14 +47,17 @@ static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoDirection {
-    #[error("more or less of the metric: which is better?")]
+    #[error("say whether more or less of the metric is better")]
     NoWord,
     /// The text has a word of each direction.
     #[error(
-        "'{lower}' says that less is better, and '{higher}' that more is: which is the metric?"
+        "'{lower}' means less is better, '{higher}' means more is better: which one is the metric?"
     )]
     Both { lower: String, higher: String },
-    #[error("'{word}' is not next to the number, so it may be about another one: which is better?")]
+    #[error(
+        "'{word}' is not next to the number and may refer to another one; say whether lower \
+             or higher is better"
+    )]
     Elsewhere { word: String },
 }
 

@@ -16,8 +16,8 @@ use crate::record::qemu::process::{Execve, Phase, RecordedProcess, Thread, Voice
 use crate::record::qemu::tails;
 use crate::record::qemu::wire::{self, Header, Kind, WireEvent};
 
-const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another one changed the \
-                             address space, so references around that moment may be out of order; \
+const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another thread changed the \
+                             address space, so references around that time may be out of order; \
                              record on a less busy machine.";
 
 impl Ledger<'_, '_> {
@@ -49,8 +49,8 @@ impl Ledger<'_, '_> {
     fn fill(&mut self) {
         if !std::mem::replace(&mut self.is_full, true) {
             self.book.warn(format!(
-                "A trace has at most {NR_THREADS_MAX} threads, and {NR_PROCESSES_MAX} processes at a \
-                 time; what began after that is missing."
+                "A trace has at most {NR_THREADS_MAX} threads, and {NR_PROCESSES_MAX} processes \
+                 at a time; later ones are missing."
             ));
         }
     }
@@ -282,7 +282,7 @@ impl Ledger<'_, '_> {
         self.book.warn(match phase {
             Some(Phase::Announced) => {
                 "A child process could not be recorded, because it changed its root directory or \
-                 user before it began; record it by itself."
+                 user before it began; record it separately."
             }
             Some(Phase::Away | Phase::Executing) => return,
             _ => {

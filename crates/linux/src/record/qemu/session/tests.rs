@@ -127,8 +127,8 @@ fn a_standstill_is_told_once_with_its_reason() {
         assert_eq!(session.progress().standstill, None);
     });
     let text = format!(
-        "The recording stood still for 10 s: process {own} is read only when its parent {PARENT} has \
-         said that it forked."
+        "The recording waited 10 s: process {own} is read only when its parent {PARENT} has \
+         reported the fork."
     );
     assert_eq!(warnings, [text]);
 }
