@@ -26,7 +26,7 @@ pub(crate) fn found() -> String {
     let kernels: Vec<&str> = Kernel::names().filter(|name| !name.contains('/')).collect();
     let mut text = String::new();
     if let (Some(first), Some(last)) = (kernels.first(), kernels.last()) {
-        let _ = writeln!(text, "kernels {first} to {last}, {} of them", kernels.len());
+        let _ = writeln!(text, "kernels {first} to {last} ({})", kernels.len());
     }
     let plugin = tools::find_plugin(&Host).map_err(|error| error.to_string());
     let library = remap::find_library().map_err(|refused| refused.to_string());
@@ -41,7 +41,7 @@ fn policy_header() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let folders = beside(&program, "policies").into_iter();
     let mut found = folders.filter_map(|path| path.join("folio_policy.h").canonicalize().ok());
-    found.next().ok_or_else(|| "no share/largefolio/policies beside folio".to_owned())
+    found.next().ok_or_else(|| "no share/largefolio/policies next to folio".to_owned())
 }
 
 fn place(found: Result<PathBuf, String>) -> String {

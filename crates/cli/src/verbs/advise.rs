@@ -119,8 +119,8 @@ impl AdviseArgs {
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<AdvisePlan> {
         if (self.deed.verify || self.deed.apply) && self.form.form() != Form::Text {
             bail!(
-                "--json and --csv write the advice alone; ask for it first, then run its commands or \
-                 use --verify and --apply without them"
+                "--json and --csv only print the advice; run its commands afterwards, or use \
+                 --verify and --apply without --json and --csv"
             );
         }
         if let Some(unit) = self.unit.as_ref().filter(|_| self.deed.apply) {
@@ -149,14 +149,14 @@ impl AdvisePlan {
         if self.args.deed.verify {
             if let Some(why) = &plan.not_verified {
                 bail!(
-                    "--verify: {why}; nothing was run or applied. Without --verify, --apply applies the \
-                     plan as it is"
+                    "--verify: {why}; nothing was run or applied. Without --verify, --apply \
+                     applies the plan unverified"
                 );
             }
             if self.args.cold {
                 console::warn(
-                    "--cold plans for an empty page cache, and folio verify runs the program with its \
-                     files cached: what only a cold start gains does not show",
+                    "--cold plans for an empty page cache, but folio verify runs the program with \
+                     its files cached, so the gain of a cold start does not show",
                 );
             }
             let verdict = folio(&owned(&plan.verify), console)?;
@@ -197,8 +197,8 @@ impl AdvisePlan {
     fn advise_processes(&self, whom: Whom, console: &mut Console) -> Result<Exit> {
         if self.args.deed.verify || self.args.deed.apply {
             bail!(
-                "--verify and --apply need a recording, or the program: folio advise -- CMD; for a \
-                 process that runs, type the commands of the advice"
+                "--verify and --apply need a recording, or the program: folio advise -- CMD; for \
+                 a running process, run the commands in the advice yourself"
             );
         }
         let advice = ProcessAdvice::of(whom, self.command_line.clone())?;
@@ -217,8 +217,8 @@ impl AdvisePlan {
         let trace = PathBuf::from(format!("{}.folio", name.to_string_lossy()));
         if trace.symlink_metadata().is_ok() {
             bail!(
-                "{0} exists: advice from it is folio advise {0}; to record the program again, remove it \
-                 first",
+                "{0} exists; to get advice from it: folio advise {0}; to record the program \
+                 again, remove it first",
                 shown(&trace)
             );
         }
@@ -230,8 +230,8 @@ impl AdvisePlan {
         match ended {
             Exit::Done | Exit::Program(0) => Ok(trace),
             _ => bail!(
-                "the program did not end well when it was recorded: no advice is given for a run that \
-                 failed; to use the recording as it is: folio advise {}",
+                "the program failed while it was recorded, and folio gives no advice for a failed \
+                 run; to use the recording anyway: folio advise {}",
                 shown(&trace)
             ),
         }
@@ -285,7 +285,7 @@ fn one_target(target: &Path) -> Result<Target> {
 /// Interprets several words as processes: either all pids or all names.
 fn several_targets(targets: &[PathBuf]) -> Result<Target> {
     if let Some(trace) = targets.iter().find(|target| OpenTrace::looks_like(target)) {
-        bail!("{} is a trace, and advice is for one trace alone: name nothing else", shown(trace));
+        bail!("{} is a trace; give one trace and nothing else", shown(trace));
     }
     let texts: Vec<String> =
         targets.iter().map(|target| target.to_string_lossy().into_owned()).collect();
@@ -296,7 +296,7 @@ fn several_targets(targets: &[PathBuf]) -> Result<Target> {
     let pids: Option<Vec<Vec<u32>>> = pids.into_iter().collect();
     match pids {
         Some(pids) => Ok(Target::Processes(Whom::Processes(pids.concat()))),
-        None => bail!("name processes by their ids or by their names, not by both"),
+        None => bail!("name processes by PID or by name, not both"),
     }
 }
 
@@ -320,7 +320,7 @@ fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result
                 shell::as_root("folio advise --undo")
             ),
         };
-        let told = format!("{} did not do what it was to: {done}", step.command());
+        let told = format!("{} failed: {done}", step.command());
         ended.context(told.clone())?;
         bail!(told);
     }

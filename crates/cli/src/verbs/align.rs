@@ -30,7 +30,7 @@ Examples:
   folio align server -o server.2m --validate -- --version
 
 folio compares the copy with the original, segment by segment; --validate also runs it. It refuses
-packed and signed files, files with data behind their sections, 32-bit files and object files. A
+packed and signed files, files with data after their sections, 32-bit files and object files. A
 copy has no set-id bits and no capabilities. The alignment takes effect for programs from Linux 5.10
 on, for libraries with glibc 2.35.
 
@@ -83,7 +83,7 @@ impl AlignArgs {
              disk; {nr_compared} segments and sections compared: equal"
         ));
         for lost in lost {
-            say(&format!("folio: {name}: the copy lacks {lost} of the original"));
+            say(&format!("folio: {name}: the copy lacks the original's {lost}"));
         }
         if !self.validate {
             say("folio: to run the copy, add --validate -- ARGS to the same command");

@@ -114,8 +114,9 @@ impl CalibrateArgs {
             && let nr_before @ 1.. = nr_calibrations(&output)
         {
             bail!(
-                "{} is the mean of {nr_before} calibrations, which --quick would replace by a first \
-                 estimate: write that to another file with --output, or replace them with --fresh",
+                "{} is the mean of {nr_before} calibrations, which --quick would replace with a \
+                 rough estimate: write it to another file with --output, or replace them with \
+                 --fresh",
                 shown(&output)
             );
         }

@@ -62,8 +62,8 @@ fn of_root(files: &Files) {
     };
     TOLD.call_once(|| {
         console::warn(&format!(
-            "{why}: input files are read with all rights of root; run folio as another user if you do \
-             not trust them"
+            "{why}: input files are read with full root privileges; run folio as another user if \
+             you do not trust them"
         ));
     });
 }

@@ -14,8 +14,8 @@ pub(super) fn state_folder() -> Result<PathBuf> {
     let state = variable("XDG_STATE_HOME")
         .or_else(|| Some(variable("HOME")?.join(".local/state")))
         .context(
-            "neither XDG_STATE_HOME nor HOME is set; set one, because the old values are kept \
-                  there",
+            "neither XDG_STATE_HOME nor HOME is set; set one, because folio keeps the old values \
+             there",
         )?;
     Ok(state.join("largefolio"))
 }
@@ -51,7 +51,7 @@ pub(super) fn tell(root: &Path, files: &[Planned]) {
     }
     for service in services {
         console::say(&format!(
-            "folio: {service} has the variables after: {}",
+            "folio: to give {service} the variables, run: {}",
             as_root(&format!("systemctl restart {service}"))
         ));
     }
@@ -61,7 +61,9 @@ pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     if manager::is_running(root)
         && let Err(message) = manager::stop(places)
     {
-        console::warn(&format!("a unit of folio may still run until the next boot: {message}"));
+        console::warn(&format!(
+            "a unit that folio wrote may still run until the next boot: {message}"
+        ));
     }
 }
 
@@ -78,6 +80,6 @@ pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     }
     gone.retain(|place| matches!(place, Place::DropIn(_)));
     if !gone.is_empty() {
-        console::say("folio: restart the services to take their variables back");
+        console::say("folio: restart the services to remove their variables");
     }
 }

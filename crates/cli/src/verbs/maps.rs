@@ -53,7 +53,7 @@ Examples:
 
 Words: a folio is `aligned` if all of it is mapped at an address that is aligned like its place in
 the file or in memory, `unaligned` if all of it is mapped elsewhere, and `partial` if only a part of
-it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that are mapped whole
+it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that are fully mapped
 from one folio; arm64 can hold each in one TLB entry. `PMD`: mapped by one entry of 2M with 4K
 pages, 32M with 16K, 512M with 64K.
 
@@ -64,9 +64,9 @@ steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K f
 TLB merges pages, a contpte block of arm64, a PMD entry. `folio predict` shows what a kernel then
 really reads and maps.
 
-Exit status: 0 done; 1 none of the processes that were asked for by number has memory (kernel
-threads, zombies); 2 error, also if something that was named is not there or cannot be read: the
-rest is shown all the same.")]
+Exit status: 0 done; 1 none of the processes given by number has memory (kernel
+threads, zombies); 2 error, also if something that you named is missing or unreadable: the
+rest is still shown.")]
 pub(crate) struct MapsArgs {
     #[command(flatten)]
     whom: WhomArgs,
@@ -166,8 +166,8 @@ impl MapsArgs {
         }
         if let Some(kernel) = self.kernel.as_ref().filter(|_| self.elf.is_empty()) {
             bail!(
-                "--kernel {kernel} is for programs on disk (--elf FILE); processes are shown as the \
-                 running kernel has them, and folio predict replays a recording under another"
+                "--kernel {kernel} is only for programs on disk (--elf FILE); processes are shown \
+                 under the running kernel, and folio predict replays a recording under another one"
             );
         }
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
@@ -206,15 +206,12 @@ impl MapsArgs {
         request.check()?;
         if self.watch.is_some() && form == Form::Csv {
             bail!(
-                "--watch repeats a table, or JSON with one line per round; CSV would repeat its \
-                   header"
+                "--watch repeats a table or prints one line of JSON per round; CSV would repeat \
+                 its header"
             );
         }
         if let Some(seconds) = seconds_taken_for_pid(&command_line).filter(|_| watched_pids > 1) {
-            warn(&format!(
-                "{seconds} is taken for a process: the seconds of --watch follow a =, as in \
-                 --watch={seconds}"
-            ));
+            warn(&format!("{seconds} is read as a process: write --watch={seconds} with a ="));
         }
         Ok(MapsPlan::Live(live::LivePlan { request, show, watch: self.watch, output }))
     }

@@ -37,7 +37,7 @@ impl TypedValueParser for Named {
     ) -> Result<String, Error> {
         if value.is_empty() {
             let text =
-                "a name is empty; names are joined by commas without a blank, such as 6.12,7.2\n";
+                "a name is empty; separate names by commas without spaces, such as 6.12,7.2\n";
             return Err(Error::raw(ErrorKind::InvalidValue, text).with_cmd(command));
         }
         StringValueParser::new().parse_ref(command, arg, value)

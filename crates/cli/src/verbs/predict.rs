@@ -79,7 +79,7 @@ Examples:
 
 A kernel is a name (6.12), `this` (the running one with its settings), a file (./mine.toml) or one
 of these with edits: 7.2+page=64K+readahead=1M. An edit is a short name, or any rule by its name in
-a kernel file: 7.2+fault.exec_miss=counted. Some edits make rules that no kernel has:
+a kernel file: 7.2+fault.exec_miss=counted. Some edits create rules that no kernel has:
 sizes=64K:always+exec/2M:always uses 64K folios for text and data, 2M folios for data, and
 otherwise only base pages; sizes.xfs=.. does this for one filesystem. A machine is a name (altra),
 a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
@@ -307,8 +307,8 @@ impl PredictArgs {
         let [trace] = self.trace.as_slice() else {
             if let Some(name) = self.trace.iter().find_map(|path| kernel_or_machine(path)) {
                 bail!(
-                    "{name} is taken for a trace; names of kernels and machines are joined by commas, \
-                     such as --kernel 6.12,7.2"
+                    "{name} is read as a trace; separate kernels and machines by commas, such as \
+                     --kernel 6.12,7.2"
                 );
             }
             bail!(
@@ -394,7 +394,7 @@ impl PredictArgs {
 /// trace.
 fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
     if is_same(output, trace) {
-        bail!("{} is the trace itself; choose another file for the result", shown(output));
+        bail!("{} is the input trace; choose another file for the result", shown(output));
     }
     check_writable(output, option)
 }

@@ -133,11 +133,11 @@ impl RecordArgs {
     }
 
     fn refusal(&self) -> Option<&'static str> {
-        let of_runs = "--runs times the plain program beside a recording that is slower than it; a live \
-                       recording runs at the program's own speed: leave --runs out";
-        let of_with = "--with chooses an emulator, and --live uses none: leave one of them out";
-        let of_root = "--root is for programs of other systems, and --live runs on this one: leave one of \
-                       them out";
+        let of_runs = "--runs times the plain program because recording slows it down; a live \
+                       recording runs at full speed: omit --runs";
+        let of_with = "--with chooses an emulator, and --live uses none: omit one of them";
+        let of_root = "--root is for programs of other systems, and --live runs on this one: omit \
+                       one of them";
         let given = [
             self.runs.map(|_| of_runs),
             self.with.map(|_| of_with),
@@ -157,7 +157,7 @@ impl How {
                 hears(Heard::State(state(&progress, what)));
             }
             if let Some(GoesOn::Lost(error)) = &progress.goes_on {
-                hears(Heard::Trouble(format!("The program goes on unrecorded: {error}")));
+                hears(Heard::Trouble(format!("The program continues unrecorded: {error}")));
             }
             if let Some(standstill) = progress.standstill.filter(|_| !is_still) {
                 hears(Heard::Trouble(standstill.to_string()));
@@ -214,8 +214,8 @@ impl RecordPlan {
 
 fn state(progress: &Progress, what: &str) -> String {
     match &progress.goes_on {
-        Some(GoesOn::Written) => return "the trace is written; the program goes on".to_owned(),
-        Some(GoesOn::Lost(_)) => return "the trace is lost; the program goes on".to_owned(),
+        Some(GoesOn::Written) => return "the trace is written; the program continues".to_owned(),
+        Some(GoesOn::Lost(_)) => return "the trace is lost; the program continues".to_owned(),
         None => {}
     }
     format!(
@@ -269,8 +269,8 @@ fn summary(outcome: &Outcome) {
     if let Some(hot) = outcome.hot {
         let ms = figures::ratio(1000, hot.nr_rounds) * hot.time.as_secs_f64();
         console::say(&format!(
-            "folio: asked {} times which pages are written again, {ms:.1} ms each; {} faults of pages \
-             not mapped for writing",
+            "folio: checked {} times which pages were written again, {ms:.1} ms each; {} faults \
+             of pages not mapped for writing",
             figures::count(hot.nr_rounds),
             figures::count(hot.nr_faults),
         ));

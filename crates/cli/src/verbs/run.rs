@@ -35,7 +35,7 @@ const NOT_EXECUTED: u8 = 126;
 #[command(after_help = "\
 Examples:
   folio run -- cc1 -quiet big.i -o /dev/null
-  folio run --quiet -- node server.js               folio goes away, unless text is moved
+  folio run --quiet -- node server.js               folio exits, unless text is moved
   sudo folio run --heap 64K -- ./solver             also puts the heap on 64K folios
 
 The summary says how much was in 2M folios in the cache before and after, and how much text PMD
@@ -151,7 +151,7 @@ impl RunPlan {
             Ok(watched) => watched,
             Err(error @ RunError::NoProcess { .. }) => {
                 let told = printable(&error.to_string());
-                warn(&format!("{told}: the program replaces folio, without a summary"));
+                warn(&format!("{told}: the program replaces folio, so there is no summary"));
                 return not_started(plan.exec());
             }
             Err(error) => return not_started(error),

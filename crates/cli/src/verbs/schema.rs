@@ -18,7 +18,7 @@ use crate::errors::Exit;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  folio schema                          which there are
+  folio schema                          lists the schemas
   folio schema predict > predict.schema.json")]
 pub(crate) struct SchemaArgs {
     /// Name of the schema; without it, lists all schemas

@@ -41,7 +41,7 @@ Examples:
   folio study --file mine.toml --json
   folio study pressure --report pressure.html
 
-Exit status: 0 if every row moves in its known direction, 1 if one does not, 2 error.")]
+Exit status: 0 if every row changes in its known direction, 1 if one does not, 2 error.")]
 pub(crate) struct StudyArgs {
     /// Studies [default: all]
     #[arg(value_name = "NAME")]

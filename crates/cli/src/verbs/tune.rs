@@ -48,7 +48,7 @@ systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd, but restarts no
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
 khugepaged.NAME readahead.DISK (KiB). Old values: $XDG_STATE_HOME/largefolio/tune.json, of the user
 who changed them (tune-DIR.json with --root DIR). Exit status: 1 if none of the settings is there,
-and of --undo if somebody else has changed a setting or a file, and it was left alone.")]
+and of --undo if a setting or file was changed by someone else and left alone.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]
@@ -185,7 +185,7 @@ impl TunePlan {
         files::check(&files::planned(&self.root, &store.files()?, &pieces)?)?;
         let rounded = store.apply(&self.catalog, plan, &mut || Ok(()))?;
         for Rounded { name, planned, now } in rounded {
-            console::warn(&format!("{name}: the kernel made {now} of {planned}"));
+            console::warn(&format!("{name}: the kernel turned {planned} into {now}"));
         }
         if !self.is_lasting {
             warn_of_files(plan, &recorded);
@@ -201,7 +201,7 @@ impl TunePlan {
         lasting::tell(&self.root, &written);
         if !plan.changes.is_empty() || !written.is_empty() {
             console::say(&format!(
-                "folio: all of it is recorded; to take it back: {}",
+                "folio: the changes are recorded; to undo them: {}",
                 self.back()
             ));
         }
@@ -223,7 +223,7 @@ impl TunePlan {
     fn remark(&self, plan: &ChangeSet, files: &[Planned]) {
         if self.is_lasting && files.is_empty() && !plan.kept.is_empty() {
             console::say(
-                "folio: no file is needed: the system has these values without folio. To write one \
+                "folio: no file is needed: the system has these values already. To write one \
                  anyway, name the setting: --set NAME=VALUE",
             );
         }
@@ -241,7 +241,7 @@ impl TunePlan {
         lasting::forget(&self.root, gone.map(|file| &file.place));
         let is_refused = |one: &Undone| matches!(one, Undone::Refused { .. });
         if all.iter().any(is_refused) || taken.iter().any(|t| matches!(t.fate, Fate::Refused(_))) {
-            bail!("not everything could be taken back; the rest stays recorded for another --undo");
+            bail!("not everything could be undone; the rest stays recorded for another --undo");
         }
         let is_left = |one: &Undone| matches!(one, Undone::ChangedSince { .. });
         let is_kept = taken.iter().any(|file| file.fate == Fate::ChangedSince);
@@ -268,7 +268,7 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
     let is_persisted = |name: &str| recorded.iter().any(|e| e.is_persisted && e.name == name);
     for change in plan.changes.iter().filter(|change| is_persisted(&change.name)) {
         console::warn(&format!(
-            "{}: at the next boot a file brings back the value of an earlier --persist; to keep {}, \
+            "{}: at the next boot a file restores the value of an earlier --persist; to keep {}, \
              add --persist",
             change.name, change.planned
         ));

@@ -78,9 +78,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn pid(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| {
-        "expected the number of a process; pgrep -d, NAME prints those of a name".to_owned()
-    })
+    text.parse().map_err(|_| "expected a PID; pgrep -d, NAME prints the PIDs of a name".to_owned())
 }
 
 /// A program to start, after the options.

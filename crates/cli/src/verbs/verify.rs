@@ -55,7 +55,7 @@ Examples:
       redis-benchmark -t set -n 500000 -r 1000000
   sudo folio verify --tune thp.64K=always --json --fail-if 'wall>+2%' -- ./job
 
---tune takes the settings of folio tune. folio changes them for each changed run and puts them back
+--tune takes the settings of folio tune. folio changes them for each changed run and restores them
 after it, even if folio is killed. With --text it empties the page cache of program and libraries
 before each plain run and fills it before each changed one, unless other processes map them; in both
 cases untimed runs follow until two take the same CPU time (at most 8, on a noisy machine 2). With
@@ -174,7 +174,7 @@ impl VerifyArgs {
             bail!("--trace predicts only --tune; for text, use folio predict --annotate FILE=2M");
         }
         if self.trace.is_some() && !self.env.is_empty() {
-            bail!("--trace predicts only --tune: what a variable does, the model does not know");
+            bail!("--trace predicts only --tune: the model does not know what a variable does");
         }
         let (measure, metric) = (self.measure()?, self.metric()?);
         let measure = Measure { metric: metric.clone(), ..measure };
@@ -250,14 +250,14 @@ impl VerifyArgs {
     fn quantity(&self) -> Result<Option<&'static str>> {
         if NEITHER.contains(&self.metric.as_str()) {
             bail!(
-                "--metric {0}: neither more nor fewer are better by themselves; as a limit: --fail-if \
-                 '{0}<-10%'",
+                "--metric {0}: neither more nor fewer is better in itself; to set a limit: \
+                 --fail-if '{0}<-10%'",
                 self.metric
             );
         }
         if let Some(name) = verdict::names().find(|name| *name == self.metric) {
             if self.better.is_some() || self.unit.is_some() {
-                bail!("--better and --unit are about a printed number: give --metric-pattern");
+                bail!("--better and --unit apply to a printed number: give --metric-pattern");
             }
             if !self.names().any(|known| known == name) {
                 bail!("--metric {name}: there is no server; start one with --server and --ready");

@@ -42,9 +42,10 @@ Examples:
   folio warm --recursive /opt/app             ELF files below a folder
   folio warm --check --json /opt/app/server   how much is large and what prevents more
   sudo folio warm --persist /usr/bin/node     again at every boot and after an upgrade
-  sudo folio tune --undo                      takes the units of --persist back
+  sudo folio tune --undo                      removes the units of --persist
 
-Needs the right to read the file. Shows how much was large before only for files that you own or may
+Needs read permission on the file. Shows how much was large before only for files that you own or \
+can
 write to. For files shorter than 2M, and for all with 16K or 64K pages, only root sees how large
 their folios are.
 
@@ -108,7 +109,7 @@ impl WarmArgs {
                 let found = programs_below(file);
                 if found.is_empty() {
                     console::say(&format!(
-                        "folio: {} has no ELF files below it: nothing to warm",
+                        "folio: {} has no ELF files: nothing to warm",
                         shown(file)
                     ));
                 }
@@ -118,7 +119,7 @@ impl WarmArgs {
                 continue;
             }
             if file.is_dir() {
-                let reason = "is a folder; --recursive takes the ELF files below it".to_owned();
+                let reason = "is a folder; --recursive warms the ELF files below it".to_owned();
                 plan.failed.push((file.clone(), reason));
                 continue;
             }
@@ -182,7 +183,7 @@ impl WarmPlan {
         let written = match store {
             Some(store) if remarks.is_empty() => self.persist(&store)?,
             Some(_) => {
-                console::say("folio: no unit was written, because a file could not be examined");
+                console::say("folio: no unit was written because a file could not be examined");
                 Vec::new()
             }
             None => Vec::new(),
@@ -192,7 +193,7 @@ impl WarmPlan {
         if !written.is_empty() {
             lasting::tell(&self.root, &written);
             console::say(&format!(
-                "folio: the units are recorded; to take them back: {}",
+                "folio: the units are recorded; to undo them: {}",
                 as_root("folio tune --undo")
             ));
         }

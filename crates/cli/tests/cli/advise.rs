@@ -94,7 +94,7 @@ fn processes_are_named_by_ids_or_names_and_win_over_what_is_no_trace() {
         sleep.wait().unwrap();
     }
     for (words, expected) in [
-        ("advise 1 sh", "by their ids or by their names"),
+        ("advise 1 sh", "by PID or by name"),
         ("advise mix.folio 1", "mix.folio is a trace"),
         ("advise --name nosuchname", "no process is called nosuchname"),
         ("advise --unit nosuch.service", "nosuch.service"),

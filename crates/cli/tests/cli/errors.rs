@@ -216,8 +216,8 @@ fn a_list_takes_no_other_form() {
 fn names_that_stand_in_the_wrong_place_are_told_so() {
     let place = Place::with_trace();
     for (words, expected) in [
-        ("predict mix.folio --kernel 6.12 7.2", "7.2 is taken for a trace"),
-        ("predict mix.folio --kernel 6.12 --machine zen4 altra", "altra is taken for a trace"),
+        ("predict mix.folio --kernel 6.12 7.2", "7.2 is read as a trace"),
+        ("predict mix.folio --kernel 6.12 --machine zen4 altra", "altra is read as a trace"),
         ("predict mix.folio --kernel 6.12, 7.2", "a name is empty"),
         ("predict mix.folio --kernel 6.12 --memory 64", "expected at least 1M"),
         ("warm gone", "cannot read gone: No such file or directory (os error 2)\n"),

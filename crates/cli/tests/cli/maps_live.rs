@@ -111,7 +111,7 @@ fn what_makes_no_sense_is_refused() {
     let name = place.fails("maps postgres");
     assert!(name.contains("invalid value 'postgres'") && name.contains("pgrep -d,"), "{name}");
     let kernel = place.fails("maps 1 --kernel 6.12");
-    assert!(kernel.contains("--kernel 6.12 is for programs on disk"), "{kernel}");
+    assert!(kernel.contains("--kernel 6.12 is only for programs on disk"), "{kernel}");
 }
 
 #[test]
@@ -161,9 +161,9 @@ fn seconds_that_are_taken_for_a_process_are_told() {
     let place = Place::new();
     let output = place.run("maps --watch 4194304 4194303");
     let said = text(&output.stderr);
-    assert!(said.contains("4194304 is taken for a process"), "{said}");
+    assert!(said.contains("4194304 is read as a process"), "{said}");
     let one = place.run("maps --watch 4194304");
-    assert!(!text(&one.stderr).contains("is taken for"), "that is what --watch PID means");
+    assert!(!text(&one.stderr).contains("is read as"), "that is what --watch PID means");
 }
 
 #[test]

@@ -197,7 +197,7 @@ fn a_full_disk_is_told_while_the_program_goes_on() {
     );
     let Some(output) = place.on_a_small_disk(&script) else { return };
     let told = text(&output.stdout);
-    assert!(told.contains("The program goes on unrecorded: cannot write"), "{told}");
+    assert!(told.contains("The program continues unrecorded: cannot write"), "{told}");
     assert!(told.contains("No space left on device") && told.contains("code 2\n"), "{told}");
     assert!(!told.contains("told 600") && told.ends_with("left:\n"), "{told}");
 }

@@ -302,7 +302,7 @@ while time.monotonic() < until:
         return;
     }
     assert_eq!(hot.status.code(), Some(0), "{said}");
-    assert!(said.contains("which pages are written again"), "{said}");
+    assert!(said.contains("which pages were written again"), "{said}");
     place.done(&format!("record --live -o cold.folio -- {PYTHON} again.py"));
     let writes = |trace: &str| {
         let rows = place.done(&format!("trace cat {trace}"));

@@ -126,7 +126,7 @@ fn a_change_that_is_none_is_refused_before_anything_runs() {
     let _settings = hold_settings();
     let place = Place::new();
     let said = place.fails("verify --env COLUMNS=100 -- touch made");
-    assert!(said.contains("the environment has this value already"), "{said}");
+    assert!(said.contains("the environment already has this value"), "{said}");
     let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
     if let Ok(text) = fs::read_to_string(size) {
         let now = text.split(['[', ']']).nth(1).unwrap();
@@ -294,7 +294,7 @@ fn a_verdict_can_be_about_faults() {
     let row = json["rows"].as_array().unwrap().iter().find(|row| row["quantity"] == "minor faults");
     assert_eq!(row.unwrap()["nr_rounds"], 20);
     let said = text(&of("large folios").stderr);
-    assert!(said.contains("neither more nor fewer are better"), "{said}");
+    assert!(said.contains("neither more nor fewer is better"), "{said}");
     let said = text(&of("server memory").stderr);
     assert!(said.contains("there is no server"), "{said}");
 }

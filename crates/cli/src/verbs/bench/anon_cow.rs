@@ -30,7 +30,7 @@ Examples:
   folio bench anon-cow
   folio bench anon-cow --size 4K,2M --children 1,2,4 --region 256M
 
-How to read it: nanoseconds of a child per 4 KiB that it stores to, until the last child has ended.
+How to read it: nanoseconds a child takes per 4 KiB that it writes, until the last child has ended.
 The first number of children is the baseline: 1.00x for more children is perfect scaling.")]
 pub(crate) struct AnonCowArgs {
     /// Folio sizes [default: the base page, 64K, 2M]

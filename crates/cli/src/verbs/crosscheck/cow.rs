@@ -240,7 +240,7 @@ impl ProgramsArgs {
         let Some(order) = orders.iter().find(is_wanted) else {
             let kib = |order: &Order| format!("{}K", page.bytes() << order.get() >> 10);
             let known: Vec<String> = orders.iter().map(kib).collect();
-            bail!("--hugetlb: this machine has huge pages of {}", known.join(", "))
+            bail!("--hugetlb: this machine's huge page sizes are {}", known.join(", "))
         };
         Ok(vec![vec![*order]])
     }
@@ -253,8 +253,8 @@ impl ProgramsArgs {
         let fits = |order: Order| topic.fits(page, order);
         if !matches!(topic, Topic::Cow | Topic::Swap) && !fits(pmd) {
             bail!(
-                "with base pages of {}K a PMD entry maps {}M, more than the programs of this check \
-                 have; folio crosscheck cow has smaller folios",
+                "with base pages of {}K a PMD entry maps {}M, more than this check's programs \
+                 map; folio crosscheck cow uses smaller folios",
                 page.bytes() >> 10,
                 page.bytes() << pmd.get() >> 20
             );
@@ -300,7 +300,7 @@ impl ProgramsArgs {
                 bail!("{}K is not a folio size of this kernel: {least}K to {most}K", bytes >> 10);
             }
             if !fits(order) {
-                bail!("{}K is more than the programs of this check have", bytes >> 10);
+                bail!("{}K is more than this check's programs map", bytes >> 10);
             }
             orders.push(order);
         }

@@ -58,7 +58,7 @@ impl ReplayPlan {
             ControlFlow::Continue(())
         });
         status.finish_and_clear();
-        let result = result?.context("the replay was stopped")?;
+        let result = result?.context("the replay was interrupted")?;
         self.output.deliver(&result, console)
     }
 }

@@ -9,19 +9,20 @@ pub(super) type Fact = (&'static str, &'static str);
 const ENVIRONMENT: &[(&[&str], Fact)] = &[
     (&[], ("NO_COLOR", "Turns off bold text in tables.")),
     (&[], ("COLUMNS", "Width of tables if standard output is not a terminal [120].")),
-    (&[], ("RUST_BACKTRACE", "Shows where an internal error happened.")),
+    (&[], ("RUST_BACKTRACE", "Shows where an internal error occurred.")),
     (
         &["record"],
         (
             "LARGEFOLIO_RECORDER",
-            "The recorder plugin [liblargefolio_recorder.so beside `folio` or in ../lib/largefolio].",
+            "The recorder plugin [liblargefolio_recorder.so next to `folio` or in \
+             ../lib/largefolio].",
         ),
     ),
     (
         &["record"],
         (
             "LARGEFOLIO_QEMU",
-            "The `qemu-x86_64` to record with [that in PATH if it has plugins, else the one in \
+            "The `qemu-x86_64` to record with [the one in PATH if it has plugins, else the one in \
              ../lib/largefolio].",
         ),
     ),
@@ -41,7 +42,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["run", "verify"],
         (
             "LARGEFOLIO_PRELOAD",
-            "The library of `--text remap` [liblargefolio_preload.so beside `folio` or in \
+            "The library of `--text remap` [liblargefolio_preload.so next to `folio` or in \
              ../lib/largefolio].",
         ),
     ),
@@ -104,21 +105,21 @@ const FILES: &[(&[&str], Fact)] = &[
         &["tune", "warm"],
         (
             "~/.local/state/largefolio/tune.json",
-            "Old values of the settings that were changed, and the files that were written.",
+            "Old values of the changed settings, and the files that folio wrote.",
         ),
     ),
     (
         &["tune"],
         (
             "/etc/tmpfiles.d/largefolio.conf, /etc/udev/rules.d/60-largefolio.rules",
-            "Settings that `--persist` makes again at every boot.",
+            "Settings that `--persist` applies again at every boot.",
         ),
     ),
     (
         &["tune"],
         (
             "/etc/systemd/system/UNIT.d/50-largefolio.conf",
-            "Variables that `--unit` and `--env` give a service.",
+            "Environment variables that `--unit` and `--env` set for a service.",
         ),
     ),
     (
@@ -130,7 +131,7 @@ const FILES: &[(&[&str], Fact)] = &[
     ),
     (
         &["tune", "run", "verify", "calibrate", "bench fault", "bench anon"],
-        ("/sys/kernel/mm/transparent_hugepage/", "Settings of large folios of private memory."),
+        ("/sys/kernel/mm/transparent_hugepage/", "Settings for large folios of private memory."),
     ),
     (
         &["study"],
@@ -148,13 +149,12 @@ const FILES: &[(&[&str], Fact)] = &[
         &["maps"],
         (
             "/proc/PID/{maps,smaps,pagemap}, /proc/kpageflags",
-            "What is mapped, and the folios behind it; the kernel shows PFNs and flags only to \
-             root.",
+            "Mappings and their folios; the kernel shows PFNs and flags only to root.",
         ),
     ),
     (
         &["crosscheck"],
-        ("/sys/kernel/tracing", "The kernel must have it; folio mounts it for itself."),
+        ("/sys/kernel/tracing", "The kernel must support it; folio mounts its own copy."),
     ),
     (
         &[],

@@ -37,11 +37,12 @@ impl DiffPlan {
         let old = files.next().unwrap_or_default();
         let new = match files.next() {
             Some(file) if is_now => bail!(
-                "{} is the second look, and processes or files are named too; compare with one of them",
+                "{} is a second file to compare, so do not name processes or files too",
                 shown(&file)
             ),
             Some(file) if is_pid(&file) => bail!(
-                "{} is taken for a file: name processes before --diff, as in folio maps {0} --diff {}",
+                "{} is read as a file: name processes before --diff, as in folio maps {0} --diff \
+                 {}",
                 shown(&file),
                 shown(&old)
             ),
@@ -51,8 +52,8 @@ impl DiffPlan {
             }
             None if is_now => New::Now(now),
             None => bail!(
-                "name what to compare with: the same processes now (folio maps --all --diff {0}), or a \
-                 second file (--diff {0} NEW.json)",
+                "say which result to compare with: the same processes now (folio maps --all \
+                 --diff {0}), or a second file (--diff {0} NEW.json)",
                 shown(&old)
             ),
         };

@@ -115,7 +115,9 @@ impl Looker {
                 Ok(Some(state?))
             }
             Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(anyhow!("the look ended in an internal error")),
+            Err(TryRecvError::Disconnected) => {
+                Err(anyhow!("the measurement ended in an internal error"))
+            }
         }
     }
 }
@@ -201,7 +203,7 @@ const fn in_help(asked: &Asked, first: usize) -> Option<usize> {
 enum Asked {
     Quit,
     Help,
-    /// Take a look now.
+    /// Look now.
     Look,
     Step(Step),
     Nothing,

@@ -22,7 +22,7 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let policies = KernelPolicy::builtin().map(|(name, what)| (name.to_owned(), what.to_owned()));
     add(
         &mut text,
-        "Policies (--policy), beside object files of your own",
+        "Policies (--policy); you can also give your own object files",
         &policies.collect::<Vec<_>>(),
     );
     let machines =

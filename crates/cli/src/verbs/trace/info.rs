@@ -60,7 +60,7 @@ impl InfoPlan {
             ControlFlow::Continue(())
         });
         bar.finish_and_clear();
-        info?.context("the reading was stopped")
+        info?.context("reading was interrupted")
     }
 }
 

@@ -193,7 +193,7 @@ impl Changed {
         for one in &self.plain.settings {
             if one.old == one.new {
                 bail!(
-                    "--tune {}={}: it is {:?} already, so both runs would be the same",
+                    "--tune {}={}: it is already {:?}, so both runs would be the same",
                     one.name,
                     one.new,
                     one.old
@@ -203,7 +203,7 @@ impl Changed {
         for (name, value) in &self.environment {
             if std::env::var_os(name).is_some_and(|now| now == **value) {
                 bail!(
-                    "--env {}: the environment has this value already, so both runs would be the \
+                    "--env {}: the environment already has this value, so both runs would be the \
                      same",
                     shown(&format!("{name}={value}"))
                 );
@@ -260,14 +260,14 @@ impl Changed {
         if !is_changed && self.plain.settings.is_empty() && self.environment.is_empty() {
             bail!(
                 "the changed run would be the same as the plain one: {}",
-                why.unwrap_or_else(|| "nothing of it can be larger".to_owned())
+                why.unwrap_or_else(|| "none of it can be larger".to_owned())
             );
         }
         let command = plan.command();
         for (name, _) in &self.environment {
             if command.get_envs().any(|(set, _)| set == name.as_str()) {
                 bail!(
-                    "--env {}: --heap or --text sets this variable too; give one of them",
+                    "--env {}: --heap or --text sets this variable too; give only one of them",
                     shown(name)
                 );
             }
@@ -317,7 +317,7 @@ impl Arm for Changed {
             // The kernel may round a number; the rounded value must stay.
             one.new = one.read();
             if one.new == one.old {
-                return Err(format!("the kernel leaves {} at {}", one.name, one.old).into());
+                return Err(format!("the kernel keeps {} at {}", one.name, one.old).into());
             }
         }
         cool(&self.cooled)?;

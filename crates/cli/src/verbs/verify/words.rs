@@ -14,7 +14,7 @@ pub(super) fn split(text: &str) -> Result<Vec<OsString>> {
             (Some('\''), c) => word.get_or_insert_default().push(c),
             (_, '\\') => match letters.next() {
                 Some(next) => word.get_or_insert_default().push(next),
-                None => bail!("--server: nothing follows the last backslash"),
+                None => bail!("--server: the command ends with a backslash"),
             },
             (None, '\'' | '"') => {
                 quote = Some(c);
