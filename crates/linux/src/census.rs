@@ -2,7 +2,7 @@
 //! they are not larger.
 //!
 //! ```text
-//!   whom     choose the processes           whom.rs, cgroup.rs
+//!   selection     choose the processes           selection.rs, cgroup.rs
 //!   maps     list the mappings              proc/maps.rs       every process, one thread each
 //!   pagemap  find present pages and PFNs    pagemap.rs         spans of 256 MiB, all threads
 //!   flags    find the folio at each PFN     kpageflags.rs      each wanted page once, all threads
@@ -33,9 +33,9 @@ pub mod layout;
 mod pagemap;
 pub mod process;
 pub mod remedy;
+pub mod selection;
 pub mod settings;
 pub mod start;
-pub mod whom;
 pub mod why;
 
 pub use crate::proc::{Held, maps, pinned, smaps};

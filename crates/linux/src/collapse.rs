@@ -168,8 +168,8 @@ pub fn run(
         let runs = known(&smap.vma).map(|touched| &touched.pmd);
         let Some(kind) = kind.filter(|_| is_used(smap, runs.is_some())) else { continue };
         let area = plan(smap, kind, request.min_bytes, Geometry::running(), runs);
-        let told = outcome.kinds.entry(kind).or_default();
-        told.add(&area, outcome.block_bytes);
+        let result = outcome.kinds.entry(kind).or_default();
+        result.add(&area, outcome.block_bytes);
         // The kernel refuses file blocks that are large already.
         if runs.is_none() && area.nr_large >= area.tried.len() as u64 {
             continue;
@@ -191,8 +191,8 @@ pub fn run(
         _ => CollapseError::NoProcess(pid),
     })?;
     for block in rest.iter().chain(&left) {
-        let told = outcome.kinds.entry(block.kind).or_default();
-        told.leave(Left::NoMemory, block.resident_bytes, outcome.block_bytes);
+        let result = outcome.kinds.entry(block.kind).or_default();
+        result.leave(Left::NoMemory, block.resident_bytes, outcome.block_bytes);
     }
     compare(&mut outcome, pid, [&before, &read()?], pages.as_ref());
     outcome.elapsed = started.elapsed();
@@ -214,8 +214,8 @@ fn compare(
     if outcome.kinds.contains_key(&CollapseKind::Anon) {
         outcome.unshared_bytes = shared(before).saturating_sub(shared(after));
     }
-    for (&kind, told) in &mut outcome.kinds {
-        (told.before_bytes, told.after_bytes) = (huge(before, kind), huge(after, kind));
+    for (&kind, result) in &mut outcome.kinds {
+        (result.before_bytes, result.after_bytes) = (huge(before, kind), huge(after, kind));
     }
 }
 
@@ -252,8 +252,8 @@ fn collapse_all<'b>(
             Ok(()) => {}
             Err(errno @ (libc::EPERM | libc::ENOSYS | libc::ESRCH)) => return Err(errno),
             Err(errno) => {
-                let told = outcome.kinds.entry(block.kind).or_default();
-                *told.refused.entry(errno).or_insert(0) += 1;
+                let result = outcome.kinds.entry(block.kind).or_default();
+                *result.refused.entry(errno).or_insert(0) += 1;
             }
         }
     }
@@ -329,13 +329,13 @@ mod tests {
 
     #[test]
     fn stacks_of_threads_do_not_make_the_answer_no_and_a_forbidden_block_does() {
-        let mut told = Collapsed { nr_areas: 1, ..Collapsed::default() };
+        let mut result = Collapsed { nr_areas: 1, ..Collapsed::default() };
         for _ in 0..1000 {
-            told.leave(Left::Block(Obstacle::NoHugeAdvice), 8 << 10, M2);
+            result.leave(Left::Block(Obstacle::NoHugeAdvice), 8 << 10, M2);
         }
-        assert!(told.is_whole(CollapseKind::Anon), "{told:?}");
-        assert_eq!(told.left[&Left::Block(Obstacle::NoHugeAdvice)], 8000 << 10);
-        told.leave(Left::Block(Obstacle::NoHugeAdvice), M2, M2);
-        assert!(!told.is_whole(CollapseKind::Anon), "{told:?}");
+        assert!(result.is_whole(CollapseKind::Anon), "{result:?}");
+        assert_eq!(result.left[&Left::Block(Obstacle::NoHugeAdvice)], 8000 << 10);
+        result.leave(Left::Block(Obstacle::NoHugeAdvice), M2, M2);
+        assert!(!result.is_whole(CollapseKind::Anon), "{result:?}");
     }
 }

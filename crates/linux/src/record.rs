@@ -45,7 +45,9 @@ mod sink;
 mod valgrind;
 
 pub use error::RecordError;
-pub use outcome::{Awaited, Ended, GoesOn, HotPages, Outcome, Progress, RecorderKind, Standstill};
+pub use outcome::{
+    Awaited, Ended, HotPages, Outcome, Progress, RecorderKind, Standstill, Unrecorded,
+};
 pub use plan::{Recording, Request};
 #[cfg(fuzzing)]
 pub use qemu::recorded_from;

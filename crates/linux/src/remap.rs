@@ -177,7 +177,7 @@ fn budget_bytes() -> u64 {
 /// cannot hold.
 pub fn find_library() -> Result<PathBuf, Refused> {
     let found = PRELOADED.find(&Host).map_err(|missing| match missing.distrusted {
-        Some(told) => Refused::new(Refusal::LibraryOpen, told),
+        Some(reason) => Refused::new(Refusal::LibraryOpen, reason),
         None => Refused::new(Refusal::NoLibrary, missing.places),
     })?;
     let path = found.canonicalize().unwrap_or(found);

@@ -44,7 +44,7 @@ pub(crate) struct Cached<'f> {
     file: &'f File,
     file_bytes: u64,
     pub(crate) pmd_bytes: u64,
-    pub(crate) is_told: bool,
+    pub(crate) is_reported: bool,
     /// Whether the whole range was filled. Examining it then reads nothing, reported or not.
     pub(crate) is_filled: bool,
 }
@@ -54,12 +54,12 @@ impl<'f> Cached<'f> {
         let found = file.metadata()?;
         let euid = rustix::process::geteuid();
         let is_owner = euid.is_root() || euid.as_raw() == found.uid();
-        let is_told = is_owner || rustix::fs::access(path, Access::WRITE_OK).is_ok();
+        let is_reported = is_owner || rustix::fs::access(path, Access::WRITE_OK).is_ok();
         Ok(Self {
             file,
             file_bytes: found.len(),
             pmd_bytes: Geometry::running().pmd_bytes(),
-            is_told,
+            is_reported,
             is_filled: false,
         })
     }
@@ -83,7 +83,7 @@ impl<'f> Cached<'f> {
     }
 
     fn blocks_at_once(&self, wanted: Range<u64>) -> io::Result<Vec<BlockState>> {
-        if !self.is_told && !self.is_filled {
+        if !self.is_reported && !self.is_filled {
             return Ok(wanted.map(|_| BlockState::Unknown).collect());
         }
         let nr = usize::try_from(wanted.end - wanted.start).map_err(io::Error::other)?;
@@ -111,7 +111,7 @@ impl<'f> Cached<'f> {
     }
 
     pub(crate) fn is_cached(&self, range: Range<u64>) -> io::Result<Option<bool>> {
-        if !self.is_told || range.is_empty() {
+        if !self.is_reported || range.is_empty() {
             return Ok(None);
         }
         let len = usize::try_from(range.end - range.start).map_err(io::Error::other)?;

@@ -204,8 +204,8 @@ mod tests {
     fn a_shell_reads_the_word_that_was_meant() {
         for word in [&b"a b's $x`y`"[..], b"", b"*?~", b"\x1b]0;x\x07\xff12\n'\\"] {
             let line = format!("printf %s {}", quoted(OsStr::from_bytes(word)));
-            let told = Command::new("bash").args(["-c", &line]).output().unwrap();
-            assert_eq!(told.stdout, word, "{line}");
+            let output = Command::new("bash").args(["-c", &line]).output().unwrap();
+            assert_eq!(output.stdout, word, "{line}");
         }
     }
 }

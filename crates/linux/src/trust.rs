@@ -86,18 +86,18 @@ mod tests {
         let file = inner.join("file");
         fs::write(&file, "").unwrap();
         set(&file, 0o644);
-        let told = |owners: &[u32]| distrust(&file, owners).unwrap_or_default();
-        assert_eq!(told(&own()), "");
+        let warning = |owners: &[u32]| distrust(&file, owners).unwrap_or_default();
+        assert_eq!(warning(&own()), "");
         for open in [&inner, &folder.path().join("above")] {
             set(open, 0o777);
-            assert_eq!(told(&own()), format!("everyone can write to {}", open.display()));
+            assert_eq!(warning(&own()), format!("everyone can write to {}", open.display()));
             set(open, 0o755);
         }
         set(&file, 0o646);
-        assert_eq!(told(&own()), format!("everyone can write to {}", file.display()));
+        assert_eq!(warning(&own()), format!("everyone can write to {}", file.display()));
         set(&file, 0o644);
-        assert!(told(&[12345]).contains("belongs to user "));
-        assert_eq!(told(&owners(&file)), "");
+        assert!(warning(&[12345]).contains("belongs to user "));
+        assert_eq!(warning(&owners(&file)), "");
         assert!(distrust(&inner.join("none"), &own()).is_some());
     }
 
@@ -110,8 +110,8 @@ mod tests {
         fs::write(sticky.join("file"), "").unwrap();
         set(&sticky, 0o1777);
         assert_eq!(distrust(&sticky.join("dir/file"), &own()), None);
-        let told = distrust(&sticky.join("file"), &own()).unwrap();
-        assert_eq!(told, format!("everyone can write to {}", sticky.display()));
+        let warning = distrust(&sticky.join("file"), &own()).unwrap();
+        assert_eq!(warning, format!("everyone can write to {}", sticky.display()));
     }
 
     #[test]
@@ -125,9 +125,9 @@ mod tests {
         symlink(closed.join("file"), open.join("link")).unwrap();
         symlink(open.join("file"), closed.join("link")).unwrap();
         set(&open, 0o777);
-        let told = Some(format!("everyone can write to {}", open.display()));
-        assert_eq!(distrust(&open.join("link"), &own()), told);
-        assert_eq!(distrust(&closed.join("link"), &own()), told);
+        let warning = Some(format!("everyone can write to {}", open.display()));
+        assert_eq!(distrust(&open.join("link"), &own()), warning);
+        assert_eq!(distrust(&closed.join("link"), &own()), warning);
         assert_eq!(distrust(&closed.join("file"), &own()), None);
     }
 }

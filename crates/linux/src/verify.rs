@@ -19,7 +19,7 @@
 //! - V4: a round without the change in effect is never a value.
 
 pub(crate) mod family;
-pub mod look;
+pub mod memory_sample;
 pub mod metric;
 pub mod output;
 pub mod proof;

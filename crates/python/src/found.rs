@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use largefolio_report::ExportError;
 use largefolio_results::crosscheck::ReplayRequest;
-use largefolio_results::maps::{ElfResult, MapsRequest, MapsResult, Whom, elf_kernel};
+use largefolio_results::maps::{ElfResult, MapsRequest, MapsResult, Selection, elf_kernel};
 use largefolio_results::study::{self, StudyRequest};
 use largefolio_results::{Forms as _, Remark};
 use largefolio_sim::kernel::Kernel;
@@ -54,13 +54,13 @@ pub(crate) fn maps(
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
     let asked: AskedMaps = asked.extract()?;
-    let whom = match (asked.all, asked.cgroup) {
-        (true, _) => Whom::All,
-        (false, Some(dir)) => Whom::Cgroup(dir),
-        (false, None) => Whom::Processes(asked.pids),
+    let selection = match (asked.all, asked.cgroup) {
+        (true, _) => Selection::All,
+        (false, Some(dir)) => Selection::Cgroup(dir),
+        (false, None) => Selection::Processes(asked.pids),
     };
     let (files, page_cache) = (asked.files, asked.page_cache.into_iter().collect());
-    let request = MapsRequest { whom, files, page_cache, nr_judged: usize::MAX, command_line };
+    let request = MapsRequest { selection, files, page_cache, nr_judged: usize::MAX, command_line };
     let fail = |error| Failure::Found { class: "MapsError", error: Box::new(error) };
     request.check().map_err(fail)?;
     on_all_processors(py, |_| {

@@ -254,8 +254,8 @@ impl Texts {
             let path = Path::new(&file.path);
             match verbs.placed(path, block_bytes) {
                 None => {}
-                Some(Placed::Well { .. }) => files.push(file.path.clone()),
-                Some(Placed::Badly(obstacle)) => {
+                Some(Placed::Mappable { .. }) => files.push(file.path.clone()),
+                Some(Placed::Unmappable(obstacle)) => {
                     let why = Fallback::Placement { file: path.to_owned(), obstacle };
                     refusal.get_or_insert_with(|| why.to_string());
                 }

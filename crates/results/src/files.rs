@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use largefolio_linux::persist::{Listed, Planned, State};
 use largefolio_linux::shell::as_root;
-use largefolio_linux::tune::files::{Fate, Taken};
+use largefolio_linux::tune::files::{Removal, Taken};
 use largefolio_report::figures::printable;
 use serde::Serialize;
 
@@ -49,14 +49,14 @@ impl FileRow {
     }
 
     pub(crate) fn taken(file: &Taken) -> Self {
-        match &file.fate {
-            Fate::Removed => Self::plain(&file.path, "removed", ""),
-            Fate::WasGone => Self::plain(&file.path, "was gone", ""),
-            Fate::ChangedSince => {
+        match &file.outcome {
+            Removal::Removed => Self::plain(&file.path, "removed", ""),
+            Removal::WasGone => Self::plain(&file.path, "was gone", ""),
+            Removal::ChangedSince => {
                 let note = "it was changed later; --force removes it";
                 Self::plain(&file.path, "left", note)
             }
-            Fate::Refused(reason) => Self::plain(&file.path, "refused", reason),
+            Removal::Refused(reason) => Self::plain(&file.path, "refused", reason),
         }
     }
 

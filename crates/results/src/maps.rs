@@ -41,7 +41,7 @@ pub use board_rows::Grid;
 pub use diff::DiffResult;
 pub use elf::ElfResult;
 pub use group::Sort;
-pub use look::{Look, MapsRequest, Whom};
+pub use look::{Look, MapsRequest, Selection};
 pub use plain::shortened;
 pub(crate) use plain::what_in;
 pub use show::Show;

@@ -12,7 +12,7 @@ use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::shell;
 use largefolio_report::Goal;
 use largefolio_results::advise::{Advice, Lasting, ProcessAdvice, Question, Step, is_running};
-use largefolio_results::maps::Whom;
+use largefolio_results::maps::Selection;
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::replay::CacheState;
 use largefolio_sim::size;
@@ -105,7 +105,7 @@ struct DeedArgs {
 /// The subject of the advice.
 enum Target {
     Trace(PathBuf),
-    Processes(Whom),
+    Processes(Selection),
     /// The command, which is recorded first.
     Program,
 }
@@ -138,7 +138,7 @@ impl AdvisePlan {
             return folio(&words(["tune", "--undo"]), console);
         }
         let trace = match self.target()? {
-            Target::Processes(whom) => return self.advise_processes(whom, console),
+            Target::Processes(selection) => return self.advise_processes(selection, console),
             Target::Trace(trace) => trace,
             Target::Program => self.record(console, folio)?,
         };
@@ -183,10 +183,10 @@ impl AdvisePlan {
         let args = &self.args;
         match (args.target.as_slice(), &args.unit) {
             ([], _) if !args.name.is_empty() => {
-                Ok(Target::Processes(Whom::Names(args.name.clone())))
+                Ok(Target::Processes(Selection::Names(args.name.clone())))
             }
             ([], Some(unit)) if args.command.is_empty() => {
-                Ok(Target::Processes(Whom::Unit(unit.clone())))
+                Ok(Target::Processes(Selection::Unit(unit.clone())))
             }
             ([], _) => Ok(Target::Program),
             ([one], _) => one_target(one),
@@ -194,14 +194,14 @@ impl AdvisePlan {
         }
     }
 
-    fn advise_processes(&self, whom: Whom, console: &mut Console) -> Result<Exit> {
+    fn advise_processes(&self, selection: Selection, console: &mut Console) -> Result<Exit> {
         if self.args.deed.verify || self.args.deed.apply {
             bail!(
                 "--verify and --apply need a recording, or the program: folio advise -- CMD; for \
                  a running process, run the commands in the advice yourself"
             );
         }
-        let advice = ProcessAdvice::of(whom, self.command_line.clone())?;
+        let advice = ProcessAdvice::of(selection, self.command_line.clone())?;
         console::remark(advice.remarks());
         if advice.processes.is_empty() {
             // A remark has already named the missing processes.
@@ -265,12 +265,12 @@ fn one_target(target: &Path) -> Result<Target> {
     }
     let text = target.to_string_lossy().into_owned();
     if let Some(pids) = pids_of(&text) {
-        return Ok(Target::Processes(Whom::Processes(pids)));
+        return Ok(Target::Processes(Selection::Processes(pids)));
     }
     let is_path =
         text.contains('/') || target.extension().is_some_and(|extension| extension == "folio");
     if !is_path && (!target.exists() || is_running(&text)) {
-        return Ok(Target::Processes(Whom::Names(vec![text])));
+        return Ok(Target::Processes(Selection::Names(vec![text])));
     }
     if target.exists() {
         return Ok(Target::Trace(target.to_owned()));
@@ -291,11 +291,11 @@ fn several_targets(targets: &[PathBuf]) -> Result<Target> {
         targets.iter().map(|target| target.to_string_lossy().into_owned()).collect();
     let pids: Vec<Option<Vec<u32>>> = texts.iter().map(|text| pids_of(text)).collect();
     if pids.iter().all(Option::is_none) {
-        return Ok(Target::Processes(Whom::Names(texts)));
+        return Ok(Target::Processes(Selection::Names(texts)));
     }
     let pids: Option<Vec<Vec<u32>>> = pids.into_iter().collect();
     match pids {
-        Some(pids) => Ok(Target::Processes(Whom::Processes(pids.concat()))),
+        Some(pids) => Ok(Target::Processes(Selection::Processes(pids.concat()))),
         None => bail!("name processes by PID or by name, not both"),
     }
 }

@@ -6,7 +6,7 @@
 mod diff;
 mod live;
 mod screen;
-mod whom;
+mod selection;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk;
 
 use self::live::Output;
-use self::whom::WhomArgs;
+use self::selection::SelectionArgs;
 use super::confined;
 use super::names;
 use super::page_file::{self, PageArgs, PageFile};
@@ -69,7 +69,7 @@ threads, zombies); 2 error, also if something that you named is missing or unrea
 rest is still shown.")]
 pub(crate) struct MapsArgs {
     #[command(flatten)]
-    whom: WhomArgs,
+    selection: SelectionArgs,
     /// Page cache of these files, mapped or not
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
@@ -99,7 +99,7 @@ pub(crate) struct MapsArgs {
     openmetrics: Option<PathBuf>,
     /// Programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
-        conflicts_with_all = ["whom", "file", "page_cache", "watch", "top", "sort"])]
+        conflicts_with_all = ["selection", "file", "page_cache", "watch", "top", "sort"])]
     elf: Vec<PathBuf>,
     /// With --elf: use this kernel's rules, with edits such as +page=16K [default: the running
     /// kernel]
@@ -177,8 +177,8 @@ impl MapsArgs {
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }
-        let watched_pids = if self.watch.is_some() { self.whom.pids.len() } else { 0 };
-        let whom = self.whom.whom();
+        let watched_pids = if self.watch.is_some() { self.selection.pids.len() } else { 0 };
+        let selection = self.selection.selection();
         let show = Show {
             nr_rows: self.top,
             sort: self.sort.into(),
@@ -197,8 +197,13 @@ impl MapsArgs {
         };
         let nr_judged = if self.diff.is_empty() { output.nr_judged(show) } else { 0 };
         let (files, page_cache) = (self.file, self.page_cache);
-        let request =
-            MapsRequest { whom, files, page_cache, nr_judged, command_line: command_line.clone() };
+        let request = MapsRequest {
+            selection,
+            files,
+            page_cache,
+            nr_judged,
+            command_line: command_line.clone(),
+        };
         if !self.diff.is_empty() {
             let plan = diff::DiffPlan::of(self.diff, request, show, form)?;
             return Ok(MapsPlan::Diff(plan));

@@ -11,7 +11,9 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use largefolio_linux::measure::Spread;
 use largefolio_linux::record::live::LiveRecording;
-use largefolio_linux::record::{self, GoesOn, Outcome, Progress, RecordError, RecorderKind, With};
+use largefolio_linux::record::{
+    self, Outcome, Progress, RecordError, RecorderKind, Unrecorded, With,
+};
 use largefolio_report::figures;
 use largefolio_trace::{PlainRun, shown};
 
@@ -153,10 +155,10 @@ impl How {
         let what = if matches!(self, Self::Live(_)) { "page faults" } else { "references" };
         let mut is_still = false;
         let mut progress = |progress: Progress| {
-            if progress.elapsed >= QUIET_START || progress.goes_on.is_some() {
+            if progress.elapsed >= QUIET_START || progress.unrecorded.is_some() {
                 hears(Heard::State(state(&progress, what)));
             }
-            if let Some(GoesOn::Lost(error)) = &progress.goes_on {
+            if let Some(Unrecorded::Lost(error)) = &progress.unrecorded {
                 hears(Heard::Trouble(format!("The program continues unrecorded: {error}")));
             }
             if let Some(standstill) = progress.standstill.filter(|_| !is_still) {
@@ -213,9 +215,11 @@ impl RecordPlan {
 }
 
 fn state(progress: &Progress, what: &str) -> String {
-    match &progress.goes_on {
-        Some(GoesOn::Written) => return "the trace is written; the program continues".to_owned(),
-        Some(GoesOn::Lost(_)) => return "the trace is lost; the program continues".to_owned(),
+    match &progress.unrecorded {
+        Some(Unrecorded::Written) => {
+            return "the trace is written; the program continues".to_owned();
+        }
+        Some(Unrecorded::Lost(_)) => return "the trace is lost; the program continues".to_owned(),
         None => {}
     }
     format!(

@@ -11,7 +11,7 @@ use largefolio_linux::persist::{Piece, Planned, boot};
 use largefolio_linux::shell;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::entry::{Entry, FileEntry};
-use largefolio_linux::tune::files::{self, Fate};
+use largefolio_linux::tune::files::{self, Removal};
 use largefolio_linux::tune::plan::{ChangeSet, Lasting};
 use largefolio_linux::tune::profile::Profile;
 use largefolio_linux::tune::record::{Foreign, Rounded, Store, Undone};
@@ -237,14 +237,17 @@ impl TunePlan {
         let taken = store.take_back(foreign, &mut || Ok(()))?;
         let all = store.undo(&self.catalog, foreign, &mut || Ok(()))?;
         self.deliver(&tune::undone(&all).took(&taken), console)?;
-        let gone = taken.iter().filter(|file| matches!(file.fate, Fate::Removed | Fate::WasGone));
+        let gone =
+            taken.iter().filter(|file| matches!(file.outcome, Removal::Removed | Removal::WasGone));
         lasting::forget(&self.root, gone.map(|file| &file.place));
         let is_refused = |one: &Undone| matches!(one, Undone::Refused { .. });
-        if all.iter().any(is_refused) || taken.iter().any(|t| matches!(t.fate, Fate::Refused(_))) {
+        if all.iter().any(is_refused)
+            || taken.iter().any(|t| matches!(t.outcome, Removal::Refused(_)))
+        {
             bail!("not everything could be undone; the rest stays recorded for another --undo");
         }
         let is_left = |one: &Undone| matches!(one, Undone::ChangedSince { .. });
-        let is_kept = taken.iter().any(|file| file.fate == Fate::ChangedSince);
+        let is_kept = taken.iter().any(|file| file.outcome == Removal::ChangedSince);
         Ok(if is_kept || all.iter().any(is_left) { Exit::No } else { Exit::Done })
     }
 

@@ -56,7 +56,7 @@ pub struct LineCosts {
 #[derive(Clone, Debug, Default)]
 pub struct WalkShares {
     /// Loads that follow each other immediately.
-    pub beside: Option<Spread>,
+    pub overlapped: Option<Spread>,
     /// Loads that are far apart.
     pub alone: Option<Spread>,
     /// Instruction fetches.
@@ -234,7 +234,7 @@ impl Lines {
 /// # Errors
 /// Too little memory.
 pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkShares, StubsError> {
-    let (mut beside, mut alone, mut fetch) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut overlapped, mut alone, mut fetch) = (Vec::new(), Vec::new(), Vec::new());
     // Fewer pages if they are larger, still more than any level-2 TLB covers.
     let fewer = (page_bytes() / PAGE_BYTES).clamp(1, 8);
     for nr_pages in SETS.map(|nr| nr / part / fewer) {
@@ -259,13 +259,13 @@ pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkSh
             if chain < DIFFERENCE_MIN_NS {
                 continue;
             }
-            beside.extend([Way::Dense, Way::Wide].map(|way| longer(way) / chain));
+            overlapped.extend([Way::Dense, Way::Wide].map(|way| longer(way) / chain));
             alone.push(longer(Way::Sparse) / chain);
             fetch.push(longer(Way::Calls) / chain);
         }
     }
-    let [beside, alone, fetch] = [beside, alone, fetch].map(|shares| Spread::of(&shares));
-    Ok(WalkShares { beside, alone, fetch })
+    let [overlapped, alone, fetch] = [overlapped, alone, fetch].map(|shares| Spread::of(&shares));
+    Ok(WalkShares { overlapped, alone, fetch })
 }
 
 #[cfg(test)]
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_line_has_a_latency_in_each_cache_and_in_memory() {
-        let caches = Caches { l2_bytes: 1 << 18, llc_bytes: 1 << 20, is_told: true };
+        let caches = Caches { l2_bytes: 1 << 18, llc_bytes: 1 << 20, is_reported: true };
         let found = lines(caches, 2, 1).unwrap();
         for figure in [&found.l2, &found.llc, &found.memory] {
             assert!(figure.as_ref().unwrap().ns.median > 0.0, "{found:?}");

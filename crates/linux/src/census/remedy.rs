@@ -262,8 +262,8 @@ mod tests {
         }
         fs::set_permissions(&file, fs::Permissions::from_mode(0o751)).unwrap();
         let before = fs::metadata(&file).unwrap();
-        let told = warm(&file, true).command;
-        let (commands, last) = told.rsplit_once(" && ").unwrap();
+        let command = warm(&file, true).command;
+        let (commands, last) = command.rsplit_once(" && ").unwrap();
         assert_eq!(last, format!("folio warm {}", quoted(&file)));
         let commands = commands.replace("sudo ", "");
         assert!(Command::new("sh").args(["-ec", &commands]).status().unwrap().success());

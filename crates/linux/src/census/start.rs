@@ -112,12 +112,12 @@ impl Start {
         if !is_loader(&entered.path) {
             return Some(entered);
         }
-        let named = self.behind_loader().map(|at| Path::new(&self.words[at]).file_name());
+        let named = self.program_after_loader().map(|at| Path::new(&self.words[at]).file_name());
         let is_named = |vma: &&&Vma| vma.is_exec() && Some(vma.path.file_name()) == named;
         files.iter().find(is_named).copied().or(Some(entered))
     }
 
-    fn behind_loader(&self) -> Option<usize> {
+    fn program_after_loader(&self) -> Option<usize> {
         let mut at = 1;
         while let Some(word) = self.words.get(at) {
             if !word.as_bytes().starts_with(b"--") {
@@ -155,7 +155,7 @@ impl Start {
     pub(crate) fn typed(&self, program: &Path, finds: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
         let first = self.words.first().map(OsString::as_os_str).unwrap_or_default();
         if is_loader(Path::new(first))
-            && let Some(at) = self.behind_loader()
+            && let Some(at) = self.program_after_loader()
         {
             let mut words = self.words[..at].to_vec();
             words.push(program.as_os_str().to_owned());

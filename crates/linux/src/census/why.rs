@@ -72,7 +72,7 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
             finding.reasons = judge.reasons(finding);
             finding.remedies = judge.remedies(finding);
         } else {
-            finding.reasons = judge.aside(finding);
+            finding.reasons = judge.too_small(finding);
         }
     }
     found.retain(|finding| !finding.reasons.is_empty() || !finding.remedies.is_empty());

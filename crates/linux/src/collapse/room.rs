@@ -307,8 +307,8 @@ mod tests {
         for can_scan in [true, false] {
             let pages = Pages::of(present.clone(), can_scan);
             let found = blocks(&pages, &area(4, 513 * PAGE, 0), PAGE, M2).unwrap();
-            let told: Vec<_> = found.iter().map(|b| (b.address / M2, b.takes_bytes)).collect();
-            assert_eq!(told, [(1, M2 - PAGE), (3, M2 / 2), (4, M2 / 2)], "{can_scan}");
+            let result: Vec<_> = found.iter().map(|b| (b.address / M2, b.takes_bytes)).collect();
+            assert_eq!(result, [(1, M2 - PAGE), (3, M2 / 2), (4, M2 / 2)], "{can_scan}");
         }
     }
 

@@ -186,12 +186,12 @@ pub struct Caches {
     /// All of the last level.
     pub llc_bytes: usize,
     /// Whether the kernel reported the sizes.
-    pub is_told: bool,
+    pub is_reported: bool,
 }
 
 impl Default for Caches {
     fn default() -> Self {
-        Self { l2_bytes: 1 << 20, llc_bytes: 32 << 20, is_told: false }
+        Self { l2_bytes: 1 << 20, llc_bytes: 32 << 20, is_reported: false }
     }
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn caches(system: &dyn System) -> Caches {
             continue;
         }
         let bytes = kib << 10;
-        found.is_told = true;
+        found.is_reported = true;
         if level == 2 {
             found.l2_bytes = bytes;
         }
@@ -254,7 +254,7 @@ mod tests {
         index(3, "3", "Unified", "36864K");
         index(4, "4", "Unified", "99999999999K");
         let found = caches(&system);
-        assert_eq!(found, Caches { l2_bytes: 512 << 10, llc_bytes: 36 << 20, is_told: true });
+        assert_eq!(found, Caches { l2_bytes: 512 << 10, llc_bytes: 36 << 20, is_reported: true });
     }
 
     #[test]

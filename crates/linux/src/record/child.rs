@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::error::RecordError;
 use super::finish::ended_of;
-use super::outcome::{Ended, GoesOn, Progress};
+use super::outcome::{Ended, Progress, Unrecorded};
 use crate::signals::Signals;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, Re
 }
 
 /// Reports `error` immediately if the program still runs, and waits for the program to end.
-pub(super) fn go_on_without(
+pub(super) fn wait_unrecorded(
     error: &RecordError,
     child: &mut Child,
     signals: &Signals,
@@ -52,8 +52,8 @@ pub(super) fn go_on_without(
     progress: &mut dyn FnMut(Progress),
 ) {
     if matches!(child.try_wait(), Ok(None)) {
-        let goes_on = Some(GoesOn::Lost(error.to_string()));
-        progress(Progress { elapsed: started.elapsed(), goes_on, ..Progress::default() });
+        let unrecorded = Some(Unrecorded::Lost(error.to_string()));
+        progress(Progress { elapsed: started.elapsed(), unrecorded, ..Progress::default() });
     }
     // The error has been reported.
     let _ = wait_for(child, signals);

@@ -157,7 +157,7 @@ pub enum RecordError {
     #[error("no process {0} is running; pgrep -a NAME finds processes by name")]
     NoProcess(u32),
     #[error("no process to record: {0}")]
-    Nobody(String),
+    NoMatch(String),
     #[error("a live recording traces a program through the kernel, which needs root; run `{0}`")]
     NotRoot(String),
     #[error(

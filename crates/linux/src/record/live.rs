@@ -26,10 +26,10 @@ mod format;
 mod handle;
 mod hot;
 mod image;
+mod kernel_event;
 mod named;
 mod page;
 mod rings;
-mod seen;
 mod session;
 mod start;
 mod tasks;
@@ -45,14 +45,14 @@ use largefolio_trace::{ExitKind, Writer};
 use self::hot::Hot;
 use self::named::Names;
 use self::rings::Rings;
-use self::session::{Fate, Session, Stopped};
+use self::session::{CommandEnd, Session, Stopped};
 use super::book::Book;
 use super::child::wait_for;
 use super::error::RecordError;
 use super::finish::{self, Finish};
-use super::outcome::{Ended, GoesOn, Outcome, Progress, RecorderKind};
+use super::outcome::{Ended, Outcome, Progress, RecorderKind, Unrecorded};
 use super::program::{self, Program};
-use crate::census::whom::Whom;
+use crate::census::selection::Selection;
 use crate::environment::Host;
 use crate::fault_probe::FaultProbe;
 use crate::proc::{Task, stat};
@@ -68,7 +68,7 @@ const NR_ROUNDS_MAX: usize = 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Command(Vec<OsString>),
-    Running(Whom),
+    Running(Selection),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Bounds {
 
 #[derive(Debug)]
 pub struct LiveRecording {
-    whom: Whose,
+    subject: Subject,
     command: Vec<String>,
     output: PathBuf,
     bounds: Bounds,
@@ -87,9 +87,9 @@ pub struct LiveRecording {
 }
 
 #[derive(Debug)]
-enum Whose {
+enum Subject {
     Command(Program),
-    Running(Whom),
+    Running(Selection),
 }
 
 impl LiveRecording {
@@ -106,7 +106,7 @@ impl LiveRecording {
         hot: Option<Duration>,
         again: &str,
     ) -> Result<Self, RecordError> {
-        let (whom, command, name) = match target {
+        let (subject, command, name) = match target {
             Target::Command(command) => {
                 let program = program::resolve(&Host, &command, None)?;
                 if !program.arch.is_native() {
@@ -114,24 +114,24 @@ impl LiveRecording {
                 }
                 let words = command.iter().map(|word| word.to_string_lossy().into_owned());
                 let name = program.name.clone();
-                (Whose::Command(program), words.collect(), name)
+                (Subject::Command(program), words.collect(), name)
             }
-            Target::Running(whom) => {
-                let first = *processes(&whom)?.first().unwrap_or(&0);
+            Target::Running(selection) => {
+                let first = *processes(&selection)?.first().unwrap_or(&0);
                 let task = Task::of(&Live, first);
-                let name = match &whom {
-                    Whom::Cgroup(path) => path.file_name().map(OsStr::to_owned),
+                let name = match &selection {
+                    Selection::Cgroup(path) => path.file_name().map(OsStr::to_owned),
                     _ => None,
                 };
                 let name = name.unwrap_or_else(|| task.command_name().into());
-                (Whose::Running(whom), task.command(), name)
+                (Subject::Running(selection), task.command(), name)
             }
         };
         if !rustix::process::geteuid().is_root() {
             return Err(RecordError::NotRoot(again.to_owned()));
         }
         let output = program::checked_output(output, &name)?;
-        Ok(Self { whom, command, output, bounds, hot })
+        Ok(Self { subject, command, output, bounds, hot })
     }
 
     /// Records. Calls `progress` about ten times a second.
@@ -164,31 +164,31 @@ impl LiveRecording {
         let mut book = Book::new(&mut writer);
         let mut session = Session::new(&instance, rings, names, &mut book, self.bounds);
         session.hot = hot;
-        let (fate, stopped) = match &self.whom {
-            Whose::Command(program) => {
+        let (command_end, stopped) = match &self.subject {
+            Subject::Command(program) => {
                 let child = start::spawn(program, &signals)?;
                 set(&instance, "set_event_pid", &child.pid().to_string())?;
                 set(&instance, "tracing_on", "1")?;
                 session.command(child, &signals, progress)?
             }
-            Whose::Running(whom) => {
-                follow(&instance, whom)?;
+            Subject::Running(selection) => {
+                follow(&instance, selection)?;
                 set(&instance, "tracing_on", "1")?;
                 // Includes threads that started before the first list took effect.
-                let pids = follow(&instance, whom)?;
+                let pids = follow(&instance, selection)?;
                 session.attach(&pids)?;
                 let stopped = session.run(&signals, None, progress)?;
-                (Fate::Ended(Ended::Code(0)), stopped)
+                (CommandEnd::Ended(Ended::Code(0)), stopped)
             }
         };
         let (hot, last) = (session.hot_pages(), session.progress());
         let attached = session.take_attached();
         let warnings = session.finish();
-        let (ended, goes_on) = match fate {
-            Fate::Ended(ended) => (ended, None),
-            Fate::GoesOn(child) => (Ended::Code(0), Some(child)),
+        let (ended, continuing) = match command_end {
+            CommandEnd::Ended(ended) => (ended, None),
+            CommandEnd::Continues(child) => (Ended::Code(0), Some(child)),
         };
-        let stopped = stopped.text(&self.whom);
+        let stopped = stopped.text(&self.subject);
         let text = stopped.clone().unwrap_or_else(|| ended.to_string());
         let outcome = match warnings {
             Ok(warnings) => {
@@ -202,9 +202,9 @@ impl LiveRecording {
         // Stop tracing while a command continues without its recorder.
         drop(instance);
         drop(probe);
-        let ended = match goes_on {
+        let ended = match continuing {
             Some(mut child) => {
-                progress(Progress { goes_on: Some(GoesOn::after(&outcome)), ..last });
+                progress(Progress { unrecorded: Some(Unrecorded::after(&outcome)), ..last });
                 wait_for(&mut child, &signals)?
             }
             None => ended,
@@ -227,10 +227,11 @@ fn prepare(instance: &Instance) -> Result<(), RecordError> {
     set(instance, "set_event_pid", "0")
 }
 
-fn processes(whom: &Whom) -> Result<Vec<u32>, RecordError> {
-    let chosen = whom.chosen(&Live).map_err(|error| RecordError::Nobody(error.to_string()))?;
+fn processes(selection: &Selection) -> Result<Vec<u32>, RecordError> {
+    let chosen =
+        selection.chosen(&Live).map_err(|error| RecordError::NoMatch(error.to_string()))?;
     if let Some(missing) = chosen.missing.first() {
-        return Err(RecordError::Nobody(missing.to_string()));
+        return Err(RecordError::NoMatch(missing.to_string()));
     }
     let mut pids = Vec::new();
     for pid in chosen.pids {
@@ -238,23 +239,23 @@ fn processes(whom: &Whom) -> Result<Vec<u32>, RecordError> {
             return Err(RecordError::NoProcess(pid));
         }
         pids.push(pid);
-        if matches!(whom, Whom::Processes(_)) {
+        if matches!(selection, Selection::Processes(_)) {
             pids.extend(stat::tree(&Live, pid));
         }
     }
     let mut known = BTreeSet::from([std::process::id()]);
     pids.retain(|pid| known.insert(*pid) && !Task::of(&Live, *pid).command().is_empty());
     if pids.is_empty() {
-        return Err(RecordError::Nobody("the group is empty; name one with processes".to_owned()));
+        return Err(RecordError::NoMatch("the group is empty; name one with processes".to_owned()));
     }
     Ok(pids)
 }
 
 /// Traces all threads of the processes; repeats until no new ones appear.
-fn follow(instance: &Instance, whom: &Whom) -> Result<Vec<u32>, RecordError> {
+fn follow(instance: &Instance, selection: &Selection) -> Result<Vec<u32>, RecordError> {
     let mut known = BTreeSet::new();
     for _ in 0..NR_ROUNDS_MAX {
-        let pids = processes(whom)?;
+        let pids = processes(selection)?;
         let threads = pids.iter().flat_map(|pid| Task::of(&Live, pid).threads());
         let threads: BTreeSet<u32> = threads.collect();
         if threads.is_subset(&known) {
@@ -266,7 +267,7 @@ fn follow(instance: &Instance, whom: &Whom) -> Result<Vec<u32>, RecordError> {
             .set("set_event_pid", &text.join(" "))
             .map_err(RecordError::os("choose the threads to trace"))?;
     }
-    processes(whom)
+    processes(selection)
 }
 
 fn refused(error: TracefsError) -> RecordError {
@@ -288,12 +289,12 @@ fn exit_of(ended: Ended) -> (ExitKind, u64) {
 }
 
 impl Stopped {
-    fn text(self, whom: &Whose) -> Option<String> {
+    fn text(self, subject: &Subject) -> Option<String> {
         Some(match self {
             Self::Signal(signal) => format!("stopped by signal {signal}"),
             Self::Time => "stopped after the time given by --for".to_owned(),
             Self::Size => "stopped at the size given by --max-size".to_owned(),
-            Self::Ended if matches!(whom, Whose::Command(_)) => return None,
+            Self::Ended if matches!(subject, Subject::Command(_)) => return None,
             Self::Ended => "stopped because all processes ended".to_owned(),
         })
     }

@@ -73,16 +73,16 @@ pub struct Progress {
     /// Set if no message arrives although a process has sent some.
     pub standstill: Option<Standstill>,
     /// Set if the program continues unrecorded.
-    pub goes_on: Option<GoesOn>,
+    pub unrecorded: Option<Unrecorded>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GoesOn {
+pub enum Unrecorded {
     Written,
     Lost(String),
 }
 
-impl GoesOn {
+impl Unrecorded {
     pub(super) fn after(recorded: &Result<Outcome, RecordError>) -> Self {
         recorded.as_ref().map_or_else(|error| Self::Lost(error.to_string()), |_| Self::Written)
     }

@@ -54,8 +54,8 @@ impl Recording {
         let ended = timed(command, signals)?;
         let counters = counting.and_then(Counting::end);
         match ended {
-            Ended::Well(sample) => Ok(PlainRun { counters, ..of(&sample) }),
-            Ended::Badly(status) => Err(RecordError::PlainRunFailed {
+            Ended::Succeeded(sample) => Ok(PlainRun { counters, ..of(&sample) }),
+            Ended::Failed(status) => Err(RecordError::PlainRunFailed {
                 command: PathBuf::from(program),
                 how: how_it_ended(status),
             }),

@@ -35,7 +35,7 @@ use self::ledger::Ledger;
 pub use self::ledger::fuzzed::recorded_from;
 use self::session::Session;
 use super::book::Book;
-use super::child::go_on_without;
+use super::child::wait_unrecorded;
 use super::error::RecordError;
 use super::files::Files;
 use super::finish::{self, Finish};
@@ -78,7 +78,7 @@ pub(super) fn run(
     drop(session);
     // The sockets are closed: the plugin stops sending.
     let status = result
-        .inspect_err(|error| go_on_without(error, &mut child, &signals, started, progress))?;
+        .inspect_err(|error| wait_unrecorded(error, &mut child, &signals, started, progress))?;
     // If QEMU cannot load the program, it ends before the first instruction.
     if !has_started || ledger.book.layout.is_empty() {
         if let Some(signal) = signals.seen() {

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use self::stream::Stream;
 use super::book::Book;
-use super::child::{go_on_without, pass_on};
+use super::child::{pass_on, wait_unrecorded};
 use super::error::RecordError;
 use super::finish::{self, Finish};
 use super::outcome::{Outcome, Progress, RecorderKind};
@@ -64,7 +64,7 @@ pub(super) fn run(
         Ok(status) => status,
         Err(error) => {
             // Without its log valgrind goes on.
-            go_on_without(&error, &mut child, &signals, started, progress);
+            wait_unrecorded(&error, &mut child, &signals, started, progress);
             return Err(error);
         }
     };

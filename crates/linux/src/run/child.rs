@@ -83,15 +83,15 @@ pub(super) fn run(
 fn spawn(command: &mut Command, earlier: libc::sigset_t) -> Result<Child, ChildError> {
     let parent = getpid();
     let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
-    let (told, tell) = pipe_with(flags).map_err(|error| ChildError::Wait(error.into()))?;
+    let (started, starting) = pipe_with(flags).map_err(|error| ChildError::Wait(error.into()))?;
     let in_child = move || {
-        let _ = rustix::io::write(&tell, &[1]);
+        let _ = rustix::io::write(&starting, &[1]);
         prepare(&earlier, parent)
     };
     // SAFETY: the closure calls only write, sigprocmask, prctl and getppid, which are
     // async-signal-safe.
     unsafe { command.pre_exec(in_child) };
-    command.spawn().map_err(|source| match rustix::io::read(&told, &mut [0_u8]) {
+    command.spawn().map_err(|source| match rustix::io::read(&started, &mut [0_u8]) {
         Ok(1) => ChildError::Program(source),
         _ => ChildError::Process(source),
     })

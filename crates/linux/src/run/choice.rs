@@ -222,14 +222,14 @@ impl Launch {
     fn file<'u>(&mut self, path: &Path, elf: &ElfFile, users: &dyn Fn() -> &'u Users) -> bool {
         let file = path.to_owned();
         let placed = placed(path, elf, Geometry::running().text_block_bytes());
-        let has_blocks = matches!(placed, Placed::Well { .. });
+        let has_blocks = matches!(placed, Placed::Mappable { .. });
         match placed {
-            Placed::Badly(Obstacle::TooSmall(_)) => self.short(path, users),
-            Placed::Well { .. } if is_short(path) => self.short(path, users),
-            Placed::Badly(obstacle) => {
+            Placed::Unmappable(Obstacle::TooSmall(_)) => self.short(path, users),
+            Placed::Mappable { .. } if is_short(path) => self.short(path, users),
+            Placed::Unmappable(obstacle) => {
                 self.fallbacks.push(Fallback::Placement { file, obstacle });
             }
-            Placed::Well { text_bytes, file: bytes } => {
+            Placed::Mappable { text_bytes, file: bytes } => {
                 match Warm::new(path, Part::Bytes(bytes)).and_then(|warm| warm.run()) {
                     Ok(warmed) => {
                         let refusal = warmed.refusal.clone();
@@ -253,12 +253,12 @@ impl Launch {
         let block_bytes = Geometry::running().block_bytes();
         let small = format!("{}: {}", shown(path), Obstacle::TooSmall(block_bytes));
         let warmed = Warm::new(path, Part::Whole).and_then(|warm| {
-            let told = warm.is_short().then(|| warm.check_among(users)).transpose()?;
-            let is_done = |told: &Warmed| told.refusal.is_some() || told.is_complete();
-            if told.as_ref().is_none_or(is_done) { Ok(told) } else { warm.run().map(Some) }
+            let result = warm.is_short().then(|| warm.check_among(users)).transpose()?;
+            let is_done = |result: &Warmed| result.refusal.is_some() || result.is_complete();
+            if result.as_ref().is_none_or(is_done) { Ok(result) } else { warm.run().map(Some) }
         });
         self.notes.push(match warmed {
-            Ok(Some(told)) if told.is_complete() => return self.warmed.push(told),
+            Ok(Some(result)) if result.is_complete() => return self.warmed.push(result),
             Ok(Some(Warmed { refusal: Some(refusal), .. })) => format!("{small}; {refusal}"),
             Ok(_) => small,
             Err(error) => format!("{small}; {error}"),

@@ -19,12 +19,12 @@ const EXECUTE: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
-    Well {
+    Mappable {
         text_bytes: u64,
         /// Bytes of the file that should be in large folios: text and other read-only segments.
         file: Range<u64>,
     },
-    Badly(Obstacle),
+    Unmappable(Obstacle),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed
     let texts: Vec<&Load> = elf.loads.iter().filter(|load| load.prot & EXECUTE != 0).collect();
     let is_long = |load: &&&Load| load.file_bytes >= block_bytes;
     if !has_text_of(elf, block_bytes) {
-        return Placed::Badly(Obstacle::TooSmall(block_bytes));
+        return Placed::Unmappable(Obstacle::TooSmall(block_bytes));
     }
     let align = elf.loads.iter().map(|load| load.align).max().unwrap_or(0);
     let span = span(elf);
@@ -98,7 +98,7 @@ pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed
         // The whole image is one mapping at first, placed by its first segment's offset.
         elf.loads.first().map_or(0, |first| first.vaddr.wrapping_sub(first.offset))
     } else {
-        return Placed::Badly(Obstacle::Random(align));
+        return Placed::Unmappable(Obstacle::Random(align));
     };
     let blocks = |load: &Load| blocks(load, shift, block_bytes);
     let text_bytes = texts.iter().filter_map(|load| blocks(load)).sum();
@@ -106,10 +106,10 @@ pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed
         let read_only = elf.loads.iter().filter(|load| load.prot & WRITE == 0);
         let ends = |load: &Load| load.offset..load.offset.saturating_add(load.file_bytes);
         let file = read_only.map(ends).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
-        return Placed::Well { text_bytes, file: file.unwrap_or_default() };
+        return Placed::Mappable { text_bytes, file: file.unwrap_or_default() };
     }
     let is_congruent = texts.iter().any(|load| is_long(&load) && blocks(load).is_some());
-    Placed::Badly(if is_congruent {
+    Placed::Unmappable(if is_congruent {
         Obstacle::TooSmall(block_bytes)
     } else {
         Obstacle::Incongruent(block_bytes)
@@ -152,9 +152,9 @@ mod tests {
         let text = |vaddr, offset| {
             judge(&elf(ElfKind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike(K4))
         };
-        let well = Placed::Well { text_bytes: 4 * M2, file: 0..0x1000 + 5 * M2 };
+        let well = Placed::Mappable { text_bytes: 4 * M2, file: 0..0x1000 + 5 * M2 };
         assert_eq!(text(0x40_1000, 0x1000), well);
-        assert_eq!(text(0x40_2000, 0x1000), Placed::Badly(Obstacle::Incongruent(M2)));
+        assert_eq!(text(0x40_2000, 0x1000), Placed::Unmappable(Obstacle::Incongruent(M2)));
     }
 
     #[test]
@@ -162,17 +162,17 @@ mod tests {
         let of = |kind, align, places| judge(&elf(kind, align, 0x1000, 0x1000, 5 * M2), M2, places);
         assert_eq!(
             of(ElfKind::Program, 4096, Placing::Alike(K4)),
-            Placed::Badly(Obstacle::Random(4096))
+            Placed::Unmappable(Obstacle::Random(4096))
         );
-        assert!(matches!(of(ElfKind::Program, M2, Placing::Anywhere), Placed::Well { .. }));
-        assert!(matches!(of(ElfKind::Shared, 4096, Placing::Alike(K4)), Placed::Well { .. }));
+        assert!(matches!(of(ElfKind::Program, M2, Placing::Anywhere), Placed::Mappable { .. }));
+        assert!(matches!(of(ElfKind::Shared, 4096, Placing::Alike(K4)), Placed::Mappable { .. }));
         assert_eq!(
             of(ElfKind::Shared, 4096, Placing::Anywhere),
-            Placed::Badly(Obstacle::Random(4096))
+            Placed::Unmappable(Obstacle::Random(4096))
         );
         assert_eq!(
             of(ElfKind::Shared, 0x1_0000, Placing::Alike(K4)),
-            Placed::Badly(Obstacle::Random(0x1_0000))
+            Placed::Unmappable(Obstacle::Random(0x1_0000))
         );
     }
 
@@ -181,9 +181,14 @@ mod tests {
         let of = |align, len| {
             judge(&elf(ElfKind::Shared, align, 0x1000, 0x1000, len), 1 << 16, Placing::Alike(K4))
         };
-        assert!(matches!(of(1 << 16, M2 / 2), Placed::Well { text_bytes, .. } if text_bytes > 0));
-        assert_eq!(of(4096, M2 / 2), Placed::Badly(Obstacle::Random(4096)));
-        assert!(matches!(of(4096, 2 * M2), Placed::Well { .. }), "the kernel places its mapping");
+        assert!(
+            matches!(of(1 << 16, M2 / 2), Placed::Mappable { text_bytes, .. } if text_bytes > 0)
+        );
+        assert_eq!(of(4096, M2 / 2), Placed::Unmappable(Obstacle::Random(4096)));
+        assert!(
+            matches!(of(4096, 2 * M2), Placed::Mappable { .. }),
+            "the kernel places its mapping"
+        );
     }
 
     #[test]
@@ -193,19 +198,25 @@ mod tests {
             judge(&elf(ElfKind::Shared, align, 0x1_0000, 0x1_0000, len), M2, placing)
         };
         // As arm64 linkers align it: 64K, larger than pages of 4K and 16K.
-        assert_eq!(of(16 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));
-        assert!(matches!(of(64 << 10, 1 << 16, 513 << 20), Placed::Well { .. }));
-        assert_eq!(of(64 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));
+        assert_eq!(of(16 << 10, 1 << 16, 40 << 20), Placed::Unmappable(Obstacle::Random(1 << 16)));
+        assert!(matches!(of(64 << 10, 1 << 16, 513 << 20), Placed::Mappable { .. }));
+        assert_eq!(of(64 << 10, 1 << 16, 40 << 20), Placed::Unmappable(Obstacle::Random(1 << 16)));
         assert!(
-            matches!(of(16 << 10, M2, 5 << 20), Placed::Well { text_bytes, .. } if text_bytes > 0)
+            matches!(of(16 << 10, M2, 5 << 20), Placed::Mappable { text_bytes, .. } if text_bytes > 0)
         );
     }
 
     #[test]
     fn text_without_a_whole_block_is_too_small() {
         let small = elf(ElfKind::Fixed, 4096, 0x40_1000, 0x1000, M2 + 0x1000);
-        assert_eq!(judge(&small, M2, Placing::Alike(K4)), Placed::Badly(Obstacle::TooSmall(M2)));
+        assert_eq!(
+            judge(&small, M2, Placing::Alike(K4)),
+            Placed::Unmappable(Obstacle::TooSmall(M2))
+        );
         let none = ElfFile { kind: ElfKind::Fixed, ..ElfFile::default() };
-        assert_eq!(judge(&none, M2, Placing::Alike(K4)), Placed::Badly(Obstacle::TooSmall(M2)));
+        assert_eq!(
+            judge(&none, M2, Placing::Alike(K4)),
+            Placed::Unmappable(Obstacle::TooSmall(M2))
+        );
     }
 }

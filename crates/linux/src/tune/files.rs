@@ -21,11 +21,11 @@ use crate::shell::as_root;
 pub struct Taken {
     pub place: Place,
     pub path: PathBuf,
-    pub fate: Fate,
+    pub outcome: Removal,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Removal {
     Removed,
     WasGone,
     /// Another program has changed it, so it stays.
@@ -89,10 +89,13 @@ impl Store {
         for which in (0..left.files.len()).rev() {
             let file = &left.files[which];
             let path = file.place.path(&self.root);
-            let fate = self.remove(file, foreign);
-            all.push(Taken { place: file.place.clone(), path, fate });
+            let outcome = self.remove(file, foreign);
+            all.push(Taken { place: file.place.clone(), path, outcome });
             at()?;
-            if matches!(all.last().map(|taken| &taken.fate), Some(Fate::Removed | Fate::WasGone)) {
+            if matches!(
+                all.last().map(|taken| &taken.outcome),
+                Some(Removal::Removed | Removal::WasGone)
+            ) {
                 left.files.remove(which);
                 self.save(&left)?;
                 at()?;
@@ -101,29 +104,29 @@ impl Store {
         Ok(all)
     }
 
-    fn remove(&self, file: &FileEntry, foreign: Foreign) -> Fate {
+    fn remove(&self, file: &FileEntry, foreign: Foreign) -> Removal {
         let path = file.place.path(&self.root);
         if let Err(error) = folder::nr_missing(&self.root, &path) {
-            return Fate::Refused(error.to_string());
+            return Removal::Refused(error.to_string());
         }
         let is_ours = match folder::read(&path, file.place.is_link()) {
             Ok(Some(text)) => file.texts.contains(&text),
             // A text that is not ours belongs to another program.
             Err(cause) if cause.kind() != std::io::ErrorKind::PermissionDenied => false,
-            Err(cause) => return Fate::Refused(cause.to_string()),
+            Err(cause) => return Removal::Refused(cause.to_string()),
             Ok(None) => {
                 return match folder::remove(&path, file.nr_folders) {
-                    Ok(()) => Fate::WasGone,
-                    Err(cause) => Fate::Refused(cause.to_string()),
+                    Ok(()) => Removal::WasGone,
+                    Err(cause) => Removal::Refused(cause.to_string()),
                 };
             }
         };
         if !is_ours && foreign == Foreign::Keep {
-            return Fate::ChangedSince;
+            return Removal::ChangedSince;
         }
         match folder::remove(&path, file.nr_folders) {
-            Ok(()) => Fate::Removed,
-            Err(cause) => Fate::Refused(cause.to_string()),
+            Ok(()) => Removal::Removed,
+            Err(cause) => Removal::Refused(cause.to_string()),
         }
     }
 }

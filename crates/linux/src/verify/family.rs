@@ -124,9 +124,9 @@ impl Family {
 
     /// Sends SIGTERM to the process group, the command and adopted children, once each. `told`
     /// lists those already signalled.
-    pub(super) fn terminate(&self, told: &mut BTreeSet<i32>) {
+    pub(super) fn terminate(&self, signalled: &mut BTreeSet<i32>) {
         let all = [-self.group()].into_iter().chain(self.outside(self.heads()));
-        for pid in all.filter(|pid| told.insert(*pid)) {
+        for pid in all.filter(|pid| signalled.insert(*pid)) {
             send(pid, libc::SIGTERM);
         }
     }

@@ -64,7 +64,7 @@ impl Metric {
         let known = match better {
             None => Some(known?),
             // An explicit direction wins. A word then only names the quantity.
-            Some(better) if is_pattern => words::beside(text, better),
+            Some(better) if is_pattern => words::adjacent(text, better),
             Some(better) => known.ok().filter(|known| known.better() == better),
         };
         let better = better.or_else(|| known.map(Known::better)).unwrap_or_default();

@@ -68,7 +68,7 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
     let mut why: Vec<Option<String>> =
         all.plain.iter().zip(&all.changed).map(disturbance).collect();
     let calm: Vec<usize> = (0..why.len()).filter(|at| why[*at].is_none()).collect();
-    let seen = DIFFERENCES.map(|(name, of)| Seen::new(name, of, all, &calm));
+    let seen = DIFFERENCES.map(|(name, of)| ObservedDifference::new(name, of, all, &calm));
     let mut nr_unlike = 0;
     for at in calm {
         let unproved = unproved(&seen, at);
@@ -106,7 +106,7 @@ fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {
     plain.disturbance.clone().or_else(|| changed.disturbance.clone())
 }
 
-struct Seen {
+struct ObservedDifference {
     name: &'static str,
     shown: Vec<Option<f64>>,
     known: Vec<bool>,
@@ -114,7 +114,7 @@ struct Seen {
     is_trace: bool,
 }
 
-impl Seen {
+impl ObservedDifference {
     fn new(name: &'static str, of: Difference, all: &Rounds, calm: &[usize]) -> Self {
         let few: Vec<usize> =
             calm.iter().step_by(calm.len().div_ceil(NR_COMPARED).max(1)).copied().collect();
@@ -149,7 +149,7 @@ fn least_shown(mut noises: Vec<f64>) -> f64 {
     SHOWN.max(NR_NOISES * usual).max(rare.next_up())
 }
 
-fn unproved(seen: &[Seen], at: usize) -> Option<String> {
+fn unproved(seen: &[ObservedDifference], at: usize) -> Option<String> {
     let mut traces = seen.iter().filter(|seen| seen.is_trace).peekable();
     if traces.peek().is_none() {
         let is_known = seen.iter().any(|seen| seen.known[at]);
@@ -161,7 +161,7 @@ fn unproved(seen: &[Seen], at: usize) -> Option<String> {
         };
         return Some(why.to_owned());
     }
-    let known: Vec<&Seen> = traces.filter(|seen| seen.known[at]).collect();
+    let known: Vec<&ObservedDifference> = traces.filter(|seen| seen.known[at]).collect();
     if known.is_empty() {
         return Some("the runs ended before their folios could be counted".to_owned());
     }
@@ -177,15 +177,16 @@ fn folios(one: &Run, other: &Run) -> Option<f64> {
     };
     let (one, other) = (look(one)?, look(other)?);
     // Uses fractions, because runs are sampled at different points of their progress.
-    let share = |look: &super::look::Look, size: &u64| {
+    let share = |look: &super::memory_sample::MemorySample, size: &u64| {
         let bytes = look.folios.get(size).copied().unwrap_or(0);
         bytes as f64 / look.mapped_bytes().max(1) as f64
     };
     let sizes: std::collections::BTreeSet<&u64> =
         one.folios.keys().chain(other.folios.keys()).collect();
     let moved: f64 = sizes.iter().map(|size| (share(&one, size) - share(&other, size)).abs()).sum();
-    let unknown =
-        |look: &super::look::Look| look.unknown_bytes as f64 / look.mapped_bytes().max(1) as f64;
+    let unknown = |look: &super::memory_sample::MemorySample| {
+        look.unknown_bytes as f64 / look.mapped_bytes().max(1) as f64
+    };
     let part = f64::midpoint(moved, (unknown(&one) - unknown(&other)).abs());
     let bytes = part * one.mapped_bytes().max(other.mapped_bytes()) as f64;
     Some(if bytes < BYTES_LEAST { 0.0 } else { part })

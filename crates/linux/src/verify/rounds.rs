@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::VerifyError;
-use super::look::{self, Look, When};
+use super::memory_sample::{self, MemorySample, When};
 use super::metric::{self, Metric, Source};
 use super::output::Output;
-use super::run::{Asked, Ended, Observed, Sample, Watch, how_it_ended, observed};
+use super::run::{Ended, Observed, RunOptions, Sample, Watch, how_it_ended, observed};
 use super::server::{READY, Ready, Served, Server, shell};
 
 /// With fewer rounds an interval is mostly luck, so the verdict is inconclusive.
@@ -85,7 +85,7 @@ pub struct Measure {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     pub sample: Sample,
-    pub look: Option<Look>,
+    pub look: Option<MemorySample>,
     pub served: Option<Served>,
     pub metric: Option<f64>,
     pub nr_rehearsals: usize,
@@ -161,7 +161,7 @@ pub fn alternate(
             let (name, signals, is_noisy) = (arm.name(), &signals, &is_noisy);
             let turn = Turn { name, round, measure, signals, when: *when, is_noisy };
             let Some(run) = turn.run(arm)? else { return Ok(None) };
-            let too_dear = look::too_dear(run.sample.wall, run.look.as_ref());
+            let too_dear = memory_sample::too_dear(run.sample.wall, run.look.as_ref());
             *when = match (*when, too_dear.filter(|_| !measure.metric.is_looked_at())) {
                 (When::Never, _) => When::Never,
                 (_, None) => When::near_end(run.sample.wall),
@@ -240,12 +240,12 @@ impl Turn<'_> {
                 return Ok(None);
             }
         }
-        let run = self.beside(arm, &mut server)?;
+        let run = self.prepared_run(arm, &mut server)?;
         server.map_or(Ok(()), Server::stop)?;
         Ok(run)
     }
 
-    fn beside(
+    fn prepared_run(
         &self,
         arm: &dyn Arm,
         server: &mut Option<Server>,
@@ -300,13 +300,13 @@ impl Turn<'_> {
             _ => None,
         };
         server.iter_mut().for_each(Server::begin);
-        let asked = Asked {
+        let options = RunOptions {
             when: self.when,
             capture: pattern.map(|_| self.measure.output),
-            beside: server.as_ref().map(|server| &server.family),
+            server: server.as_ref().map(|server| &server.family),
             limit: None,
         };
-        let Observed { ended, look, output, left } = observed(command, self.signals, &asked)?;
+        let Observed { ended, look, output, left } = observed(command, self.signals, &options)?;
         if matches!(ended, Ended::Stopped) {
             return Ok(None);
         }
@@ -314,9 +314,9 @@ impl Turn<'_> {
             server.check_alive("during the load")?;
         }
         let sample = match ended {
-            Ended::Well(sample) => sample,
+            Ended::Succeeded(sample) => sample,
             Ended::Stopped => return Ok(None),
-            Ended::Badly(status) => {
+            Ended::Failed(status) => {
                 let (how, arm, round) = (how_it_ended(status), self.name, self.round);
                 return Err(VerifyError::Failed { command: program, how, arm, round });
             }
@@ -334,26 +334,26 @@ impl Turn<'_> {
         server: &mut Option<Server>,
         limit: Option<Duration>,
     ) -> Result<Option<Vec<u8>>, VerifyError> {
-        let asked = Asked {
+        let options = RunOptions {
             capture: Some(Output::Discarded),
-            beside: server.as_ref().map(|server| &server.family),
+            server: server.as_ref().map(|server| &server.family),
             limit,
-            ..Asked::default()
+            ..RunOptions::default()
         };
         let start = Instant::now();
-        let Observed { ended, output, left, .. } = observed(shell(text), self.signals, &asked)?;
+        let Observed { ended, output, left, .. } = observed(shell(text), self.signals, &options)?;
         let too_long = limit.filter(|limit| start.elapsed() > *limit);
         let how = match (ended, left) {
             (Ended::Stopped, _) => return Ok(None),
-            (Ended::Badly(status), _) => {
+            (Ended::Failed(status), _) => {
                 if let Some(server) = server {
                     server.check_alive("during a command of --prepare or --metric")?;
                 }
                 let killed = |limit: Duration| format!("took more than {} s", limit.as_secs());
                 too_long.map_or_else(|| how_it_ended(status), killed)
             }
-            (Ended::Well(_), None) => return Ok(Some(output)),
-            (Ended::Well(_), Some(left)) => {
+            (Ended::Succeeded(_), None) => return Ok(Some(output)),
+            (Ended::Succeeded(_), Some(left)) => {
                 format!("left {left} running, which was killed (--server starts a server)")
             }
         };

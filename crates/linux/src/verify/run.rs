@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::family::{Adoption, Family};
-use super::look::{self, Look, When};
+use super::memory_sample::{self, MemorySample, When};
 use super::output::{Capture, Output};
 use super::{VerifyError, failed};
 use crate::helpers;
@@ -40,25 +40,25 @@ pub struct Sample {
 
 #[derive(Debug)]
 pub enum Ended {
-    Well(Sample),
+    Succeeded(Sample),
     /// With another exit code, or by a signal.
-    Badly(ExitStatus),
+    Failed(ExitStatus),
     Stopped,
 }
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct Asked<'a> {
+pub(super) struct RunOptions<'a> {
     pub(super) when: When,
     /// Whether to capture the output, and where else it goes.
     pub(super) capture: Option<Output>,
-    pub(super) beside: Option<&'a Family>,
+    pub(super) server: Option<&'a Family>,
     pub(super) limit: Option<Duration>,
 }
 
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) ended: Ended,
-    pub(super) look: Option<Look>,
+    pub(super) look: Option<MemorySample>,
     pub(super) output: Vec<u8>,
     pub(super) left: Option<String>,
 }
@@ -75,21 +75,21 @@ enum Why {
 /// # Errors
 /// It cannot be started or waited for.
 pub fn timed(command: Command, signals: &Watch) -> Result<Ended, VerifyError> {
-    Ok(observed(command, signals, &Asked::default())?.ended)
+    Ok(observed(command, signals, &RunOptions::default())?.ended)
 }
 
 pub(super) fn observed(
     mut command: Command,
     signals: &Watch,
-    asked: &Asked<'_>,
+    options: &RunOptions<'_>,
 ) -> Result<Observed, VerifyError> {
     let mut family = Family::start(None)?;
-    if asked.beside.is_some() {
+    if options.server.is_some() {
         family.is_beside_a_server();
     }
     command.stdin(Stdio::null()).process_group(family.group());
     signals::hand_on(&mut command);
-    let capture = asked.capture.map(|output| Capture::of(&mut command, output)).transpose();
+    let capture = options.capture.map(|output| Capture::of(&mut command, output)).transpose();
     let capture = capture.map_err(failed("pipe"))?;
     thread::sleep(SETTLE);
     let start = Instant::now();
@@ -100,10 +100,10 @@ pub(super) fn observed(
     family.is_led_by(own);
     let (why, wall, look) = thread::scope(|scope| {
         let (end, ended) = channel();
-        let (pid, when) = (leader.id(), asked.when);
-        let looking =
-            (when != When::Never).then(|| scope.spawn(move || look::watch(pid, when, &ended)));
-        let why = wait_for_end(&leader, signals, asked);
+        let (pid, when) = (leader.id(), options.when);
+        let looking = (when != When::Never)
+            .then(|| scope.spawn(move || memory_sample::watch(pid, when, &ended)));
+        let why = wait_for_end(&leader, signals, options);
         let wall = start.elapsed();
         drop(end);
         let look = looking.and_then(|looking| looking.join().ok()).flatten();
@@ -121,14 +121,14 @@ pub(super) fn observed(
     }
     let ended = match why {
         Why::Stopped => Ended::Stopped,
-        Why::Ended if status.success() => Ended::Well(Sample {
+        Why::Ended if status.success() => Ended::Succeeded(Sample {
             wall,
             user: duration(usage.ru_utime),
             system: duration(usage.ru_stime),
             nr_minor_faults: usage.ru_minflt.try_into().unwrap_or(0),
             nr_major_faults: usage.ru_majflt.try_into().unwrap_or(0),
         }),
-        Why::Ended | Why::TooLong => Ended::Badly(status),
+        Why::Ended | Why::TooLong => Ended::Failed(status),
     };
     Ok(Observed { ended, look, output, left })
 }
@@ -193,7 +193,11 @@ impl Watch {
     }
 }
 
-fn wait_for_end(leader: &Child, signals: &Watch, asked: &Asked<'_>) -> Result<Why, VerifyError> {
+fn wait_for_end(
+    leader: &Child,
+    signals: &Watch,
+    options: &RunOptions<'_>,
+) -> Result<Why, VerifyError> {
     let start = Instant::now();
     let failed = |errno: rustix::io::Errno| failed("pidfd_open")(errno.into());
     let process = pidfd_open(Pid::from_child(leader), PidfdFlags::empty()).map_err(failed)?;
@@ -208,8 +212,8 @@ fn wait_for_end(leader: &Child, signals: &Watch, asked: &Asked<'_>) -> Result<Wh
             return Ok(Why::Stopped);
         }
         let is_alone = tick.is_multiple_of(NR_TICKS_ALIVE)
-            && asked.beside.is_some_and(|server| server.pids().is_empty());
-        if is_alone || asked.limit.is_some_and(|limit| start.elapsed() > limit) {
+            && options.server.is_some_and(|server| server.pids().is_empty());
+        if is_alone || options.limit.is_some_and(|limit| start.elapsed() > limit) {
             return Ok(Why::TooLong);
         }
     }

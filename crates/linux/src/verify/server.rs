@@ -16,9 +16,9 @@ use largefolio_trace::shown;
 use regex_lite::Regex;
 
 use super::family::{Family, join, new_cgroup};
-use super::look::Look;
+use super::memory_sample::MemorySample;
 use super::output::{Capture, Output};
-use super::run::{Asked, Ended, Watch, how_it_ended, observed, start_error};
+use super::run::{Ended, RunOptions, Watch, how_it_ended, observed, start_error};
 use super::{VerifyError, failed};
 use crate::helpers;
 use crate::signals;
@@ -40,7 +40,7 @@ pub struct Served {
     pub user: Duration,
     pub system: Duration,
     pub nr_minor_faults: u64,
-    pub look: Option<Look>,
+    pub look: Option<MemorySample>,
 }
 
 pub(super) struct Server {
@@ -88,17 +88,17 @@ impl Server {
                 }
                 Ready::Command(text) => {
                     let left = READY.saturating_sub(start.elapsed());
-                    let asked = Asked {
-                        beside: Some(&self.family),
+                    let options = RunOptions {
+                        server: Some(&self.family),
                         limit: Some(left.max(PAUSE)),
-                        ..Asked::default()
+                        ..RunOptions::default()
                     };
                     let mut shell = shell(text);
                     shell.stdout(Stdio::null()).stderr(Stdio::null());
-                    match observed(shell, signals, &asked)?.ended {
-                        Ended::Well(_) => true,
+                    match observed(shell, signals, &options)?.ended {
+                        Ended::Succeeded(_) => true,
                         Ended::Stopped => false,
-                        Ended::Badly(status) => {
+                        Ended::Failed(status) => {
                             why = format!("the command {} the last time", how_it_ended(status));
                             false
                         }
@@ -161,7 +161,7 @@ impl Server {
             user: user.saturating_sub(self.before[0]),
             system: system.saturating_sub(self.before[1]),
             nr_minor_faults,
-            look: Look::at(&self.family.pids()),
+            look: MemorySample::at(&self.family.pids()),
         }
     }
 
@@ -171,10 +171,10 @@ impl Server {
 
     fn end(&mut self) -> bool {
         let start = Instant::now();
-        let mut told = BTreeSet::new();
+        let mut signalled = BTreeSet::new();
         while !self.family.pids().is_empty() && start.elapsed() < PATIENCE {
             // Repeats this: a process whose parent has ended becomes our child only then.
-            self.family.terminate(&mut told);
+            self.family.terminate(&mut signalled);
             thread::sleep(PAUSE);
         }
         let is_over = self.family.end();

@@ -155,7 +155,7 @@ fn a_sample_has_the_time_and_the_faults_of_the_command_and_its_children() {
     let _turn = in_turn();
     let watch = Watch::start().unwrap();
     let sample = |script: &str| match timed(shell(script), &watch).unwrap() {
-        Ended::Well(sample) => sample,
+        Ended::Succeeded(sample) => sample,
         other => panic!("{other:?}"),
     };
     let idle = sample("exit 0");
@@ -171,7 +171,7 @@ fn what_a_command_leaves_running_is_ended_with_it() {
     let watch = Watch::start().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     let script = format!("sleep 1000 & echo $! >{}", file.path().display());
-    assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Well(_)));
+    assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Succeeded(_)));
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
     assert!(is_gone(&pid), "process {pid} is still there");
 }
@@ -187,7 +187,7 @@ fn an_orphan_in_a_group_of_its_own_is_ended_and_what_this_process_started_is_not
     // timeout(1) makes a group in the same session.
     let inner = format!("echo $$ >{path}; exec sleep 1000");
     let script = format!("timeout 1000 sh -c '{inner}' & until test -s {path}; do :; done");
-    assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Well(_)));
+    assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Succeeded(_)));
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
     assert!(is_gone(&pid), "process {pid} is still there");
     assert_eq!(own.try_wait().unwrap(), None);

@@ -38,7 +38,7 @@ pub(super) struct BySize<'w> {
     warm: &'w Warm,
     geometry: Geometry,
     part: Range<u64>,
-    pub(super) told: Warmed,
+    pub(super) result: Warmed,
 }
 
 impl<'w> BySize<'w> {
@@ -61,7 +61,7 @@ impl<'w> BySize<'w> {
         } else {
             WarmRefusal::of_size(&warm.file, &part)
         };
-        let told = Warmed {
+        let result = Warmed {
             path: warm.path.clone(),
             file_bytes: warm.file_bytes,
             folio_bytes,
@@ -72,10 +72,10 @@ impl<'w> BySize<'w> {
             elapsed: Duration::ZERO,
             refusal,
         };
-        let mut work = Self { warm, geometry, part, told };
-        if work.told.refusal.is_none() {
-            work.told.before_bytes = work.large_bytes();
-            work.told.after_bytes = work.told.before_bytes;
+        let mut work = Self { warm, geometry, part, result };
+        if work.result.refusal.is_none() {
+            work.result.before_bytes = work.large_bytes();
+            work.result.after_bytes = work.result.before_bytes;
         }
         Ok(work)
     }
@@ -84,9 +84,9 @@ impl<'w> BySize<'w> {
         &mut self,
         users: &dyn Fn() -> U,
     ) -> Result<(), WarmError> {
-        if self.told.refusal.is_none() && !self.told.is_complete() {
+        if self.result.refusal.is_none() && !self.result.is_complete() {
             let pids = self.pids(users().borrow())?;
-            self.told.refusal = match self.told.before_bytes {
+            self.result.refusal = match self.result.before_bytes {
                 _ if !pids.is_empty() => Some(self.in_use(pids)),
                 None => Some(self.unseen()),
                 Some(_) => None,
@@ -97,21 +97,21 @@ impl<'w> BySize<'w> {
 
     pub(super) fn run(&mut self) -> Result<(), WarmError> {
         let started = Instant::now();
-        if self.told.refusal.is_none() && !self.told.is_complete() {
+        if self.result.refusal.is_none() && !self.result.is_complete() {
             // Dirty pages are not evicted. A file on a read-only filesystem is clean.
             let _ = rustix::fs::fdatasync(&self.warm.file);
-            self.told.refusal = match self.refill() {
+            self.result.refusal = match self.refill() {
                 Ok(refusal) => refusal,
                 Err(error) => {
                     Some(refused(&error).ok_or(error).map_err(self.warm.failed("fill it"))?)
                 }
             };
-            self.told.after_bytes = self.large_bytes();
-            if self.told.refusal.is_none() && !self.told.is_complete() {
-                self.told.refusal = Some(self.remaining()?);
+            self.result.after_bytes = self.large_bytes();
+            if self.result.refusal.is_none() && !self.result.is_complete() {
+                self.result.refusal = Some(self.remaining()?);
             }
         }
-        self.told.elapsed = started.elapsed();
+        self.result.elapsed = started.elapsed();
         Ok(())
     }
 
@@ -141,17 +141,17 @@ impl<'w> BySize<'w> {
         let is_large = |kind, size| kind == Kind::File && size >= Size::Order(order);
         let large = found.sum(is_large).mapped_bytes();
         // The last folio can extend beyond the last whole block.
-        Some(large.min(self.told.possible_bytes))
+        Some(large.min(self.result.possible_bytes))
     }
 
     /// Returns why some bytes are, or may be, still in smaller folios.
     fn remaining(&self) -> Result<WarmRefusal, WarmError> {
         let pids = self.pids(&Users::read(&Live))?;
-        Ok(match self.told.after_bytes {
+        Ok(match self.result.after_bytes {
             _ if !pids.is_empty() => self.in_use(pids),
             None => self.unseen(),
-            Some(0) => WarmRefusal::NoFolios { filesystem: self.told.filesystem.clone() },
-            Some(_) => WarmRefusal::of_small(&Live, self.small_bytes(), self.told.folio_bytes),
+            Some(0) => WarmRefusal::NoFolios { filesystem: self.result.filesystem.clone() },
+            Some(_) => WarmRefusal::of_small(&Live, self.small_bytes(), self.result.folio_bytes),
         })
     }
 
@@ -161,7 +161,7 @@ impl<'w> BySize<'w> {
     }
 
     fn small_bytes(&self) -> u64 {
-        self.told.possible_bytes.saturating_sub(self.told.after_bytes.unwrap_or(0))
+        self.result.possible_bytes.saturating_sub(self.result.after_bytes.unwrap_or(0))
     }
 
     fn in_use(&self, pids: Vec<u32>) -> WarmRefusal {
@@ -169,6 +169,6 @@ impl<'w> BySize<'w> {
     }
 
     fn unseen(&self) -> WarmRefusal {
-        WarmRefusal::Unseen { folio_bytes: self.told.folio_bytes }
+        WarmRefusal::Unseen { folio_bytes: self.result.folio_bytes }
     }
 }

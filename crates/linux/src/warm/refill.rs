@@ -39,17 +39,17 @@ impl Warm {
         if self.is_by_size() {
             let mut work = BySize::new(self)?;
             work.check(users)?;
-            return Ok(work.told);
+            return Ok(work.result);
         }
         let mut work = Refill::new(self)?;
-        if work.told.refusal.is_none() && work.small_bytes() > 0 {
+        if work.result.refusal.is_none() && work.small_bytes() > 0 {
             let found = self.file.metadata().map_err(self.failed("examine the file"))?;
             let pids = users().borrow().of(&self.path, &found);
             let bytes = work.small_bytes();
-            work.told.refusal = (!pids.is_empty()).then_some(WarmRefusal::InUse { bytes, pids });
+            work.result.refusal = (!pids.is_empty()).then_some(WarmRefusal::InUse { bytes, pids });
         }
-        work.told.after_bytes = work.told.before_bytes;
-        Ok(work.told)
+        work.result.after_bytes = work.result.before_bytes;
+        Ok(work.result)
     }
 
     /// Refills the cache.
@@ -60,17 +60,17 @@ impl Warm {
         if self.is_by_size() {
             let mut work = BySize::new(self)?;
             work.run()?;
-            return Ok(work.told);
+            return Ok(work.result);
         }
         let started = Instant::now();
         let mut work = Refill::new(self)?;
-        if work.told.refusal.is_none() && work.nr_missing() > 0 {
+        if work.result.refusal.is_none() && work.nr_missing() > 0 {
             work.run()?;
         } else {
-            work.told.after_bytes = work.told.before_bytes;
+            work.result.after_bytes = work.result.before_bytes;
         }
-        work.told.elapsed = started.elapsed();
-        Ok(work.told)
+        work.result.elapsed = started.elapsed();
+        Ok(work.result)
     }
 }
 
@@ -79,7 +79,7 @@ struct Refill<'w> {
     cached: Cached<'w>,
     wanted: Range<u64>,
     blocks: Vec<BlockState>,
-    told: Warmed,
+    result: Warmed,
 }
 
 enum Trial {
@@ -95,7 +95,7 @@ impl<'w> Refill<'w> {
         let cached = Cached::new(&warm.file, &warm.path).map_err(failed())?;
         let wanted = wanted(&warm.part, cached.pmd_bytes, cached.nr_whole());
         let found = filesystem::of(&warm.file).map_err(warm.failed("find its filesystem"))?;
-        let mut told = Warmed {
+        let mut result = Warmed {
             path: warm.path.clone(),
             file_bytes: warm.file_bytes,
             folio_bytes: cached.pmd_bytes,
@@ -107,19 +107,19 @@ impl<'w> Refill<'w> {
             refusal: None,
         };
         let folio_bytes = cached.pmd_bytes;
-        told.refusal = if wanted.is_empty() {
+        result.refusal = if wanted.is_empty() {
             Some(WarmRefusal::TooSmall { folio_bytes })
         } else if !found.is_cache {
-            Some(WarmRefusal::NotCached { filesystem: told.filesystem.clone() })
+            Some(WarmRefusal::NotCached { filesystem: result.filesystem.clone() })
         } else {
             let bytes = wanted.start * cached.pmd_bytes..wanted.end * cached.pmd_bytes;
             WarmRefusal::of_size(&warm.file, &bytes)
         };
-        let mut run = Self { warm, cached, wanted, blocks: Vec::new(), told };
-        if run.told.refusal.is_none() {
+        let mut run = Self { warm, cached, wanted, blocks: Vec::new(), result };
+        if run.result.refusal.is_none() {
             run.blocks = run.look()?;
-            run.told.before_bytes = run.huge_bytes();
-            run.told.refusal = run.memory();
+            run.result.before_bytes = run.huge_bytes();
+            run.result.refusal = run.memory();
         }
         Ok(run)
     }
@@ -158,7 +158,7 @@ impl<'w> Refill<'w> {
 
     fn run(&mut self) -> Result<(), WarmError> {
         let _ = rustix::fs::fdatasync(&self.warm.file);
-        if !self.cached.is_told && self.is_large_for_strangers()? {
+        if !self.cached.is_reported && self.is_large_for_strangers()? {
             return Ok(());
         }
         let result = self.trial().and_then(|trial| match trial {
@@ -172,8 +172,8 @@ impl<'w> Refill<'w> {
         };
         self.cached.is_filled = true;
         self.blocks = self.look()?;
-        self.told.after_bytes = self.huge_bytes();
-        self.told.refusal = refusal.or_else(|| self.remaining());
+        self.result.after_bytes = self.huge_bytes();
+        self.result.refusal = refusal.or_else(|| self.remaining());
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl<'w> Refill<'w> {
         }
         self.cached.is_filled = true;
         self.blocks = self.look()?;
-        self.told.after_bytes = self.huge_bytes();
+        self.result.after_bytes = self.huge_bytes();
         Ok(self.nr_missing() == 0)
     }
 
@@ -210,7 +210,7 @@ impl<'w> Refill<'w> {
             }
             nr_left -= 1;
             // Tries other blocks too if this user may not see evictions.
-            if self.cached.is_told || nr_left == 0 {
+            if self.cached.is_reported || nr_left == 0 {
                 return Ok(Trial::Small);
             }
         }
@@ -263,13 +263,13 @@ impl<'w> Refill<'w> {
     }
 
     fn small(&self) -> WarmRefusal {
-        if !self.cached.is_told
+        if !self.cached.is_reported
             && let stuck @ WarmRefusal::InUse { .. } = self.stuck()
         {
             return stuck;
         }
         let has_folios = self.blocks.contains(&BlockState::Huge);
-        let filesystem = self.told.filesystem.clone();
+        let filesystem = self.result.filesystem.clone();
         if has_folios {
             WarmRefusal::of_small(
                 &Live,

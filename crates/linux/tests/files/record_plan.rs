@@ -257,8 +257,8 @@ fn a_file_is_trusted_by_the_owners_and_modes_on_its_way() {
     for path in [file.as_path(), folder.path()] {
         let before = path.metadata().expect("a mode").permissions();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).expect("a mode");
-        let told = format!("everyone can write to {}", path.display());
-        assert_eq!(Host.distrust(&file), Some(told));
+        let result = format!("everyone can write to {}", path.display());
+        assert_eq!(Host.distrust(&file), Some(result));
         std::fs::set_permissions(path, before).expect("a mode");
     }
     assert!(Host.distrust(Path::new("/nonexistent")).is_some());

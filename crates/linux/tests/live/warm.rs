@@ -217,9 +217,11 @@ fn a_short_file_that_a_process_maps_stays_and_the_process_is_named() {
     {
         let held = Held::map(&copy);
         let pid = held.child.id();
-        for told in [Warm::new(&copy, Part::Whole).unwrap().check().unwrap(), warm(&copy)] {
-            let Some(WarmRefusal::InUse { pids, .. }) = &told.refusal else { panic!("{told:?}") };
-            assert_eq!((pids.as_slice(), told.is_complete()), (&[pid][..], false));
+        for result in [Warm::new(&copy, Part::Whole).unwrap().check().unwrap(), warm(&copy)] {
+            let Some(WarmRefusal::InUse { pids, .. }) = &result.refusal else {
+                panic!("{result:?}")
+            };
+            assert_eq!((pids.as_slice(), result.is_complete()), (&[pid][..], false));
         }
     }
     let warmed = warm(&copy);
@@ -230,10 +232,10 @@ fn a_short_file_that_a_process_maps_stays_and_the_process_is_named() {
 
 #[test]
 fn what_is_no_file_is_an_error_that_names_it() {
-    let told = |path: &str| Warm::new(Path::new(path), Part::Whole).unwrap_err().to_string();
-    assert!(told("/nowhere/file").starts_with("cannot read /nowhere/file: No such file"));
-    assert_eq!(told("/dev/null"), "/dev/null is not a regular file");
-    assert_eq!(told("/tmp"), "/tmp is not a regular file");
+    let result = |path: &str| Warm::new(Path::new(path), Part::Whole).unwrap_err().to_string();
+    assert!(result("/nowhere/file").starts_with("cannot read /nowhere/file: No such file"));
+    assert_eq!(result("/dev/null"), "/dev/null is not a regular file");
+    assert_eq!(result("/tmp"), "/tmp is not a regular file");
 }
 
 #[test]

@@ -20,7 +20,7 @@ use largefolio_report::figures::{self, printable};
 use largefolio_trace::shown;
 use serde::Serialize;
 
-use crate::maps::{Look, MapsRequest, Whom, what_in};
+use crate::maps::{Look, MapsRequest, Selection, what_in};
 use crate::remedy::takes;
 use crate::{Error, Forms, Remark, running};
 
@@ -58,13 +58,13 @@ pub struct ProcessAdvice {
 }
 
 impl ProcessAdvice {
-    /// Examines the processes that `whom` selects.
+    /// Examines the processes that `selection` selects.
     ///
     /// # Errors
     /// If `/proc` cannot be read at all. A process that has exited is a remark.
-    pub fn of(whom: Whom, command_line: Vec<String>) -> Result<Self, Error> {
+    pub fn of(selection: Selection, command_line: Vec<String>) -> Result<Self, Error> {
         let request = MapsRequest {
-            whom,
+            selection,
             files: Vec::new(),
             page_cache: Vec::new(),
             nr_judged: NR_JUDGED,
@@ -97,7 +97,7 @@ impl ProcessAdvice {
 
 #[must_use]
 pub fn is_running(name: &str) -> bool {
-    let chosen = Whom::Names(vec![name.to_owned()]).chosen(&Live);
+    let chosen = Selection::Names(vec![name.to_owned()]).chosen(&Live);
     chosen.is_ok_and(|chosen| !chosen.pids.is_empty())
 }
 

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use largefolio_linux::census::cgroup::{self, MemoryLimit};
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
 use largefolio_linux::census::remedy::verbs::LiveVerbs;
-use largefolio_linux::census::whom::Missing;
-pub use largefolio_linux::census::whom::Whom;
+use largefolio_linux::census::selection::Missing;
+pub use largefolio_linux::census::selection::Selection;
 use largefolio_linux::census::why::{self, Finding, Question};
 use largefolio_linux::census::{self, Access, Census};
 use largefolio_linux::shell::again_as_root;
@@ -25,7 +25,7 @@ const OPEN: [&str; 2] = ["overlay", ""];
 
 #[derive(Clone, Debug)]
 pub struct MapsRequest {
-    pub whom: Whom,
+    pub selection: Selection,
     pub files: Vec<PathBuf>,
     pub page_cache: Vec<PathBuf>,
     /// Maximum number of mappings to judge: those with most memory.
@@ -73,7 +73,7 @@ impl MapsRequest {
     /// # Errors
     /// If nothing is; the message says what can be requested.
     pub fn check(&self) -> Result<(), Error> {
-        if self.whom.is_nobody() && self.files.is_empty() && self.page_cache.is_empty() {
+        if self.selection.is_empty() && self.files.is_empty() && self.page_cache.is_empty() {
             return Err(Error::asked(
                 "name what to show: processes (folio maps 4242, --name postgres, or --all), the page cache of files \
                  (--file FILE.., --page-cache DIR), or programs and shared objects on disk (folio \
@@ -93,8 +93,8 @@ impl MapsRequest {
         let taken_unix_s = since.map_or(0, |since| since.as_secs());
         let began_cpu_ns = cpu_ns();
         let mut look = Look { release, boot_id, taken_unix_s, began_cpu_ns, ..Look::default() };
-        if !self.whom.is_nobody() {
-            let chosen = self.whom.chosen(&Live)?;
+        if !self.selection.is_empty() {
+            let chosen = self.selection.chosen(&Live)?;
             look.missing = chosen.missing;
             look.limits = cgroup::limits(&Live, &chosen.pids);
             let census = census::take(&Live, &chosen.pids)?;
@@ -163,7 +163,7 @@ impl MapsRequest {
 
     fn add_census(&self, remarks: &mut Vec<Remark>, census: &Census) {
         let skipped = &census.skipped;
-        let is_named = matches!(self.whom, Whom::Processes(_));
+        let is_named = matches!(self.selection, Selection::Processes(_));
         for pid in skipped.gone.iter().filter(|_| is_named) {
             remarks.push(Remark::Missing(format!(
                 "no process {pid} (any more); pgrep NAME finds processes"
@@ -196,7 +196,7 @@ impl MapsRequest {
     /// Returns whether nothing is left to show. Processes selected by name may come back.
     #[must_use]
     pub fn is_over(&self, look: &Look) -> bool {
-        look.has_no_process() && matches!(self.whom, Whom::Processes(_))
+        look.has_no_process() && matches!(self.selection, Selection::Processes(_))
     }
 
     #[must_use]

@@ -218,7 +218,7 @@ impl Aside {
 }
 
 fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
-    let mut refusals = Refusal::ASIDE.map(|refusal| (refusal, 0));
+    let mut refusals = Refusal::WITHOUT_REMEDY.map(|refusal| (refusal, 0));
     for subject in &mut subjects {
         for (refusal, bytes) in &mut refusals {
             *bytes += subject.reasons.remove(refusal).unwrap_or(0);

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use largefolio_linux::measure::bootstrap::Interval;
-use largefolio_linux::verify::look::Look;
+use largefolio_linux::verify::memory_sample::MemorySample;
 use largefolio_linux::verify::metric::Better;
 use largefolio_linux::verify::rounds::{NR_ROUNDS_MIN, Rounds, Run};
 use largefolio_linux::verify::threshold::{Outcome, Threshold};
@@ -360,7 +360,7 @@ fn ns(time: Duration) -> u64 {
 }
 
 /// If this user may not read the folio size, it is 0.
-fn folios(look: &Look) -> Vec<[u64; 2]> {
+fn folios(look: &MemorySample) -> Vec<[u64; 2]> {
     let unknown = (look.unknown_bytes > 0).then_some([0, look.unknown_bytes]);
     unknown.into_iter().chain(look.folios.iter().map(|(size, bytes)| [*size, *bytes])).collect()
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_linux::record::live::{Bounds, LiveRecording, Target};
 use largefolio_linux::shell::again_as_root;
-use largefolio_results::maps::Whom;
+use largefolio_results::maps::Selection;
 
 use crate::verbs::values;
 
@@ -58,9 +58,9 @@ impl LiveArgs {
             bail!("a trace of 0 bytes is empty: give --max-size a size such as 1G");
         }
         let target = match self.cgroup {
-            Some(path) => Target::Running(Whom::Cgroup(path)),
+            Some(path) => Target::Running(Selection::Cgroup(path)),
             None if self.pids.is_empty() => Target::Command(command.to_vec()),
-            None => Target::Running(Whom::Processes(self.pids)),
+            None => Target::Running(Selection::Processes(self.pids)),
         };
         let bounds = Bounds { time: self.time, bytes: self.max_size };
         let again = again_as_root(command_line);

@@ -235,7 +235,7 @@ fn a_file_is_warmed_only_if_warm_would() {
 
 #[test]
 fn text_at_a_wrong_address_is_moved_only_if_it_can_be() {
-    let badly = Some(Placed::Badly(Obstacle::Random(4096)));
+    let badly = Some(Placed::Unmappable(Obstacle::Random(4096)));
     let of = |remap: Option<&str>| {
         let remap = remap.map(str::to_owned);
         of_file(&Answers { placed: badly.clone(), remap, ..Answers::default() }, &|_| ())
@@ -264,7 +264,7 @@ fn of_short(answers: &Answers) -> Remedy {
 
 #[test]
 fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
-    let well = || Some(Placed::Well { text_bytes: 128 * K, file: 0..192 * K });
+    let well = || Some(Placed::Mappable { text_bytes: 128 * K, file: 0..192 * K });
     let warmed = of_short(&Answers { placed: well(), ..Answers::default() });
     assert_eq!(
         (warmed.action, warmed.command.as_str()),
@@ -274,7 +274,7 @@ fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
     let in_use = Some(WarmRefusal::InUse { bytes: 1, pids: vec![100, 7] });
     let shared = of_short(&Answers { placed: well(), warm: in_use, ..Answers::default() });
     assert!(!shared.is_some() && shared.cost.contains("folio warm /usr/bin/server"), "{shared:?}");
-    let random = Some(Placed::Badly(Obstacle::Random(4096)));
+    let random = Some(Placed::Unmappable(Obstacle::Random(4096)));
     let random = of_short(&Answers { placed: random, ..Answers::default() });
     assert!(!random.is_some() && random.cost.contains("folio align --align 64K"), "{random:?}");
     assert!(random.cost.contains("at any address"), "{random:?}");

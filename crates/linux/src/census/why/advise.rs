@@ -222,9 +222,9 @@ impl Judge<'_> {
         let has = |refusal| finding.reasons.iter().any(|reason| reason.refusal == refusal);
         if has(Refusal::OpenForWrite) {
             let pids: Vec<_> = self.writers(case).iter().map(ToString::to_string).collect();
-            let whom = if pids.is_empty() { "some process".to_owned() } else { pids.join(", ") };
+            let holders = if pids.is_empty() { "some process".to_owned() } else { pids.join(", ") };
             return Remedy::nothing(format!(
-                "{whom} has the file open for writing; close it first"
+                "{holders} has the file open for writing; close it first"
             ));
         }
         if vma.is_deleted && filesystem.is_empty() {
@@ -250,10 +250,10 @@ impl Judge<'_> {
         }
         let is_program = *path == self.traits(case).program;
         match plan.placed {
-            Some(Placed::Badly(obstacle)) if is_program && self.has_moving_block(case) => {
+            Some(Placed::Unmappable(obstacle)) if is_program && self.has_moving_block(case) => {
                 self.moved(case, obstacle)
             }
-            Some(Placed::Badly(obstacle)) => {
+            Some(Placed::Unmappable(obstacle)) => {
                 let remedy = obstacle.remedy(path);
                 let remedy = remedy.map(|remedy| format!("; {remedy}; use that copy"));
                 Remedy::nothing(format!("{obstacle}{}", remedy.unwrap_or_default()))
@@ -338,17 +338,19 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
         _ if vma.prot() & libc::PROT_WRITE as u32 != 0 && !vma.is_shared() => {
             Remedy::nothing("pages that the program writes to become private, one by one")
         }
-        Some(Placed::Well { .. }) if vma.is_congruent(case.target_bytes) => warmed(case, plan.warm),
-        Some(Placed::Well { .. }) => Remedy::nothing(format!(
+        Some(Placed::Mappable { .. }) if vma.is_congruent(case.target_bytes) => {
+            warmed(case, plan.warm)
+        }
+        Some(Placed::Mappable { .. }) => Remedy::nothing(format!(
             "its address and file offset differ modulo {size}{at_any_address}"
         )),
-        Some(Placed::Badly(Obstacle::Random(step))) => Remedy::nothing(format!(
+        Some(Placed::Unmappable(Obstacle::Random(step))) => Remedy::nothing(format!(
             "its alignment is {}, so it is loaded at a random multiple of that; {} makes a \
              well-placed copy to use instead{at_any_address}",
             size_name(step),
             as_typed(&format!("folio align --align {size} {path} -o COPY"))
         )),
-        Some(Placed::Badly(Obstacle::Incongruent(_) | Obstacle::TooSmall(_))) => {
+        Some(Placed::Unmappable(Obstacle::Incongruent(_) | Obstacle::TooSmall(_))) => {
             Remedy::nothing(format!("no whole block of {size} of its text fits{at_any_address}"))
         }
         None => Remedy::nothing(format!(

@@ -9,7 +9,7 @@ use super::allocated::Allocated;
 use super::gain::{Blocks, Promised};
 use super::is_kernels;
 use super::reason::{Finding, Question, Reason, Refusal};
-use super::tmpfs::{Home, SeenMounts};
+use super::tmpfs::{Home, MountTables};
 use crate::census::block::{AreaFacts, Backing, Place, When};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
@@ -41,7 +41,7 @@ pub(super) struct Judge<'a> {
     smaps: BTreeMap<u32, Vec<Smap>>,
     /// By process and address.
     pub(super) allocated: BTreeMap<(u32, u64), Rc<Allocated>>,
-    mounts: SeenMounts,
+    mounts: MountTables,
     pub(super) promised: Promised,
     /// Each process's pinned bytes not yet subtracted from a gain.
     pub(super) pinned: BTreeMap<u32, u64>,
@@ -119,7 +119,7 @@ impl<'a> Judge<'a> {
             writers: BTreeMap::new(),
             smaps: BTreeMap::new(),
             allocated: BTreeMap::new(),
-            mounts: SeenMounts::default(),
+            mounts: MountTables::default(),
             promised: promised(census),
             pinned: BTreeMap::new(),
             traits: BTreeMap::new(),
@@ -142,7 +142,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns the memory of a mapping without a whole block.
-    pub(super) fn aside(&self, finding: &Finding) -> Vec<Reason> {
+    pub(super) fn too_small(&self, finding: &Finding) -> Vec<Reason> {
         let case = Case::new(self.census, finding);
         let bytes = case.mapping.tally.all().mapped_bytes();
         let is_short = case.mapping.vma.nr_whole_blocks(case.target_bytes) == 0;

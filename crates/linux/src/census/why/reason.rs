@@ -49,11 +49,11 @@ pub enum Refusal {
 
 impl Refusal {
     /// The reasons without a remedy.
-    pub const ASIDE: [Self; 3] = [Self::NotTouched, Self::SwappedOut, Self::TooSmall];
+    pub const WITHOUT_REMEDY: [Self; 3] = [Self::NotTouched, Self::SwappedOut, Self::TooSmall];
 
     #[must_use]
     pub fn is_aside(self) -> bool {
-        Self::ASIDE.contains(&self)
+        Self::WITHOUT_REMEDY.contains(&self)
     }
 
     #[must_use]

@@ -33,19 +33,20 @@ pub(super) struct TmpfsMount {
     point: PathBuf,
     pub(super) huge: String,
     /// The process with this mount, if this process does not have it.
-    seen_by: Option<u32>,
+    mounted_for: Option<u32>,
 }
 
 impl TmpfsMount {
     pub(super) fn remount(&self, huge: &str) -> String {
-        let enter = self.seen_by.map_or_else(String::new, |pid| format!("nsenter -t {pid} -m "));
+        let enter =
+            self.mounted_for.map_or_else(String::new, |pid| format!("nsenter -t {pid} -m "));
         as_root(&format!("{enter}mount -o remount,huge={huge} {}", quoted(&self.point)))
     }
 
     pub(super) fn cost(&self) -> String {
         let files = "it applies to all files written there later, but only to whole blocks; with \
                      huge=always, even the smallest file would occupy a whole block";
-        match self.seen_by {
+        match self.mounted_for {
             None => files.to_owned(),
             Some(_) => format!(
                 "{files}; if the mount ends with the program, as in a container, mount it with \
@@ -56,12 +57,12 @@ impl TmpfsMount {
 }
 
 #[derive(Default)]
-pub(super) struct SeenMounts {
+pub(super) struct MountTables {
     ours: Option<Vec<u8>>,
     theirs: BTreeMap<u32, Vec<u8>>,
 }
 
-impl SeenMounts {
+impl MountTables {
     pub(super) fn home(&mut self, system: &dyn System, pid: u32, vma: &Vma) -> Home {
         let read = |task: Task<'_>| task.mounts().unwrap_or_default();
         let ours = self.ours.get_or_insert_with(|| read(Task::own(system)));
@@ -71,7 +72,9 @@ impl SeenMounts {
             Some((mounts::tmpfs(theirs, vma.device)?, Some(pid)))
         });
         match found {
-            Some(((point, huge), seen_by)) => Home::Mount(TmpfsMount { point, huge, seen_by }),
+            Some(((point, huge), mounted_for)) => {
+                Home::Mount(TmpfsMount { point, huge, mounted_for })
+            }
             None if vma.is_nameless_shared() || vma.device == KERNELS => Home::Kernel,
             None => Home::Unseen,
         }

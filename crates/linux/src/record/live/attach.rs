@@ -16,7 +16,7 @@ use largefolio_trace::{Event, Op, ThreadId, TraceError};
 
 use super::files::Inodes;
 use super::image;
-use super::seen::Mapped;
+use super::kernel_event::Mapped;
 use super::tasks::Tasks;
 use crate::geometry::page_bytes;
 use crate::proc::Task;
@@ -31,7 +31,7 @@ const UNSCANNED_BYTES_MAX: u64 = 64 << 30;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
 
-pub(super) struct Found {
+pub(super) struct AttachedProcess {
     pub(super) pid: u32,
     vmas: Vec<Vma>,
     smaps: Vec<Smap>,
@@ -39,7 +39,7 @@ pub(super) struct Found {
     command: Vec<String>,
 }
 
-impl Found {
+impl AttachedProcess {
     pub(super) fn new(pid: u32) -> Option<Self> {
         let task = Task::of(&Live, pid);
         let vmas = task.maps().ok()?.vmas;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::FileId;
 
 use super::handle;
-use super::seen::Mapped;
+use super::kernel_event::Mapped;
 use crate::proc::{Task, fd};
 use crate::record::files::Files;
 use crate::record::qemu::wire;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::seen::{Call, Seen};
+use super::kernel_event::{Call, KernelEvent};
 use crate::fault_probe::{self, FaultProbe};
 use crate::tracefs::Instance;
 
@@ -134,7 +134,7 @@ impl Formats {
         Ok(())
     }
 
-    pub(super) fn decode(&self, data: &[u8]) -> Option<(u32, Seen)> {
+    pub(super) fn decode(&self, data: &[u8]) -> Option<(u32, KernelEvent)> {
         let number = value(data, Field { offset: 0, size: 2 })?;
         let (kind, fields) = self.events.get(&number)?;
         let thread = u32::try_from(value(data, self.thread?)?).ok()?;
@@ -145,20 +145,24 @@ impl Formats {
         // Thread ids have 31 bits.
         let tid = |word: u64| u32::try_from(word).unwrap_or(0);
         let seen = match *kind {
-            Kind::Fault => Seen::Fault { address: words[0], code: words[1] },
-            Kind::Handled => Seen::Fault { address: words[0], code: fault_probe::code(words[1])? },
+            Kind::Fault => KernelEvent::Fault { address: words[0], code: words[1] },
+            Kind::Handled => {
+                KernelEvent::Fault { address: words[0], code: fault_probe::code(words[1])? }
+            }
             // The kernel reports the first and the last page.
-            Kind::FileRead => Seen::FileRead {
+            Kind::FileRead => KernelEvent::FileRead {
                 inode: words[0],
                 device: words[1],
                 first: words[2],
                 end: words[3].saturating_add(1),
             },
-            Kind::Birth => Seen::Birth { child: tid(words[0]), flags: words[1] },
-            Kind::Executes => Seen::Executes { process: tid(words[0]), earlier: tid(words[1]) },
-            Kind::Ends => Seen::Ends,
-            Kind::Enter(call) => Seen::Enter { call, arguments: words },
-            Kind::Exit => Seen::Exit { result: words[0].cast_signed() },
+            Kind::Birth => KernelEvent::Birth { child: tid(words[0]), flags: words[1] },
+            Kind::Executes => {
+                KernelEvent::Executes { process: tid(words[0]), earlier: tid(words[1]) }
+            }
+            Kind::Ends => KernelEvent::Ends,
+            Kind::Enter(call) => KernelEvent::Enter { call, arguments: words },
+            Kind::Exit => KernelEvent::Exit { result: words[0].cast_signed() },
         };
         Some((thread, seen))
     }
@@ -211,7 +215,7 @@ mod tests {
             data.extend(word.to_le_bytes());
         }
         let formats = formats(FORMAT);
-        let fault = Seen::Fault { address: 0x7f00_1000, code: 6 };
+        let fault = KernelEvent::Fault { address: 0x7f00_1000, code: 6 };
         assert_eq!(formats.decode(&data), Some((7, fault)));
         data[0] = 191;
         assert_eq!(formats.decode(&data), None, "another event");
@@ -228,7 +232,7 @@ mod tests {
             data.extend([0xffff_8123_4567, flags].iter().flat_map(|word: &u64| word.to_le_bytes()));
             formats.decode(&data)
         };
-        let fault = |code| Some((7, Seen::Fault { address: 0xffff_8123_4567, code }));
+        let fault = |code| Some((7, KernelEvent::Fault { address: 0xffff_8123_4567, code }));
         assert_eq!(decoded(0x255), fault(fault_probe::STORE));
         assert_eq!(decoded(0x1354), fault(fault_probe::FETCH | fault_probe::LOCKED));
         assert_eq!((decoded(0x274), decoded(0x14)), (None, None), "tried again, and populating");

@@ -11,7 +11,7 @@ use largefolio_trace::event::abi;
 use largefolio_trace::{Image, LayoutEntry, LayoutKind};
 
 use super::files::Inodes;
-use super::seen::Mapped;
+use super::kernel_event::Mapped;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::record::book::Book;

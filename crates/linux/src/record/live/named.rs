@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::seen::{Mapped, Seen, Timed};
+use super::kernel_event::{KernelEvent, Mapped, Timed};
 use crate::geometry::page_bytes;
 
 /// Data bytes of a ring, a power of two: a few thousand mappings.
@@ -190,7 +190,7 @@ fn records(mut bytes: &[u8], events: &mut Vec<Timed>) -> u64 {
             RECORD_LOST => nr_lost = nr_lost.saturating_add(word::<8>(record, 8).unwrap_or(0)),
             RECORD_MMAP2 => events.extend(mapped(record)),
             RECORD_COMM if misc & IS_EXEC != 0 => {
-                events.extend(timed(record, |_| Some(Seen::Clears)));
+                events.extend(timed(record, |_| Some(KernelEvent::Clears)));
             }
             _ => {}
         }
@@ -206,7 +206,7 @@ fn mapped(record: &[u8]) -> Option<Timed> {
         let path = body.get(NAME_OFFSET..)?.split(|byte| *byte == 0).next()?;
         let is_file = inode != 0 && path.first() == Some(&b'/') && !path.starts_with(b"//");
         is_file.then_some(())?;
-        Some(Seen::Mapped(Box::new(Mapped {
+        Some(KernelEvent::Mapped(Box::new(Mapped {
             pid: half(0)?,
             addr: word::<8>(body, 8)?,
             len: word::<8>(body, 16)?,
@@ -219,7 +219,7 @@ fn mapped(record: &[u8]) -> Option<Timed> {
     })
 }
 
-fn timed(record: &[u8], seen: impl FnOnce(&[u8]) -> Option<Seen>) -> Option<Timed> {
+fn timed(record: &[u8], seen: impl FnOnce(&[u8]) -> Option<KernelEvent>) -> Option<Timed> {
     let (body, id) = record.split_at_checked(record.len().checked_sub(16)?)?;
     let tid = u32::try_from(word::<4>(id, 4)?).ok()?;
     Some(Timed { time_ns: word::<8>(id, 8)?, tid, seen: seen(body)? })
@@ -272,7 +272,7 @@ mod tests {
             prot: 5,
             path: "/lib/x.so".into(),
         };
-        let expected = [Seen::Mapped(Box::new(file)), Seen::Clears];
+        let expected = [KernelEvent::Mapped(Box::new(file)), KernelEvent::Clears];
         assert_eq!(events, expected.map(|seen| Timed { time_ns: 99, tid: 8, seen }));
     }
 

@@ -6,8 +6,8 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use super::format::Formats;
+use super::kernel_event::Timed;
 use super::page;
-use super::seen::Timed;
 use crate::tracefs::Instance;
 
 /// Enough for the largest sub-buffer that can be configured.

@@ -11,17 +11,17 @@ use largefolio_trace::Attached;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::attach::Found;
+use super::attach::AttachedProcess;
 use super::hot::Hot;
+use super::kernel_event::{KernelEvent, Timed};
 use super::named::Names;
 use super::rings::Rings;
-use super::seen::{Seen, Timed};
 use super::start::Waiting;
 use super::tasks::Tasks;
 use super::usage::Usage;
 use super::{Bounds, exit_of};
 use crate::record::book::Book;
-use crate::record::child::{go_on_without, pass_on, pause, wait_for};
+use crate::record::child::{pass_on, pause, wait_for, wait_unrecorded};
 use crate::record::error::RecordError;
 use crate::record::outcome::{Ended, HotPages, Progress};
 use crate::signals::Signals;
@@ -48,10 +48,10 @@ struct Before {
     nr_pages: u64,
 }
 
-pub(super) enum Fate {
+pub(super) enum CommandEnd {
     Ended(Ended),
     /// The recording ended before the command.
-    GoesOn(Child),
+    Continues(Child),
 }
 
 pub(super) struct Session<'run, 'book, 'sink> {
@@ -93,12 +93,12 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
     pub(super) fn attach(&mut self, pids: &[u32]) -> Result<(), RecordError> {
         let mut found = Vec::new();
         for &pid in pids {
-            if let Some(process) = Found::new(pid) {
+            if let Some(process) = AttachedProcess::new(pid) {
                 found.push((process, now_ns()));
             }
         }
         if found.is_empty() {
-            return Err(RecordError::Nobody(
+            return Err(RecordError::NoMatch(
                 "none has its own memory: they have ended or are kernel threads".to_owned(),
             ));
         }
@@ -131,17 +131,19 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         child: Waiting,
         signals: &Signals,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<(Fate, Stopped), RecordError> {
+    ) -> Result<(CommandEnd, Stopped), RecordError> {
         self.tasks.start_command(child.pid());
         let mut child = child.go(signals)?;
         let stopped = match self.run(signals, Some(&mut child), progress) {
             Ok(Stopped::Ended) => Stopped::Ended,
-            Ok(stopped) if self.tasks.has_begun() => return Ok((Fate::GoesOn(child), stopped)),
+            Ok(stopped) if self.tasks.has_begun() => {
+                return Ok((CommandEnd::Continues(child), stopped));
+            }
             Ok(stopped) => stopped,
             Err(error) => {
                 // It continues normally, and only this process waits for it.
                 self.stop();
-                go_on_without(&error, &mut child, signals, self.started, progress);
+                wait_unrecorded(&error, &mut child, signals, self.started, progress);
                 return Err(error);
             }
         };
@@ -165,7 +167,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                  missing; record a command that waits for it.",
             );
         }
-        Ok((Fate::Ended(ended), stopped))
+        Ok((CommandEnd::Ended(ended), stopped))
     }
 
     pub(super) fn run(
@@ -218,7 +220,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let nr_taken = self.held.partition_point(|event| event.time_ns <= until_ns);
         let later = self.held.split_off(nr_taken);
         for event in self.held.iter().chain(&later) {
-            if let Seen::Mapped(mapped) = &event.seen {
+            if let KernelEvent::Mapped(mapped) = &event.seen {
                 self.tasks.inodes.note(mapped);
             }
         }
@@ -280,7 +282,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
             standstill: None,
-            goes_on: None,
+            unrecorded: None,
         }
     }
 }

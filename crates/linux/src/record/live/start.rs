@@ -25,7 +25,7 @@ pub(super) struct Waiting {
 
 pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, RecordError> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(RecordError::os("make a pipe"));
-    let ((told, tell), (wait, go)) = (pipe()?, pipe()?);
+    let ((pid_reader, pid_writer), (wait, go)) = (pipe()?, pipe()?);
     let mut command = Command::new(&program.elf);
     let (zeroth, rest) = program.arguments.split_at(program.arguments.len().min(1));
     if let Some(zeroth) = zeroth.first() {
@@ -38,7 +38,7 @@ pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, Rec
         // SAFETY: the child's copy of a descriptor that nothing else in the child uses.
         unsafe { libc::close(opener) };
         let pid = rustix::process::getpid().as_raw_nonzero().get();
-        rustix::io::write(&tell, &pid.to_ne_bytes())?;
+        rustix::io::write(&pid_writer, &pid.to_ne_bytes())?;
         // If the recorder died, the pipe ends and the program runs without it.
         rustix::io::read(&wait, &mut [0_u8])?;
         Ok(())
@@ -47,7 +47,7 @@ pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, Rec
     unsafe { command.pre_exec(in_child) };
     let spawned = std::thread::spawn(move || command.spawn());
     let mut pid = [0; 4];
-    match rustix::io::read(&told, &mut pid) {
+    match rustix::io::read(&pid_reader, &mut pid) {
         Ok(4) => Ok(Waiting { pid: u32::from_ne_bytes(pid), go, spawned }),
         _ => Err(not_started(signals)(failure(spawned))),
     }

@@ -17,7 +17,7 @@ use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 
 use super::files::Inodes;
 use super::image;
-use super::seen::{Call, Mapped, Seen, Timed};
+use super::kernel_event::{Call, KernelEvent, Mapped, Timed};
 use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
@@ -145,12 +145,12 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
 
     pub(super) fn take(&mut self, event: Timed) -> Result<(), TraceError> {
         let Timed { time_ns, tid, seen } = event;
-        if let Seen::Mapped(mapped) = seen {
+        if let KernelEvent::Mapped(mapped) = seen {
             self.mapped(*mapped);
             return Ok(());
         }
         let (tid, seen) = match seen {
-            Seen::Executes { process, earlier } => {
+            KernelEvent::Executes { process, earlier } => {
                 self.rename(earlier, process);
                 (process, seen)
             }
@@ -159,17 +159,19 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         // In an execve, the thread gets the process's pid before `Executes` arrives.
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        if time_ns < process.since_ns && !matches!(seen, Seen::Birth { .. } | Seen::Ends) {
+        if time_ns < process.since_ns
+            && !matches!(seen, KernelEvent::Birth { .. } | KernelEvent::Ends)
+        {
             return Ok(());
         }
         let is_blind = process.is_blind;
         match (&seen, &mut process.executing) {
-            (Seen::Clears, executing) => {
+            (KernelEvent::Clears, executing) => {
                 process.mapped.clear();
                 *executing = Some(Vec::new());
                 return Ok(());
             }
-            (&Seen::Fault { address, code }, Some(faults)) => {
+            (&KernelEvent::Fault { address, code }, Some(faults)) => {
                 if faults.len() < NR_FAULTS_MAX {
                     faults.push((address, code));
                 }
@@ -179,16 +181,18 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         let Some(thread) = self.threads.get(&tid).copied() else { return Ok(()) };
         match seen {
-            Seen::Executes { .. } => return self.executes(tid, thread),
-            Seen::Birth { child, flags } => return self.birth(thread, child, flags),
-            Seen::Ends => return self.ends(tid),
+            KernelEvent::Executes { .. } => return self.executes(tid, thread),
+            KernelEvent::Birth { child, flags } => return self.birth(thread, child, flags),
+            KernelEvent::Ends => return self.ends(tid),
             _ if is_blind => {}
-            Seen::Fault { address, code } => return self.fault(tid, thread, (address, code)),
-            Seen::FileRead { inode, device, first, end } => {
+            KernelEvent::Fault { address, code } => {
+                return self.fault(tid, thread, (address, code));
+            }
+            KernelEvent::FileRead { inode, device, first, end } => {
                 return self.file_read(tid, (device, inode), first, end);
             }
-            Seen::Enter { call, arguments } => self.set_call(tid, Some((call, arguments))),
-            Seen::Exit { result } => {
+            KernelEvent::Enter { call, arguments } => self.set_call(tid, Some((call, arguments))),
+            KernelEvent::Exit { result } => {
                 self.set_call(tid, None);
                 if let Some((call, arguments)) = thread.call
                     && !(ERROR_MIN..0).contains(&result)
@@ -196,7 +200,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
                     return self.called(thread, call, arguments, result.cast_unsigned());
                 }
             }
-            Seen::Clears | Seen::Mapped(_) => {}
+            KernelEvent::Clears | KernelEvent::Mapped(_) => {}
         }
         Ok(())
     }

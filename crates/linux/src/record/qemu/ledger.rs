@@ -11,7 +11,7 @@
 
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzed;
-mod lives;
+mod life_cycle;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -53,7 +53,7 @@ pub(crate) enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Voice {
+pub(crate) enum Reachability {
     /// It is connected, or about to connect as another program.
     Speaks,
     /// It has no connection now.
@@ -63,11 +63,11 @@ pub(crate) enum Voice {
 }
 
 impl Phase {
-    pub(crate) fn voice(self) -> Voice {
+    pub(crate) fn reachability(self) -> Reachability {
         match self {
-            Self::Announced | Self::Away => Voice::Silent,
-            Self::Connected | Self::Executing => Voice::Speaks,
-            Self::Over => Voice::Over,
+            Self::Announced | Self::Away => Reachability::Silent,
+            Self::Connected | Self::Executing => Reachability::Speaks,
+            Self::Over => Reachability::Over,
         }
     }
 }

@@ -31,7 +31,7 @@ use rustix::process::Pid;
 use super::connection::{BACKLOG, Connection};
 use super::ledger::{Ledger, SILENCE_MAX};
 use super::packet::Packet;
-use super::process::Voice;
+use super::process::Reachability;
 use super::wire::{Hello, Kind, MESSAGE_MAX, Reason};
 use crate::record::child::pass_on;
 use crate::record::error::RecordError;
@@ -133,7 +133,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
-                self.look_for_standstill();
+                self.check_standstill();
                 progress(self.progress());
             }
             if status.is_none() {
@@ -181,11 +181,11 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
             standstill: self.standstill,
-            goes_on: None,
+            unrecorded: None,
         }
     }
 
-    fn look_for_standstill(&mut self) {
+    fn check_standstill(&mut self) {
         if self.last_message.elapsed() < STANDSTILL {
             self.standstill = None;
         } else if self.standstill.is_none() {
@@ -242,10 +242,10 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     fn may_announce(&self, parent: u32, since: Instant) -> bool {
         let waits =
             |connection: &Connection| connection.pid == Some(parent) && connection.waits.is_some();
-        match self.ledger.voice(parent) {
-            Voice::Speaks => true,
-            Voice::Silent if since.elapsed() < SILENCE_MAX => true,
-            Voice::Silent | Voice::Over => self.connections.iter().any(waits),
+        match self.ledger.reachability(parent) {
+            Reachability::Speaks => true,
+            Reachability::Silent if since.elapsed() < SILENCE_MAX => true,
+            Reachability::Silent | Reachability::Over => self.connections.iter().any(waits),
         }
     }
 

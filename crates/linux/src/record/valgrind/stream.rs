@@ -84,7 +84,7 @@ impl<'book, 'sink> Stream<'book, 'sink> {
             nr_processes: 1,
             elapsed,
             standstill: None,
-            goes_on: None,
+            unrecorded: None,
         }
     }
 

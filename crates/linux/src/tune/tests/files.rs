@@ -8,7 +8,7 @@ use crate::persist::place::ServiceName;
 use crate::persist::unit::{self, Variable};
 use crate::persist::warm::{self, Libraries};
 use crate::persist::{Piece, Place, State, boot};
-use crate::tune::files::{self, Fate, Taken};
+use crate::tune::files::{self, Removal, Taken};
 use crate::tune::plan::Lasting;
 
 fn pieces(readahead: &str, arenas: &str) -> Vec<Piece> {
@@ -69,7 +69,7 @@ fn wherever_writing_ends_undo_removes_every_file_and_directory() {
         assert_eq!(result.is_ok(), k == 8, "{k}: seven files and the record are eight steps");
         assert_eq!(system.etc().is_empty(), k == 0, "{k}: written after the record only");
         let taken = system.take_back(Foreign::Keep);
-        let is_gone = |one: &Taken| matches!(one.fate, Fate::Removed | Fate::WasGone);
+        let is_gone = |one: &Taken| matches!(one.outcome, Removal::Removed | Removal::WasGone);
         assert!(taken.iter().all(is_gone), "{k}: {taken:?}");
         assert_eq!((system.etc(), taken.len()), (Vec::new(), 7), "ended at step {k}");
         assert_eq!(system.store().files().unwrap(), [], "{k}");
@@ -144,12 +144,18 @@ fn a_file_that_somebody_changed_since_is_left_and_goes_with_force() {
         "{error}"
     );
     let taken = system.take_back(Foreign::Keep);
-    let left: Vec<_> =
-        taken.iter().filter(|one| one.fate == Fate::ChangedSince).map(|one| &one.path).collect();
+    let left: Vec<_> = taken
+        .iter()
+        .filter(|one| one.outcome == Removal::ChangedSince)
+        .map(|one| &one.path)
+        .collect();
     assert_eq!(left, [&link, &file]);
     assert!(file.exists() && link.is_symlink());
     let taken = system.take_back(Foreign::Overwrite);
-    assert!(taken.len() == 2 && taken.iter().all(|one| one.fate == Fate::Removed), "{taken:?}");
+    assert!(
+        taken.len() == 2 && taken.iter().all(|one| one.outcome == Removal::Removed),
+        "{taken:?}"
+    );
     assert_eq!(system.etc(), []);
 }
 
@@ -192,7 +198,7 @@ fn links_and_open_directories_on_the_way_are_refused() {
         fs::rename(&at, &moved).unwrap();
         symlink(&moved, &at).unwrap();
         let taken = system.take_back(Foreign::Overwrite);
-        assert!(taken.iter().any(|one| matches!(one.fate, Fate::Refused(_))), "{taken:?}");
+        assert!(taken.iter().any(|one| matches!(one.outcome, Removal::Refused(_))), "{taken:?}");
         assert!(!system.store().files().unwrap().is_empty(), "they stay recorded");
     }
     let system = System::new();

@@ -85,7 +85,7 @@ pub(super) fn of_pattern(pattern: &str) -> Result<&'static Known, NoDirection> {
     nearest(&outline, at, &found).ok_or_else(|| NoDirection::Elsewhere { word: first.word.clone() })
 }
 
-pub(super) fn beside(pattern: &str, better: Better) -> Option<&'static Known> {
+pub(super) fn adjacent(pattern: &str, better: Better) -> Option<&'static Known> {
     let outline = outline(pattern).to_lowercase();
     let at = outline.find(THE_NUMBER)?;
     nearest(&outline, at, &all_in(&outline)).filter(|known| known.better() == better)
@@ -248,8 +248,8 @@ mod tests {
         let both = NoDirection::Both { lower, higher };
         assert_eq!(of(pattern), Err(both.clone()));
         assert_eq!(of_command("grep tps log | cut -f elapsed").unwrap_err(), both);
-        assert_eq!(beside(pattern, Better::Lower).unwrap().word, "elapsed");
-        assert!(beside(pattern, Better::Higher).is_none());
+        assert_eq!(adjacent(pattern, Better::Lower).unwrap().word, "elapsed");
+        assert!(adjacent(pattern, Better::Higher).is_none());
     }
 
     #[test]

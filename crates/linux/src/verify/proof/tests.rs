@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::look::Look;
+use super::super::memory_sample::MemorySample;
 use super::super::metric::Metric;
 use super::super::run::Sample;
 use super::super::threshold::{Outcome, Threshold};
@@ -14,7 +14,7 @@ fn run(faults: u64, large_mib: u64) -> Run {
     let folios = BTreeMap::from([(4096, small << 20), (2 << 20, large_mib << 20)]);
     Run {
         sample: Sample { nr_minor_faults: faults, ..Sample::default() },
-        look: Some(Look { folios, page_bytes: 4096, ..Look::default() }),
+        look: Some(MemorySample { folios, page_bytes: 4096, ..MemorySample::default() }),
         ..Run::default()
     }
 }

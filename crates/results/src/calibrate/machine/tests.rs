@@ -70,13 +70,13 @@ fn found() -> Calibration {
             ..KernelCosts::default()
         },
         mapcounts: MapcountCosts { page: Some(figure(6.0)), owner_word: Some(figure(10.0)) },
-        caches: Caches { l2_bytes: 1 << 20, llc_bytes: 24 << 20, is_told: true },
+        caches: Caches { l2_bytes: 1 << 20, llc_bytes: 24 << 20, is_reported: true },
         lines: LineCosts {
             l2: Some(figure(4.0)),
             memory: Some(figure(110.0)),
             ..Default::default()
         },
-        walk_shares: WalkShares { beside: Some(spread(0.2)), ..WalkShares::default() },
+        walk_shares: WalkShares { overlapped: Some(spread(0.2)), ..WalkShares::default() },
         clear: vec![rate(4096, 410.0), rate(64 << 10, 3000.0)],
         copy: vec![rate(4096, 600.0)],
         storage: Storage { sequential: Some(figure(1e6)), ..Storage::default() },

@@ -53,7 +53,7 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
         source: format!(
             "{}; the host's pages by whether 2M folios miss where 4K folios do; instructions in \
              flight assumed",
-            if found.caches.is_told {
+            if found.caches.is_reported {
                 "caches from /sys/devices/system/cpu/cpu0/cache, of the last one half"
             } else {
                 "the kernel does not tell the caches, usual ones assumed"
@@ -83,7 +83,7 @@ pub(super) fn set(
         Some(spread) if Unit::Share.limits().contains(&spread.median) => Some(share(spread, what)),
         _ => other.as_ref().map(assumed),
     };
-    costs.walk_beside = of(&shares.beside, "of loads from lists", &stand_in.walk_beside);
+    costs.walk_beside = of(&shares.overlapped, "of loads from lists", &stand_in.walk_beside);
     let apart = "of loads with 256 instructions between";
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);
     costs.walk_fetch = of(&shares.fetch, "of calls of stubs", &stand_in.walk_fetch);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use largefolio_linux::verify::look::Look;
+use largefolio_linux::verify::memory_sample::MemorySample;
 use largefolio_linux::verify::metric::Metric;
 use largefolio_linux::verify::proof::Trace;
 use largefolio_linux::verify::rounds::{Rounds, Run};
@@ -68,7 +68,7 @@ fn what_was_not_done_is_said_first_and_fails_a_limit() {
 #[test]
 fn rounds_without_a_value_are_none() {
     let (mut rounds, _, mut question) = judged_rounds(12, 80);
-    let look = Look { unknown_bytes: 1 << 20, ..Look::default() };
+    let look = MemorySample { unknown_bytes: 1 << 20, ..MemorySample::default() };
     for run in rounds.plain.iter_mut().chain(rounds.changed.iter_mut().skip(3)) {
         run.look = Some(look.clone());
     }

@@ -3,7 +3,7 @@ use crate::fault_probe::{LOCKED, STORE};
 
 const MAIN: u32 = 100;
 
-fn rows(events: Vec<(u32, Seen)>) -> Vec<Event> {
+fn rows(events: Vec<(u32, KernelEvent)>) -> Vec<Event> {
     let mut sink = Vec::new();
     let mut book = Book::new(&mut sink);
     let mut tasks = Tasks::new(&mut book);
@@ -18,27 +18,27 @@ fn rows(events: Vec<(u32, Seen)>) -> Vec<Event> {
     sink
 }
 
-fn enter(call: Call, arguments: [u64; 6]) -> Seen {
-    Seen::Enter { call, arguments }
+fn enter(call: Call, arguments: [u64; 6]) -> KernelEvent {
+    KernelEvent::Enter { call, arguments }
 }
 
-fn exit(result: i64) -> Seen {
-    Seen::Exit { result }
+fn exit(result: i64) -> KernelEvent {
+    KernelEvent::Exit { result }
 }
 
-fn told(rows: &[Event]) -> Vec<(ThreadId, Op)> {
+fn operations(rows: &[Event]) -> Vec<(ThreadId, Op)> {
     rows.iter().map(|row| (row.thread, row.op)).collect()
 }
 
 #[test]
 fn a_fault_is_one_reference_of_its_kind() {
-    let fault = |address, code| (MAIN, Seen::Fault { address, code });
+    let fault = |address, code| (MAIN, KernelEvent::Fault { address, code });
     let rows = rows(vec![
         fault(0x7000_1234, 4),
         fault(0x7000_2000, 6),
         fault(0x7000_3fff, 0x14),
         fault(u64::MAX, 6),
-        (MAIN + 1, Seen::Fault { address: 0x1000, code: 4 }),
+        (MAIN + 1, KernelEvent::Fault { address: 0x1000, code: 4 }),
     ]);
     let seen: Vec<_> = rows.iter().map(|row| (row.op, row.addr, row.len)).collect();
     let expected =
@@ -48,7 +48,7 @@ fn a_fault_is_one_reference_of_its_kind() {
 
 #[test]
 fn a_fault_that_comes_again_without_the_lock_of_its_mapping_is_one() {
-    let fault = |tid, address, code| (tid, Seen::Fault { address, code });
+    let fault = |tid, address, code| (tid, KernelEvent::Fault { address, code });
     let rows = rows(vec![
         fault(MAIN, 0x7000_1234, LOCKED | STORE),
         fault(MAIN, 0x7000_1234, STORE),
@@ -76,7 +76,7 @@ fn a_call_counts_when_it_succeeded() {
         (MAIN, enter(Call::Munmap, [0x7f00_0000, 5000, 0, 0, 0, 0])),
         (MAIN, exit(0)),
     ]);
-    assert_eq!(told(&rows), [(0, Op::Mmap), (0, Op::Munmap)]);
+    assert_eq!(operations(&rows), [(0, Op::Mmap), (0, Op::Munmap)]);
     assert_eq!((rows[0].addr, rows[0].len, rows[1].len), (0x7f00_0000, 8192, 8192));
 }
 
@@ -91,14 +91,14 @@ fn the_first_brk_says_where_the_heap_is() {
         brk(0xffff_0000),
         (MAIN, exit(0x9000)),
     ]);
-    assert_eq!(told(&rows), [(0, Op::Brk)], "a refused one changes nothing");
+    assert_eq!(operations(&rows), [(0, Op::Brk)], "a refused one changes nothing");
     assert_eq!((rows[0].addr, rows[0].pos), (0x5000, 0x9000));
 }
 
 #[test]
 fn threads_and_processes_are_born_and_end() {
-    let birth = |child, flags| (MAIN, Seen::Birth { child, flags });
-    let fault = |tid| (tid, Seen::Fault { address: 0x1000, code: 6 });
+    let birth = |child, flags| (MAIN, KernelEvent::Birth { child, flags });
+    let fault = |tid| (tid, KernelEvent::Fault { address: 0x1000, code: 6 });
     let rows = rows(vec![
         birth(101, CLONE_VM | 0x10000),
         birth(102, 0),
@@ -106,16 +106,16 @@ fn threads_and_processes_are_born_and_end() {
         birth(101, CLONE_VM),
         fault(101),
         fault(102),
-        (101, Seen::Ends),
-        (102, Seen::Ends),
-        (MAIN, Seen::Ends),
+        (101, KernelEvent::Ends),
+        (102, KernelEvent::Ends),
+        (MAIN, KernelEvent::Ends),
         fault(101),
     ]);
     let forks: Vec<_> = rows.iter().take(3).map(|row| (row.aux, row.flags)).collect();
     assert_eq!(forks, [(1, SHARES_MEMORY), (2, 0), (3, BORROWS_MEMORY)]);
     let rest = &rows[3..];
     let expected = [(1, Op::Write), (2, Op::Write), (1, Op::Exit), (2, Op::Exit), (0, Op::Exit)];
-    assert_eq!(told(rest), expected);
+    assert_eq!(operations(rest), expected);
     let kinds: Vec<_> = rest[2..].iter().map(|row| row.flags).collect();
     let (thread, process) = (ExitKind::Thread as u32, ExitKind::Unknown as u32);
     assert_eq!(kinds, [thread, process, process]);
@@ -124,11 +124,11 @@ fn threads_and_processes_are_born_and_end() {
 #[test]
 fn a_program_that_nobody_saw_tells_only_its_end() {
     let rows = rows(vec![
-        (MAIN, Seen::Executes { process: MAIN, earlier: MAIN }),
-        (MAIN, Seen::Fault { address: 0x1000, code: 4 }),
-        (MAIN, Seen::Ends),
+        (MAIN, KernelEvent::Executes { process: MAIN, earlier: MAIN }),
+        (MAIN, KernelEvent::Fault { address: 0x1000, code: 4 }),
+        (MAIN, KernelEvent::Ends),
     ]);
-    assert_eq!(told(&rows), [(0, Op::Exit)]);
+    assert_eq!(operations(&rows), [(0, Op::Exit)]);
     assert_eq!(rows[0].flags, ExitKind::Execve as u32);
 }
 
@@ -141,7 +141,7 @@ fn what_was_read_at_the_beginning_is_not_told_twice() {
     let main = tasks.process_mut(MAIN).unwrap();
     (main.is_blind, main.since_ns) = (false, 50);
     for time_ns in [49, 50] {
-        let seen = Seen::Fault { address: 0x1000, code: 4 };
+        let seen = KernelEvent::Fault { address: 0x1000, code: 4 };
         tasks.take(Timed { time_ns, tid: MAIN, seen }).unwrap();
     }
     drop(tasks);
@@ -164,20 +164,20 @@ fn program() -> Mapped {
 /// The other thread ends, and the caller of execve takes its id.
 #[test]
 fn an_execve_of_a_second_thread_is_of_what_it_maps() {
-    let fault = |address| (101, Seen::Fault { address, code: 6 });
+    let fault = |address| (101, KernelEvent::Fault { address, code: 6 });
     let mut library = program();
     library.path = "/nonexistent/library".into();
     let rows = rows(vec![
-        (MAIN, Seen::Birth { child: 101, flags: 0 }),
-        (101, Seen::Mapped(Box::new(library))),
-        (101, Seen::Birth { child: 102, flags: CLONE_VM }),
-        (101, Seen::Ends),
-        (101, Seen::Clears),
-        (101, Seen::Mapped(Box::new(program()))),
+        (MAIN, KernelEvent::Birth { child: 101, flags: 0 }),
+        (101, KernelEvent::Mapped(Box::new(library))),
+        (101, KernelEvent::Birth { child: 102, flags: CLONE_VM }),
+        (101, KernelEvent::Ends),
+        (101, KernelEvent::Clears),
+        (101, KernelEvent::Mapped(Box::new(program()))),
         fault(0x40_0000),
-        (101, Seen::Executes { process: 101, earlier: 102 }),
+        (101, KernelEvent::Executes { process: 101, earlier: 102 }),
         fault(0x40_1000),
-        (101, Seen::Ends),
+        (101, KernelEvent::Ends),
     ]);
     let expected = [
         (0, Op::Fork),
@@ -188,23 +188,23 @@ fn an_execve_of_a_second_thread_is_of_what_it_maps() {
         (2, Op::Write),
         (2, Op::Exit),
     ];
-    assert_eq!(told(&rows), expected);
+    assert_eq!(operations(&rows), expected);
 }
 
 #[test]
 fn what_an_execve_touches_comes_after_it() {
-    let fault = |address| (101, Seen::Fault { address, code: 6 });
+    let fault = |address| (101, KernelEvent::Fault { address, code: 6 });
     let rows = rows(vec![
-        (MAIN, Seen::Birth { child: 101, flags: CLONE_VM | CLONE_VFORK }),
+        (MAIN, KernelEvent::Birth { child: 101, flags: CLONE_VM | CLONE_VFORK }),
         fault(0x1000),
-        (101, Seen::Clears),
-        (101, Seen::Mapped(Box::new(program()))),
+        (101, KernelEvent::Clears),
+        (101, KernelEvent::Mapped(Box::new(program()))),
         fault(0x40_0000),
-        (101, Seen::Executes { process: 101, earlier: 101 }),
+        (101, KernelEvent::Executes { process: 101, earlier: 101 }),
         fault(0x40_1000),
     ]);
     let expected = [(0, Op::Fork), (1, Op::Write), (1, Op::Execve), (1, Op::Write), (1, Op::Write)];
-    assert_eq!(told(&rows), expected);
+    assert_eq!(operations(&rows), expected);
     let addresses: Vec<_> = rows[3..].iter().map(|row| row.addr).collect();
     assert_eq!(addresses, [0x40_0000, 0x40_1000]);
 }

@@ -81,10 +81,14 @@ fn connections_of_a_process_are_read_one_after_the_other() {
         let third = connect(path, Reason::Execve, 1);
         say(&third, Kind::Rows, &[row(0x3000, 2, 1)], &[]);
         turn(session);
-        assert_eq!(session.ledger.voice(std::process::id()), Voice::Over, "nobody announced it");
+        assert_eq!(
+            session.ledger.reachability(std::process::id()),
+            Reachability::Over,
+            "nobody announced it"
+        );
         announce(session);
         turn(session);
-        assert_eq!(session.ledger.voice(std::process::id()), Voice::Speaks);
+        assert_eq!(session.ledger.reachability(std::process::id()), Reachability::Speaks);
         assert!(session.may_read(session.connections.len() - 1));
     });
     let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
@@ -113,17 +117,17 @@ fn a_standstill_is_told_once_with_its_reason() {
         let child = connect(path, Reason::Fork, 0);
         turn(session);
         session.last_message -= STANDSTILL;
-        session.look_for_standstill();
+        session.check_standstill();
         assert_eq!(session.progress().standstill, None, "there is nothing to read");
         say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
-        session.look_for_standstill();
-        session.look_for_standstill();
+        session.check_standstill();
+        session.check_standstill();
         let awaited = Awaited::Announcement(PARENT);
         let expected = Standstill { pid: own, awaited, silent: STANDSTILL };
         assert_eq!(session.progress().standstill, Some(expected));
         announce(session);
         turn(session);
-        session.look_for_standstill();
+        session.check_standstill();
         assert_eq!(session.progress().standstill, None);
     });
     let text = format!(
@@ -143,7 +147,11 @@ fn a_child_of_a_silent_parent_is_adopted() {
         let child = connect(path, Reason::Fork, 0);
         say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
         turn(session);
-        assert_eq!(session.ledger.voice(own), Voice::Over, "its parent may still come back");
+        assert_eq!(
+            session.ledger.reachability(own),
+            Reachability::Over,
+            "its parent may still come back"
+        );
         session.connections[0].accepted -= SILENCE_MAX;
         turn(session);
         announce(session);
@@ -162,7 +170,7 @@ fn who_was_not_started_by_the_recorded_program_is_not_read() {
             say(&stranger, Kind::Rows, &[row(0x6000, 2, 1)], &[]);
             turn(session);
             assert!(session.connections.is_empty(), "{reason:?}");
-            assert_eq!(session.ledger.voice(std::process::id()), Voice::Over);
+            assert_eq!(session.ledger.reachability(std::process::id()), Reachability::Over);
         });
         assert!(events.is_empty(), "{reason:?}: {events:?}");
         assert!(warnings[0].contains("nothing recorded had started"), "{warnings:?}");

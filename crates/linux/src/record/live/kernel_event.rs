@@ -26,7 +26,7 @@ pub(super) struct Mapped {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum KernelEvent {
     /// A page fault on a user address.
     Fault {
         address: u64,
@@ -69,5 +69,5 @@ pub(super) struct Timed {
     pub(super) time_ns: u64,
     /// The kernel's thread id.
     pub(super) tid: u32,
-    pub(super) seen: Seen,
+    pub(super) seen: KernelEvent,
 }

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use largefolio_results::maps::Whom;
+use largefolio_results::maps::Selection;
 
 use crate::verbs::values;
 
 /// One way to select processes.
 #[derive(Args, Debug)]
-#[group(id = "whom", multiple = false)]
-pub(super) struct WhomArgs {
+#[group(id = "selection", multiple = false)]
+pub(super) struct SelectionArgs {
     /// Processes; lists such as 12,13 too
     #[arg(value_name = "PID", value_delimiter = ',', value_parser = values::pid)]
     pub(super) pids: Vec<u32>,
@@ -33,15 +33,15 @@ pub(super) struct WhomArgs {
     cgroup: Option<PathBuf>,
 }
 
-impl WhomArgs {
-    pub(super) fn whom(self) -> Whom {
+impl SelectionArgs {
+    pub(super) fn selection(self) -> Selection {
         let Self { pids, all, name, unit, container, cgroup } = self;
-        let named = (!name.is_empty()).then_some(Whom::Names(name));
-        all.then_some(Whom::All)
+        let named = (!name.is_empty()).then_some(Selection::Names(name));
+        all.then_some(Selection::All)
             .or(named)
-            .or(unit.map(Whom::Unit))
-            .or(container.map(Whom::Container))
-            .or(cgroup.map(Whom::Cgroup))
-            .unwrap_or(Whom::Processes(pids))
+            .or(unit.map(Selection::Unit))
+            .or(container.map(Selection::Container))
+            .or(cgroup.map(Selection::Cgroup))
+            .unwrap_or(Selection::Processes(pids))
     }
 }

@@ -20,14 +20,14 @@ const FIRST: Duration = Duration::from_millis(10);
 
 /// Memory of processes, each page once if the kernel shows pages.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Look {
+pub struct MemorySample {
     pub folios: BTreeMap<u64, u64>,
     pub unknown_bytes: u64,
     pub page_bytes: u64,
     pub took: Duration,
 }
 
-impl Look {
+impl MemorySample {
     #[must_use]
     pub fn mapped_bytes(&self) -> u64 {
         self.folios.values().fold(self.unknown_bytes, |sum, bytes| sum.saturating_add(*bytes))
@@ -73,12 +73,12 @@ impl When {
 }
 
 /// Returns the fraction of the run that a sample took, if it is too much.
-pub(super) fn too_dear(wall: Duration, look: Option<&Look>) -> Option<f64> {
+pub(super) fn too_dear(wall: Duration, look: Option<&MemorySample>) -> Option<f64> {
     let part = look?.took.as_secs_f64() / wall.as_secs_f64();
     (part > COST_MAX).then_some(part)
 }
 
-pub(super) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<Look> {
+pub(super) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<MemorySample> {
     let mut wait = match when {
         When::Never => return None,
         When::Doubling => FIRST,
@@ -87,7 +87,7 @@ pub(super) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<Loo
     let mut last = None;
     while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
         let pids: Vec<u32> = tree(&Live, leader).into_iter().collect();
-        last = Look::at(&pids).or(last);
+        last = MemorySample::at(&pids).or(last);
         wait = if when == When::Doubling { wait * 2 } else { Duration::from_hours(24 * 365) };
     }
     last
@@ -99,11 +99,11 @@ mod tests {
 
     #[test]
     fn this_process_is_seen_and_a_dear_look_is_not_taken_again() {
-        let look = Look::at(&[std::process::id()]).unwrap();
+        let look = MemorySample::at(&[std::process::id()]).unwrap();
         assert!(look.mapped_bytes() > 100 << 10 && look.large_bytes() <= look.mapped_bytes());
-        assert_eq!(Look::at(&[]), None);
+        assert_eq!(MemorySample::at(&[]), None);
         let wall = Duration::from_secs(1);
-        let of = |ms| Look { took: Duration::from_millis(ms), ..Look::default() };
+        let of = |ms| MemorySample { took: Duration::from_millis(ms), ..MemorySample::default() };
         assert_eq!(When::near_end(wall), When::After(Duration::from_millis(750)));
         assert_eq!(too_dear(wall, Some(&of(19))), None);
         assert_eq!(too_dear(wall, None), None);

@@ -12,7 +12,9 @@ use largefolio_trace::{ExitKind, ThreadId, TraceError};
 use super::{Ledger, SILENCE_MAX};
 use crate::record::outcome::Ended;
 use crate::record::qemu::packet::Packet;
-use crate::record::qemu::process::{Execve, Phase, RecordedProcess, Thread, Voice, sentence};
+use crate::record::qemu::process::{
+    Execve, Phase, Reachability, RecordedProcess, Thread, sentence,
+};
 use crate::record::qemu::tails;
 use crate::record::qemu::wire::{self, Header, Kind, WireEvent};
 
@@ -61,11 +63,11 @@ impl Ledger<'_, '_> {
 
     /// Whether the fork of `pid` is in the trace, so its messages may be read.
     pub(crate) fn is_announced(&self, pid: u32) -> bool {
-        self.voice(pid) != Voice::Over
+        self.reachability(pid) != Reachability::Over
     }
 
-    pub(crate) fn voice(&self, pid: u32) -> Voice {
-        self.processes.get(&pid).map_or(Voice::Over, |process| process.phase.voice())
+    pub(crate) fn reachability(&self, pid: u32) -> Reachability {
+        self.processes.get(&pid).map_or(Reachability::Over, |process| process.phase.reachability())
     }
 
     pub(crate) fn connected(&mut self, pid: u32, generation: u32) {
@@ -91,10 +93,12 @@ impl Ledger<'_, '_> {
     /// Returns the process that has the memory of `pid`, unless it was silent for too long.
     pub(crate) fn borrower_of(&self, pid: u32) -> Option<u32> {
         let child = self.processes.get(&pid)?.borrower?;
-        let is_heard = match self.voice(child) {
-            Voice::Speaks => true,
-            Voice::Silent => self.processes.get(&child)?.silent_since.elapsed() < SILENCE_MAX,
-            Voice::Over => false,
+        let is_heard = match self.reachability(child) {
+            Reachability::Speaks => true,
+            Reachability::Silent => {
+                self.processes.get(&child)?.silent_since.elapsed() < SILENCE_MAX
+            }
+            Reachability::Over => false,
         };
         is_heard.then_some(child)
     }
@@ -246,8 +250,8 @@ impl Ledger<'_, '_> {
     pub(crate) fn closed(&mut self, pid: u32) -> Result<(), TraceError> {
         self.adopt_parked(pid)?;
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
-        let is_told = process.status.is_some() || process.execve.is_some();
-        if process.phase == Phase::Away || Some(pid) == self.top && !is_told {
+        let is_reported = process.status.is_some() || process.execve.is_some();
+        if process.phase == Phase::Away || Some(pid) == self.top && !is_reported {
             return Ok(());
         }
         if !matches!(process.execve, Some(Execve::Recorded { .. })) {

@@ -17,7 +17,7 @@ const ID_DIGITS_MIN: usize = 3;
 const NR_IDS_MAX: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum Selection {
     All,
     Processes(Vec<u32>),
     /// Every process with one of these names: the kernel's, or the program's as started.
@@ -70,9 +70,9 @@ pub struct Chosen {
     pub missing: Vec<Missing>,
 }
 
-impl Whom {
+impl Selection {
     #[must_use]
-    pub fn is_nobody(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         matches!(self, Self::Processes(pids) if pids.is_empty())
     }
 
@@ -172,7 +172,7 @@ mod tests {
 
     fn of(system: &MemSystem, names: &[&str]) -> (Vec<u32>, Vec<String>) {
         let names = names.iter().map(|&name| name.to_owned()).collect();
-        let chosen = Whom::Names(names).chosen(system).unwrap();
+        let chosen = Selection::Names(names).chosen(system).unwrap();
         (chosen.pids, chosen.missing.iter().map(ToString::to_string).collect())
     }
 
@@ -199,7 +199,7 @@ mod tests {
             fs::create_dir_all(&path).unwrap();
             fs::write(path.join(cgroup::LIST), format!("{}\n", nr + 7)).unwrap();
         }
-        let of = |id: &str| Whom::Container(id.to_owned()).chosen(&system).unwrap();
+        let of = |id: &str| Selection::Container(id.to_owned()).chosen(&system).unwrap();
         assert_eq!(of("abcb").pids, [8]);
         for (id, said) in [("abc", "several containers"), ("ab", "ps show ids"), ("x", "ids")] {
             let chosen = of(id);
