@@ -73,7 +73,7 @@ def main():
     parser.add_argument("--folio", type=pathlib.Path, default=ROOT / "target/release/folio")
     parser.add_argument("--python", type=pathlib.Path, help="Python with the package, for Python blocks")
     parser.add_argument("--shared-machine", action="store_true",
-                        help="others change settings of the system meanwhile: do not compare them")
+                        help="others change system settings meanwhile: do not compare them")
     parser.add_argument("--fix", action="store_true", help="write printed numbers into the documents")
     parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
     args = parser.parse_args()

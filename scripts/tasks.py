@@ -38,7 +38,7 @@ TASKS = [
     ("Which kernel is best for my program, and which rules make it so?",
      ["folio predict cc1.folio --kernel 6.12,6.18 --machine altra --warm"],
      [r"is best for time: a run takes .* than with", r"What makes the difference to .*since 6\.1"]),
-    ("Which rule does it, for every result?",
+    ("Which rule causes it, for every result?",
      ["folio predict cc1.folio --kernel 6.12,6.18 --machine altra --why"],
      [r"fault\.exec \(since 6\.17\)", r"in order"]),
     ("Which settings of this system are best for my program?",

@@ -106,7 +106,7 @@ def percent(ratio: float | None) -> str:
 
 
 def place(row: dict) -> str:
-    """Whether the measured ratio lies within the predicted bounds."""
+    """Whether the measured ratio is within the predicted bounds."""
     if row["holds"] is None:
         return "**no prediction**" if row["range"] is None else "cannot tell"
     return "yes" if row["holds"] else "**no**"

@@ -100,12 +100,12 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     ];
     if let Some(answers) = &report.why {
         let body = why::figures(report, answers);
-        let why = section("why", "Which rule does it", Basis::Counted, body);
+        let why = section("why", "Which rule causes it", Basis::Counted, body);
         sections.push(Section { lead: why::LEAD.to_owned(), ..why });
     }
     if let Some(body) = strips::strips(rows) {
         let lead = strips::LEAD.to_owned();
-        let place = section("places", "Where the folios lie", Basis::Counted, body);
+        let place = section("places", "Where the folios are", Basis::Counted, body);
         sections.push(Section { lead, ..place });
     }
     if rows.iter().any(|row| !row.tlb.is_empty()) {
@@ -130,7 +130,7 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     sections.extend([
         section("time", "Estimated time", Basis::Estimated, waterfall::figures(rows)),
         Section {
-            lead: "What was refused, how often, and why; bars of the same kind share one scale."
+            lead: "Each refusal with its count and reason; bars of the same kind share one scale."
                 .to_owned(),
             ..section("refusals", "Why not larger", Basis::Counted, refusals::figures(rows))
         },

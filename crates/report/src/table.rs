@@ -79,11 +79,11 @@ pub struct Row<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// T1: a count that does not fit into a signed 64-bit integer.
-    #[error("{column} is {value}, which does not fit into a data frame; use --json instead")]
+    #[error("{column} is {value}, which does not fit in a data frame; use --json instead")]
     TooLarge { column: String, value: u64 },
     #[error("{nr_cells} cells for {nr_rows} rows")]
     CellCount { nr_cells: usize, nr_rows: usize },
-    #[error("cannot make a data frame of the result: {0}")]
+    #[error("cannot convert the result to a data frame: {0}")]
     Arrow(#[from] ArrowError),
     #[error("cannot describe the result as JSON: {0}")]
     Json(#[from] serde_json::Error),

@@ -261,7 +261,7 @@ impl Texts {
                 }
             }
         }
-        let absent = || "no program or library of the recording is on disk as it was".to_owned();
+        let absent = || "no program or library in the recording is unchanged on disk".to_owned();
         let refusal = files.is_empty().then(|| refusal.unwrap_or_else(absent));
         Self { files, refusal }
     }
@@ -324,7 +324,7 @@ fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     (!assignments.is_empty()).then(|| {
         let first = std::iter::once("tune".to_owned()).chain(assignments);
         Step {
-            what: "change settings of the system".to_owned(),
+            what: "change system settings".to_owned(),
             words: first.chain(["--yes".to_owned()]).chain(lasting.option()).collect(),
             undo: ["tune", "--undo"].map(str::to_owned).to_vec(),
             needs_root: true,
@@ -336,7 +336,7 @@ fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
     let options = variables.iter().flat_map(|one| ["--env", one]);
     let words = ["tune", "--unit", unit].into_iter().chain(options).chain(["--yes"]);
     (!variables.is_empty()).then(|| Step {
-        what: format!("give {unit} its variables; they hold from its next start on"),
+        what: format!("set the variables of {unit}; they take effect at its next start"),
         words: words.map(str::to_owned).collect(),
         undo: ["tune", "--undo"].map(str::to_owned).to_vec(),
         needs_root: true,

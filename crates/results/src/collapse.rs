@@ -79,7 +79,8 @@ pub fn outlook(forecast: &Forecast) -> Option<String> {
     let blocks = |nr| figures::counted(nr, "block");
     let nr_all = blocks(forecast.nr_blocks + forecast.nr_left);
     let mut text = format!(
-        "collapsing {nr_all} takes up to {wanted} more memory; {place} has {available} available"
+        "collapsing {nr_all} takes up to {wanted} more memory, but {place} has {available} \
+         available"
     );
     if forecast.nr_left > 0 {
         let (nr, taken) = (forecast.nr_left, figures::bytes(forecast.taken_bytes));
@@ -242,8 +243,8 @@ impl Forms for CollapseResult {
         if self.unshared_bytes > 0 {
             let _ = writeln!(
                 text,
-                "{} of it was shared with other processes and is copied now, in memory that the machine \
-                 did not use before",
+                "{} of it was shared with other processes and is now copied, which takes \
+                 additional memory",
                 figures::bytes(self.unshared_bytes)
             );
         }
@@ -283,11 +284,11 @@ fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
              run --text large"
         }
         (_, Errno::INVAL) => {
-            "nothing to collapse: the pages have changed meanwhile, or are not eligible"
+            "nothing to collapse: the pages changed in the meantime or are not eligible"
         }
         (_, Errno::AGAIN) if pinned_bytes > 0 => &format!(
             "the process has {} pinned (VmPin), for io_uring, RDMA or a device; a block with a \
-             pinned page stays as it is",
+             pinned page stays unchanged",
             figures::bytes(pinned_bytes)
         ),
         (_, Errno::AGAIN) => "the kernel was using some of the pages; try again",

@@ -36,13 +36,11 @@ impl FileRow {
 
     pub(crate) fn listed(file: &Listed) -> Self {
         let of_root =
-            || format!("not in the record of this user; {} shows root's", as_root("folio tune"));
+            || format!("not in this user's record; {} shows root's", as_root("folio tune"));
         let (result, note) = match file.state {
             State::Persisted => ("persisted", String::new()),
             State::Changed => ("changed", "it was changed after folio wrote it".to_owned()),
-            State::Missing => {
-                ("missing", "somebody has removed it since folio wrote it".to_owned())
-            }
+            State::Missing => ("missing", "it was removed after folio wrote it".to_owned()),
             State::Unrecorded => ("not recorded", of_root()),
         };
         Self::plain(&file.path, result, &note)

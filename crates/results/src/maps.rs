@@ -62,7 +62,7 @@ pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
     let kernel = kernel.without_policy()?;
     if kernel.rules.sizes != FileSizes::default() {
         return Err(Error::asked(format!(
-            "{}: +sizes says which folios a kernel uses, not which a file allows: leave it out; folio \
+            "{}: +sizes sets which folios a kernel uses, not which a file allows: omit it; folio \
              predict replays a recording with it",
             kernel.name
         )));

@@ -181,12 +181,12 @@ pub fn machine() -> Result<Host, Error> {
     };
     let found = CpuId::new(processor.id.iter().map(String::as_str)).nearest()?;
     let reason = match calibrated {
-        Some(cpu) => Some(format!("the calibration is of {cpu}, not of this CPU")),
-        None => (!found.is_listed).then(|| "this CPU is none of the known machines".to_owned()),
+        Some(cpu) => Some(format!("the calibration is for {cpu}, not for this CPU")),
+        None => (!found.is_listed).then(|| "this CPU is not a known machine".to_owned()),
     };
     let remark = reason.map(|reason| {
         Remark::Warning(format!(
-            "{reason} ({}): {} stands in for it; {} measures this one",
+            "{reason} ({}): using {} instead; {} measures this one",
             processor.name,
             found.machine.name,
             as_root("folio calibrate")

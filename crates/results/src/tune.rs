@@ -60,12 +60,12 @@ pub fn planned(
 ) -> TuneResult {
     let mut hints = Vec::new();
     if !plan.changes.is_empty() || !files.is_empty() {
-        hints.push(format!("nothing was changed; to do it: {command}"));
+        hints.push(format!("nothing was changed; to apply it: {command}"));
     }
     if !recorded.is_empty() {
         let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
         hints.push(format!(
-            "changed earlier and not put back: {}; to put it back: {undo}",
+            "changed earlier and not restored: {}; to restore: {undo}",
             names.join(", ")
         ));
     }
@@ -176,7 +176,7 @@ impl TuneResult {
             self.add_title(format!("{} written earlier", counted(all.len() as u64, "file")));
             if !self.hint.contains("--undo") {
                 self.hint =
-                    format!("{}\nto take the files back: {undo}", self.hint).trim_start().into();
+                    format!("{}\nto remove the files: {undo}", self.hint).trim_start().into();
             }
         }
         self.files.extend(all.iter().map(FileRow::listed));

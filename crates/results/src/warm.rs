@@ -78,14 +78,14 @@ fn sum(rows: &[WarmRow], of: impl Fn(&WarmRow) -> Option<u64>) -> Option<u64> {
 fn answer(rows: &[WarmRow], is_check: bool) -> String {
     let possible = sum(rows, |row| Some(row.possible_bytes)).unwrap_or_default();
     if possible == 0 {
-        return "Nothing here is long enough for a large folio.".to_owned();
+        return "No file is long enough for a large folio.".to_owned();
     }
     let all = figures::bytes(possible);
     let before = sum(rows, |row| row.before_bytes);
     let known = if is_check { before } else { sum(rows, |row| row.after_bytes) };
     let now = if is_check { "" } else { " now" };
     let mut text = match known {
-        None => format!("The kernel does not say how much of {all} is in large folios{now}"),
+        None => format!("The kernel does not report how much of {all} is in large folios{now}"),
         Some(0) => format!("None of {all} is in large folios{now}"),
         Some(large) if large == possible => format!("All of {all} is in large folios{now}"),
         Some(large) => format!("{} of {all} is in large folios{now}", figures::bytes(large)),
@@ -102,7 +102,7 @@ fn answer(rows: &[WarmRow], is_check: bool) -> String {
             _ => 0,
         };
         match sum(rows, |row| Some(more(row))).unwrap_or_default() {
-            0 => text += "; as things are, warming cannot bring in more",
+            0 => text += "; at present, warming cannot bring in more",
             more => text.extend(["; warming could bring in ", &figures::bytes(more)]),
         }
     }
@@ -262,7 +262,7 @@ mod tests {
         let check = |rows: &[WarmRow]| answer(rows, true);
         assert_eq!(
             check(&[row(0, None, None, false)]),
-            "Nothing here is long enough for a large folio."
+            "No file is long enough for a large folio."
         );
         let free = || row(8, Some(2), Some(2), false);
         let used = || row(8, Some(2), Some(2), true);
@@ -273,10 +273,10 @@ mod tests {
         );
         assert_eq!(
             check(&[used(), whole()]),
-            "10 MiB of 16 MiB is in large folios; as things are, warming cannot bring in more."
+            "10 MiB of 16 MiB is in large folios; at present, warming cannot bring in more."
         );
         assert_eq!(check(&[whole()]), "All of 8 MiB is in large folios.");
-        let unseen = "The kernel does not say how much of 16 MiB is in large folios.";
+        let unseen = "The kernel does not report how much of 16 MiB is in large folios.";
         assert_eq!(check(&[whole(), row(8, None, None, false)]), unseen);
     }
 

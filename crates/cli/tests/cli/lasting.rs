@@ -48,7 +48,7 @@ fn without_yes_the_files_are_shown_and_nothing_is_written() {
         r#"KERNEL=="vda", ATTR{queue/read_ahead_kb}="512""#,
         DROP_IN,
         r#"Environment="GLIBC_TUNABLES=glibc.malloc.hugetlb=1""#,
-        &format!("nothing was changed; to do it: {} tune --root ", Place::as_root()),
+        &format!("nothing was changed; to apply it: {} tune --root ", Place::as_root()),
         "--persist",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");

@@ -186,7 +186,7 @@ fn files_that_are_no_programs_are_named_with_the_reason() {
     assert!(said.contains("or programs and shared objects on disk"), "{said}");
     assert!(place.fails("maps --elf text --kernel 4.19").contains("there is no kernel '4.19'"));
     let told = place.fails("maps --elf text --kernel 7.2+sizes=64K:always");
-    assert!(told.contains("+sizes says which folios a kernel uses"), "{told}");
+    assert!(told.contains("+sizes sets which folios a kernel uses"), "{told}");
     let told = place.fails("maps --elf text --top 1");
     assert!(told.contains("--elf") && told.contains("cannot be used with"), "{told}");
     let own = std::env::current_exe().unwrap();

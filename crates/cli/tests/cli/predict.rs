@@ -64,10 +64,10 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
     let shown =
         place.done("predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M");
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("does not fit into memory with grace-64k, 64K pages"), "{shown}");
+    assert!(shown.contains("does not fit in memory with grace-64k, 64K pages"), "{shown}");
     assert!(shown.contains("(--cgroup 2M)"), "{shown}");
     let csv = "predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M --csv";
-    assert!(text(&place.run(csv).stderr).contains("does not fit into memory with grace-64k"));
+    assert!(text(&place.run(csv).stderr).contains("does not fit in memory with grace-64k"));
     let none = json("--machine grace-64k --kernel 6.12 --cgroup 256K", 1);
     assert!(none["rows"].as_array().unwrap().is_empty() && none["unfit"].is_array());
     let output = place.run("predict mix.folio --machine grace-64k --kernel 6.12 --cgroup 256K");
@@ -155,7 +155,8 @@ fn a_kernel_newer_than_all_has_the_newest_rules_and_is_told_so() {
 #[test]
 fn a_kernel_that_no_recording_judges_is_marked_wherever_it_is_named() {
     const NOTE: &str = "no recording judges the rules of 6.6";
-    const SHOWN: &str = "no recording of a real kernel judges the rules of 6.6+page=64K.";
+    const SHOWN: &str = "there is no recording of a real kernel to check the rules of \
+                         6.6+page=64K.";
     let place = Place::with_trace();
     let words = "predict mix.folio --kernel 6.6+page=64K,6.12 --machine altra";
     let output = place.run(&format!("{words} --json"));
@@ -446,7 +447,7 @@ fn images_are_laid_out_in_a_column_per_page_size() {
     place.done("trace gen library --calls 20000 -o library.folio");
     let said = place.done("predict library.folio --kernel 7.2 --linked 4K,2M");
     assert!(said.contains("linked for 4K |") && said.contains("linked for 2M"), "{said}");
-    assert!(said.contains("A trace does not hold ELF headers"), "{said}");
+    assert!(said.contains("A trace does not contain ELF headers"), "{said}");
     let said = place.done("predict library.folio --kernel 7.2 --linked 2M --json");
     let result: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(result["rows"][0]["linked"], serde_json::json!(["2M"]));
@@ -515,7 +516,7 @@ fn why_says_which_rule_makes_the_difference() {
 fn why_needs_two_kernels_and_a_form_that_has_it() {
     let place = Place::with_trace();
     let fails = |words: &str| place.fails(&format!("predict mix.folio {words}"));
-    assert!(fails("--why").contains("why compares two kernels, and 3 were given"));
+    assert!(fails("--why").contains("--why compares two kernels, but 3 were given"));
     assert!(fails("--why --kernel 7.2").contains("and one was given; name two"));
     assert!(fails("--why --kernel 7.2,7.2").contains("both are 7.2"));
     assert!(fails("--why=fault_total --kernel 6.12,7.2").contains("did you mean faults_total"));

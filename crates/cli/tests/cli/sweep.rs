@@ -323,7 +323,7 @@ fn what_a_sweep_cannot_have_is_told() {
     let said = place.fails("predict a.folio --sweep s3://bucket/set");
     assert!(said.contains("a directory of this machine") && !place.path("s3:").exists(), "{said}");
     let said = place.fails("predict a.folio --sweep a.folio");
-    assert!(said.contains("a.folio is a file, and a sweep fills a directory"), "{said}");
+    assert!(said.contains("a.folio is a file, but a sweep needs a directory"), "{said}");
 }
 
 /// A background sweep, killed if a test ends early.

@@ -109,7 +109,7 @@ fn yes_changes_and_undo_puts_back() {
     assert!(text(&output.stderr).contains("folio tune --root . --undo"));
     assert_eq!(system.readahead(), "4096");
     let planned = text(&system.tune("").stdout);
-    assert!(planned.contains("changed earlier and not put back: readahead.vda"), "{planned}");
+    assert!(planned.contains("changed earlier and not restored: readahead.vda"), "{planned}");
     let output = system.tune("--undo --json");
     assert_eq!(output.status.code(), Some(0));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -16,7 +16,7 @@ const NR_COLOURS: usize = 8;
 
 const KINDS: [(Kind, &str); 5] = [
     (Kind::Readahead, "Readahead refused"),
-    (Kind::Memory, "Larger folios that were not free"),
+    (Kind::Memory, "Larger folios not available"),
     (Kind::Pmd, "PMD mappings of files refused"),
     (Kind::Collapse, "Collapse refused"),
     (Kind::Writers, "Opens and runs refused, caches dropped"),
@@ -47,7 +47,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let refusals: Vec<Refusal> = all(rows).into_iter().filter(occurred).collect();
     let mut body = Markup::new();
     if refusals.is_empty() {
-        body.element("p", "Nothing was refused in any cell.");
+        body.element("p", "No cell has a refusal.");
     }
     for (kind, title) in KINDS {
         let of_kind: Vec<&Refusal> =
@@ -136,7 +136,7 @@ fn of_reads(rows: &[Outcome]) -> Vec<Refusal> {
 }
 
 fn of_memory(rows: &[Outcome]) -> Vec<Refusal> {
-    let why = "readahead found no free memory of the size it wanted; the rest of the window came in \
+    let why = "readahead found no free memory of the requested size; the rest of the window uses \
                the smallest folios";
     let name = ("folios of files", why);
     let at = "reads/large_folio_fallback";
@@ -171,14 +171,14 @@ fn why_no_pmd(key: &str) -> &'static str {
              map at a congruent address"
         }
         "vma_too_small" => {
-            "the mapping does not contain the whole PMD range; only longer segments help"
+            "the mapping does not contain the whole PMD range; only a longer segment helps"
         }
         "nohugepage" => "the program asked for small pages with MADV_NOHUGEPAGE",
-        "end_of_file" => "the folio reaches beyond the end of the file",
+        "end_of_file" => "the folio extends past the end of the file",
         "table_present" => {
             "pages of the range were mapped one by one earlier, and their page table stays"
         }
-        _ => "unknown to this page",
+        _ => "reason not known",
     }
 }
 
@@ -212,7 +212,7 @@ fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
         ),
         (
             "dropped caches",
-            "opens for writing that dropped the page cache of a file, because it had huge folios",
+            "opens for writing that dropped a file's page cache because it had huge folios",
             "writers/drops",
             |row| Some(row.writers.drops),
         ),

@@ -13,7 +13,7 @@ pub(super) fn body(report: &PredictResult) -> Markup {
     body.raw("<dl class=\"bases\"><dt>counted</dt><dd>");
     body.text(
         "Exact in the model of the kernel: the same trace, kernel and command give the same \
-         numbers. Everything except times is counted. No number is a measurement.",
+         numbers. Everything except times is counted; nothing is measured.",
     );
     body.raw("</dd><dt>estimated</dt><dd>");
     body.text(
@@ -21,12 +21,12 @@ pub(super) fn body(report: &PredictResult) -> Markup {
          own instructions, cache misses, allocation and system calls.",
     );
     body.raw("</dd><dt>assumed</dt><dd>");
-    body.text("A cost without a document or measurement behind it; the reason is beside it.");
+    body.text("A cost that no document or measurement supports; the reason is next to it.");
     body.raw("</dd></dl>\n");
     for (machine, row) in machines(report) {
         body.append(&constants(report, &machine, row));
     }
-    body.raw("<h3>To mind</h3><ul class=\"notes\">");
+    body.raw("<h3>Notes</h3><ul class=\"notes\">");
     for note in text::notes(report) {
         body.element("li", &note);
     }

@@ -142,7 +142,7 @@ fn not_known(before: &Outcome, now: &Outcome) -> Markup {
     }
     names.dedup();
     let mut note = Markup::new();
-    let text = format!("There is no total, because these costs are unknown: {}.", names.join(", "));
+    let text = format!("There is no total because these costs are unknown: {}.", names.join(", "));
     note.element("p class=\"note\"", &text);
     note
 }

@@ -8,8 +8,9 @@ use crate::text::{pair, sentences};
 use crate::why::{Explained, Why};
 use crate::{PredictResult, figures};
 
-pub(super) const LEAD: &str = "The rules are changed one after the other, the oldest first; rules that change nothing are \
-     left out. The tables also have what each rule does alone, and what is lost without it.";
+pub(super) const LEAD: &str = "The rules are changed one after the other, the oldest first; rules \
+                               that change nothing are left out. The tables also show the effect \
+                               of each rule alone, and the loss without it.";
 
 pub(super) fn figures(report: &PredictResult, answers: &[Why]) -> Markup {
     let mut body = Markup::new();

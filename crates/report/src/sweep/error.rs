@@ -31,12 +31,12 @@ pub enum SweepError {
         once(source)
     )]
     NotWritten { path: PathBuf, source: io::Error, nr_done: usize, nr_asked: usize },
-    #[error("{} is a file, and a sweep fills a directory; name another one", shown(path))]
+    #[error("{} is a file, but a sweep needs a directory; name another one", shown(path))]
     IsFile { path: PathBuf },
     /// A Parquet file that does not belong to the sweep.
     #[error(
-        "{} is not part of a sweep, but anybody who reads {}/*.parquet would read it too; choose \
-         an empty directory, or move the file away",
+        "{} is not part of a sweep, but readers of {}/*.parquet would read it too; choose an \
+         empty directory, or move the file away",
         shown(path),
         shown(dir)
     )]
@@ -52,8 +52,8 @@ pub enum SweepError {
     )]
     NewerManifest { path: PathBuf, found: u32, known: u32 },
     #[error(
-        "what was asked for takes {nr_bytes} bytes in the manifest, more than the {bytes_max} bytes \
-         that are read again; sweep fewer traces at a time into the same directory"
+        "this sweep needs {nr_bytes} bytes in the manifest, but folio reads back at most \
+         {bytes_max}; sweep fewer traces at a time into the same directory"
     )]
     LongManifest { nr_bytes: usize, bytes_max: usize },
     #[error("the result of a task was refused: {0}")]
@@ -61,7 +61,7 @@ pub enum SweepError {
     #[error(transparent)]
     Cells(#[from] RequestError),
     #[error(
-        "{} x {} are {}, and one sweep has at most {}; make several sweeps into the same directory",
+        "{} x {} are {}, but one sweep has at most {}; run several sweeps into the same directory",
         counted(*nr_traces as u64, "trace"),
         counted(*nr_cells as u64, "cell"),
         counted(nr_traces.saturating_mul(*nr_cells) as u64, "cell"),
@@ -90,7 +90,7 @@ impl SweepError {
 /// Says what to fix first, if that is known.
 fn once(error: &io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "once there is room, ",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "after you free space, ",
         _ => "",
     }
 }
@@ -107,8 +107,8 @@ pub enum TaskError {
     )]
     OtherTrace { path: PathBuf, found: String, planned: String },
     #[error(
-        "another version of folio ({tool}) planned the task, so its cells have other identities; \
-         use one version for the whole sweep"
+        "another version of folio ({tool}) planned the task, so its cells have different ids; use \
+         one version for the whole sweep"
     )]
     OtherVersion { tool: &'static str },
     /// A cell names a kernel or machine that the task lacks.
@@ -122,7 +122,7 @@ pub enum TaskError {
     Table(#[from] TableError),
     #[error("cannot write the result as Parquet: {0}")]
     Parquet(#[from] ParquetError),
-    #[error("cannot make a data frame of the result: {0}")]
+    #[error("cannot convert the result to a data frame: {0}")]
     Arrow(#[from] ArrowError),
 }
 

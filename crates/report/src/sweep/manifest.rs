@@ -43,7 +43,7 @@ use crate::table::TABLE_VERSION;
 pub const MANIFEST: &str = "_manifest.json";
 
 pub(super) const LOST: &str =
-    "the rows are whole; the history of sweeps and the texts of their kernels begin anew";
+    "the rows are complete; the history of sweeps and the texts of their kernels are lost";
 
 pub const MANIFEST_VERSION: u32 = 1;
 

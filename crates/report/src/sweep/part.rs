@@ -59,7 +59,7 @@ impl Part {
         let batches = match read {
             Ok(Ok(batches)) => batches,
             Ok(Err(error)) => return Err(damaged(error.to_string())),
-            Err(_) => return Err(damaged("the Parquet library gave up".to_owned())),
+            Err(_) => return Err(damaged("the Parquet library panicked".to_owned())),
         };
         let batches: Option<Vec<_>> = batches.iter().map(widened).collect();
         let batches = batches.ok_or(NoPart::OtherColumns)?;

@@ -13,9 +13,9 @@ const COMMAND_CHARS_MAX: usize = 90;
 /// The share of a run off the CPU from which a note reports it.
 const OFF_CPU_TOLD: f64 = 0.2;
 
-pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio record --live), so TLB misses, walks and the program's own \
-     time do not follow from it; a page that was touched without a fault on the recording kernel is \
-     missing.";
+pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio record --live), so it \
+                                      has no TLB misses, walks or the program's own time; pages \
+                                      touched without a fault on the recording kernel are missing.";
 
 pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
@@ -90,7 +90,7 @@ fn setting(report: &PredictResult) -> String {
         text = format!("{text}, {whole}.{tenth}% of it too fragmented for {size} folios");
     }
     if settings.aged_rounds > 0 {
-        text = format!("{text}, worn down by {} rounds of ageing", settings.aged_rounds);
+        text = format!("{text}, fragmented by {} rounds of ageing", settings.aged_rounds);
     }
     if let Some(filesystem) = &settings.filesystem {
         text = format!("{text}, all files on {filesystem}");
@@ -179,9 +179,9 @@ fn off_cpu(run: &BaseTime) -> Option<String> {
     }
     (share >= OFF_CPU_TOLD).then(|| {
         format!(
-            "{:.0}% of that run is neither user nor system time: the program waits, or the host of this \
-             virtual machine backs its memory. The estimates leave that part as it is, although larger \
-             folios may shorten it.",
+            "{:.0}% of that run is neither user nor system time: the program waits, or the host \
+             of this virtual machine backs its memory. The estimates do not change that part, \
+             although larger folios may shorten it.",
             100.0 * share
         )
     })
@@ -234,8 +234,8 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
         if !stand_ins.is_empty() {
             let list = stand_ins.into_iter().collect::<Vec<_>>().join(", ");
             notes.push(format!(
-                "{machine}: for the change of the run time, unknown costs are those of cascadelake \
-                 within a factor of 4: {list}."
+                "{machine}: for the change of the run time, unknown costs are assumed to be \
+                 cascadelake's within a factor of 4: {list}."
             ));
         }
     }
@@ -305,7 +305,7 @@ fn not_judged(rows: &[Outcome]) -> Option<String> {
     kernels.dedup();
     (!kernels.is_empty()).then(|| {
         format!(
-            "not judged: no recording of a real kernel judges the rules of {}.",
+            "not checked: there is no recording of a real kernel to check the rules of {}.",
             kernels.join(", ")
         )
     })
@@ -318,8 +318,8 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
     machines.dedup();
     (!machines.is_empty()).then(|| {
         format!(
-            "{}: segments were moved to where they would be in programs linked for this \
-             architecture (64K pages on arm64), not where they were recorded.",
+            "{}: segments are at the addresses of programs linked for this architecture (64K \
+             pages on arm64), not at the recorded ones.",
             machines.join(", ")
         )
     })
@@ -329,8 +329,8 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
 fn linked(rows: &[Outcome]) -> Option<String> {
     rows.iter().any(|row| !row.linked.is_empty()).then(|| {
         "linked: the segments of programs and libraries were laid out again as -z max-page-size \
-         does, from their recorded mappings. A trace does not hold ELF headers: parts of pages, \
-         the alignment that a file asked for and what nothing maps are not known."
+         does, from their recorded mappings. A trace does not contain ELF headers: partial pages, \
+         the alignment that a file requested and unmapped parts are not known."
             .to_owned()
     })
 }
@@ -347,7 +347,7 @@ fn policy(row: &Outcome) -> Option<String> {
     };
     let points: Vec<String> = policy.points.iter().map(point).collect();
     let was = if points.is_empty() {
-        "was never asked: nothing that it decides came up, or the settings leave no choice"
+        "was never called: nothing that it decides came up, or the settings leave no choice"
             .to_owned()
     } else {
         format!("was asked {}", points.join(", "))
@@ -360,8 +360,8 @@ fn window_refused(report: &PredictResult) -> Option<String> {
     let refused = |row: &Outcome| row.policy.as_ref()?.points.get("window").map(|of| of.refused);
     let is_refused = report.rows.iter().filter_map(refused).any(|nr| nr > 0);
     (is_refused && report.settings.filesystem.is_none()).then(|| {
-        "refused at window: it is not one that readahead can read, or the filesystem has no folios of \
-         that order under this kernel; --fs xfs replays all files on one that has."
+        "refused at window: readahead cannot read it, or the filesystem has no folios of that \
+         order under this kernel; --fs xfs replays all files on a filesystem that has them."
             .to_owned()
     })
 }

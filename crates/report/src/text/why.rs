@@ -31,7 +31,7 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     }
     let rules = if nr == 1 { "1 rule differs".to_owned() } else { format!("{nr} rules differ") };
     if why.results.is_empty() {
-        let told = "no result does; rules whose effects cancel out were not searched for";
+        let told = "but no result does; rules whose effects cancel out were not searched for";
         return vec![format!("{name}: {rules}, {told}.")];
     }
     let idle = match why.nr_idle() {
@@ -45,7 +45,7 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
         let metrics = why.results.iter().map(|result| result.metric.as_str());
         let mut metrics: Vec<&str> = metrics.collect();
         metrics.dedup();
-        let told = "None of the results shown differs; these do (--why=RESULT shows them)";
+        let told = "None of the shown results differs; these do (--why=RESULT shows them)";
         sentences.push(format!("{told}: {}.", metrics.join(", ")));
     }
     sentences
@@ -199,22 +199,22 @@ fn cell(text: &str, is_number: bool) -> Cell {
 pub(super) fn notes(answers: &[Why]) -> Vec<String> {
     let mut notes = vec![
         "in order: the rules are changed one after the other, the oldest first, so that the steps \
-         add up to the difference. alone: one rule is changed on the first kernel; with what rules \
-         do together beyond that, the column adds up as well. left out: what the second kernel \
-         has of the change that it does not have without the rule. points: per cent of the first \
+         add up to the difference. alone: one rule is changed on the first kernel; together with \
+         the joint effects of rules, this column adds up as well. left out: the part of the \
+         change that the second kernel loses without the rule. points: per cent of the first \
          kernel's value. since: the first version known to have the value."
             .to_owned(),
     ];
     if answers.iter().flat_map(|why| &why.switches).any(|switch| switch.rules.len() > 1) {
         notes.push(
-            "Rules joined by + are changed together: a kernel with one of them alone cannot be."
+            "Rules joined by + are changed together: no kernel can have only one of them."
                 .to_owned(),
         );
     }
     let nr_left_out: usize = answers.iter().map(|why| why.nr_pairs_left_out).sum();
     if nr_left_out > 0 {
         notes.push(format!(
-            "{nr_left_out} pairs of rules were not replayed by themselves; what they do together is \
+            "{nr_left_out} pairs of rules were not replayed separately; their joint effect is \
              part of 'other rules together'."
         ));
     }

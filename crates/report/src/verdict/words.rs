@@ -34,8 +34,8 @@ pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     let nr_all = names.len() + report.rows.len() + report.unfit.len();
     (!names.is_empty()).then(|| {
         format!(
-            "--within ended the replay before {} of {nr_all} columns were complete ({}): this is the \
-             best of the others.",
+            "--within ended the replay before {} of {nr_all} columns were complete ({}): this is \
+             the best of the rest.",
             names.len(),
             figures::printable(&listed(&names))
         )
@@ -73,7 +73,7 @@ pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
     let nothing = if report.rows.is_empty() { " There is nothing to compare." } else { "" };
     let listed = figures::printable(&listed(&names));
     Some(format!(
-        "The program does not fit into memory with {listed}: it needs more than {room}.{nothing}"
+        "The program does not fit in memory with {listed}: it needs more than {room}.{nothing}"
     ))
 }
 
@@ -253,7 +253,7 @@ impl<'a> Said<'a> {
             return Vec::new();
         }
         if causes.rules.is_empty() {
-            return vec!["No single rule makes much of it.".to_owned()];
+            return vec!["No single rule accounts for much of it.".to_owned()];
         }
         let unit = match self.goal {
             Goal::Time => "of a run",
@@ -284,7 +284,7 @@ impl<'a> Said<'a> {
         let is_asked = self.report.why.is_some();
         let is_other = |row| kernel(row) != kernel(answer.reference) && is_same(row) && !is_asked;
         answer.told().filter(|row| is_other(*row))?;
-        Some("--why tells which rules make the difference.")
+        Some("--why shows which rules make the difference.")
     }
 
     /// Describes a single column: its value for the goal, or for time, which folios back the
@@ -300,8 +300,8 @@ impl<'a> Said<'a> {
                 size(LARGE_BYTES)
             ),
             Goal::Memory => format!(
-                "With {name}, memory is {}: private memory where most is mapped, and the page cache \
-                 at the end.",
+                "With {name}, memory is {}: private memory at its peak, and the page cache at the \
+                 end.",
                 self.value(answer.reference)
             ),
             Goal::Faults => format!(
@@ -341,18 +341,18 @@ impl<'a> Said<'a> {
     fn lacking(&self, answer: &Answer) -> String {
         let row = &self.report.rows[answer.reference];
         if self.goal == Goal::Time && row.estimate.run.source == BaseSource::NotKnown {
-            return "the trace has page faults only, and no time of a run (--runtime gives one)"
+            return "the trace has only page faults and no run time (--runtime sets one)"
                 .to_owned();
         }
         if self.goal == Goal::Time && row.estimate.not_known.is_empty() {
-            return "more would be saved than the whole run takes, so --runtime or a cost of the \
-                    machine does not hold for this program"
+            return "the saving would exceed the whole run, so --runtime or a cost of the machine \
+                    is wrong for this program"
                 .to_owned();
         }
         let not_known = row.estimate.not_known.iter().map(String::as_str);
         let names: Vec<&str> = not_known.take(NR_NAMED).collect();
         match names.as_slice() {
-            [] => "the reference has none of it with some of the seeds".to_owned(),
+            [] => "the reference has a value of 0 with some of the seeds".to_owned(),
             names => format!("{} has no {}", row.machine, listed(names)),
         }
     }

@@ -26,9 +26,9 @@ const RUN: &str = "run_";
 
 #[derive(Debug, thiserror::Error)]
 pub enum WhyError {
-    #[error("why compares two kernels, and {} given; name two, such as 6.12,7.2", were(*.0))]
+    #[error("--why compares two kernels, but {} given; name two, such as 6.12,7.2", were(*.0))]
     Kernels(usize),
-    #[error("why compares two kernels, and both are {}", shown(.0))]
+    #[error("--why compares two kernels, but both are {}", shown(.0))]
     Same(String),
     #[error("there is no result '{}'; {hint}", shown(result))]
     Unknown { result: String, hint: String },

@@ -78,11 +78,13 @@ impl Program {
         let heap_refusal = match Runtime::of(&traits, &wanted) {
             Some(row) if row.is_glibc_alone() => None,
             Some(row) => Some(format!(
-                "it reaches glibc's malloc, and the memory is that of {}; folio advise PID names what \
-                 helps there",
+                "it reaches glibc's malloc, but the memory belongs to {}; folio advise PID shows \
+                 remedies for it",
                 row.name
             )),
-            None => Some("it reaches glibc's malloc, which is not in the recording".to_owned()),
+            None => {
+                Some("it reaches only glibc's malloc, which the recording does not have".to_owned())
+            }
         };
         Self { text_refusal, heap_refusal }
     }

@@ -196,9 +196,12 @@ impl Forms for ProcessAdvice {
         let mut out = String::new();
         let names: Vec<String> =
             self.processes.iter().map(|(name, pid)| format!("{} ({pid})", shown(name))).collect();
-        let _ = writeln!(out, "{}: what gives it larger folios", names.join(", "));
+        let _ = writeln!(out, "{}: how to get larger folios", names.join(", "));
         if self.areas.is_empty() {
-            let _ = writeln!(out, "\nNothing gains a MiB; folio maps says why for each mapping.");
+            let _ = writeln!(
+                out,
+                "\nNothing gains a MiB; folio maps gives the reason for each mapping."
+            );
         }
         for (nr, area) in self.areas.iter().enumerate() {
             let mut number = format!("{}.", nr + 1);
@@ -221,14 +224,14 @@ impl Forms for ProcessAdvice {
         if self.areas.iter().any(|area| !area.for_good.is_empty() && !area.now.is_empty()) {
             let _ = writeln!(
                 out,
-                "\n- `now` lasts until the program ends; `for good` begins with its next start. Remedies \
-                 with one number help the same memory: use one of them."
+                "\n- `now` lasts until the program ends; `for good` starts at its next start. \
+                 Remedies with one number help the same memory: use one of them."
             );
         }
         let _ = writeln!(
             out,
-            "\n- Which share of a run this is, only a recording can tell: folio advise -- CMD. folio verify \
-             --server proves it for a service."
+            "\n- Only a recording can show what share of a run this is: folio advise -- CMD. \
+             folio verify --server proves it for a service."
         );
         out
     }

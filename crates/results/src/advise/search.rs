@@ -85,7 +85,7 @@ impl Search<'_> {
         // S1: without the current system, nothing can be compared.
         let Some((_, plain)) = found.first().filter(|(set, _)| set.is_empty()).cloned() else {
             let why = if has_plain_no_room {
-                "the program does not fit into the memory of --memory; allow more"
+                "the program does not fit in the memory given by --memory; allow more"
             } else {
                 "--within ended the search before the program was replayed unchanged; allow more time"
             };

@@ -24,7 +24,7 @@ impl Forms for Advice {
             Some(plan) => self.write_plan(plan, &mut out),
             None => writeln!(
                 out,
-                "\nKeep the settings as they are: none of the {} that were tried is certain to be \
+                "\nKeep the settings as they are: none of the {} settings tried is certain to be \
                  better for {}.",
                 self.candidates.len() - 1,
                 self.goal.name()
@@ -161,7 +161,7 @@ impl Advice {
             )?;
         }
         if nr_more > 0 {
-            writeln!(out, "  {nr_more} more: --json or --csv has them")?;
+            writeln!(out, "  {nr_more} more are in --json and --csv")?;
         }
         Ok(())
     }
@@ -170,8 +170,8 @@ impl Advice {
         let gain = if self.goal == Goal::Faults { "faults" } else { "time" };
         writeln!(
             out,
-            "\n- >: the plan. *: no other is as good in both, {gain} and memory. Predicted in the model, \
-             nothing was measured."
+            "\n- >: the plan. *: no other choice is better in both {gain} and memory. Predicted \
+             by the model; nothing was measured."
         )?;
         for limit in self.plan.iter().flat_map(|plan| &plan.limits) {
             writeln!(out, "- {limit}.")?;

@@ -40,8 +40,8 @@ impl CheckRequest {
         notes.push(measured.pace.note());
         if self.extent.nr_rounds < NR_ROUNDS_MIN {
             notes.push(format!(
-                "{} rounds show gross errors only: by chance a row may be a MISS, or none; without \
-                 --quick there are {}",
+                "{} rounds show only gross errors: a row may be a MISS, or not, by chance; \
+                 without --quick there are {}",
                 self.extent.nr_rounds,
                 Extent::new(Effort::Full).nr_rounds
             ));

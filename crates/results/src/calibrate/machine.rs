@@ -49,13 +49,14 @@ impl Made {
         let nr = earlier.calibrated.as_ref().map_or(0, |calibrated| calibrated.nr);
         if merge::add(&mut self.machine, earlier) {
             self.notes.push(format!(
-                "Costs are the mean of {} calibrations, and their ranges hold all of them; folio \
-                 calibrate --fresh forgets the earlier ones.",
+                "Costs are the mean of {} calibrations, and their ranges contain all of them; \
+                 folio calibrate --fresh discards the earlier ones.",
                 nr.saturating_add(1)
             ));
         } else if nr > 0 {
             self.notes.push(
-                "The earlier calibrations in this file were of another CPU or kernel, and are gone."
+                "The earlier calibrations in this file were for another CPU or kernel and were \
+                 discarded."
                     .to_owned(),
             );
         }
@@ -98,8 +99,8 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let mut notes: Vec<String> = reach.iter().map(Reach::note).collect();
     if is_splintered {
         notes.push(
-            "Working sets on 2M folios miss where those on 4K folios do: the host backs this \
-             machine's memory with 4K pages, and TLB entries are no larger."
+            "Working sets on 2M folios miss at the same sizes as those on 4K folios: the host \
+             backs this machine's memory with 4K pages, so TLB entries cover 4K."
                 .to_owned(),
         );
     }
@@ -232,9 +233,9 @@ impl Reach {
             _ => "",
         };
         let silent = if cfg!(target_arch = "aarch64") {
-            "arm64 has no register that tells"
+            "arm64 has no register for it"
         } else {
-            "CPUID does not tell"
+            "CPUID does not report it"
         };
         let documented = documented.unwrap_or_else(|| silent.to_owned());
         format!("{}: {measured}, {documented}{verdict}.", self.name())
@@ -346,7 +347,7 @@ fn measured_structure(
             "measured: the step of the curve lies between {last} and {next} pages; ways and sizes \
              assumed"
         ),
-        None => "the CPU does not tell, and the curve shows no step".to_owned(),
+        None => "the CPU does not report it, and the curve shows no step".to_owned(),
     };
     StructureConfig {
         name: format!("{place:?}"),

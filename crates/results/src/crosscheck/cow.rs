@@ -239,7 +239,7 @@ fn text(report: &CowResult) -> String {
         let told = told.iter().filter(|(nr, _)| *nr > 0);
         let told: Vec<String> = told.map(|(nr, what)| format!("{nr} programs {what}")).collect();
         lines.push(format!(
-            "somebody else changed a setting during the run ({change}): {}",
+            "another program changed a setting during the run ({change}): {}",
             told.join(", ")
         ));
     }

@@ -93,8 +93,8 @@ pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
         ),
     ];
     if !data.different.is_empty() {
-        let lead = "Replay stops at the first step that differs; this shows both sides of that \
-                    step.";
+        let lead = "Replay stops at the first step that differs; both sides of that step are \
+                    shown.";
         sections.push(section(
             "differences",
             "Differences",
@@ -111,7 +111,7 @@ pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
     let title = if report.kernel.is_empty() { "recordings" } else { &report.kernel };
     Ok(Page {
         title: title.to_owned(),
-        kind: "folio crosscheck: does the model do what the kernel does?",
+        kind: "folio crosscheck: does the model match the kernel?",
         answer: answer(&data),
         sections,
         json: serde_json::to_string(&data)?,
@@ -119,8 +119,7 @@ pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
     })
 }
 
-const LEAD: &str = "One recording per workload. Green means that everything that was compared \
-                    agrees.";
+const LEAD: &str = "One recording per workload. Green means that everything compared agrees.";
 
 impl<'a> Data<'a> {
     fn of(report: &'a CrosscheckResult) -> Self {
@@ -455,11 +454,11 @@ fn sources() -> Markup {
     meanings(&[
         (
             "kernel",
-            "What tracefs and pagemap showed while a workload ran on a filesystem in memory, or a \
-             recording of that.",
+            "Read from tracefs and pagemap while a workload ran on a filesystem in memory, or \
+             from a recording of such a run.",
         ),
         ("model", "The same touches, replayed under the named rules."),
-        ("equal", "There is no difference in anything that was compared."),
+        ("equal", "Nothing that was compared differs."),
         ("skipped", "Deliberately not recorded; the reason is given."),
         ("failed", "The workload could not be recorded; the reason is given."),
     ])

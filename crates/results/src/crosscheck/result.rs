@@ -51,7 +51,7 @@ impl CrosscheckRow {
         let is_nothing = verdict.compared.values().all(|nr| *nr == 0);
         if verdict.is_equal() && is_nothing && !verdict.not_compared.is_empty() {
             self.outcome = CrosscheckOutcome::Skipped;
-            self.reason = Some("all of its files are used in ways that no rule covers".to_owned());
+            self.reason = Some("it uses all its files in ways that no rule covers".to_owned());
         }
         self.rules = verdict.rules;
         self.rules_note = verdict.rules_note;
@@ -83,7 +83,7 @@ fn not_judged(changes: &[Change]) -> Option<String> {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let all = changes.join(", ");
     (!changes.is_empty())
-        .then(|| format!("somebody else changed a setting during the run ({all}): not compared"))
+        .then(|| format!("another program changed a setting during the run ({all}): not compared"))
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -135,8 +135,8 @@ mod tests {
         };
         assert_eq!(not_judged(&[]), None);
         let told = not_judged(&[change("shmem_enabled")]).unwrap();
-        let expected = "somebody else changed a setting during the run (shmem_enabled changed from \
-                        never to always): not compared";
+        let expected = "another program changed a setting during the run (shmem_enabled changed \
+                        from never to always): not compared";
         assert_eq!(told, expected);
     }
 

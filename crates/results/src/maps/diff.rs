@@ -140,7 +140,8 @@ fn check(old: &State, new: &State) -> Result<(), Error> {
     }
     if old.geometry != new.geometry {
         return Err(Error::asked(format!(
-            "{first} has base pages of {} and {second} of {}: they are of different machines or kernels",
+            "{first} has base pages of {} and {second} of {}: they come from different machines \
+             or kernels",
             size_name(old.geometry.page_bytes),
             size_name(new.geometry.page_bytes)
         )));

@@ -55,7 +55,7 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
         failed: &view.failed[..view.failed.len().min(NR_FILES_MAX)],
         summary: view.summary,
     };
-    let lead = "From left to right: the parts of a segment by the largest folios that can map \
+    let lead = "From left to right: the parts of a segment by the largest folio that can map \
                 them, wherever the file is loaded. Each file has its own scale.";
     let title = match view.files.as_slice() {
         [one] => one.path.clone(),
@@ -185,7 +185,7 @@ fn sources(view: &ElfResult) -> Markup {
         ("filesystems", &limits),
         ("small", "The segment has fewer bytes than the folio."),
         ("ends", "The segment contains no whole block."),
-        ("offset", "Address and file offset disagree."),
+        ("offset", "Address and file offset differ modulo the folio size."),
         ("random", "The load address is random in smaller steps."),
         ("no folio", "No filesystem has such folios under this kernel."),
     ])

@@ -120,7 +120,8 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
         let page = view.page_bytes;
         // If the linker assumed smaller pages, it separates segments no further than those.
         let (of_page, why) = if segment.align < page {
-            let why = format!(", as it is linked for pages of {}", size_name(segment.align.max(1)));
+            let why =
+                format!("because it is linked for pages of {}", size_name(segment.align.max(1)));
             (format!(",-z,max-page-size={page}"), why)
         } else {
             (String::new(), String::new())

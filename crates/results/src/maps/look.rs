@@ -75,9 +75,9 @@ impl MapsRequest {
     pub fn check(&self) -> Result<(), Error> {
         if self.selection.is_empty() && self.files.is_empty() && self.page_cache.is_empty() {
             return Err(Error::asked(
-                "name what to show: processes (folio maps 4242, --name postgres, or --all), the page cache of files \
-                 (--file FILE.., --page-cache DIR), or programs and shared objects on disk (folio \
-                 maps --elf /bin/true)",
+                "say what to show: processes (folio maps 4242, --name postgres, or --all), the \
+                 page cache of files (--file FILE.., --page-cache DIR), or programs and shared \
+                 objects on disk (folio maps --elf /bin/true)",
             ));
         }
         Ok(())
@@ -154,7 +154,7 @@ impl MapsRequest {
 
     fn remedy(&self) -> String {
         if rustix::process::geteuid().is_root() {
-            "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
+            "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this, which a container may lack"
                 .to_owned()
         } else {
             format!("run: {}", again_as_root(&self.command_line))
@@ -166,7 +166,7 @@ impl MapsRequest {
         let is_named = matches!(self.selection, Selection::Processes(_));
         for pid in skipped.gone.iter().filter(|_| is_named) {
             remarks.push(Remark::Missing(format!(
-                "no process {pid} (any more); pgrep NAME finds processes"
+                "no process {pid} exists or it has ended; pgrep NAME finds processes"
             )));
         }
         for pid in skipped.empty.iter().filter(|_| is_named) {

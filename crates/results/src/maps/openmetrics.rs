@@ -82,11 +82,9 @@ impl Families {
             ("folio_unaligned_bytes", "The part in folios mapped whole but unaligned.", |cell| {
                 cell.unaligned_bytes
             }),
-            (
-                "folio_partial_bytes",
-                "The part in folios of which only some pages are mapped.",
-                |cell| cell.partial_bytes,
-            ),
+            ("folio_partial_bytes", "The part in folios that are only partly mapped.", |cell| {
+                cell.partial_bytes
+            }),
             ("folio_contpte_bytes", "The part in contpte blocks mapped from one folio.", |cell| {
                 cell.contpte_bytes
             }),
@@ -103,7 +101,7 @@ impl Families {
         }
         let skipped = &census.skipped;
         let name = "folio_processes";
-        self.begin(name, "", "Processes by what became of them in this look.");
+        self.begin(name, "", "Processes by outcome of this look.");
         for (state, nr) in [
             ("counted", census.processes.len()),
             ("refused", skipped.refused.len()),

@@ -49,7 +49,7 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, E
     sections.push(section("sources", "Sources", Basis::None, "", sources(summary)));
     Ok(Page {
         title,
-        kind: "folio maps: which folio sizes back it now, and why not larger ones",
+        kind: "folio maps: which folio sizes are in use, and why not larger ones",
         answer: headline(summary),
         sections,
         json: serde_json::to_string(summary)?,
@@ -94,7 +94,7 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     sections.push(section("mappings", "Mappings", Basis::Measured, lead, body));
     if summary.strips.iter().any(|strip| !strip.is_file) {
         let body = strips(summary, false);
-        sections.push(section("places", "Where the folios lie", Basis::Measured, PLACES, body));
+        sections.push(section("places", "Where the folios are", Basis::Measured, PLACES, body));
     }
     sections
 }
@@ -104,9 +104,9 @@ const PLACES: &str = "The address space of the largest mappings, from first page
                       drag or press + and - to zoom; use the arrow keys to step from folio to \
                       folio.";
 
-const WHY: &str = "Each mapping is compared with the largest folio size that fits into it. The \
-                   same bytes can have several reasons. Each command was checked with the verb \
-                   that would execute it; the gain counts blocks that have a page now.";
+const WHY: &str = "Each mapping is compared with the largest folio size that fits in it. The same \
+                   bytes can have several reasons. Each command was checked with the verb that \
+                   would execute it; the gain counts blocks that have a page now.";
 
 fn headline(summary: &Summary<'_>) -> Markup {
     let mut answer = Markup::new();
@@ -377,9 +377,9 @@ fn why(summary: &Summary<'_>) -> Markup {
 
 fn remedies(summary: &Summary<'_>) -> Markup {
     let mut table = Markup::new();
-    table.raw("<h3>What removes it</h3><div class=\"wide\"><table class=\"wrap left subjects\">");
+    table.raw("<h3>How to change it</h3><div class=\"wide\"><table class=\"wrap left subjects\">");
     table.raw("<thead><tr>");
-    for title in ["Mapping", "Not large", "Could be", "Why, and what removes it"] {
+    for title in ["Mapping", "Not large", "Could be", "Why, and how to change it"] {
         table.element("th scope=\"col\"", title);
     }
     table.raw("</tr></thead><tbody>");
@@ -414,7 +414,7 @@ fn remedies(summary: &Summary<'_>) -> Markup {
 
 fn sources(summary: &Summary<'_>) -> Markup {
     let contpte = format!(
-        "Naturally aligned blocks of {} that are mapped whole from one folio; arm64 can hold each \
+        "Naturally aligned blocks of {} that are fully mapped from one folio; arm64 can hold each \
          in one TLB entry.",
         size(summary.contpte_bytes)
     );
@@ -422,8 +422,8 @@ fn sources(summary: &Summary<'_>) -> Markup {
         (
             "measured",
             "Read from pagemap, kpageflags and smaps of the running kernel; nothing is estimated. \
-             Processes kept running meanwhile. This page has only the largest items; --json has \
-             all.",
+             Processes kept running in the meantime. This page has only the largest items; --json \
+             has all.",
         ),
         (
             "aligned",
@@ -435,8 +435,8 @@ fn sources(summary: &Summary<'_>) -> Markup {
         ("contpte", &contpte),
         (
             "could be",
-            "The folio size that pays on this machine, if a whole one fits into the mapping; else that \
-             of a contpte block.",
+            "The folio size worth having on this machine if a whole one fits in the mapping; else \
+             the size of a contpte block.",
         ),
     ])
 }

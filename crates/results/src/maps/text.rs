@@ -231,7 +231,7 @@ fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
 /// Lists by file what could be larger. Memory without a remedy gets one line per kind.
 fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside, show: Show) {
     if !subjects.is_empty() {
-        text.push_str("\nwhy not larger, and what removes it:\n");
+        text.push_str("\nwhy not larger, and how to change it:\n");
     }
     for subject in subjects.iter().take(show.nr_rows) {
         why(text, census, subject, show);

@@ -128,7 +128,7 @@ fn held_now(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
             "another folio (verify, run or bench) has changed {} temporarily, and `this` includes \
-             that change; ask again when it has ended",
+             that change; run this again when that folio has ended",
             listed(names)
         ))
     })
@@ -137,7 +137,7 @@ fn held_now(names: &[String]) -> Option<Remark> {
 fn not_read(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
-            "folio cannot read {} here, so `this` has the kernel's defaults for them",
+            "folio cannot read {} here, so `this` uses the kernel's defaults for them",
             listed(names)
         ))
     })
@@ -146,7 +146,7 @@ fn not_read(names: &[String]) -> Option<Remark> {
 fn not_modelled(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
-            "`this` leaves out settings that the model does not know: {}",
+            "`this` omits settings that the model does not know: {}",
             listed(names)
         ))
     })

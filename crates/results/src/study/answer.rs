@@ -50,13 +50,13 @@ pub(super) fn of(report: &StudyResult) -> Option<Vec<Piece>> {
         sentence.extend([
             words("; "),
             figure(nr_coincidences.to_string()),
-            words(format!(" more {verb} by assumed constants, which proves nothing")),
+            words(format!(" more {verb} only by assumed constants, which proves nothing")),
         ]);
     }
     let not_counted = [
         (sum(|s| s.nr_zero), "compare zero with zero"),
         (sum(|s| s.nr_other_quantity), "measure another quantity"),
-        (sum(|s| s.nr_own_input), "have an input of their own series"),
+        (sum(|s| s.nr_own_input), "use an input from their own series"),
     ];
     let mut separator = ". Not counted: ";
     for (nr, what) in not_counted.into_iter().filter(|(nr, _)| *nr > 0) {

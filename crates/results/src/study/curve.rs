@@ -27,7 +27,7 @@ pub(super) fn basis(curve: &CurveFinding) -> String {
             let first = first.map_or("the first line", |line| line.name.as_str());
             let beside = curve.beside.as_ref().map(|beside| format!("; in brackets: {beside}"));
             format!(
-                "{}; 100% = {}, the most in use without a limit ({first}){}",
+                "{}; 100% = {}, the peak use without a limit ({first}){}",
                 curve.of,
                 mib(bytes),
                 beside.unwrap_or_default()

@@ -105,7 +105,7 @@ fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2
             clear::Subject::Whole(primitive) => name == IN_ONE_GO && *primitive == clear::PAGEWISE,
         });
         let (_, series) = found
-            .ok_or_else(|| Error::asked(format!("there is no way of clearing called '{name}'")))?;
+            .ok_or_else(|| Error::asked(format!("there is no clearing method called '{name}'")))?;
         Ok(series.clone())
     };
     Ok([of(before)?, of(after)?])

@@ -37,7 +37,7 @@ pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
     let names: Vec<&str> = report.studies.iter().map(|finding| finding.study.as_str()).collect();
     Ok(Page {
         title: names.join(", "),
-        kind: "folio study: published numbers beside ours",
+        kind: "folio study: published numbers next to ours",
         answer: overview::headline(report),
         sections,
         json: serde_json::to_string(report)?,
@@ -258,7 +258,7 @@ impl Drawing<'_> {
             "change",
             "level",
             "score",
-            "where ours comes from",
+            "source of our number",
         ];
         let mut table = Markup::new();
         table.raw(&table_head("Row", &columns.map(str::to_owned)).as_str().replacen(
@@ -421,20 +421,21 @@ fn sources(report: &StudyResult) -> Markup {
         ),
         (
             "measured",
-            "Timed now on this kernel (--live): medians over rounds in which both sides take \
-             turns.",
+            "Timed now on this kernel (--live): medians over rounds that alternate between both \
+             sides.",
         ),
         ("quoted", "Measured earlier; the named document gives the processor and n."),
         (
             "change, level",
             "Within 10% of the published number, or within the resolution of its table; within a \
-             factor of 2; a change may also have only the same direction, or the other one.",
+             factor of 2; a change may also only have the same direction, or the opposite one.",
         ),
         (
             "score",
-            "A row matches if both its level and its change are within 10%. A match by an estimate \
-             that rests on assumed constants is a coincidence. Rows that have an input \
-             from their own series, measure another quantity or compare zero with zero do not count.",
+            "A row matches if both its level and its change are within 10%. An estimate that \
+             rests on assumed constants can match only by coincidence. Rows that use an input \
+             from their own series, measure another quantity or compare zero with zero do not \
+             count.",
         ),
     ]);
     body.raw("<h3>Published</h3><ul class=\"notes\">");

@@ -154,7 +154,7 @@ fn rounds(view: &VerifyResult) -> Markup {
     picture.append(&key(&[
         (Shape::Dot, "changed-run", better(view)),
         (Shape::Tick, "changed-run", "median, with its interval around it"),
-        (Shape::Tick, "published", "1: no difference, with the margin around it"),
+        (Shape::Tick, "published", "1: no difference, with the margin"),
     ]));
     let title = format!("Ratio of {}, round by round", of_metric(&view.metric));
     picture.append(&field(&title, (&across, &up), &guides(view, interval), &points));
@@ -247,7 +247,7 @@ fn quantities(view: &VerifyResult) -> Markup {
         let mut name = Markup::new();
         name.text(&row.quantity);
         if row.quantity == view.metric {
-            name.raw(" ").element("small", "the verdict is about it");
+            name.raw(" ").element("small", "the verdict is about this one");
         }
         let mut end = Markup::new();
         let mut marks = Vec::new();
@@ -276,10 +276,10 @@ fn quantities(view: &VerifyResult) -> Markup {
     let mut picture = Markup::new();
     picture.append(&key(&[
         (Shape::Dot, "changed-run", "median of the ratios, and its interval"),
-        (Shape::Tick, "published", "1: no difference, with the margin around it"),
+        (Shape::Tick, "published", "1: no difference, with the margin"),
     ]));
     if view.rows.iter().filter_map(interval).flatten().any(|value| !axis.shows(value)) {
-        picture.element("p class=\"note\"", "A triangle at an end: the ratio lies further out.");
+        picture.element("p class=\"note\"", "A triangle at an end: the ratio is off the scale.");
     }
     picture.append(&lanes(&axis, &guides(view, None), &of_rows));
     figure("Changed over plain", &picture, &quantities_table(view))
@@ -395,9 +395,9 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     }
     let mut words = Vec::new();
     let place = match (predicted.holds, &predicted.cannot_tell) {
-        (Some(true), _) => "The measured ratio lies within the predicted bounds.".to_owned(),
-        (Some(false), _) => "The measured ratio lies outside the predicted bounds.".to_owned(),
-        (None, Some(why)) => format!("The rounds cannot tell whether it holds: {why}."),
+        (Some(true), _) => "The measured ratio is within the predicted bounds.".to_owned(),
+        (Some(false), _) => "The measured ratio is outside the predicted bounds.".to_owned(),
+        (None, Some(why)) => format!("The rounds cannot show whether it holds: {why}."),
         (None, None) => String::new(),
     };
     words.push(place);
@@ -467,8 +467,8 @@ fn beside(
 fn doubts(view: &VerifyResult) -> Markup {
     if view.warnings.is_empty() {
         return notes([
-            "None: there are enough rounds, the plain runs spread little, their halves do not \
-             drift, and the runs are long compared with the start of a process.",
+            "None: there are enough rounds, the plain runs vary little, their halves do not \
+             drift, and the runs are long compared with a process start.",
         ]);
     }
     notes(view.warnings.iter().map(String::as_str))
@@ -477,8 +477,9 @@ fn doubts(view: &VerifyResult) -> Markup {
 fn sources(view: &VerifyResult) -> Markup {
     let margin = format!(
         "A change must gain {}% to count (--margin). Confirmed: the whole interval is beyond that \
-         limit; not confirmed: it is short of it; inconclusive: it contains the limit, or there are \
-         fewer than ten rounds; not proved: the change took effect in fewer than ten.",
+         limit; not confirmed: the interval does not reach it; inconclusive: the interval \
+         contains it, or there are fewer than ten rounds; not proved: the change took effect in \
+         fewer than ten.",
         100.0 * view.margin
     );
     meanings(&[

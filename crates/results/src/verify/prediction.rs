@@ -18,8 +18,8 @@ use super::words;
 use crate::{Error, Remark, running};
 
 /// Why an estimate does not apply to the measured run.
-const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so a cost of the \
-    machine file does not hold for it; measure this machine with folio calibrate";
+const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so a cost in the \
+                        machine file is wrong for it; measure this machine with folio calibrate";
 
 /// The error if nothing can be predicted.
 const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
@@ -150,7 +150,7 @@ fn place(
         return (Some(false), None);
     }
     if low < 1.0 - margin && high > 1.0 + margin {
-        return open("its bounds leave open whether the change helps".to_owned());
+        return open("its bounds allow both a gain and a loss".to_owned());
     }
     let effect = (predicted - 1.0).abs().max(margin);
     if measured.high - measured.low > effect {
@@ -162,7 +162,7 @@ fn place(
     if (low..=high).contains(&measured.median) {
         return (Some(true), None);
     }
-    open("the measured interval lies across a bound; more rounds make it narrower".to_owned())
+    open("the measured interval crosses a bound; more rounds make it narrower".to_owned())
 }
 
 /// Returns the wall-time ratios for a change within bounds. A run takes at least 0 time.
@@ -210,7 +210,7 @@ impl Predicted {
         };
         if self.ratio.is_some() && !self.not_known.is_empty() {
             let names = self.not_known.join(", ");
-            let _ = writeln!(rests, "  not in the machine file, so what is usual: {names}");
+            let _ = writeln!(rests, "  not in the machine file, so typical values: {names}");
         }
         let Some(ratio) = self.ratio else {
             return format!(
@@ -224,9 +224,9 @@ impl Predicted {
             format!(" [{} .. {}]", percent(low), percent(high))
         });
         let place = match (self.holds, &self.cannot_tell) {
-            (Some(true), _) => "; the measured ratio lies within".to_owned(),
-            (Some(false), _) => "; THE MEASURED RATIO LIES OUTSIDE".to_owned(),
-            (None, Some(why)) => format!("; the rounds cannot tell whether it holds: {why}"),
+            (Some(true), _) => "; the measured ratio is within".to_owned(),
+            (Some(false), _) => "; THE MEASURED RATIO IS OUTSIDE".to_owned(),
+            (None, Some(why)) => format!("; the rounds cannot show whether it holds: {why}"),
             (None, None) => String::new(),
         };
         format!("predicted: wall time {}%{bounds} ({what}){place}\n{rests}", percent(ratio))
@@ -275,7 +275,7 @@ mod tests {
         assert!(why.contains("wider than the predicted effect; only more rounds"), "{why}");
         let why = of([0.85, 0.95], 0.80, 0.96, 20).1.unwrap();
         assert!(
-            why.ends_with("predicted effect; at least 105 rounds would tell (--runs 105)"),
+            why.ends_with("predicted effect; at least 105 rounds would decide (--runs 105)"),
             "{why}"
         );
         assert!(of([0.85, 0.95], 0.88, 0.93, 9).1.unwrap().contains("fewer than 10"));

@@ -254,8 +254,8 @@ impl VerifyResult {
         if let Some(nr) = self.nr_of_selecting() {
             let _ = writeln!(
                 text,
-                "\n  faults, memory and folios say which rounds count: their rows are about all {nr} \
-                 rounds"
+                "\n  faults, memory and folios decide which rounds count: their rows cover all \
+                 {nr} rounds"
             );
         }
         text
@@ -266,8 +266,8 @@ impl VerifyResult {
         let all = || self.rounds.iter().flat_map(of);
         let (least, most) = (all().min()?, all().max().filter(|most| *most > 0)?);
         Some(format!(
-            "before each timed run it ran untimed {least} to {most} times, until its CPU time stayed the \
-             same (8 at most)"
+            "before each timed run it ran {least} to {most} times untimed, until its CPU time \
+             stayed the same (8 at most)"
         ))
     }
 
@@ -314,7 +314,7 @@ impl VerifyResult {
             "not confirmed" if is_worse => format!("{change}: {worse}"),
             "not confirmed" => format!("{change}: not {better}{by}"),
             _ if row.is_none_or(|row| row.nr_rounds < NR_ROUNDS_MIN) => {
-                format!("{change}: fewer than {NR_ROUNDS_MIN} rounds decide nothing")
+                format!("{change}: fewer than {NR_ROUNDS_MIN} rounds cannot decide")
             }
             _ => format!(
                 "{change}: may or may not be {better}{by}; {}",

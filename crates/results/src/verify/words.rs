@@ -20,8 +20,8 @@ pub(super) fn of_metric(metric: &str) -> String {
 
 pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
-        Some(nr) => format!("at least {nr} rounds would tell (--runs {nr})"),
-        None => "only more rounds than are practical would tell; longer runs on a quieter machine \
+        Some(nr) => format!("at least {nr} rounds would decide (--runs {nr})"),
+        None => "deciding takes more rounds than is practical; longer runs on a quieter machine \
                  need fewer"
             .to_owned(),
     }
@@ -39,13 +39,14 @@ pub(super) fn no_ratio(nr_rounds: usize) -> &'static str {
 
 pub(super) fn undecided(why: Undecided, ratio: Option<&Interval>) -> String {
     match (why, ratio) {
-        (Undecided::FewRounds { nr: 0 }, _) => "no round has a value of it in both runs".to_owned(),
+        (Undecided::FewRounds { nr: 0 }, _) => {
+            "no round has a value for it in both runs".to_owned()
+        }
         (Undecided::FewRounds { nr }, _) => {
-            format!("{nr} rounds have a value of it, and {NR_ROUNDS_MIN} are needed")
+            format!("{nr} rounds have a value for it, but {NR_ROUNDS_MIN} are needed")
         }
         (Undecided::Inside, Some(ratio)) if ratio.high.is_infinite() => {
-            "plain runs with 0 and changed ones with more: there is no limit to the ratio"
-                .to_owned()
+            "plain runs have 0 and changed runs have more: the ratio has no upper limit".to_owned()
         }
         (Undecided::Inside, _) => "the interval contains the limit; use more --runs".to_owned(),
     }
@@ -84,7 +85,7 @@ pub(super) fn dropped(nr_rounds: usize, all: &[Dropped]) -> Option<String> {
     let reasons: Vec<String> = reasons.iter().map(of).collect();
     (!all.is_empty()).then(|| {
         format!(
-            "{} of {nr_rounds} rounds are not counted, because the change did not take effect in \
+            "{} of {nr_rounds} rounds do not count because the change did not take effect in \
              them: {}",
             figures::grouped(all.len() as u64),
             reasons.join("; ")
@@ -104,7 +105,7 @@ pub(super) fn warning(doubt: &Doubt) -> String {
         ),
         Doubt::Drift { ratio } => format!(
             "the machine drifts: the second half of the plain runs took {ratio:.2} of the first; \
-             ratios within a round still hold, but times do not. A longer --time tells more"
+             ratios within a round still hold, but times do not. A longer --time helps"
         ),
         Doubt::Short { wall_ns } => format!(
             "a run takes {:.1} ms, mostly to start the process; give the command more work",
@@ -114,23 +115,23 @@ pub(super) fn warning(doubt: &Doubt) -> String {
             format!("stopped by a signal, or at the end of --within, after {nr} rounds")
         }
         Doubt::LeftRunning { name, nr_runs } => format!(
-            "the command ended and left {name} running in {nr_runs} runs: nothing of what {name} \
-             did afterwards is measured, and it was killed. To measure a server, start it with \
-             --server and give its load as the command"
+            "the command ended and left {name} running in {nr_runs} runs: folio killed {name} and \
+             did not measure what it did afterwards. To measure a server, start it with --server \
+             and give its load as the command"
         ),
         Doubt::NoTrace { is_looked: true } => {
-            "folios and faults are the same with and without the \
-            change, but for noise: it may not have taken effect"
+            "folios and faults are the same with and without the change, except for noise: it may \
+             not have taken effect"
                 .to_owned()
         }
         Doubt::NoTrace { is_looked: false } => {
-            "no folios were looked at, and faults are the same with \
-            and without the change, but for noise: it may not have taken effect"
+            "folios were not checked, and faults are the same with and without the change, except \
+             for noise: it may not have taken effect"
                 .to_owned()
         }
         Doubt::NotLooked { part, nr } => format!(
-            "memory and folios were examined in {nr} rounds: that takes {:.0}% of a run, and more than \
-             2% would disturb it. So they come from one more run of each arm, which was not timed; \
+            "memory and folios were examined in {nr} rounds: that takes {:.0}% of a run, and more \
+             than 2% would disturb it. So they come from one extra untimed run of each arm; \
              --metric memory compares them in every round",
             100.0 * part
         ),
@@ -169,14 +170,14 @@ mod tests {
     #[test]
     fn an_open_limit_says_why() {
         let few = |nr| undecided(Undecided::FewRounds { nr }, None);
-        assert_eq!(few(0), "no round has a value of it in both runs");
-        assert_eq!(few(7), "7 rounds have a value of it, and 10 are needed");
+        assert_eq!(few(0), "no round has a value for it in both runs");
+        assert_eq!(few(7), "7 rounds have a value for it, but 10 are needed");
         let inside = |high| {
             let ratio = Interval { median: 1.0, low: 1.0, high, n: 20 };
             undecided(Undecided::Inside, Some(&ratio))
         };
         assert!(inside(1.5).contains("use more --runs"));
-        assert!(inside(f64::INFINITY).starts_with("plain runs with 0"));
+        assert!(inside(f64::INFINITY).starts_with("plain runs have 0"));
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn set_apart(costs: &mut Costs, found: &Calibration) {
         if let Some(cost) = &mut costs.page_mapcount {
             cost.value = page;
             cost.range = cost.range.map(|[low, high]| [low.min(page), high]);
-            cost.source.push_str("; no more than nine tenths of unmap_pte, of which it is a part");
+            cost.source.push_str("; at most nine tenths of unmap_pte, which includes it");
         }
     }
     let mut parts = [

@@ -37,8 +37,8 @@ pub(super) fn range(ns: &Spread) -> Option<[f64; 2]> {
 pub(super) fn assumed(known: &Quantity) -> Quantity {
     Quantity {
         source: format!(
-            "not measured on this machine, taken from {STAND_IN}; the head of the file \
-                         says why"
+            "not measured on this machine, taken from {STAND_IN}; the top of the file gives the \
+             reason"
         ),
         assumed: true,
         range: None,

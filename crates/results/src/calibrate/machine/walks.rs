@@ -51,12 +51,12 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
         host_page: EntrySize::parse(host_page).unwrap_or(WalkerConfig::default().host_page),
         is_virtual: found.cpu.is_virtual == Some(true),
         source: format!(
-            "{}; the host's pages by whether 2M folios miss where 4K folios do; instructions in \
-             flight assumed",
+            "{}; the host's page size judged by whether 2M folios miss at the same sizes as 4K \
+             folios; instructions in flight assumed",
             if found.caches.is_reported {
                 "caches from /sys/devices/system/cpu/cpu0/cache, of the last one half"
             } else {
-                "the kernel does not tell the caches, usual ones assumed"
+                "the kernel does not report the caches; typical ones assumed"
             }
         ),
         assumed: true,
@@ -98,8 +98,8 @@ fn share(spread: &Spread, what: &str) -> Quantity {
         value: digits(spread.median),
         unit: Unit::Share,
         source: format!(
-            "measured: what lines take longer on a page each than packed, {what}, as a share of the \
-             same for loads that need each other; median of n = {}, {:.3} to {:.3}",
+            "measured: extra time for lines on a page each instead of packed, {what}, as a share \
+             of the extra time for dependent loads; median of n = {}, {:.3} to {:.3}",
             spread.n, spread.min, spread.max
         ),
         assumed: false,
@@ -130,8 +130,8 @@ fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> O
     }
     let rounds = Spread::of(&all)?;
     let ns = Spread { min: rounds.min, max: rounds.max, ..Spread::of(&medians)? };
-    let how = "what translation adds to chains of loads over n working sets, less the lines that \
-               their walks read; smallest and largest of all rounds";
+    let how = "time that translation adds to chains of loads over n working sets, less the lines \
+               that their walks read; smallest and largest of all rounds";
     Some(measured(&Figure { ns, how: how.to_owned() }))
 }
 

@@ -57,7 +57,7 @@ fn a_run_during_which_a_setting_changed_is_repeated() {
     let report = checked(&[disturbed(OTHER), recorded(EQUAL)]);
     assert_eq!((report.nr_equal, report.nr_not_judged), (1, 0));
     let text = text(&report);
-    let told = "somebody else changed a setting during the run \
+    let told = "another program changed a setting during the run \
                 (/sys/kernel/mm/transparent_hugepage/shmem_enabled changed from never to advise): \
                 1 programs repeated";
     assert!(text.contains(told), "{text}");

@@ -91,7 +91,7 @@ fn what_is_not_followed_is_named() {
     let said = format!("{:?}", this.remarks());
     assert!(said.contains("does not know: thp.64K.shmem=always"), "{said}");
     assert!(
-        said.contains("cannot read thp.defrag") && said.contains("more here, so `this` has"),
+        said.contains("cannot read thp.defrag") && said.contains("more here, so `this` uses"),
         "{said}"
     );
 }

@@ -37,7 +37,7 @@ fn picture(curve: &CurveFinding, count: &CountFinding) -> Markup {
         Line { points: (0..places.len()).map(point).collect() }
     };
     let own = count.lines.iter().map(|found| line(&found.name, &found.own)).collect();
-    let mut all = vec![Chart { title: "As the kernel has it".to_owned(), lines: own }];
+    let mut all = vec![Chart { title: "As in the kernel".to_owned(), lines: own }];
     if let Some(name) = &curve.beside {
         let lines =
             count.lines.iter().filter_map(|found| Some(line(&found.name, found.beside.as_ref()?)));

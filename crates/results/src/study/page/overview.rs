@@ -40,9 +40,9 @@ pub(super) fn headline(report: &StudyResult) -> Markup {
     }
     answer.element(
         "p class=\"honest\"",
-        "A row counts if none of its inputs comes from its own series, if it measures the published \
-         quantity, and if it does not compare zero with zero. A difference is shown unchanged, \
-         with its reason if one is known.",
+        "A row counts if no input comes from its own series, it measures the published quantity, \
+         and it does not compare zero with zero. Differences are shown unchanged, with the reason \
+         if known.",
     );
     answer.element("p class=\"about\"", &format!("kernel {}", report.kernel));
     answer

@@ -75,7 +75,7 @@ fn rounds_without_a_value_are_none() {
     question.metric = Metric::quantity("memory");
     let view = VerifyResult::new(&rounds, &Judged::of(&rounds, &question), &question);
     assert_eq!((view.verdict, view.nr_counted), ("inconclusive", 12));
-    assert!(view.reason().ends_with(": fewer than 10 rounds decide nothing"), "{}", view.reason());
+    assert!(view.reason().ends_with(": fewer than 10 rounds cannot decide"), "{}", view.reason());
 }
 
 #[test]
