@@ -253,7 +253,7 @@ def test_nothing_and_two_of_one_name_are_refused(small: Path) -> None:
         lf.predict(small, "6.12", memory=[])
     with pytest.raises(ValueError, match="seeds: none is given"):
         lf.predict(small, "6.12", seeds=[])
-    with pytest.raises(lf.RequestError, match="'7.2' is the name of two kernels that differ"):
+    with pytest.raises(lf.RequestError, match="two different kernels are called '7.2'"):
         lf.predict(small, ["7.2", lf.Rules("6.12").edit(name="7.2")])
     with pytest.raises(TypeError, match="progress: expected"):
         lf.predict(small, "6.12", progress=0)  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CalibrateError {
     /// Too little memory for cold extents.
-    #[error("{len_bytes} bytes to measure in: pass at least {MEMORY_BYTES_MIN}")]
+    #[error("{len_bytes} bytes are too few to measure in: pass at least {MEMORY_BYTES_MIN}")]
     Memory {
         /// Bytes passed.
         len_bytes: usize,

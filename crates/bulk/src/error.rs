@@ -14,7 +14,10 @@ pub enum RangeError {
         len_bytes: usize,
     },
     /// Source and destination share bytes.
-    #[error("{len_bytes} bytes from {from:#x} overlap those at {to:#x}: copy to memory apart")]
+    #[error(
+        "{len_bytes} bytes from {from:#x} overlap those at {to:#x}: copy to memory that does not \
+         overlap"
+    )]
     Overlap {
         /// First address written.
         to: usize,
@@ -24,7 +27,7 @@ pub enum RangeError {
         len_bytes: usize,
     },
     /// Source and destination differ in length.
-    #[error("{from_bytes} bytes do not fill {to_bytes}: pass slices of one length")]
+    #[error("{from_bytes} bytes do not fill {to_bytes}: pass slices of the same length")]
     Lengths {
         /// Length of the destination.
         to_bytes: usize,

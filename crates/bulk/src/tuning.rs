@@ -62,7 +62,7 @@ pub enum TuningError {
         from_bytes: usize,
     },
     /// I1: this CPU lacks the instruction, or the primitive cannot do the operation.
-    #[error("I1: this CPU cannot do this by {primitive}: calibrate on it")]
+    #[error("I1: this CPU does not support {primitive}: calibrate on this CPU")]
     Unavailable {
         /// The rejected primitive.
         primitive: Primitive,

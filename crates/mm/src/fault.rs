@@ -66,10 +66,10 @@ pub enum FaultError {
     #[error("address {0:#x} may not be accessed this way")]
     Protected(u64),
     /// The page is beyond the end of the file (SIGBUS).
-    #[error("address {0:#x} lies beyond the end of its file")]
+    #[error("address {0:#x} is past the end of its file")]
     BeyondFile(u64),
     /// The hugetlb pool has no page for this process (SIGBUS, O.3.2).
-    #[error("no huge page is left for address {0:#x}")]
+    #[error("the pool has no free huge page for address {0:#x}")]
     NoHugePage(u64),
     /// No page is free.
     #[error("out of memory at address {0:#x}: give the model more memory")]

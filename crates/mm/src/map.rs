@@ -91,7 +91,7 @@ pub enum MapError {
     #[error("a process may have at most {NR_AREAS_MAX} mappings")]
     TooManyAreas,
     /// A file offset cannot express the file position.
-    #[error("page {pgoff} of a file and {nr_pages} pages more are beyond the largest file offset")]
+    #[error("{nr_pages} pages from page {pgoff} of a file exceed the largest file offset")]
     BadOffset {
         /// First page of the file.
         pgoff: u64,
@@ -112,7 +112,7 @@ pub enum MapError {
     #[error("address {0:#x} is not private anonymous memory")]
     NotAnonymous(u64),
     /// An edge of the range is inside a huge page (`EINVAL`).
-    #[error("address {0:#x} lies inside a huge page, which can only be changed as a whole")]
+    #[error("address {0:#x} is inside a huge page, which can only be changed as a whole")]
     HugeCut(u64),
     /// A mapping of huge pages would become longer (`EINVAL`).
     #[error("the mapping of huge pages at {0:#x} cannot become longer")]

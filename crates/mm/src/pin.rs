@@ -14,7 +14,7 @@ use crate::vma::Sharing;
 
 /// A pinned page, to pass to [`Memory::unpin`].
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a pin that is not given back holds its page for ever"]
+#[must_use = "a pin that is not released holds its page forever"]
 pub struct Pin {
     /// Frame that the device may use until the unpin.
     pub pfn: Pfn,
@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// Releases a pin; the last reference frees the page.
-    #[expect(clippy::needless_pass_by_value, reason = "a pin is given back once")]
+    #[expect(clippy::needless_pass_by_value, reason = "a pin is released once")]
     pub fn unpin(&mut self, pin: Pin) {
         let Some(id) = pin.folio else { return };
         self.core.folios.get_mut(id).unpin();

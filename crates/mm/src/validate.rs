@@ -125,7 +125,7 @@ pub enum Violation {
         mmap_miss: u32,
     },
     /// A store would reach a page that other processes see.
-    #[error("I9: page {vpn} of {mm:?} may be stored to and is not its own")]
+    #[error("I9: page {vpn} of {mm:?} is writable but not its own")]
     I9 {
         /// Process with the wrong entry.
         mm: MmId,
@@ -133,7 +133,7 @@ pub enum Violation {
         vpn: Vpn,
     },
     /// An area is not marked as having anonymous pages.
-    #[error("I10: the area of page {vpn} of {mm:?} maps an anonymous page and does not say so")]
+    #[error("I10: the area of page {vpn} of {mm:?} maps an anonymous page but is not marked so")]
     I10 {
         /// Process with the wrong entry.
         mm: MmId,

@@ -78,7 +78,7 @@ impl Report {
         }
         if let (true, Err(refusal)) = (self.is_verbose, result) {
             let mut line = Record::new();
-            line.push(b"largefolio: text left as it is: ").push(refusal.text().as_bytes());
+            line.push(b"largefolio: text left unchanged: ").push(refusal.text().as_bytes());
             sys::complain(line.push(b"\n").bytes());
         }
     }

@@ -116,7 +116,7 @@ impl Running {
         }
         if methods.iter().all(Option::is_none) {
             let points = Point::ALL.map(Point::name).join(", ");
-            let text = format!("a policy has a method for each point that it answers: {points}");
+            let text = format!("a policy has one method per point that it answers: {points}");
             return Err(PyTypeError::new_err(text));
         }
         Ok(Self { methods, raised: raised.clone(), stop: raised.stop() })
@@ -181,7 +181,7 @@ impl Policy for Running {
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
         if self.stop.is_asked() || self.raised.kept().is_some() {
-            return Err(PolicyError { point, message: "the prediction was ended".to_owned() });
+            return Err(PolicyError { point, message: "the prediction was stopped".to_owned() });
         }
         self.ask(point, context).map_err(|error| {
             let message = error.to_string();
@@ -192,7 +192,7 @@ impl Policy for Running {
 }
 
 fn unchanged(name: &str) -> PyErr {
-    PyAttributeError::new_err(format!("{name}: a policy sees the context and changes nothing"))
+    PyAttributeError::new_err(format!("{name}: a policy can read the context but not change it"))
 }
 
 /// A policy's input: the numbers of `struct folio_context` by their names.
@@ -215,7 +215,9 @@ impl PolicyContext {
 
     fn __getattr__(&self, name: &str) -> PyResult<u64> {
         self.0.number(name).ok_or_else(|| {
-            PyAttributeError::new_err(format!("a policy sees no {name}; help(largefolio.Policy)"))
+            PyAttributeError::new_err(format!(
+                "a policy has no {name}; see help(largefolio.Policy)"
+            ))
         })
     }
 

@@ -43,7 +43,7 @@
 /// A row's operation. The numbers are part of the file format and equal in every schema version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "the table of the module says what each row holds")]
+#[expect(missing_docs, reason = "the module's table describes each row")]
 pub enum Op {
     Exec = 0,
     Read = 1,

@@ -60,7 +60,7 @@ pub enum RowFault {
     #[error("address {0:#x} of a reference is not the start of a 4 KiB page")]
     Unaligned(u64),
     /// A range passes the end of the 64-bit space (I2).
-    #[error("{1:#x} bytes from {0:#x} go past the end of the 64-bit space")]
+    #[error("{1:#x} bytes from {0:#x} exceed the 64-bit address space")]
     Overflow(u64, u64),
     /// A call moved too many bytes (I5).
     #[error("a {op} of {1} bytes: one call moves at most {CALL_BYTES_MAX}", op = .0.name())]
@@ -72,7 +72,8 @@ pub enum RowFault {
     #[error("{} needs a file, but the row names none", .0.name())]
     MissingFile(Op),
     /// The link is too large, or the reference cannot have one (I6).
-    #[error("a {op} has a link of {1}: one of a read or write is at most {LINK_MAX}", op = .0.name())]
+    #[error("a {op} has a link of {1}: the link of a read or write is at most \
+             {LINK_MAX}", op = .0.name())]
     BadLink(Op, u32),
     /// A reference has a link, but the footer says that none were recorded (I6).
     #[error("a reference has a link of {0}, but the metadata says that no links were recorded")]
@@ -89,13 +90,15 @@ pub enum RowFault {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MetaFault {
     /// Too many files.
-    #[error("{0} files, at most {NR_FILES_MAX} are allowed")]
+    #[error("{0} files, but at most {NR_FILES_MAX} are allowed")]
     TooManyFiles(usize),
     /// Too many runs.
-    #[error("{0} runs of the plain program, at most {NR_RUNS_MAX} are allowed")]
+    #[error("{0} runs of the plain program, but at most {NR_RUNS_MAX} are allowed")]
     TooManyRuns(usize),
     /// Too many executions or images.
-    #[error("{0} executions of {1} images, at most {NR_EXECS_MAX} of {NR_IMAGES_MAX} are allowed")]
+    #[error(
+        "{0} executions of {1} images, but at most {NR_EXECS_MAX} of {NR_IMAGES_MAX} are allowed"
+    )]
     TooManyExecs(usize, usize),
     /// An execution names an image that is not in the table (I7).
     #[error("execution {0} names image {1}, which is not in the table of images")]
@@ -104,22 +107,22 @@ pub enum MetaFault {
     #[error("mapping {0} of the layout names file {1}, which is not in the file table")]
     UnknownFile(usize, FileId),
     /// A mapping is empty or passes the end of the 64-bit space (I2, I4).
-    #[error("mapping {0} of the layout is empty or goes past the end of the 64-bit space")]
+    #[error("mapping {0} of the layout is empty or exceeds the 64-bit address space")]
     BadRange(usize),
     /// A mapping starts before the previous one ends (I4).
     #[error("mapping {0} of the layout starts before its predecessor ends")]
     Unsorted(usize),
     /// Too many references (I8).
-    #[error("{0} references, fewer than 2^62 are allowed")]
+    #[error("{0} references, but fewer than 2^62 are allowed")]
     TooManyReferences(u64),
     /// More rows or references are marked as before the recording than the trace has (I9).
     #[error(
-        "{0} rows with {1} references are of the time before the recording, which a trace of page \
-         faults with at least as many may have"
+        "{0} rows with {1} references belong to the time before the recording; only a trace of \
+         page faults with at least as many can have them"
     )]
     BadAttached(u64, u64),
     /// References are counted in a different page size.
-    #[error("page_bytes is {0}, version 1 counts references by {REFERENCE_PAGE_BYTES} bytes")]
+    #[error("page_bytes is {0}, but version 1 counts references by {REFERENCE_PAGE_BYTES} bytes")]
     PageBytes(u64),
 }
 

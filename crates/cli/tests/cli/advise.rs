@@ -42,7 +42,7 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(place.fails("advise mix.folio --goal speed").contains("choose time, memory or faults"));
     assert!(place.fails("advise mix.folio --memory-growth=-1").contains("percent"));
     let said = place.fails("advise mix.folio --apply --json");
-    assert!(said.contains("write the advice alone"), "{said}");
+    assert!(said.contains("only print the advice"), "{said}");
     // Run as nobody: a command that is not refused would change this machine.
     let output =
         place.command_of_nobody("advise mix.folio --unit nosuch --apply").output().unwrap();

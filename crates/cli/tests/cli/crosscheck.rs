@@ -154,7 +154,7 @@ fn what_cannot_be_replayed_is_an_error() {
         ("crosscheck replay missing", "No such file"),
         ("crosscheck replay empty", "no recordings"),
         ("crosscheck replay text.txt", "text.txt:1: no recording"),
-        ("crosscheck replay trace.folio", "trace.folio:1: no recording: it is not text"),
+        ("crosscheck replay trace.folio", "trace.folio:1: not a recording: it is not text"),
         ("crosscheck replay damaged.tar.xz", "damaged.tar.xz: truncated or damaged"),
         ("crosscheck replay old.txt", "the oldest known is 6.1"),
         ("crosscheck replay old.txt --kernel 6.13", "6.12"),

@@ -108,7 +108,7 @@ fn an_output_that_cannot_be_written_is_found_before_the_replay() {
         assert!(said.contains(output), "{said}");
     }
     let said = place.fails("predict mix.folio -o mix.folio");
-    assert!(said.contains("is the trace itself"), "{said}");
+    assert!(said.contains("is the input trace"), "{said}");
     place.done("trace info mix.folio");
 }
 

@@ -80,7 +80,7 @@ fn what_is_no_policy_is_told_before_anything_is_replayed() {
     std::fs::write(place.path("large.o"), vec![0; 2 << 20]).unwrap();
     for (policy, expected) in [
         ("exec-oder", "did you mean exec-order"),
-        ("text.o", "it is not an object file of BPF"),
+        ("text.o", "it is not a BPF object file"),
         ("large.o", "bytes"),
         ("none.o", "cannot read the policy none.o"),
     ] {
@@ -91,5 +91,5 @@ fn what_is_no_policy_is_told_before_anything_is_replayed() {
         assert!(told.contains(expected), "{policy}: {told}");
     }
     let told = place.fails("maps --elf /bin/true --kernel 7.2+policy=pressure");
-    assert!(told.contains("leave +policy out"), "{told}");
+    assert!(told.contains("omit +policy"), "{told}");
 }

@@ -154,7 +154,7 @@ fn a_kernel_newer_than_all_has_the_newest_rules_and_is_told_so() {
 
 #[test]
 fn a_kernel_that_no_recording_judges_is_marked_wherever_it_is_named() {
-    const NOTE: &str = "no recording judges the rules of 6.6";
+    const NOTE: &str = "no recording checks the rules of 6.6";
     const SHOWN: &str = "there is no recording of a real kernel to check the rules of \
                          6.6+page=64K.";
     let place = Place::with_trace();
@@ -453,7 +453,7 @@ fn images_are_laid_out_in_a_column_per_page_size() {
     assert_eq!(result["rows"][0]["linked"], serde_json::json!(["2M"]));
     for (words, cause) in [
         ("--linked 3K", "'3K' is not a page size to link for"),
-        ("--linked 4M", "4M cannot be linked for"),
+        ("--linked 4M", "cannot link for 4M"),
         ("--linked libc=2M", "no program or library of that name; known: [library], [program]"),
         ("--linked 4K --machine grace-64k", "grace-64k has base pages of 64K"),
     ] {

@@ -82,7 +82,7 @@ fn what_cannot_be_recorded_live_is_an_error() {
         ("record -p 1", "--live"),
         ("record --for 5s -- true", "--live"),
         ("record --hot 5s -- true", "--live"),
-        ("record --live --runs 3 -- true", "leave --runs out"),
+        ("record --live --runs 3 -- true", "omit --runs"),
         ("record --live --with qemu -- true", "--live uses none"),
         ("record --live -p 4194305", "no process 4194305 is running"),
         ("record --live --cgroup /nonexistent", "is it a control group directory?"),

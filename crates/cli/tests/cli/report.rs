@@ -49,7 +49,7 @@ fn a_page_without_a_place_is_refused_before_the_replay() {
     assert!(place.fails("predict mix.folio --report .").contains("cannot write ."));
     let before = fs::read(place.path("mix.folio")).unwrap();
     let said = place.fails("predict mix.folio --report ./mix.folio");
-    assert!(said.contains("is the trace itself"), "{said}");
+    assert!(said.contains("is the input trace"), "{said}");
     assert_eq!(fs::read(place.path("mix.folio")).unwrap(), before);
     let said = place.fails("predict mix.folio --csv -o a.html --report a.html");
     assert!(said.contains("--output and --report both name a.html"), "{said}");

@@ -133,7 +133,7 @@ fn a_program_below_limits_is_drawn_for_each_kernel() {
     assert!(csv.contains("\"Major faults, 2M, 50%\"") && csv.contains("no memory"), "{csv}");
     let twice = CURVE.replace("\"50%\"", "\"200%\"");
     fs::write(place.path("small.toml"), twice).unwrap();
-    assert!(place.fails("study --file small.toml").contains("shares that rise"));
+    assert!(place.fails("study --file small.toml").contains("ascending shares"));
 }
 
 /// Two generated programs under three kernels: gains, costs, and losses.

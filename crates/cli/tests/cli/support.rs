@@ -113,7 +113,7 @@ const CANNOT: &[&str] = &[
     "PID namespace",
     "has no tracefs",
     "has no event",
-    "does not tell the addresses of page faults",
+    "does not report page-fault addresses",
     "no filesystem to record on",
     "does this kernel have its driver",
     "no loop device",

@@ -73,7 +73,7 @@ fn root_is_told_to_use_sudo_only_where_there_is_one() {
     let system = System::new();
     let told = |told: &str| {
         let said = text(&system.tune("").stdout);
-        assert!(said.contains(&format!("to do it: {told} --yes")), "{told}: {said}");
+        assert!(said.contains(&format!("to apply it: {told} --yes")), "{told}: {said}");
     };
     let with_sudo = format!("{} tune --root .", Place::as_root());
     told(&with_sudo);
@@ -92,7 +92,7 @@ fn a_plan_changes_nothing_and_says_how_to() {
         "thp.enabled",
         "never -> madvise",
         "readahead.vda",
-        &format!("to do it: {} tune --root . --yes", Place::as_root()),
+        &format!("to apply it: {} tune --root . --yes", Place::as_root()),
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }

@@ -84,7 +84,7 @@ fn the_library_checks_the_store_itself() {
     if is_root() {
         std::os::unix::fs::chown(&store, Some(NOBODY), None).unwrap();
         let (large, text) = run(&store);
-        assert!(large == 0 && text.contains("of another user"), "{text}");
+        assert!(large == 0 && text.contains("another user"), "{text}");
         std::os::unix::fs::chown(&store, Some(0), None).unwrap();
     }
     assert!(run(&store).0 >= 2 << 10);

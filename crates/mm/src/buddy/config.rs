@@ -35,8 +35,8 @@ pub enum BuddyError {
     },
     /// The host has no memory for the zone's state.
     #[error(
-        "the model keeps {} MiB of state for {nr_pages} page frames, and this host has no room for \
-         that: give the machine less memory",
+        "the model keeps {} MiB of state for {nr_pages} page frames, but this host has too little \
+         memory for that: give the machine less memory",
         bytes >> 20
     )]
     NoRoom {

@@ -120,7 +120,8 @@ pub enum PoolError {
     },
     /// The architecture has no huge pages of this size with these base pages.
     #[error(
-        "this machine has no huge pages of {size} KiB: with these base pages it has {known} KiB"
+        "this machine has no huge pages of {size} KiB: with these base pages it supports {known} \
+         KiB"
     )]
     NoSuchSize {
         /// The requested size.

@@ -37,37 +37,37 @@ pub enum CollapseRefusal {
     #[error("nothing is mapped in the range")]
     NoPteTable,
     /// The range has more empty pages than the limit.
-    #[error("too many pages of the range are empty")]
+    #[error("too many pages in the range are empty")]
     ExceedNonePte,
     /// More pages are in swap space, or evicted, than the limit.
-    #[error("too many pages of the range are swapped out or evicted")]
+    #[error("too many pages in the range are swapped out or evicted")]
     ExceedSwapPte,
     /// More pages may be shared with other processes than the limit.
-    #[error("too many pages of the range are shared")]
+    #[error("too many pages in the range are shared")]
     ExceedSharedPte,
     /// A page is in swap space where no swapped page is allowed.
-    #[error("a page of the range is swapped out")]
+    #[error("a page in the range is swapped out")]
     PteNonPresent,
     /// No page is writable.
-    #[error("no page of the range is writable")]
+    #[error("no page in the range is writable")]
     PageRo,
     /// No page was accessed recently.
-    #[error("no page of the range was accessed")]
+    #[error("no page in the range was accessed")]
     LackReferencedPage,
     /// A page has a reference that no mapping explains: a pin.
-    #[error("a page of the range is pinned")]
+    #[error("a page in the range is pinned")]
     PageCount,
     /// A page is on no LRU list.
-    #[error("a page of the range is not on an LRU list")]
+    #[error("a page in the range is not on an LRU list")]
     PageLru,
     /// A page is locked.
-    #[error("a page of the range is locked")]
+    #[error("a page in the range is locked")]
     PageLock,
     /// A large folio is in the range.
-    #[error("a folio of the range is large already")]
+    #[error("a folio in the range is already large")]
     PageCompound,
     /// The program offered a page with `MADV_FREE`.
-    #[error("a page of the range is lazy-free")]
+    #[error("a page in the range is lazy-free")]
     PageLazyfree,
     /// The process has ended.
     #[error("the process has ended")]
@@ -103,13 +103,13 @@ pub enum CollapseRefusal {
     #[error("the page cache could not store the folio")]
     StoreFailed,
     /// A page of a file is dirty or under writeback.
-    #[error("a page of the range is dirty or under writeback")]
+    #[error("a page in the range is dirty or under writeback")]
     PageDirtyOrWriteback,
     /// A hole was filled meanwhile.
-    #[error("a hole of the range was filled meanwhile")]
+    #[error("a hole in the range was filled in the meantime")]
     PageFilled,
     /// The page cache already has the large folio.
-    #[error("the file has a large folio there already")]
+    #[error("the file already has a large folio there")]
     PteMappedHugepage,
 }
 

@@ -4,13 +4,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitRefusal {
     /// The folio's order is already this small.
-    #[error("the folio is not larger than the order asked for")]
+    #[error("the folio is not larger than the requested order")]
     NotLarger,
     /// An anonymous folio cannot have order 1: it lacks room for the deferred-split list.
     #[error("an anonymous folio cannot have order 1")]
     AnonOrderOne,
     /// The file's minimum order is larger.
-    #[error("the file has no folios of an order that small")]
+    #[error("the file has no folios of such a small order")]
     BelowMinimum,
     /// The file's filesystem does not support large folios.
     #[error("the file has no large folios")]

@@ -184,10 +184,16 @@ impl FolioTable {
         let is_activating = |id: &FolioId| links[id.nr()].marks.is_activating;
         let (adds, activations) = (&self.batches.adds, &self.batches.activations);
         if nr_batched != adds.len() || !adds.iter().all(is_batched) {
-            return Err((None, "the batch of new folios holds others than those that say so"));
+            return Err((
+                None,
+                "the batch of new folios differs from the folios marked as being in it",
+            ));
         }
         if nr_activating != activations.len() || !activations.iter().all(is_activating) {
-            return Err((None, "the batch of activations holds others than those that say so"));
+            return Err((
+                None,
+                "the batch of activations differs from the folios marked as being in it",
+            ));
         }
         Ok(())
     }

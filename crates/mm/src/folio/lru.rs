@@ -243,10 +243,10 @@ impl Lru {
             }
         }
         if !self.vecs.iter().all(|vec| vec.gens.is_sound()) {
-            return Err((None, "a group has more generations than there are lists, or none"));
+            return Err((None, "a group has more generations than lists, or none"));
         }
         if totals != self.totals {
-            return Err((None, "the lists of all groups count other pages than those of each"));
+            return Err((None, "the page counts of all groups do not add up to the total"));
         }
         let (mut nr_alive, mut charged) = (0, vec![0; self.vecs.len()]);
         for (id, order) in alive {
@@ -258,7 +258,7 @@ impl Lru {
             charged[self.group_of(id).0 as usize] += order.nr_pages();
         }
         if !self.vecs.iter().map(Lruvec::nr_charged).eq(charged) {
-            return Err((None, "a group pays for other pages than its folios have"));
+            return Err((None, "a group's page count differs from its folios' pages"));
         }
         if nr_alive == nr_linked { Ok(()) } else { Err((None, "a list links a freed folio")) }
     }
@@ -272,7 +272,7 @@ impl Lru {
         for id in self.iter(group, list) {
             let link = self.links[id.nr()];
             if link.place != Place::On(list) || link.newer != newer || link.group != group {
-                return Err((Some(id), "it is linked into a list it does not name"));
+                return Err((Some(id), "it is in another list than the one it names"));
             }
             newer = id.nr() as u32;
             nr_folios += 1;
@@ -280,7 +280,7 @@ impl Lru {
         }
         let of = self.vec(group).lists[list.at()];
         if (of.nr_folios, of.nr_pages, of.tail) != (nr_folios, nr_pages, newer) {
-            return Err((None, "a list counts other folios than it links"));
+            return Err((None, "a list's count differs from its folios"));
         }
         Ok(nr_folios)
     }

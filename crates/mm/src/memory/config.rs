@@ -56,7 +56,7 @@ pub enum MemoryError {
         bytes: u64,
     },
     /// The caller stopped the ageing of memory.
-    #[error("stopped while memory was aged")]
+    #[error("interrupted while ageing memory")]
     Stopped,
     /// A hugetlb pool has a size that the machine lacks, or is larger than memory.
     #[error(transparent)]

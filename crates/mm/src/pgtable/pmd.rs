@@ -25,7 +25,7 @@ pub enum PmdState {
 
 /// A PTE table removed from its slot.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "a table that is not put back loses its pages"]
+#[must_use = "a table that is not reattached loses its pages"]
 pub struct DetachedTable {
     id: u32,
     slot_nr: u64,
@@ -99,7 +99,7 @@ impl PageTable {
     ///
     /// # Panics
     /// If its slot was used in the meantime.
-    #[expect(clippy::needless_pass_by_value, reason = "a table is put back once")]
+    #[expect(clippy::needless_pass_by_value, reason = "a table is reattached once")]
     pub fn attach_table(&mut self, table: DetachedTable) {
         let slot = self.directory.get(table.slot_nr);
         assert_eq!(slot, PmdSlot::Empty, "the slot of a detached table is in use");

@@ -121,7 +121,7 @@ pub enum Violation {
         found: u32,
     },
     /// A counter that the rules do not keep.
-    #[error("I4: a counter is used that the rules do not keep")]
+    #[error("I4: a counter is used that the rules do not maintain")]
     I4,
 }
 

@@ -118,13 +118,13 @@ pub struct MapcountOverflow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotExclusive {
     /// Step 1: at most one page is still mapped, and copying it frees the folio (L.9).
-    #[error("at most one mapping is left: better to copy and free the folio")]
+    #[error("at most one mapping is left: copying and freeing the folio is better")]
     LastMapping,
     /// Steps 2 and 5: other processes may map it.
     #[error("other processes may map the folio")]
     Shared,
     /// Steps 4 and 5: it has more references than mappings.
-    #[error("the folio has references besides its mappings")]
+    #[error("the folio has more references than mappings")]
     Referenced,
     /// Its owners are not tracked, as in kernels before 6.15.
     #[error("owners of the folio are not tracked")]

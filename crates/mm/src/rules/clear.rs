@@ -178,7 +178,7 @@ impl ClearRules {
     fn plan_of(self, rule: Rule, shape: Shape) -> Plan {
         match Plan::new(rule, shape, self.preemption.of_plans()) {
             Ok(plan) => plan,
-            Err(error) => panic!("no folio is cleared or copied like this: {error}"),
+            Err(error) => panic!("a folio cannot be cleared or copied this way: {error}"),
         }
     }
 

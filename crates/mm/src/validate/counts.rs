@@ -106,7 +106,7 @@ impl Memory {
             }
         }
         if !owners.is_shared && by_mm.len() > 1 {
-            return claim("it is called exclusive and two processes map it");
+            return claim("it is marked exclusive but two processes map it");
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ impl Memory {
             }
         }
         if !self.core.is_dirty_sound() {
-            return Err(Violation::I16 { what: "what is dirty" });
+            return Err(Violation::I16 { what: "dirty pages" });
         }
         if !self.is_swap_cache_sound() {
             return Err(Violation::I16 { what: "the swap cache" });

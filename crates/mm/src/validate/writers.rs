@@ -27,7 +27,7 @@ impl Memory {
             let writecount = writecounts.get(&file).copied().unwrap_or(0);
             agree("i_writecount", mapping.gate.writecount().into(), writecount)?;
             if writecount > 0 && self.rules.writers == Writers::DropCache {
-                agree("huge folios beside writers", mapping.gate.nr_thps().into(), 0)?;
+                agree("huge folios in a file with writers", mapping.gate.nr_thps().into(), 0)?;
             }
         }
         Ok(())

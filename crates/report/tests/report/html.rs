@@ -90,7 +90,7 @@ fn refusals_are_bars_with_reasons_and_their_table() {
     assert_eq!(between(section, "<figure>", "</figure>").len(), 3 + was_refused(&report));
     for part in [
         "congruent address",
-        "too many pages of the range are empty",
+        "too many pages in the range are empty",
         "data-tip=\"misaligned: 7\"",
         "<data value=\"7\" data-at=\"/rows/0/pmd_refused/misaligned\">7</data>",
         "<data value=\"3\" data-at=\"/rows/1/collapse/refused/exceed_none_pte\">3</data>",

@@ -183,7 +183,7 @@ mod tests {
         let java = refusal(&["/no/java", "/lib/libc.so.6", "/jdk/libjvm.so"]).unwrap();
         assert!(java.contains("that of OpenJDK"), "{java}");
         assert!(refusal(&["/no/node", "/lib/libc.so.6"]).unwrap().contains("V8"));
-        assert!(refusal(&["/no/static"]).unwrap().contains("not in the recording"));
+        assert!(refusal(&["/no/static"]).unwrap().contains("the recording does not have"));
         let kernel = Kernel::parse("6.18").unwrap();
         let own = Program { text_refusal: None, heap_refusal: Some("because".to_owned()) };
         let (taken, left_out) = of_system(&kernel, &own).unwrap();

@@ -279,8 +279,8 @@ mod tests {
             "{why}"
         );
         assert!(of([0.85, 0.95], 0.88, 0.93, 9).1.unwrap().contains("fewer than 10"));
-        assert!(of([0.5, 1.5], 0.88, 0.93, 20).1.unwrap().contains("leave open"));
-        assert!(of([0.85, 0.90], 0.89, 0.95, 20).1.unwrap().contains("across a bound"));
+        assert!(of([0.5, 1.5], 0.88, 0.93, 20).1.unwrap().contains("allow both"));
+        assert!(of([0.85, 0.90], 0.89, 0.95, 20).1.unwrap().contains("crosses a bound"));
     }
 
     #[test]

@@ -53,7 +53,8 @@ pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     let cost = found.or_else(|| rate_named(costs, name).map(quantity))?;
     let ns = ns_each(&cost, costs)?;
     let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);
-    let source = format!("not known; as on {STAND_IN}, up to {STAND_IN_WITHIN} times less or more");
+    let source =
+        format!("not known; assumed as on {STAND_IN}, within a factor of {STAND_IN_WITHIN}");
     Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
 }
 

@@ -22,7 +22,7 @@ pub enum CheckError {
     )]
     NothingTraced(String),
     /// The recording's base page size differs from the rules'.
-    #[error("recorded with base pages of {recorded} bytes, the rules have {rules}")]
+    #[error("recorded with base pages of {recorded} bytes, but the rules have {rules}")]
     Page {
         /// Size in the recording, in bytes.
         recorded: u64,

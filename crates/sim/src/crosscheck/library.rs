@@ -22,7 +22,7 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 pub enum LibraryError {
     #[error("{}: {source}", shown(path))]
     Read { path: PathBuf, source: io::Error },
-    #[error("{}: truncated or damaged ({source}); copy it again from where it came", shown(path))]
+    #[error("{}: truncated or damaged ({source}); copy it again from its source", shown(path))]
     Archive { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Parse(#[from] ParseError),
@@ -84,7 +84,7 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let text = text_of(&name, file, |source| match source.kind() {
         io::ErrorKind::InvalidData => {
             let (name, what) =
-                (path.to_string_lossy().into_owned(), "no recording: it is not text");
+                (path.to_string_lossy().into_owned(), "not a recording: it is not text");
             ParseError { name, line: 1, what: what.to_owned() }.into()
         }
         _ => failed(path)(source),

@@ -72,7 +72,7 @@ impl<B: RecordingBody> Recording<B> {
                 return body.begin(header, &pairs);
             }
             let header =
-                header.as_ref().ok_or("no recording: the first line must be the header")?;
+                header.as_ref().ok_or("not a recording: the first line must be the header")?;
             body.line(&mut at, header, words)
         })?;
         let name = name.to_owned();

@@ -23,14 +23,14 @@ pub enum KernelError {
     #[error("there is no rule '{}' in '+{}'; {hint}", shown(name), shown(edit))]
     UnknownEdit { name: String, edit: String, hint: String },
     #[error(
-        "{kernel}: {rule} is {}, but with {page} base pages the page cache's folios have at most {}",
+        "{kernel}: {rule} is {}, but with {page} base pages a page-cache folio has at most {}",
         size_name(*bytes),
         size_name(*max_bytes)
     )]
     FolioSize { kernel: String, page: PageSize, rule: &'static str, bytes: u64, max_bytes: u64 },
     #[error(
-        "{}: no folio of private memory has {} with {page} base pages; anon-SIZE takes powers of two \
-         from {} to {}",
+        "{}: with {page} base pages, no private folio has {}; anon-SIZE takes powers of two from \
+         {} to {}",
         shown(kernel),
         size_name(*bytes),
         size_name(AnonRules::controlled_bytes(*page)[0]),
@@ -48,7 +48,7 @@ pub enum KernelError {
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
     #[error(
-        "{}: only folio predict, studies and Python's predict ask a policy; leave +policy out",
+        "{}: only folio predict, studies and Python's predict use a policy; omit +policy",
         shown(.0)
     )]
     NoPolicyHere(String),

@@ -25,7 +25,7 @@ impl NotJudged {
     /// Returns a sentence about the kernel `name`, without the final period.
     pub(super) fn sentence(&self, name: &str) -> String {
         let mut text =
-            format!("no recording judges the rules of {}: {}", shown(name), shown(&self.reason));
+            format!("no recording checks the rules of {}: {}", shown(name), shown(&self.reason));
         if !self.unplaced.is_empty() {
             let rules: Vec<String> =
                 self.unplaced.iter().map(|rule| shown(rule).to_string()).collect();
@@ -103,7 +103,7 @@ mod tests {
         for (kernel, _) in versions() {
             let is_said = kernel.not_judged.is_some();
             assert_eq!(kernel.description.contains("not judged"), is_said, "{}", kernel.name);
-            let start = format!("no recording judges the rules of {}: ", kernel.name);
+            let start = format!("no recording checks the rules of {}: ", kernel.name);
             assert_eq!(kernel.note.is_some_and(|note| note.starts_with(&start)), is_said);
         }
     }
@@ -114,12 +114,12 @@ mod tests {
         assert_eq!(edited.note, Kernel::parse("6.6").unwrap().note);
         let table = "based-on = '6.6'\ndescription = 'mine'".parse().unwrap();
         let mine = Kernel::from_table("mine", table).unwrap();
-        assert!(mine.note.unwrap().starts_with("no recording judges the rules of mine: "));
+        assert!(mine.note.unwrap().starts_with("no recording checks the rules of mine: "));
         let near = Kernel::of_release("6.7.4", 4096).unwrap().unwrap().note.unwrap();
         assert!(near.starts_with(
             "Linux 6.7 is not among the kernels this version knows; using the rules of 6.6"
         ));
-        assert!(near.contains("; no recording judges the rules of 6.6: "), "{near}");
+        assert!(near.contains("; no recording checks the rules of 6.6: "), "{near}");
         assert_eq!(Kernel::parse("6.12").unwrap().not_judged, None);
     }
 

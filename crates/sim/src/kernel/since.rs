@@ -24,7 +24,7 @@ pub(super) fn take(origin: &str, table: &mut Table) -> Result<Sinces, KernelErro
     let since: Sinces = table::take(origin, table, KEY)?.unwrap_or_default();
     match since.iter().find(|(_, since)| version(&since.version).is_none()) {
         Some((rule, since)) => {
-            let message = format!("{KEY}.{rule}: '{}' is no version, such as 6.8", since.version);
+            let message = format!("{KEY}.{rule}: '{}' is not a version such as 6.8", since.version);
             Err(KernelError::BadFile { origin: origin.to_owned(), message })
         }
         None => Ok(since),

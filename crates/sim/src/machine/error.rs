@@ -21,13 +21,13 @@ pub enum MachineError {
     #[error("machine {machine} has no {page} base pages; it has {supported}")]
     PageSize { machine: String, page: PageSize, supported: Listed },
     #[error(
-        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so there is no place for this \
+        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so folio cannot place this \
          machine's file; name one: folio calibrate -o FILE"
     )]
     NoPlace,
     #[error("this machine is not calibrated ({} is missing); run folio calibrate", shown(path))]
     NotCalibrated { path: PathBuf },
-    #[error("{0}\nfolio calibrate writes the file anew")]
+    #[error("{0}\nfolio calibrate writes a new file")]
     Calibration(Box<MachineError>),
 }
 
@@ -58,8 +58,8 @@ pub enum Contradiction {
     #[error("{place}: the unit is {unit}; expected {expected}")]
     CostUnit { place: String, unit: Unit, expected: Listed },
     #[error(
-        "{place}: range = [{low}, {high}] is no range of {value}; give the smallest and the largest \
-         that it may be, both above 0, with the value between them"
+        "{place}: range = [{low}, {high}] is not valid for {value}; give the smallest and largest \
+         possible value, both above 0, with the value between them"
     )]
     Range { place: String, value: f64, low: f64, high: f64 },
     #[error("{place}: no source; name the document, or set assumed = true and give the reason")]

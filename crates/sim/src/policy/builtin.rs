@@ -9,9 +9,9 @@ macro_rules! policy {
 }
 
 static BUILT_IN: &[(&str, &str, &[u8])] = &[
-    policy!("around-64k", "the kernel's own windows of files, in whole folios of 64K"),
-    policy!("exec-order", "text is read in folios of 64K, as kernels from 6.17 on do on arm64"),
-    policy!("always-exec", "text and mapped data are read in folios of 2M where files have them"),
+    policy!("around-64k", "the kernel's own file windows, in whole 64K folios"),
+    policy!("exec-order", "text is read in 64K folios, as kernels from 6.17 on do on arm64"),
+    policy!("always-exec", "text and mapped data are read in 2M folios if the file has them"),
     policy!(
         "per-program",
         "interpreters get up to 16K, other programs up to 64K for 256 faults, then all sizes"

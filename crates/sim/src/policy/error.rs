@@ -11,24 +11,24 @@ pub enum PolicyFileError {
     #[error("cannot read the policy {}: {error}", shown(path))]
     Read { path: String, error: io::Error },
     #[error(
-        "no policy is called '{}' (a file of your own ends in .o, and in a kernel's name its path has no '+' \
-         and no ','); {hint}",
+        "no policy is called '{}' (your own file must end in .o, and its path cannot have '+' or \
+         ',' in a kernel's name); {hint}",
         shown(name)
     )]
     Unknown { name: String, hint: String },
     #[error(
-        "two policies are called '{}', and results could not tell them apart; give one another name",
+        "two policies are called '{}', so results could not distinguish them; rename one",
         shown(.0)
     )]
     Twice(String),
     #[error("{}: a kernel has one policy; name it once", shown(.0))]
     Second(String),
-    #[error("'{}' cannot be the name of a policy", shown(.0))]
+    #[error("'{}' is not a valid policy name", shown(.0))]
     Name(String),
     #[error("policy {}: {cause}", shown(name))]
     Refused { name: String, cause: Refusal },
     #[error(
-        "the policy {} is a Python object, which cannot be written down; give an object file of BPF \
+        "the policy {} is a Python object, which cannot be serialized; use a BPF object file \
          instead",
         shown(.0)
     )]
@@ -39,7 +39,7 @@ pub enum PolicyFileError {
 pub enum Refusal {
     #[error("the file has more than {OBJECT_BYTES_MAX} bytes")]
     TooLarge,
-    #[error("it is not an object file of BPF ({0}); compile it with clang -O2 -target bpf -c")]
+    #[error("it is not a BPF object file ({0}); compile it with clang -O2 -target bpf -c")]
     NotBpf(String),
     #[error("it has no section folio/POINT; known points: {points}", points = super::point_names())]
     NoProgram,
@@ -56,7 +56,7 @@ pub enum Refusal {
     #[error("section {}: {what}", shown(section))]
     Section { section: String, what: String },
     #[error(
-        "map {}: {what}; define maps with FOLIO_MAP of folio_policy.h (section {MAPS}, at most \
+        "map {}: {what}; define maps with FOLIO_MAP from folio_policy.h (section {MAPS}, at most \
          {NR_MAPS_MAX})",
         shown(map)
     )]

@@ -139,7 +139,7 @@ impl<'a> Reader<'a, '_> {
                 return Err(wrong("its name is too long"));
             }
             if numbers.contains_key(&(section.index().0, symbol.address())) {
-                return Err(wrong("it stands where another one does"));
+                return Err(wrong("it overlaps another one"));
             }
             let at = usize::try_from(symbol.address()).ok();
             let words = at.and_then(|at| bytes.get(at..)?.get(..MAP_BYTES));
@@ -175,7 +175,7 @@ impl<'a> Reader<'a, '_> {
             return Err(Refusal::Functions { section: name.to_owned(), nr: starts.len() });
         };
         if start != 0 {
-            return Err(of_section("its function does not begin it"));
+            return Err(of_section("it does not begin with its function"));
         }
         let mut code: Vec<Insn> = insns.iter().map(|&bytes| Insn::decode(bytes)).collect();
         join_wide(&mut code, name)?;
@@ -183,9 +183,9 @@ impl<'a> Reader<'a, '_> {
         for (offset, relocation) in section.relocations() {
             let at = usize::try_from(offset).ok().filter(|offset| offset % INSN_BYTES == 0);
             let at = at.map(|offset| offset / INSN_BYTES).filter(|&at| at < code.len());
-            let at = at.ok_or_else(|| of_section("a relocation is outside of its program"))?;
+            let at = at.ok_or_else(|| of_section("a relocation is outside its program"))?;
             if !relocated.insert(at) {
-                return Err(of_section("two relocations are of one instruction"));
+                return Err(of_section("two relocations patch one instruction"));
             }
             let insn = self.relocated(code[at], &relocation, maps);
             let wrong = |what| Refusal::Insn { section: name.to_owned(), at, what };
@@ -275,7 +275,7 @@ impl<'a> Reader<'a, '_> {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         });
         let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
-            return Err(" is in no section of ELF".to_owned());
+            return Err(" is not in an ELF section".to_owned());
         };
         if !is_variables {
             let how = if of_section == BTF_MAPS { "; define maps with FOLIO_MAP" } else { "" };
@@ -285,13 +285,13 @@ impl<'a> Reader<'a, '_> {
             ));
         }
         if section.relocations().next().is_some() {
-            return Err(" holds addresses, which variables cannot".to_owned());
+            return Err(" holds addresses, but a variable cannot".to_owned());
         }
         let is_writable = sh_flags.0 & object::elf::SHF_WRITE.0 != 0;
         let size = usize::try_from(section.size()).unwrap_or(usize::MAX);
         let before = self.parsed.data.iter().map(|section| section.bytes.len());
         if before.fold(size, usize::saturating_add) > STATE_BYTES_MAX {
-            return Err(format!(" is in a section of {size} bytes, which are too many"));
+            return Err(format!(" is in a section of {size} bytes, which is too large"));
         }
         let data = section.data().map_err(|error| format!(": {error}"))?;
         let is_zeroed = data.is_empty();
@@ -324,7 +324,7 @@ fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
             let wrong = || Refusal::Insn {
                 section: section.to_owned(),
                 at,
-                what: "half of a number of 64 bits".to_owned(),
+                what: "half of a 64-bit number".to_owned(),
             };
             let low = code[at].imm as u32;
             let is_half =
@@ -363,7 +363,7 @@ fn map_spec(name: &str, words: &[u8]) -> Result<MapSpec, &'static str> {
         );
     }
     if nr_max == 0 || nr_max > STATE_BYTES_MAX {
-        return Err("it has no entries, or more than there is room for");
+        return Err("it has no entries, or more than fit");
     }
     Ok(MapSpec { name: name.to_owned(), kind, key_bytes, value_bytes, nr_max })
 }

@@ -104,14 +104,14 @@ impl Verifier<'_> {
     fn step(&mut self, at: usize, mut known: Known) -> Checked<()> {
         let insn = self.code[at];
         if usize::from(insn.dst) >= NR_REGISTERS || usize::from(insn.src) >= NR_REGISTERS {
-            return Err("there are registers r0 to r10".to_owned());
+            return Err("only registers r0 to r10 exist".to_owned());
         }
         if insn.class() == class::JMP && insn.op() == jump::CALL && insn.is_register() {
-            let what = "it calls an address, as code does that was not optimized; compile with -O2";
+            let what = "it calls an address, as unoptimized code does; compile with -O2";
             return Err(what.to_owned());
         }
         if has_unknown_parts(insn) {
-            return Err(format!("code {:#04x} with parts that are not known", insn.code));
+            return Err(format!("code {:#04x} has unknown parts", insn.code));
         }
         match insn.class() {
             class::ALU | class::ALU64 => compute(insn, &mut known)?,
@@ -133,7 +133,7 @@ impl Verifier<'_> {
     fn lead(&mut self, to: usize, known: Known) -> Checked<()> {
         let inside = self.code.get(to).is_some_and(|insn| insn.code != FILLER);
         if !inside {
-            return Err("a path leads behind the end, or into a number of 64 bits".to_owned());
+            return Err("a path leads past the end, or into a 64-bit number".to_owned());
         }
         match &mut self.known[to] {
             Some(before) => before.meet(&known, &mut self.fresh),
@@ -159,7 +159,8 @@ impl Verifier<'_> {
     fn store(&self, insn: Insn, known: &mut Known) -> Checked<()> {
         if !insn.is_plain_access() {
             return Err(
-                "atomic operations are not known, and nothing runs beside a policy: write n += 1"
+                "atomic operations are not known, and nothing runs at the same time as a policy: \
+                 write n += 1"
                     .to_owned(),
             );
         }
@@ -200,10 +201,10 @@ impl Verifier<'_> {
                 inside(offset, off, nr, section.bytes.len(), "its variables")
             }
             Value::MaybeEntry { .. } => {
-                Err("what bpf_map_lookup_elem returned has to be compared with 0 before".to_owned())
+                Err("the result of bpf_map_lookup_elem must first be compared with 0".to_owned())
             }
-            Value::Map { .. } => Err("a map is accessed by helpers only".to_owned()),
-            Value::Number(_) => Err("a number is no address".to_owned()),
+            Value::Map { .. } => Err("a map can be accessed only by helpers".to_owned()),
+            Value::Number(_) => Err("a number is not an address".to_owned()),
             Value::Mixed => Err(MIXED.to_owned()),
             Value::Unset => Err("the address may be unset".to_owned()),
         }
@@ -224,12 +225,12 @@ impl Verifier<'_> {
                 Value::Number(Number::ANY)
             }
             helper::WINDOW => {
-                return Err("folio_window() is for folio/window only".to_owned());
+                return Err("folio_window() is only for folio/window".to_owned());
             }
             helper::MAP_LOOKUP | helper::MAP_UPDATE | helper::MAP_DELETE => {
                 let Value::Map { nr } = known.registers[1] else {
                     let is_mixed = known.registers[1] == Value::Mixed;
-                    let what = if is_mixed { MIXED } else { "the first argument is no map" };
+                    let what = if is_mixed { MIXED } else { "the first argument is not a map" };
                     return Err(what.to_owned());
                 };
                 let &MapSpec { key_bytes, value_bytes, .. } = self.map(nr)?;
@@ -248,8 +249,8 @@ impl Verifier<'_> {
             }
             nr => {
                 return Err(format!(
-                    "helper {nr} is not known; a policy has maps and folio_window(), and no clock \
-                     and no random numbers, so that results stay the same"
+                    "helper {nr} is not known; a policy has maps and folio_window(), but no clock \
+                     and no random numbers, so results are reproducible"
                 ));
             }
         };
@@ -325,7 +326,7 @@ impl Verifier<'_> {
                 self.place(left, 0, 0, false)?;
             }
             (Value::Unset, _) | (_, Value::Unset) => {
-                return Err("it compares what may be unset".to_owned());
+                return Err("it compares a value that may be unset".to_owned());
             }
             (Value::Mixed, _) | (_, Value::Mixed) => return Err(MIXED.to_owned()),
             _ => return Err("it compares an address".to_owned()),
@@ -365,7 +366,7 @@ fn wide_value(insn: Insn) -> Checked<Value> {
             let (section, offset) = ((number >> 32) as usize, number & u64::from(u32::MAX));
             Ok(Value::Data { section, offset: Range::exact(offset) })
         }
-        _ => Err("a number of 64 bits of an unknown kind".to_owned()),
+        _ => Err("a 64-bit number of an unknown kind".to_owned()),
     }
 }
 
@@ -386,9 +387,9 @@ fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<P
         let bound = if min == max {
             ""
         } else {
-            "; compare the index with the size first, as a number without a sign"
+            "; compare the index with the size first, as an unsigned number"
         };
-        format!("bytes {min} to {max} from {off} on are not all in {of}{bound}")
+        format!("bytes {min} to {max} from {off} are not all in {of}{bound}")
     };
     let low = range.min.checked_add_signed(off).ok_or_else(outside)?;
     let high = range.max.checked_add_signed(off).and_then(|high| high.checked_add(nr as u64));
@@ -399,7 +400,7 @@ fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<P
 fn exit(known: &Known) -> Checked<()> {
     match known.registers[0] {
         Value::Number(_) => Ok(()),
-        Value::Unset => Err("it returns without an answer on some path".to_owned()),
+        Value::Unset => Err("a path returns without an answer".to_owned()),
         Value::Mixed => Err(MIXED.to_owned()),
         _ => Err("it returns an address".to_owned()),
     }
@@ -417,7 +418,7 @@ fn number_in(known: &Known, register: u8) -> Checked<()> {
     if value.is_number() {
         return Ok(());
     }
-    Err(format!("r{register} is no number"))
+    Err(format!("r{register} is not a number"))
 }
 
 fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
@@ -431,7 +432,7 @@ fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
         return Err("signed divisions and moves are not known; compile with -mcpu=v3".to_owned());
     }
     if op == alu::END && !matches!(insn.imm, 16 | 32 | 64) {
-        return Err("bytes are swapped in 16, 32 or 64 bits".to_owned());
+        return Err("a byte swap has 16, 32 or 64 bits".to_owned());
     }
     let left = known.registers[insn.dst as usize];
     let right = match (op, insn.is_register()) {
@@ -440,7 +441,7 @@ fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
         (_, false) => Value::Number(Number::exact(insn.imm as u64)),
     };
     if right == Value::Unset || op != alu::MOV && left == Value::Unset {
-        return Err("it computes with what may be unset".to_owned());
+        return Err("it computes with a value that may be unset".to_owned());
     }
     known.registers[insn.dst as usize] = match (op, left, right) {
         (alu::MOV, _, value) if is_wide => value,

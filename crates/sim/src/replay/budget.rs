@@ -104,11 +104,11 @@ impl std::fmt::Display for Excess {
                 if *of_policy > 0 {
                     write!(f, ", {of_policy} of them in the policy")?;
                 }
-                write!(f, ", and {allowed} are allowed")
+                write!(f, ", but {allowed} are allowed")
             }
             Self::State { held, allowed } => {
                 let (held, allowed) = (held >> 20, allowed >> 20);
-                write!(f, "the model holds {held} MiB of state, and {allowed} MiB are allowed")
+                write!(f, "the model holds {held} MiB of state, but only {allowed} MiB are allowed")
             }
         }
     }
@@ -183,10 +183,10 @@ impl AgeingOverBudget {
 
 fn too_much(excess: &Excess) -> String {
     match excess {
-        Excess::Steps { taken, allowed, .. } => format!("{taken} steps, and {allowed} are allowed"),
+        Excess::Steps { taken, allowed, .. } => format!("{taken} steps, but {allowed} are allowed"),
         Excess::State { held, allowed } => {
             let (held, allowed) = (held >> 20, allowed >> 20);
-            format!("{held} MiB of state, and {allowed} MiB are allowed")
+            format!("{held} MiB of state, but only {allowed} MiB are allowed")
         }
     }
 }

@@ -30,8 +30,8 @@ pub enum CellError {
     #[error("thread {0}: a trace may have at most {NR_THREADS_MAX} threads")]
     TooManyThreads(ThreadId),
     #[error(
-        "thread {0} is not the first one, and no fork in the trace made it: the trace is damaged; \
-         record it again"
+        "thread {0} is not the first one, and no fork in the trace created it: the trace is \
+         damaged; record it again"
     )]
     UnknownThread(ThreadId),
     #[error(transparent)]
@@ -43,7 +43,7 @@ pub enum CellError {
     #[error(transparent)]
     Ageing(#[from] AgeingOverBudget),
     #[error(
-        "more than {NR_PROCESSES_MAX} processes live at the same time: a trace may have no more; record \
+        "more than {NR_PROCESSES_MAX} processes live at the same time, which is the limit; record \
          a smaller part of the program"
     )]
     TooManyProcesses,

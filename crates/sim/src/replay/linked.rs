@@ -47,14 +47,14 @@ pub enum LinkedError {
     )]
     Size(String),
     #[error(
-        "{0} cannot be linked for: the model follows pages up to {max}, the largest folio that a \
+        "cannot link for {0}: the model supports pages up to {max}, the largest folio that a \
          kernel reads text into",
         max = size_name(LINKED_BYTES_MAX)
     )]
     TooLarge(String),
     #[error(
-        "--linked {linked}: {machine} has base pages of {page}, and a program linked for smaller \
-         pages does not start there; use {page} to {max}",
+        "--linked {linked}: {machine} has base pages of {page}, where a program linked for \
+         smaller pages does not start; use {page} to {max}",
         max = size_name(LINKED_BYTES_MAX)
     )]
     BelowPage { linked: String, machine: String, page: String },
@@ -209,7 +209,7 @@ mod tests {
         assert!(said("cc1=3M").contains("3M cannot be linked for"));
         assert!(said("96K").contains("'96K' is not a page size to link for"));
         assert!(said("2K").contains("expected 4K to 2M"));
-        assert!(said("4M").contains("4M cannot be linked for: the model follows pages up to 2M"));
+        assert!(said("4M").contains("cannot link for 4M: the model supports pages up to 2M"));
         let linked: Linked = "cc1=16K".parse().unwrap();
         let said = linked.check("grace-64k", PageSize::K64).unwrap_err().to_string();
         assert!(said.starts_with("--linked cc1=16K: grace-64k has base pages of 64K"), "{said}");

@@ -96,35 +96,36 @@ pub enum RequestError {
     #[error("--cgroup: {0} groups; use at most {NR_CGROUPS_MAX}")]
     Cgroups(usize),
     #[error(
-        "two machines that differ are both called '{}'; give each machine file a `name` of its own",
+        "two different machines are called '{}'; give each machine file its own `name`",
         shown(.0)
     )]
     MachineName(String),
     #[error(
-        "'{}' is the name of two kernels that differ, or empty; give each kernel a name of its own",
+        "two different kernels are called '{}', or the name is empty; give each kernel its own \
+         name",
         shown(.0)
     )]
     KernelName(String),
     #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
-        "{bytes} bytes of memory are not possible; expected bytes, such as 512M or 16G, and at most \
-         {}",
+        "{bytes} bytes of memory are not supported; expected bytes, such as 512M or 16G, and at \
+         most {}",
         size_name(MEMORY_GIB_MAX << 30)
     )]
     Memory { bytes: u64 },
-    #[error("{0} times the work is not possible; expected 1 to {FACTOR_MAX}")]
+    #[error("a factor of {0} for the work is not supported; expected 1 to {FACTOR_MAX}")]
     MaxWork(u64),
-    #[error("{0} CPUs are not possible; expected 1 to {NR_CPUS_MAX}")]
+    #[error("{0} CPUs are not supported; expected 1 to {NR_CPUS_MAX}")]
     NrCpus(u32),
-    #[error("a fragmentation of {0} thousandths is not possible; expected 0 to {PERMILLE_MAX}")]
+    #[error("a fragmentation of {0} thousandths is not supported; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
     #[error(
-        "{size}:.. is no fragmentation of {machine} with {page_bytes} byte pages; name a size \
-         above the base page and at most the largest block of free memory"
+        "{size}:.. is not a valid fragmentation for {machine} with {page_bytes} byte pages; give \
+         a size above the base page and at most the largest free block"
     )]
     FragmentedSize { size: String, machine: String, page_bytes: u64 },
-    #[error("{0} rounds of ageing are not possible; expected 0 to {AGED_ROUNDS_MAX}")]
+    #[error("{0} rounds of ageing are not supported; expected 0 to {AGED_ROUNDS_MAX}")]
     Aged(u32),
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -140,7 +141,7 @@ pub enum RequestError {
     #[error("--cgroup {}: no program in the trace matches; {}", shown(group), shown(hint))]
     IdleCgroup { group: String, hint: String },
     #[error(
-        "--cgroup {}: no program is in it, because '{}' takes its programs; leave out one of them",
+        "--cgroup {}: it has no programs because '{}' matches them all; omit one of the two",
         shown(group),
         shown(by)
     )]

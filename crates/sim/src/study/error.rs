@@ -39,7 +39,7 @@ pub enum Mistake {
     #[error("{place}: {error}")]
     Workload { place: String, error: GenerateError },
     #[error(
-        "{place}: the trace would have up to {nr_rows} rows, and {NR_ROWS_MAX} are allowed; lower \
+        "{place}: the trace would have up to {nr_rows} rows, but {NR_ROWS_MAX} are allowed; lower \
          its counts or its sizes"
     )]
     TooManyRows { place: String, nr_rows: u64 },
@@ -49,7 +49,7 @@ pub enum Mistake {
     CellKind { place: String, has: usize },
     #[error("{place}: a cell with a trace or a workload needs {key}")]
     Missing { place: String, key: &'static str },
-    #[error("{place}: a model has its kernel in its own table; remove {key}")]
+    #[error("{place}: a model names its kernel in its own table; remove {key}")]
     Superfluous { place: String, key: &'static str },
     #[error(
         "{place}: no kernel has large folios on a filesystem '{}'; {hint}; give \"{NO_LARGE_FOLIOS}\" \

@@ -118,7 +118,7 @@ impl Common {
         if let Ours::Cells { metric, .. } = ours {
             unit::check(metric, &ours_unit).map_err(|message| {
                 let hint = match self.ours_unit {
-                    None => "; if that is the unit of what is published, give ours-unit too",
+                    None => "; if that is the unit of the published number, give ours-unit too",
                     Some(_) => "",
                 };
                 Mistake::Count { place: place.to_owned(), message: message + hint }
@@ -423,8 +423,8 @@ impl RowFile {
         let is_about_both = self.inputs_of_series.is_some() || self.other_quantity.is_some();
         if is_about_both && self.published.is_none() {
             return Err(wrong(
-                "inputs-of-series and other-quantity need a published number, and this row \
-                 has none",
+                "inputs-of-series and other-quantity need a published number, but this row has \
+                 none",
             ));
         }
         let of_published = |own, of_table| match self.published {

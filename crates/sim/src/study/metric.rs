@@ -97,7 +97,7 @@ impl Metric {
             match all.find(|other| *other != first) {
                 None => Ok(first),
                 Some(other) => Err(format!(
-                    "{self} adds {} and {}; add numbers of one kind",
+                    "{self} adds {} and {}; add only numbers of the same kind",
                     first.words(),
                     other.words()
                 )),

@@ -190,7 +190,7 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
         "what = \"faults\"",
         "what = \"faults\"\ninputs-of-series = \"8M\"",
         57,
-        "need a published number, and this row has none",
+        "need a published number, but this row has none",
     ),
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
@@ -230,18 +230,13 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
     ),
     ("before = \"slow\"", "before = \"slower\"", 70, "there is no bench 'slower'"),
     ("none = \"not modelled\"", "none = \"not modelled\"\ndisagrees = \"so\"", 79, "can disagree"),
-    (
-        "count = \"units\"\n",
-        "count = \"units\"\nunit = \"ms\"\n",
-        46,
-        "is a count; leave the unit out",
-    ),
+    ("count = \"units\"\n", "count = \"units\"\nunit = \"ms\"\n", 46, "is a count; omit the unit"),
     (
         "count = \"units\"\n",
         "count = \"largest_unit_bytes\"\nunit = \"s\"\n",
         46,
-        "use bytes, kB, KiB, MiB, GiB, MB or GB; if that is the unit of what is published, give \
-         ours-unit too",
+        "use bytes, kB, KiB, MiB, GiB, MB or GB; if that is the unit of the published number, \
+         give ours-unit too",
     ),
     (
         "count = \"units\"\n",
@@ -303,7 +298,7 @@ fn a_misspelt_filesystem_of_many_cells_is_named_with_its_line() {
         let unit =
             body.replace("count = \"reads.bytes\"", "count = \"reads.bytes\", unit = \"ms\"");
         let error = with(&unit.replace("xsf", "xfs")).unwrap_err();
-        assert!(error.contains("'ms' is no unit of reads.bytes"), "{error}");
+        assert!(error.contains("'ms' is not a unit of reads.bytes"), "{error}");
     }
 }
 

@@ -20,10 +20,10 @@ pub(super) fn check(metric: &Metric, unit: &str) -> Result<(), String> {
     }
     let names: Vec<&str> = dimension.units().iter().map(|(name, _)| *name).collect();
     let expected = match names.as_slice() {
-        [] => "leave the unit out".to_owned(),
+        [] => "omit the unit".to_owned(),
         [first @ .., last] => format!("use {} or {last}", first.join(", ")),
     };
-    Err(format!("'{unit}' is no unit of {metric}, which is {}; {expected}", dimension.words()))
+    Err(format!("'{unit}' is not a unit of {metric}, which is {}; {expected}", dimension.words()))
 }
 
 /// Converts a number of `metric` to `unit`, which passed [`check`].
@@ -67,12 +67,12 @@ mod tests {
     fn a_unit_of_something_else_is_answered_with_those_that_fit() {
         for (metric, unit, says) in [
             ("reads.bytes", "s", "which is bytes; use bytes, kB, KiB, MiB, GiB, MB or GB"),
-            ("reads.bytes", "Gib", "'Gib' is no unit of reads.bytes"),
+            ("reads.bytes", "Gib", "'Gib' is not a unit of reads.bytes"),
             ("estimate.total_ns", "MiB", "which is time; use ns, us, ms or s"),
             ("faults.cow / faults.total", "ms", "which is a share; use % or permille"),
-            ("faults.total", "%", "which is a count; leave the unit out"),
-            ("faults.total", "ms", "which is a count; leave the unit out"),
-            ("faults.total / reads.bytes", "MiB", "which is a rate; leave the unit out"),
+            ("faults.total", "%", "which is a count; omit the unit"),
+            ("faults.total", "ms", "which is a count; omit the unit"),
+            ("faults.total / reads.bytes", "MiB", "which is a rate; omit the unit"),
             ("reads.bytes + faults.total", "", "adds bytes and a count"),
         ] {
             let said = check(&Metric::parse(metric).unwrap(), unit).unwrap_err();

@@ -22,7 +22,7 @@ const NR_DIGITS: usize = 64;
 pub struct CellId(String);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not the identity of a cell; expected {NR_DIGITS} hexadecimal digits")]
+#[error("'{0}' is not a cell id; expected {NR_DIGITS} hexadecimal digits")]
 pub struct NoCellId(String);
 
 impl CellId {

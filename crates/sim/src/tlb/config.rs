@@ -60,7 +60,7 @@ pub struct AddressSpaces {
 
 impl Default for AddressSpaces {
     fn default() -> Self {
-        let source = "the machine file does not say: every switch flushes".to_owned();
+        let source = "not in the machine file: every switch flushes".to_owned();
         Self { nr: 1, source, assumed: true }
     }
 }
@@ -267,7 +267,7 @@ impl Shape<'_> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{place}: 0 entries; leave the structure out if the machine has none")]
+    #[error("{place}: 0 entries; omit the structure if the machine has none")]
     NoEntries { place: String },
     #[error("{place}: {entries} entries are more than the supported {entries_max}")]
     TooManyEntries { place: String, entries: u32, entries_max: u32 },
@@ -286,7 +286,7 @@ pub enum ConfigError {
     NoSource { place: String },
     #[error("tlb.{level}: {nr} structures are more than the supported {MAX_STRUCTURES}")]
     TooManyStructures { level: &'static str, nr: usize },
-    #[error("{place}: another cache holds entries of this level; give one for each")]
+    #[error("{place}: another cache already holds this level's entries; give one cache per level")]
     WalkCacheTwice { place: String },
     #[error("tlb.walker: l2 = \"{l2}\" is larger than llc = \"{llc}\"")]
     CachesTurned { l2: String, llc: String },
@@ -298,8 +298,8 @@ pub enum ConfigError {
     #[error("tlb: l2 is shared by both sides; give either l2 or l2_instruction and l2_data")]
     SharedAndSplit,
     #[error(
-        "tlb: no level-1 {side} structure holds {page} pages; \
-         add the size to one, or take {page} out of page_sizes"
+        "tlb: no level-1 {side} structure holds {page} pages; add the size to one, or remove \
+         {page} from page_sizes"
     )]
     PageNotHeld { side: Side, page: PageSize },
     #[error("tlb.coalescing: at most one of \"hpa\", \"zen\" and \"zen-32K\"")]

@@ -93,7 +93,7 @@ impl TryFrom<String> for CacheSize {
     fn try_from(text: String) -> Result<Self, String> {
         let bytes = parse_bytes(&text).filter(|bytes| (4096..=CACHE_BYTES_MAX).contains(bytes));
         let form = "expected bytes from \"4K\" to \"1G\", such as \"36M\"";
-        bytes.map(Self).ok_or_else(|| format!("`{text}` is not the size of a cache: {form}"))
+        bytes.map(Self).ok_or_else(|| format!("`{text}` is not a cache size: {form}"))
     }
 }
 

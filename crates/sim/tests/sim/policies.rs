@@ -164,7 +164,7 @@ fn what_is_refused_of_c_says_what_to_do() {
             "either",
             array,
             "__u64 z = 3, *p = bpf_map_lookup_elem(&one, &z); if (!p) p = &z; return *p;",
-            "an address is of one thing on one path and of another on another",
+            "an address points to different things on different paths",
         ),
         (
             "function",
@@ -302,7 +302,7 @@ fn question(number: u64) -> Context {
 fn only_who_replays_traces_takes_a_policy() {
     let with = Kernel::parse("7.2+policy=pressure").unwrap();
     let told = with.without_policy().unwrap_err().to_string();
-    assert!(told.contains("leave +policy out"), "{told}");
+    assert!(told.contains("omit +policy"), "{told}");
     let changes = Kernel::parse("6.16")
         .unwrap()
         .changes_to(&Kernel::parse("6.16+policy=exec-order").unwrap());

@@ -191,7 +191,7 @@ pub(super) fn open_patiently(found: &Found) -> io::Result<File> {
 
 fn unread(reader_max: Duration) -> io::Error {
     let why = format!(
-        "it is a FIFO, and no program opened it for reading within {} s; start its reader first",
+        "it is a FIFO, but no program opened it for reading within {} s; start its reader first",
         reader_max.as_secs()
     );
     io::Error::new(io::ErrorKind::TimedOut, why)

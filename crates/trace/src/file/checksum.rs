@@ -111,19 +111,19 @@ fn layout_of(chunk: &ColumnChunkMetaData) -> [i64; 6] {
 pub(super) fn verify(source: &Source, footer: &Footer) -> Result<(), TraceError> {
     let bad = |what: &str| Err(TraceError::corrupt(source.path(), what));
     let Some(stored) = footer.value_of(CHECKSUM_KEY) else {
-        return bad("it has no checksum, as traces of older versions have none");
+        return bad("it has no checksum, like all traces of older versions");
     };
     let Ok(stored) = stored.parse::<Checksum>() else {
         return bad("its checksum is unreadable");
     };
     let is_meta_intact = stored.meta == meta_crc(footer.json(), footer.parquet.row_groups());
     if !is_meta_intact || stored.len != footer.rows_end {
-        return bad("its metadata do not have the checksum they were written with");
+        return bad("its metadata do not match their checksum");
     }
     let data = data_crc(source, stored.len)
         .map_err(|error| TraceError::from_read(source.path(), ParquetError::from(error)))?;
     if stored.data != data {
-        return bad("its rows do not have the checksum they were written with");
+        return bad("its rows do not match their checksum");
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ pub enum TraceError {
     },
     /// A newer folio wrote the trace.
     #[error(
-        "{} has schema version {found}, this folio reads up to {known}. Use a newer folio.",
+        "{} has schema version {found}, but this folio reads up to {known}. Use a newer folio.",
         shown(path)
     )]
     NewerSchema {
@@ -167,7 +167,7 @@ pub(super) fn guarded<T>(
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
             .unwrap_or("no message");
-        Err(ParquetError::General(format!("the decoder gave up: {message}")))
+        Err(ParquetError::General(format!("the decoder failed: {message}")))
     })
 }
 

@@ -74,7 +74,7 @@ pub(super) fn read(source: &Source) -> Result<Footer, TraceError> {
     let meta = read_meta(source, &parquet)?;
     let rows_end = check_groups(source, &parquet, &meta)?;
     if source.bytes().saturating_sub(tail_bytes).saturating_sub(rows_end) > GAP_BYTES_MAX {
-        return Err(TraceError::corrupt(source.path(), "its footer is far behind its rows"));
+        return Err(TraceError::corrupt(source.path(), "its footer is too far from its rows"));
     }
     Ok(Footer { meta, parquet, rows_end })
 }
@@ -108,7 +108,8 @@ fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     source.read_into(tail_at, &mut tail).map_err(|e| TraceError::io(path, "read", e))?;
     let len = len_of(tail).ok_or_else(cut)?;
     if len > FOOTER_BYTES_MAX {
-        let what = format!("its footer declares {len} bytes, at most {FOOTER_BYTES_MAX} are read");
+        let what =
+            format!("its footer declares {len} bytes, but at most {FOOTER_BYTES_MAX} are read");
         return Err(TraceError::corrupt(path, what));
     }
     let at = tail_at.checked_sub(len).ok_or_else(cut)?;
@@ -126,7 +127,7 @@ pub(super) fn len_of(tail: [u8; TAIL_BYTES]) -> Option<u64> {
 pub(super) fn check(bytes: &[u8]) -> Result<(), &'static str> {
     let outline = Outline::of(bytes, &FOOTER).ok_or("its footer is not a Parquet footer")?;
     if LIST_LIMITS.iter().any(|&(field, limit)| outline.list_len(field) > limit) {
-        return Err("its footer lists more than such a file has");
+        return Err("its footer lists more than such a file can have");
     }
     Ok(())
 }
@@ -202,7 +203,7 @@ fn check_groups(
 ) -> Result<u64, TraceError> {
     let bad = |what: &str| TraceError::corrupt(source.path(), what);
     if !has_our_columns(parquet) {
-        return Err(bad("its columns are not those of a trace"));
+        return Err(bad("its columns are not trace columns"));
     }
     let mut nr_rows = 0;
     let mut end = MAGIC.len() as u64;
@@ -214,11 +215,11 @@ fn check_groups(
         for chunk in group.columns() {
             end = chunk_end(chunk, end, bytes_max)
                 .filter(|&end| end <= source.bytes())
-                .ok_or_else(|| bad("a column does not lie where a trace keeps it"))?;
+                .ok_or_else(|| bad("a column is not at its place in a trace"))?;
         }
     }
     if nr_rows != meta.nr_rows {
-        return Err(bad(&format!("it holds {nr_rows} rows and should hold {}", meta.nr_rows)));
+        return Err(bad(&format!("it has {nr_rows} rows but should have {}", meta.nr_rows)));
     }
     Ok(end)
 }

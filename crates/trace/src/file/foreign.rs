@@ -57,7 +57,7 @@ impl ForeignParquet {
         let range = start.and_then(|start| Some(start..start.checked_add(len)?));
         match range.filter(|range| range.end <= self.bytes.len()) {
             Some(range) => Ok(self.bytes.slice(range)),
-            None => Err(ParquetError::EOF("it ends before a page that it names".to_owned())),
+            None => Err(ParquetError::EOF("it ends before a page that it lists".to_owned())),
         }
     }
 }
@@ -83,7 +83,7 @@ impl ChunkReader for ForeignParquet {
         let take = |left: u64| left.checked_sub(page_bytes);
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.map(|_| Cursor::new(bytes.slice(..len))).map_err(|_| {
-            let what = format!("the page at byte {start} has more than the footer declares");
+            let what = format!("the page at byte {start} is larger than the footer declares");
             ParquetError::General(what)
         })
     }

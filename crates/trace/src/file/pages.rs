@@ -73,11 +73,13 @@ impl Checks {
         }
         let nr_values = num_values as usize;
         if nr_values > self.nr_rows {
-            return Err(self.column.bad("has a dictionary of more values than there are rows"));
+            return Err(self.column.bad("has a dictionary with more values than rows"));
         }
         let buf = if self.column == Column::Op { op_numbers(&buf, nr_values)?.into() } else { buf };
         if buf.len() != nr_values.saturating_mul(self.column.value_bytes()) {
-            return Err(self.column.bad("has a dictionary of another size than it declares"));
+            return Err(self
+                .column
+                .bad("has a dictionary whose size differs from the declared one"));
         }
         Ok(Page::DictionaryPage { buf, num_values, encoding, is_sorted })
     }
@@ -90,7 +92,7 @@ impl Checks {
         };
         let nr_bytes_max = nr_values.saturating_mul(VALUE_BYTES_MAX).saturating_add(MORE_BYTES_MAX);
         if page.buffer().len() > nr_bytes_max {
-            return Err(self.column.bad("has a page of more bytes than its values take"));
+            return Err(self.column.bad("has a page with more bytes than its values need"));
         }
         match page.encoding() {
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if self.has_dictionary => {}
@@ -198,7 +200,7 @@ mod tests {
     fn a_dictionary_has_as_many_values_as_there_are_rows_at_most() {
         assert!(Checks::new(Column::Addr, 3).check(dictionary(3, vec![0; 24])).is_ok());
         let error = refusal(&mut Checks::new(Column::Addr, 3), dictionary(4, vec![0; 32]));
-        assert!(error.contains("more values than there are rows"), "{error}");
+        assert!(error.contains("more values than rows"), "{error}");
         let name = [&4_u32.to_le_bytes()[..], b"read"].concat();
         assert!(Checks::new(Column::Op, 1).check(dictionary(1, name.clone())).is_ok());
         let error = refusal(&mut Checks::new(Column::Op, 1), dictionary(1, name.repeat(2)));

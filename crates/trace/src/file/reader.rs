@@ -159,7 +159,7 @@ impl Reader {
         let told = self.trace.meta().nr_references;
         TraceError::corrupt(
             self.trace.path(),
-            format!("its rows have {than} references than the {told} that its metadata counts"),
+            format!("its rows have {than} references than the {told} that its metadata declares"),
         )
     }
 

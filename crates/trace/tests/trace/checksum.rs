@@ -58,12 +58,12 @@ fn damaged_rows_and_metadata_are_named() {
     let mut damaged = bytes.clone();
     damaged[40] ^= 1;
     let error = opened(&damaged).unwrap_err().to_string();
-    assert!(error.contains("its rows do not have the checksum"), "{error}");
+    assert!(error.contains("its rows do not match their checksum"), "{error}");
     let path_at = bytes.windows(3).position(|window| window == b"/f2").unwrap();
     let mut damaged = bytes;
     damaged[path_at + 2] ^= 1;
     let error = opened(&damaged).unwrap_err().to_string();
-    assert!(error.contains("its metadata do not have the checksum"), "{error}");
+    assert!(error.contains("its metadata do not match their checksum"), "{error}");
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn a_file_is_warmed_only_if_warm_would() {
     assert_eq!((alone.to_string().as_str(), alone.restart), (sentence, Restart::Around));
     assert_eq!(alone.gain_bytes, 2048 * K, "the second block is not touched");
     let shared = warm(in_use(&[100, 7]));
-    assert!(!shared.is_some() && shared.cost.contains("belongs to the system"), "{shared}");
+    assert!(!shared.is_some() && shared.cost.contains("it is a system file"), "{shared}");
     let none = warm(Some(WarmRefusal::NoFolios { filesystem: "zfs".to_owned() }));
     assert!(!none.is_some() && none.cost.contains("zfs"), "{none:?}");
 }

@@ -96,7 +96,7 @@ fn parts_of_an_allocation_can_be_freed_one_by_one() {
 }
 
 #[test]
-#[should_panic(expected = "is free already")]
+#[should_panic(expected = "already free")]
 fn a_double_free_is_a_programmer_error() {
     let mut buddy = small(16, 4, 4);
     let pfn = buddy.alloc(Order::new(2), Movable).unwrap();

@@ -10,7 +10,8 @@ use super::state::MmOwnerId;
 /// Live mms use every id of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "all {nr_ids} owner ids belong to live processes; a process must end before another one starts"
+    "all {nr_ids} owner ids are in use by live processes; a process must end before another one \
+     starts"
 )]
 pub struct IdsExhausted {
     /// Ids in the layout.
@@ -61,7 +62,7 @@ impl OwnerIds {
     /// If `id` is not in use.
     pub fn free(&mut self, id: MmOwnerId) {
         let is_live = id.get() < self.next && self.free.insert(id.get());
-        assert!(is_live, "owner id {} is given back and was not in use", id.get());
+        assert!(is_live, "owner id {} was released but not in use", id.get());
         while self.next > 1 && self.free.remove(&(self.next - 1)) {
             self.next -= 1;
         }
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "was not in use")]
+    #[should_panic(expected = "was released but not in use")]
     fn an_id_is_given_back_once() {
         let mut ids = OwnerIds::new::<Wide>();
         let (id, _other) = (ids.alloc().unwrap(), ids.alloc().unwrap());

@@ -92,7 +92,7 @@ impl RecordingBody for FileSteps {
             _ if is_known => Ok(()),
             // First line of a recording of a program (`processes`).
             ["program", ..] => Err("a recording of private memory, which only the tests replay; \
-                crosscheck replay takes those of files"
+                                    crosscheck replay takes recordings of files"
                 .to_owned()),
             _ => unknown(words),
         }
@@ -378,7 +378,7 @@ fn id_of(word: &str) -> Parsed<u32> {
     u32::try_from(value)
         .ok()
         .filter(|_| value < NR_IDS_MAX)
-        .ok_or_else(|| format!("{value} is not the number of a file, descriptor or mapping"))
+        .ok_or_else(|| format!("{value} is not a file, descriptor or mapping number"))
 }
 
 fn order_of(word: &str) -> Parsed<u8> {

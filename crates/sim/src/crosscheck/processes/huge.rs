@@ -65,7 +65,7 @@ impl HugePages {
         let (nr, lost) = nr.split_once(':').unwrap_or((nr, "0"));
         let kib = number_to(SIZE_KIB_MAX, kib)?;
         if !kib.is_power_of_two() {
-            return Err(format!("{kib} KiB is no size of huge pages"));
+            return Err(format!("{kib} KiB is not a huge page size"));
         }
         let (nr_pool, nr_lost) = (number_to(NR_POOL_MAX, nr)?, number_to(NR_POOL_MAX, lost)?);
         Ok(Self { kib, nr_pool, nr_lost })
@@ -91,7 +91,7 @@ impl Trim {
             Some('d') => TrimCall::Drop,
             Some('p') => TrimCall::Protect,
             Some('f') => TrimCall::Free,
-            _ => return Err(format!("{word:?} is no call that trims")),
+            _ => return Err(format!("{word:?} is not a call that trims")),
         };
         let edge = match letters.next() {
             Some('s') => Edge::First,

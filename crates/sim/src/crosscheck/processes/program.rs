@@ -317,7 +317,7 @@ impl ProcessOp {
             "protect" => Self::Protect(pages, Prot::NONE),
             "advise" => Self::Advise(pages, advice.ok_or("advise needs h or n")?),
             "remap" => Self::Remap(pages, page()?),
-            _ => return Err(format!("{name:?} is no operation")),
+            _ => return Err(format!("{name:?} is not an operation")),
         })
     }
 }
@@ -379,7 +379,7 @@ impl OwnFile {
             let kind = FileKind::ALL.into_iter().find(|kind| kind.name() == name)?;
             Some((kind, nr))
         });
-        let (kind, nr) = found.ok_or_else(|| format!("{word:?} is no file of a program"))?;
+        let (kind, nr) = found.ok_or_else(|| format!("{word:?} is not a file of a program"))?;
         Ok(Self { kind, nr_pages: window_of(nr)? })
     }
 }

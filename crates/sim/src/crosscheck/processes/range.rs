@@ -25,7 +25,7 @@ impl PageRange {
     pub(super) fn of(first: &str, nr: &str) -> Parsed<Self> {
         let first = number_to(NR_PAGES_MAX - 1, first)?;
         let nr = number_to(NR_PAGES_MAX - first, nr)?;
-        if nr == 0 { Err("no page at all".to_owned()) } else { Ok(Self { first, nr }) }
+        if nr == 0 { Err("the range is empty".to_owned()) } else { Ok(Self { first, nr }) }
     }
 }
 

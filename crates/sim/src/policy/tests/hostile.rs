@@ -90,7 +90,7 @@ fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
             }
         },
     );
-    assert!(moved.contains("its function does not begin it"), "{moved}");
+    assert!(moved.contains("it does not begin with its function"), "{moved}");
     // Add a second map at the same place by replacing the function's symbol.
     let crowded = refused_with(
         |name| name == ".symtab",
@@ -100,7 +100,7 @@ fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
             function[4..].copy_from_slice(&map[4..]);
         },
     );
-    assert!(crowded.contains("it stands where another one does"), "{crowded}");
+    assert!(crowded.contains("it overlaps another one"), "{crowded}");
     let twice = refused_with(
         |name| name.starts_with(".rel"),
         |table| {
@@ -108,7 +108,7 @@ fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
             table[16..24].copy_from_slice(&first);
         },
     );
-    assert!(twice.contains("two relocations are of one instruction"), "{twice}");
+    assert!(twice.contains("two relocations patch one instruction"), "{twice}");
 }
 
 /// Returns the header's and the sections' byte ranges: first byte and length.

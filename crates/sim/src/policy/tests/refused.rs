@@ -30,27 +30,27 @@ fn what_a_program_may_not_do() {
     .concat();
     let kept = [lookup(), vec![copy(0, 1), EXIT]].concat();
     let cases: Vec<(Vec<Insn>, &str)> = vec![
-        (vec![mov(0, 0)], "0: a path leads behind the end"),
-        (vec![EXIT], "0: it returns without an answer"),
+        (vec![mov(0, 0)], "0: a path leads past the end"),
+        (vec![EXIT], "0: a path returns without an answer"),
         (vec![copy(0, 10), EXIT], "1: it returns an address"),
-        (vec![copy(0, 5), EXIT], "0: it computes with what may be unset"),
+        (vec![copy(0, 5), EXIT], "0: it computes with a value that may be unset"),
         (vec![mov(0, 0), jump_back, EXIT], "1: it jumps back in a loop: unroll it"),
         (vec![mov(10, 0), EXIT], "0: r10 cannot be written"),
-        (vec![load(0, 1, 392), EXIT], "0: bytes 0 to 0 from 392 on are not all in the context"),
-        (vec![load(0, 1, -8), EXIT], "0: bytes 0 to 0 from -8 on are not all in the context"),
+        (vec![load(0, 1, 392), EXIT], "0: bytes 0 to 0 from 392 are not all in the context"),
+        (vec![load(0, 1, -8), EXIT], "0: bytes 0 to 0 from -8 are not all in the context"),
         (vec![store(1, 0, 1), mov(0, 0), EXIT], "0: the context cannot be written"),
         (vec![load(0, 10, -8), EXIT], "0: the byte at r10-8 is unset"),
         (vec![store(10, -520, 1), mov(0, 0), EXIT], "0: 8 bytes at r10-520 are not in the stack"),
         (vec![store(10, -4, 1), mov(0, 0), EXIT], "0: 8 bytes at r10-4 are not in the stack"),
-        (vec![mov(2, 64), load(0, 2, 0), EXIT], "1: a number is no address"),
+        (vec![mov(2, 64), load(0, 2, 0), EXIT], "1: a number is not an address"),
         (vec![call(5), EXIT], "0: helper 5 is not known"),
         (vec![insn(class::JMP | jump::CALL, 0, 1, 0, 3), EXIT], "0: calls of functions"),
-        (vec![mov(1, 0), call(helper::MAP_LOOKUP), EXIT], "1: the first argument is no map"),
-        (unchecked, "6: what bpf_map_lookup_elem returned has to be compared"),
+        (vec![mov(1, 0), call(helper::MAP_LOOKUP), EXIT], "1: the first argument is not a map"),
+        (unchecked, "6: the result of bpf_map_lookup_elem must first be compared"),
         (beyond, "are not all in the value of its map"),
         (leaks, "7: it stores an address in a map or variable"),
-        (kept, "6: it computes with what may be unset"),
-        (data(0, 9), "2: bytes 9 to 9 from 0 on are not all in its variables"),
+        (kept, "6: it computes with a value that may be unset"),
+        (data(0, 9), "2: bytes 9 to 9 from 0 are not all in its variables"),
         (data(9, 0), "2: no such variable"),
         (
             [&wide(2, insn::wide::DATA, 0)[..], &[insn(0x7a, 2, 0, 0, 1), mov(0, 0), EXIT]]
@@ -67,12 +67,15 @@ fn what_a_program_may_not_do() {
         ),
         (vec![insn(0x05, 0, 0, 0, 0), insn(0xff, 0, 0, 0, 0)], "1: code 0xff is not known"),
         (vec![insn(class::JMP32 | jump::EXIT, 0, 0, 0, 0)], "0: jump 0x96 is not known"),
-        (vec![insn(0xb7, 12, 0, 0, 0), EXIT], "0: there are registers r0 to r10"),
+        (vec![insn(0xb7, 12, 0, 0, 0), EXIT], "0: only registers r0 to r10 exist"),
         (
             [&[insn(class::JMP | jump::JA, 0, 0, 1, 0)][..], &wide(0, 0, 1), &[EXIT]].concat(),
-            "0: a path leads behind the end, or into a number",
+            "0: a path leads past the end, or into a number",
         ),
-        (vec![insn(0x85, 0, 0, 0, helper::WINDOW), EXIT], "0: folio_window() is for folio/window"),
+        (
+            vec![insn(0x85, 0, 0, 0, helper::WINDOW), EXIT],
+            "0: folio_window() is only for folio/window",
+        ),
     ];
     are_refused(&cases);
 }
@@ -108,18 +111,19 @@ fn what_only_looks_harmless() {
     are_refused(&[
         (
             vec![insn(0x8d, 0, 0, 0, 1), EXIT],
-            "0: it calls an address, as code does that was not optimized; compile with -O2",
+            "0: it calls an address, as unoptimized code does; compile with -O2",
         ),
-        (vec![insn(0xb7, 0, 3, 0, 0), EXIT], "0: code 0xb7 with parts that are not known"),
-        (vec![insn(0xbf, 0, 1, 0, 9), EXIT], "0: code 0xbf with parts that are not known"),
-        (vec![mov(0, 0), insn(0x95, 0, 0, 1, 0)], "1: code 0x95 with parts that are not known"),
+        (vec![insn(0xb7, 0, 3, 0, 0), EXIT], "0: code 0xb7 has unknown parts"),
+        (vec![insn(0xbf, 0, 1, 0, 9), EXIT], "0: code 0xbf has unknown parts"),
+        (vec![mov(0, 0), insn(0x95, 0, 0, 1, 0)], "1: code 0x95 has unknown parts"),
         (
             far(1, 32_767),
-            "4: bytes 9223372036854775807 to 9223372036854775807 from 32767 on are not all in the context",
+            "4: bytes 9223372036854775807 to 9223372036854775807 from 32767 are not all in the \
+             context",
         ),
         (far(10, 32_767), "4: 8 bytes at r10"),
-        (comes_round, "4: bytes 17 to 17 from 0 on are not all in its variables"),
-        (swapped, "6: bytes 0 to 4294967295 from 0 on are not all in its variables"),
+        (comes_round, "4: bytes 17 to 17 from 0 are not all in its variables"),
+        (swapped, "6: bytes 0 to 4294967295 from 0 are not all in its variables"),
         (updates.repeat(700), "the keys and values of its helpers are more than 16 KiB"),
     ]);
 }

@@ -63,8 +63,8 @@ impl Frame {
             if self.slots[at / SLOT_BYTES].numbers() >> (at % SLOT_BYTES) & 1 == 0 {
                 let from_end = STACK_BYTES - at;
                 return Err(format!(
-                    "the byte at r10-{from_end} is unset or part of an address; clear a struct with \
-                     __builtin_memset first, so that the gaps between its fields are set too"
+                    "the byte at r10-{from_end} is unset or part of an address; clear a struct \
+                     with __builtin_memset first to set the gaps between its fields too"
                 ));
             }
         }
@@ -77,7 +77,7 @@ impl Frame {
             return Ok(());
         }
         if !value.is_number() {
-            return Err("it saves a part of an address".to_owned());
+            return Err("it saves part of an address".to_owned());
         }
         for at in offset..offset + nr {
             let slot = &mut self.slots[at / SLOT_BYTES];

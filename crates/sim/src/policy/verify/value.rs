@@ -2,8 +2,8 @@
 
 use super::number::{Number, Range};
 
-pub(super) const MIXED: &str = "an address is of one thing on one path and of another on another; use \
-                                each in its own branch, and let the branches join with numbers";
+pub(super) const MIXED: &str = "an address points to different things on different paths; use \
+                                each in its own branch, and join the branches with numbers";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
@@ -91,13 +91,13 @@ impl Value {
         let exact = || {
             let is_exact = by.min == by.max;
             is_exact.then_some(by.min as i64).ok_or(
-                "it moves an address of the stack by an unknown number; use a variable or a map for \
-                 what has an index",
+                "it moves a stack address by an unknown number; use a variable or a map for \
+                 indexed data",
             )
         };
         let far = || {
-            let what = "it moves an address too far; compare the index with the size first, as a number \
-                        without a sign";
+            let what = "it moves an address too far; compare the index with the size first, as an \
+                        unsigned number";
             what.to_owned()
         };
         Ok(match self {
@@ -113,7 +113,7 @@ impl Value {
             }
             Self::MaybeEntry { .. } => {
                 return Err(
-                    "what bpf_map_lookup_elem returned has to be compared with 0 before".to_owned()
+                    "the result of bpf_map_lookup_elem must first be compared with 0".to_owned()
                 );
             }
             Self::Mixed => return Err(MIXED.to_owned()),

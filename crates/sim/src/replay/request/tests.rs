@@ -70,8 +70,7 @@ fn machines_that_differ_have_names_that_differ() {
     let mut asked = request(&["7.2"], &["zen4", "zen4"]);
     assert_eq!(asked.specs().unwrap().len(), 1, "the same machine twice is one");
     asked.machines[1].costs.fault = None;
-    let named = "two machines that differ are both called 'zen4'; give each machine file a `name` \
-                 of its own";
+    let named = "two different machines are called 'zen4'; give each machine file its own `name`";
     assert_eq!(said(&asked), named);
     asked.machines[1].name = "slow".to_owned();
     assert_eq!(asked.specs().unwrap().len(), 2);
@@ -85,8 +84,8 @@ fn a_group_that_a_later_one_leaves_empty_is_refused() {
     };
     let overridden = |group: &str, by: &str| {
         format!(
-            "--cgroup {group}: no program is in it, because '{by}' takes its programs; leave out one \
-             of them"
+            "--cgroup {group}: it has no programs because '{by}' matches them all; omit one of \
+             the two"
         )
     };
     assert_eq!(said(&of(&["8M", "cc1=6M", "4M"])), overridden("8M", "4M"));

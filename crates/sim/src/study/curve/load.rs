@@ -57,7 +57,7 @@ impl CurveFile {
         ];
         for (key, nr, max) in few {
             if nr == 0 || nr > max {
-                let expected = "at least one, at most 16 lines, 32 limits and 16 counts";
+                let expected = "1 to 16 lines, 1 to 32 limits and 1 to 16 counts";
                 return Err(wrong(place, key, &nr.to_string(), expected));
             }
         }
@@ -104,7 +104,7 @@ fn limits_of(texts: &[String], place: &str) -> Result<Vec<u32>, Mistake> {
         let percent = text.strip_suffix('%').and_then(|number| number.parse().ok());
         let rises = |percent: &u32| limits.last().is_none_or(|last| last < percent);
         let percent = percent.filter(|percent| (1..=PERCENT_MAX).contains(percent)).filter(rises);
-        let expected = "shares that rise, such as [\"10%\", \"100%\"], up to 1000%";
+        let expected = "ascending shares, such as [\"10%\", \"100%\"], up to 1000%";
         limits.push(percent.ok_or_else(|| wrong(place, "limits", text, expected))?);
     }
     Ok(limits)

@@ -177,7 +177,7 @@ impl Numbers {
     fn missing(&self, program: usize) -> &str {
         let mut all = self.0.iter().flat_map(|of_line| &of_line[program].counts);
         let why = all.find_map(|number| number.as_ref().err());
-        why.map_or("a count is 0 for some and not for others", String::as_str)
+        why.map_or("a count is 0 for some but not for others", String::as_str)
     }
 
     /// Returns whether a line has a worse gain count than the first, or ends a program early that

@@ -14,7 +14,7 @@ fn contradictions_are_named_with_their_place() {
     let l2 = |edit: fn(&mut StructureConfig)| refusal(|config| edit(&mut config.l2[0]));
     assert_eq!(
         l2(|l2| l2.entries = 0),
-        "tlb.l2[0] \"1280x5\": 0 entries; leave the structure out if the machine has none"
+        "tlb.l2[0] \"1280x5\": 0 entries; omit the structure if the machine has none"
     );
     assert_eq!(
         l2(|l2| l2.entries = 70_000),
@@ -56,13 +56,13 @@ fn contradictions_between_structures_are_named() {
     );
     assert_eq!(
         refusal(|config| config.l1_instruction[0].sizes = EntrySizes::Any),
-        "tlb: no level-1 data structure holds 64K pages; \
-         add the size to one, or take 64K out of page_sizes"
+        "tlb: no level-1 data structure holds 64K pages; add the size to one, or remove 64K from \
+         page_sizes"
     );
     assert_eq!(
         refusal(|config| config.l1_instruction.clear()),
-        "tlb: no level-1 instruction structure holds 4K pages; \
-         add the size to one, or take 4K out of page_sizes"
+        "tlb: no level-1 instruction structure holds 4K pages; add the size to one, or remove 4K \
+         from page_sizes"
     );
 }
 

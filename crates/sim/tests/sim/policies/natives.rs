@@ -65,7 +65,7 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     let (told, unwritten) = fails(Ok(Fails(5)));
     assert!(told.contains("7.2+policy=fails on altra: the policy failed at"), "{told}");
     assert!(told.contains("it gave up"), "{told}");
-    assert!(unwritten.contains("cannot be written down"), "{unwritten}");
+    assert!(unwritten.contains("cannot be serialized"), "{unwritten}");
     assert!(fails(Err("not today")).0.contains("cannot start: not today"));
 }
 

@@ -49,7 +49,7 @@ fn an_index_that_was_compared_is_within_its_table() {
     assert!(of("-mcpu=v3", &int_).unwrap().is_ok());
     let told = of("-mcpu=v1", &int_).unwrap().unwrap_err();
     assert!(
-        told.contains("compare the index with the size first, as a number without a sign"),
+        told.contains("compare the index with the size first, as an unsigned number"),
         "{told}"
     );
 }
@@ -82,14 +82,14 @@ fn programs_that_are_refused_say_what_to_do() {
             "always_inline",
         ),
         (around(&format!("{F} {{ return (__u64)c; }}")), "it returns an address"),
-        (around(&format!("{F} {{ return *(__u64 *)0x1000; }}")), "a number is no address"),
+        (around(&format!("{F} {{ return *(__u64 *)0x1000; }}")), "a number is not an address"),
         (around(&format!("{F} {{ c->page = 1; return 1; }}")), "the context cannot be written"),
         (
             around(&format!(
                 "FOLIO_MAP(m, FOLIO_HASH, __u64, __u64, 4);\n\
                  {F} {{ return *(__u64 *)bpf_map_lookup_elem(&m, &(__u64){{1}}); }}"
             )),
-            "compared with 0 before",
+            "compared with 0",
         ),
         (
             around(&format!("static long (*now)(void) = (void *)5;\n{F} {{ return now(); }}")),
@@ -97,7 +97,7 @@ fn programs_that_are_refused_say_what_to_do() {
         ),
         (
             around(&format!("__u64 n; {F} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
-            "nothing runs beside a policy",
+            "nothing runs at the same time as a policy",
         ),
         (
             around(&format!(

@@ -218,7 +218,7 @@ fn a_wrong_line_is_named() {
     let error = Recording::<Programs>::parse("here", program).unwrap_err();
     assert_eq!(error.line, 1, "no header");
     let error = ProcessProgram::all_of("mine", &format!("{program}0 jump 1\n")).unwrap_err();
-    assert!(error.to_string().starts_with("mine:2: \"jump\" is no operation;"), "{error}");
+    assert!(error.to_string().starts_with("mine:2: \"jump\" is not an operation;"), "{error}");
 }
 
 #[test]

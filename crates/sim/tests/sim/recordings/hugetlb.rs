@@ -60,7 +60,7 @@ fn another_answer_is_told_apart() {
 fn a_wrong_pool_is_named() {
     for (huge, what) in [
         ("2048", "here:2: huge= needs KIB:NR;"),
-        ("2000:1", "here:2: 2000 KiB is no size of huge pages;"),
+        ("2000:1", "here:2: 2000 KiB is not a huge page size;"),
         ("2048:9999", "here:2: 9999 is more than 1024;"),
     ] {
         let text = format!("{HEADER}program 1 pages=8 sizes=- huge={huge}\nend\n");
