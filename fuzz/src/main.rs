@@ -152,7 +152,7 @@ fn policy(data: &[u8], _: &Path) {
     for page in 0..3 {
         let context = Context { page, ra_pages: 32, nr_pages: 1 << 20, ..Context::default() };
         for point in Point::ALL {
-            if !one.asks(point) {
+            if !one.handles(point) {
                 continue;
             }
             let answer = one.answer(point, &context).expect("an accepted program does not fail");

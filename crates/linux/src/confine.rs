@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - F1: rights are only dropped. [`Confined`] reports those that the kernel cannot restrict.
-//! - F2: a rule is for the object that was found and checked ([`Found`]), even if another takes its
+//! - F2: a rule is for the object that was found and checked ([`PathHandle`]), even if another takes its
 //!   name.
 //! - F3: only the calling thread and its later children are confined.
 
@@ -19,7 +19,7 @@ use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr as _,
     RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
-use largefolio_trace::disk::{Found, Place};
+use largefolio_trace::disk::{PathHandle, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::proc::OF_CPUS;
@@ -110,7 +110,7 @@ fn allowed(
     path: &Path,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    match Found::of(path) {
+    match PathHandle::of(path) {
         Ok(found) => with(rules, &found, rights),
         Err(_) => Ok(rules),
     }
@@ -118,7 +118,7 @@ fn allowed(
 
 fn with(
     rules: RulesetCreated,
-    found: &Found,
+    found: &PathHandle,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     let is_dir = found.metadata().is_dir();

@@ -41,7 +41,7 @@ use crate::units::{MmId, Order, Vpn};
 use crate::vma::Vma;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Initiator {
     Khugepaged,
     /// `MADV_COLLAPSE`: no limits, and reclaims if needed (D.5.1).
     Advice,
@@ -53,7 +53,7 @@ pub(crate) struct CollapseTarget {
     pub(crate) vma: Vma,
     pub(crate) first: Vpn,
     pub(crate) order: Order,
-    pub(crate) who: Who,
+    pub(crate) initiator: Initiator,
 }
 
 impl CollapseTarget {
@@ -78,13 +78,17 @@ impl Memory {
         self.fail_collapse.step(refusal)
     }
 
-    pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, CollapseRefusal>) {
+    pub(crate) fn count_outcome(
+        &mut self,
+        initiator: Initiator,
+        outcome: Result<Done, CollapseRefusal>,
+    ) {
         self.core.work.add(1);
         let counters = &mut self.core.counters.collapse;
-        match (outcome, who) {
+        match (outcome, initiator) {
             (Ok(Done::Already), _) => {}
-            (Ok(Done::Collapsed), Who::Khugepaged) => counters.pages_collapsed += 1,
-            (Ok(Done::Collapsed), Who::Advice) => counters.nr_advised += 1,
+            (Ok(Done::Collapsed), Initiator::Khugepaged) => counters.pages_collapsed += 1,
+            (Ok(Done::Collapsed), Initiator::Advice) => counters.nr_advised += 1,
             (Err(refusal), _) => counters.refused[refusal as usize] += 1,
         }
     }
@@ -102,11 +106,11 @@ impl Memory {
         }
     }
 
-    pub(crate) fn collapse_effort(&self, who: Who) -> Effort {
-        match who {
-            Who::Advice => Effort::Direct,
-            Who::Khugepaged if self.rules.collapse.defrag => Effort::Direct,
-            Who::Khugepaged => Effort::None,
+    pub(crate) fn collapse_effort(&self, initiator: Initiator) -> Effort {
+        match initiator {
+            Initiator::Advice => Effort::Direct,
+            Initiator::Khugepaged if self.rules.collapse.defrag => Effort::Direct,
+            Initiator::Khugepaged => Effort::None,
         }
     }
 }

@@ -253,7 +253,7 @@ impl Core {
         if self.mapping(file).tree.first_in(index, last).is_some() {
             return Err(InsertRefusal::Occupied);
         }
-        self.counters.nr_file_asked[usize::from(order.get())] += 1;
+        self.counters.nr_file_tried[usize::from(order.get())] += 1;
         let min = self.mapping(file).hard_min();
         let Some(pfn) = self.take_block(order, min) else {
             self.counters.nr_file_denied[usize::from(order.get())] += 1;

@@ -120,8 +120,8 @@ pub struct Counters {
     /// Large folios that could not be allocated: the rest was read in the smallest folios.
     pub large_folio_fallback: u64,
     /// Folios that page caches tried to allocate, by order.
-    pub nr_file_asked: [u64; NR_ORDERS],
-    /// Failed allocations among `nr_file_asked`, by order.
+    pub nr_file_tried: [u64; NR_ORDERS],
+    /// Failed allocations among `nr_file_tried`, by order.
     pub nr_file_denied: [u64; NR_ORDERS],
     /// Folios inserted into the page cache, by order.
     pub nr_inserted: [u64; NR_ORDERS],

@@ -5,12 +5,12 @@
 mod budget;
 mod config;
 mod decider;
+mod external;
 mod reuse;
 pub(crate) mod rmap_walk;
-mod told;
 
 pub use config::{Config, MemoryError};
-pub use told::FolioState;
+pub use external::FolioState;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -111,16 +111,16 @@ impl Memory {
         Self::with_ram(rules, config, Ram::default())
     }
 
-    /// Creates a machine; ageing calls `hears` from time to time, which can stop it.
+    /// Creates a machine; ageing calls `should_stop` from time to time, which can stop it.
     ///
     /// # Errors
     /// Fails like [`Memory::new`], or with [`MemoryError::Stopped`].
     pub fn new_until(
         rules: Rules,
         config: &Config,
-        hears: &mut dyn FnMut() -> ControlFlow<()>,
+        should_stop: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Self, MemoryError> {
-        Self::made(rules, config, Ram::default(), hears)
+        Self::made(rules, config, Ram::default(), should_stop)
     }
 
     /// Creates a machine with `ram` as its memory.
@@ -135,7 +135,7 @@ impl Memory {
         rules: Rules,
         config: &Config,
         ram: Ram,
-        hears: &mut dyn FnMut() -> ControlFlow<()>,
+        should_stop: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Self, MemoryError> {
         let nr_pages = config.ram_bytes >> rules.page.shift();
         let fragmentation = config.fragmentation;
@@ -146,7 +146,7 @@ impl Memory {
         let mut buddy = Buddy::new(zone)?;
         let aged = match config.ageing {
             None => Vec::new(),
-            Some(ageing) => buddy.age_until(ageing, hears).ok_or(MemoryError::Stopped)?,
+            Some(ageing) => buddy.age_until(ageing, should_stop).ok_or(MemoryError::Stopped)?,
         };
         let steps = config.ageing.map_or(0, |ageing| ageing.steps(nr_below));
         let nr_pinned = buddy.nr_allocated_pages();

@@ -281,7 +281,7 @@ pub struct PolicyError {
 /// A policy with its state. The same questions in the same order get the same answers.
 pub trait Policy: fmt::Debug + Send {
     /// Whether the policy answers at `point`; called once per point.
-    fn asks(&self, point: Point) -> bool;
+    fn handles(&self, point: Point) -> bool;
 
     /// Answers at the point of `context`.
     ///

@@ -33,9 +33,22 @@ mod charge;
 pub mod compact;
 mod effort;
 mod evict;
-mod fate;
 mod generations;
 mod lists;
 mod migrate;
 mod scan;
 mod victim;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EvictOutcome {
+    Freed,
+    Keep,
+    Activate,
+    Split,
+}
+
+enum Victim {
+    Own,
+    Evict,
+    Done(EvictOutcome),
+}

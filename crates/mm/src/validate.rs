@@ -42,7 +42,7 @@ use crate::rules::EofGuard;
 use crate::units::{MappingId, MmId, Order, PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
 use crate::{buddy, mapping, pgtable, rmap};
-use counts::EntriesFound;
+use counts::EntryCounts;
 
 /// Limit of the miss counter (docs/behaviour 0.4).
 const MISS_LIMIT: u32 = 1000;
@@ -252,7 +252,7 @@ impl Memory {
     pub fn validate(&self) -> Result<(), Violation> {
         self.core.buddy.validate()?;
         self.core.folios.validate().map_err(Violation::Folios)?;
-        let mut found = EntriesFound::default();
+        let mut found = EntryCounts::default();
         for (mm, space) in self.all_spaces() {
             space.table.validate()?;
             space.vmas.validate().map_err(|vpn| Violation::Areas(mm, vpn))?;
@@ -272,7 +272,7 @@ impl Memory {
         &self,
         mm: MmId,
         space: &Space,
-        found: &mut EntriesFound,
+        found: &mut EntryCounts,
     ) -> Result<(), Violation> {
         for leaf in space.table.leaves(Vpn(0), PageTable::VPN_END.0) {
             let mut vpn = leaf.first_vpn;
@@ -289,7 +289,7 @@ impl Memory {
         Ok(())
     }
 
-    fn check_part(&self, part: &LeafPart<'_>, found: &mut EntriesFound) -> Result<(), Violation> {
+    fn check_part(&self, part: &LeafPart<'_>, found: &mut EntryCounts) -> Result<(), Violation> {
         let LeafPart { mm, leaf, vpn, end, .. } = *part;
         let pfn = leaf.pfn_of(vpn);
         let Some(id) = self.core.folios.of_pfn(pfn) else {
@@ -367,7 +367,7 @@ impl Memory {
             && entry.is_some_and(|entry| self.core.folios.get(entry.folio).pfn_at(index) == pfn)
     }
 
-    fn check_folios(&self, found: &EntriesFound) -> Result<(), Violation> {
+    fn check_folios(&self, found: &EntryCounts) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
         for (folio, data) in self.core.folios.iter() {

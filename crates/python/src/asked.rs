@@ -5,7 +5,7 @@
 
 use largefolio_results::{Error, running};
 use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel::{self, beside};
+use largefolio_sim::kernel::{self, with_policies};
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CacheState, CgroupError, FragmentedError, LinkedError, Request};
 use largefolio_sim::size;
@@ -49,7 +49,7 @@ impl Asked<'_> {
         let kernels =
             self.kernels.iter().map(|rules| rules.kernel(&this)).collect::<Result<Vec<_>, _>>()?;
         let policies = self.policies.iter().map(|asked| asked.policy(py, raised));
-        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?)
+        let kernels = with_policies(kernels, &policies.collect::<Result<Vec<_>, _>>()?)
             .map_err(|error| Failure::Kernel(error.into()))?;
         let machines =
             self.machines.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;

@@ -175,7 +175,7 @@ fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
 }
 
 impl Policy for Running {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         self.methods[point as usize].is_some()
     }
 

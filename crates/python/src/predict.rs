@@ -190,7 +190,7 @@ impl Job<'_> {
         self.raised.until(shared.stop());
         let pool = ThreadPoolBuilder::new().build()?;
         let mut done = RowsDone::default();
-        let mut hear = |nr_read: u64| shared.done(done.hear(nr_read));
+        let mut hear = |nr_read: u64| shared.done(done.observe(nr_read));
         Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut hear))?)
     }
 

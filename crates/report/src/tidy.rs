@@ -307,7 +307,7 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let kinds = &tlb.walk_kinds;
     for (name, kind) in [
         ("chained", kinds.chained),
-        ("beside", kinds.beside),
+        ("beside", kinds.overlapped),
         ("alone", kinds.alone),
         ("fetch", kinds.fetch),
     ] {

@@ -10,7 +10,6 @@ mod change;
 mod check;
 mod edit;
 mod error;
-mod judged;
 mod leaves;
 mod load;
 mod nearest;
@@ -20,15 +19,16 @@ mod rule;
 mod since;
 mod table;
 mod text;
+mod unverified;
 mod versions;
 
 pub use alias::{EDITS, EditHelp};
 pub use change::Change;
 pub use edit::{overrides, parts};
 pub use error::KernelError;
-pub use judged::NotJudged;
 pub use packaged::Package;
-pub use policy::beside;
+pub use policy::with_policies;
+pub use unverified::Unverified;
 pub use versions::Origin;
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ pub struct Kernel {
     /// Whether the file or an edit sets the base page size; otherwise the machine does.
     pub is_page_given: bool,
     /// Why no recording verifies the rules, if none does.
-    pub not_judged: Option<NotJudged>,
+    pub unverified: Option<Unverified>,
     /// For display, if the rules are another version's or no recording verifies them.
     pub note: Option<String>,
     /// A policy that overrides the kernel's decisions. No preset has one.
@@ -58,10 +58,10 @@ pub struct Kernel {
 /// Ignores `note`, which depends on the request.
 impl PartialEq for Kernel {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, description, rules, is_page_given, not_judged, note: _, policy } = self;
+        let Self { name, description, rules, is_page_given, unverified, note: _, policy } = self;
         (name, description, rules) == (&other.name, &other.description, &other.rules)
             && *policy == other.policy
-            && (is_page_given, not_judged) == (&other.is_page_given, &other.not_judged)
+            && (is_page_given, unverified) == (&other.is_page_given, &other.unverified)
     }
 }
 

@@ -186,7 +186,7 @@ impl Running {
 }
 
 impl Policy for Running {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         self.code(point).is_some()
     }
 

@@ -8,15 +8,14 @@
 //!
 //! Reading order: `request`, `spec` and their options (`annotate`, `linked`, `pattern`,
 //! `fragmented`, `budget`); a [`cell`] and its parts (`files`, `slab`, `space`, `program`, `place`,
-//! `places`, `images`, `hardware`, [`clock`]); its events (`run`, `lives`, `layout`, `relink`,
+//! `places`, `images`, `hardware`, [`clock`]); its events (`run`, `processes`, `layout`, `relink`,
 //! `memory_calls`, `file_calls`, `charges`, `metering`, `watch`, `finish`); its results
-//! ([`outcome`], `touched`, [`sizes`], [`statistics`], [`programs`], `asked`, `reads`, and for
+//! ([`outcome`], `touched`, [`sizes`], [`statistics`], [`programs`], `requested`, `reads`, and for
 //! pictures [`detail`], [`timeline`], `keeper`, `causes`, `curve`); `passes` and `batch`.
 //!
 //! Owns the order in which a cell sees a trace. Does not own memory management (`mm`) or output.
 
 mod annotate;
-pub mod asked;
 mod attached;
 mod batch;
 mod budget;
@@ -39,7 +38,6 @@ mod images;
 mod keeper;
 mod layout;
 mod linked;
-mod lives;
 mod memory_calls;
 mod metering;
 pub mod outcome;
@@ -47,12 +45,14 @@ mod passes;
 mod pattern;
 mod place;
 mod places;
+mod processes;
 mod program;
 pub mod programs;
 mod reads;
 mod reference;
 mod relink;
 pub mod request;
+pub mod requested;
 mod run;
 pub mod sizes;
 mod slab;
@@ -93,7 +93,7 @@ pub const RESULTS_VERSION: u32 = 8;
 pub enum ReplayError {
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error("{kernel} on {machine}: {source}{}", source.way_out())]
+    #[error("{kernel} on {machine}: {source}{}", source.remedy())]
     Cell { kernel: String, machine: String, source: CellError },
     #[error("stopped before the end of the trace")]
     Stopped,

@@ -17,7 +17,7 @@ use largefolio_report::text::Depth;
 use largefolio_report::why;
 use largefolio_report::{Goal, Settings};
 use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel::{Kernel, beside};
+use largefolio_sim::kernel::{Kernel, with_policies};
 use largefolio_sim::machine::{Machine, NR_CPUS_MAX};
 use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
@@ -354,7 +354,7 @@ impl PredictArgs {
         let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
         let kernels = running::all_with(&self.kernel, &pools)?;
         let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
-        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
+        let kernels = with_policies(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
         let (machines, walks) = running::machines(&self.machine)?;
         Ok(sim::Request {
             seeds: self.seed.clone(),

@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
-use largefolio_trace::disk::Found;
+use largefolio_trace::disk::PathHandle;
 
 use super::{
     Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, list_folders, mapped_file,
@@ -83,14 +83,14 @@ impl System for Live {
 }
 
 /// Opens the exact file of a mapping as a path only.
-fn reach(file: &FileRef) -> io::Result<Found> {
+fn reach(file: &FileRef) -> io::Result<PathHandle> {
     if let Some((pid, range)) = &file.mapped {
         let link = mapped_file(&Path::new("/proc").join(pid.to_string()), range);
-        if let Ok(found) = Found::of(&link) {
+        if let Ok(found) = PathHandle::of(&link) {
             return Ok(found);
         }
     }
-    let found = Found::of(&file.path)?;
+    let found = PathHandle::of(&file.path)?;
     // The name may now belong to another file, or the path to another root directory.
     if file.inode != 0 && found.metadata().ino() != file.inode {
         return Err(io::ErrorKind::NotFound.into());
@@ -98,7 +98,7 @@ fn reach(file: &FileRef) -> io::Result<Found> {
     Ok(found)
 }
 
-fn is_open_for_write(found: &Found) -> Option<bool> {
+fn is_open_for_write(found: &PathHandle) -> Option<bool> {
     let file = found.open_regular().ok()?;
     // SAFETY: requests a lease on an open descriptor; no memory is passed.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };

@@ -43,7 +43,7 @@ const PAGES_OF_STEP: u64 = 8;
 /// twice the needed capacity, plus the zone's own state, all of it touched.
 const BYTES_OF_PAGE: u64 = 2 * size_of::<Block>() as u64 + super::BYTES_OF_PAGE;
 /// Blocks taken or freed between two checks with the caller: a few milliseconds.
-const NR_BLOCKS_UNHEARD: u32 = 1 << 16;
+const NR_BLOCKS_UNCHECKED: u32 = 1 << 16;
 
 /// How memory is aged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,27 +93,27 @@ struct Block {
     of: MigrateType,
 }
 
-struct Wear<'a> {
+struct AgeingRun<'a> {
     buddy: &'a mut Buddy,
     random: Random,
     orders: Vec<Order>,
     live: Vec<Block>,
     round: RoundOfAgeing,
-    ear: Ear<'a>,
+    stop: StopCheck<'a>,
 }
 
-struct Ear<'a> {
-    hears: &'a mut dyn FnMut() -> ControlFlow<()>,
-    nr_unheard: u32,
+struct StopCheck<'a> {
+    should_stop: &'a mut dyn FnMut() -> ControlFlow<()>,
+    nr_unchecked: u32,
     is_stopped: bool,
 }
 
-impl Ear<'_> {
+impl StopCheck<'_> {
     fn count_block(&mut self) {
-        self.nr_unheard += 1;
-        if self.nr_unheard == NR_BLOCKS_UNHEARD {
-            self.nr_unheard = 0;
-            self.is_stopped |= (self.hears)().is_break();
+        self.nr_unchecked += 1;
+        if self.nr_unchecked == NR_BLOCKS_UNCHECKED {
+            self.nr_unchecked = 0;
+            self.is_stopped |= (self.should_stop)().is_break();
         }
     }
 }
@@ -124,11 +124,11 @@ impl Buddy {
         self.age_until(ageing, &mut || ControlFlow::Continue(())).unwrap_or_default()
     }
 
-    /// Like [`Buddy::age`]. Calls `hears` every few milliseconds; returns `None` if it breaks.
+    /// Like [`Buddy::age`]. Calls `should_stop` every few milliseconds; returns `None` if it breaks.
     pub fn age_until(
         &mut self,
         ageing: Ageing,
-        hears: &mut dyn FnMut() -> ControlFlow<()>,
+        should_stop: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Option<Vec<RoundOfAgeing>> {
         let max = self.max_order;
         let orders = ageing.orders.descending().filter(|&of| of > Order::ZERO && of <= max);
@@ -137,28 +137,28 @@ impl Buddy {
             return Some(Vec::new());
         }
         let (random, round) = (Random(ageing.seed), RoundOfAgeing::default());
-        let ear = Ear { hears, nr_unheard: 0, is_stopped: false };
-        let mut wear = Wear { buddy: self, random, orders, live: Vec::new(), round, ear };
+        let stop = StopCheck { should_stop, nr_unchecked: 0, is_stopped: false };
+        let mut run = AgeingRun { buddy: self, random, orders, live: Vec::new(), round, stop };
         let mut rounds = Vec::new();
         for _ in 0..ageing.rounds {
-            wear.free_some();
-            wear.fill();
-            rounds.push(std::mem::take(&mut wear.round));
-            if wear.ear.is_stopped {
+            run.free_some();
+            run.fill();
+            rounds.push(std::mem::take(&mut run.round));
+            if run.stop.is_stopped {
                 return None;
             }
         }
-        wear.free_half();
-        (!wear.ear.is_stopped).then_some(rounds)
+        run.free_half();
+        (!run.stop.is_stopped).then_some(rounds)
     }
 }
 
-impl Wear<'_> {
+impl AgeingRun<'_> {
     fn free_some(&mut self) {
-        let Self { buddy, random, live, ear, .. } = self;
+        let Self { buddy, random, live, stop, .. } = self;
         live.retain(|block| {
-            ear.count_block();
-            let is_kept = ear.is_stopped || random.below(FREED_OF) > 0;
+            stop.count_block();
+            let is_kept = stop.is_stopped || random.below(FREED_OF) > 0;
             if !is_kept {
                 buddy.free(block.pfn, block.order);
             }
@@ -168,7 +168,7 @@ impl Wear<'_> {
 
     fn fill(&mut self) {
         let target = self.buddy.nr_pages / 16 * FULL_SIXTEENTHS;
-        while self.buddy.nr_allocated < target && !self.ear.is_stopped {
+        while self.buddy.nr_allocated < target && !self.stop.is_stopped {
             let nr = self.random.below(self.orders.len() as u64);
             let order = self.orders[nr as usize];
             let share = self.random.below(16);
@@ -218,7 +218,7 @@ impl Wear<'_> {
     fn take(&mut self, order: Order, of: MigrateType) -> bool {
         let Some(pfn) = self.buddy.alloc(order, of) else { return false };
         self.live.push(Block { pfn, order, of });
-        self.ear.count_block();
+        self.stop.count_block();
         true
     }
 
@@ -226,8 +226,8 @@ impl Wear<'_> {
         let target = self.buddy.nr_pages / 2;
         let mut movable: Vec<Block> = std::mem::take(&mut self.live);
         movable.retain(|block| block.of == MigrateType::Movable);
-        while self.buddy.nr_allocated > target && !movable.is_empty() && !self.ear.is_stopped {
-            self.ear.count_block();
+        while self.buddy.nr_allocated > target && !movable.is_empty() && !self.stop.is_stopped {
+            self.stop.count_block();
             let nr = self.random.below(movable.len() as u64) as usize;
             let block = movable.swap_remove(nr);
             self.buddy.free(block.pfn, block.order);

@@ -3,7 +3,7 @@
 //! Answers to: `madvise_collapse`.
 
 use super::file::FileRange;
-use super::{CollapseTarget, Who};
+use super::{CollapseTarget, Initiator};
 use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};
@@ -86,8 +86,8 @@ impl Memory {
         let pmd = self.rules.page.pmd_order();
         let (first, last) = (pmd.round_up(start.0), pmd.round_down(end.0));
         let short = self.rules.collapse.short_request;
-        if !self.can_collapse(vma, Who::Advice) {
-            self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
+        if !self.can_collapse(vma, Initiator::Advice) {
+            self.count_outcome(Initiator::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);
         }
         // The request contained no whole block, so nothing could fail (H.5.2, 7.2).
@@ -106,9 +106,10 @@ impl Memory {
             }
             let first = Vpn(next);
             next += pmd.nr_pages();
-            let target = CollapseTarget { mm, vma: *vma, first, order: pmd, who: Who::Advice };
+            let target =
+                CollapseTarget { mm, vma: *vma, first, order: pmd, initiator: Initiator::Advice };
             let outcome = self.collapse_block(&target);
-            self.count_outcome(Who::Advice, outcome);
+            self.count_outcome(Initiator::Advice, outcome);
             if let Err(refusal) = outcome {
                 refused = Err(refusal);
                 let is_file = vma.backing != Backing::Anon;

@@ -75,7 +75,7 @@ impl Memory {
 
     fn alloc_for(&mut self, target: &CollapseTarget) -> Result<FolioId, CollapseRefusal> {
         let index = PageIndex(target.vma.index_of(target.first));
-        let effort = self.collapse_effort(target.who);
+        let effort = self.collapse_effort(target.initiator);
         let injected = self.step(CollapseRefusal::AllocHugePageFail);
         let id = injected.and_then(|()| {
             self.alloc_anon(target.order, effort, index).ok_or(CollapseRefusal::AllocHugePageFail)

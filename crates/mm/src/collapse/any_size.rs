@@ -10,7 +10,7 @@
 
 use super::advise::CollapseError;
 use super::scan::PteLimits;
-use super::{CollapseTarget, Who};
+use super::{CollapseTarget, Initiator};
 use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::pgtable::{Batch, PmdState, Pte, PteFlags};
@@ -49,7 +49,7 @@ impl Memory {
         order: Order,
     ) -> Result<(), CollapseRefusal> {
         if !self.can_collapse_to(vma, order) {
-            self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
+            self.count_outcome(Initiator::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);
         }
         let (mut next, last) = (order.round_up(start.0), order.round_down(end.0));
@@ -59,9 +59,10 @@ impl Memory {
             let Some(set) = self.space(mm).first_set_in(Vpn(next), last - next) else { break };
             let first = Vpn(order.round_down(set.0));
             next = first.0 + order.nr_pages();
-            let target = CollapseTarget { mm, vma: *vma, first, order, who: Who::Advice };
+            let target =
+                CollapseTarget { mm, vma: *vma, first, order, initiator: Initiator::Advice };
             let outcome = self.collapse_part_of(&target);
-            self.count_outcome(Who::Advice, outcome);
+            self.count_outcome(Initiator::Advice, outcome);
             refused = refused.and(outcome.map(|_| ()));
         }
         refused
@@ -69,8 +70,13 @@ impl Memory {
 
     fn can_collapse_to(&self, vma: &Vma, order: Order) -> bool {
         let is_below = order < self.rules.page.pmd_order();
-        let target =
-            CollapseTarget { mm: MmId(0), vma: *vma, first: vma.start, order, who: Who::Advice };
+        let target = CollapseTarget {
+            mm: MmId(0),
+            vma: *vma,
+            first: vma.start,
+            order,
+            initiator: Initiator::Advice,
+        };
         let fits = match self.file_range(&target) {
             None => vma.has_anon() && order >= MIN_LARGE_ORDER,
             Some(range) => {

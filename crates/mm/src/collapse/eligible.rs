@@ -2,7 +2,7 @@
 //!
 //! Answers to: `thp_vma_allowable_orders`, `file_thp_enabled`.
 
-use super::Who;
+use super::Initiator;
 use crate::mapping::{HugeSwitch, Mapping, tree};
 use crate::memory::Memory;
 use crate::rules::anon::{Enabled, Orders};
@@ -12,7 +12,7 @@ use crate::vma::{Backing, HugeAdvice, Vma};
 
 impl Memory {
     /// Whether `who` may collapse blocks to the PMD size, or khugepaged to any size (H.1.1).
-    pub(crate) fn can_collapse(&self, vma: &Vma, who: Who) -> bool {
+    pub(crate) fn can_collapse(&self, vma: &Vma, initiator: Initiator) -> bool {
         let pmd = self.rules.page.pmd_order();
         // The program opted out, or no aligned block fits inside (H.1.1).
         if vma.advice.huge == HugeAdvice::Nohuge || !fits_a_block(vma, pmd) {
@@ -20,21 +20,21 @@ impl Memory {
         }
         // A hugetlb area has no anonymous pages, so it is never collapsed.
         let Backing::File { open, .. } = vma.backing else {
-            let is_on = who == Who::Advice || !self.collapse_orders(vma).is_empty();
+            let is_on = initiator == Initiator::Advice || !self.collapse_orders(vma).is_empty();
             return is_on && vma.has_anon();
         };
         let mapping = self.core.mapping(self.open_file(open).mapping);
         if mapping.is_shmem {
             // A tmpfs mount has its own setting, which is off by default.
             let follows = mapping.huge_switch == HugeSwitch::ShmemEnabled;
-            return who == Who::Advice || follows && self.shmem_allows(vma);
+            return initiator == Initiator::Advice || follows && self.shmem_allows(vma);
         }
         let is_on = match self.rules.anon.thp {
             Enabled::Always => true,
             Enabled::Madvise => vma.advice.huge == HugeAdvice::Huge,
             Enabled::Never => false,
         };
-        (who == Who::Advice || is_on) && self.file_rule(vma, mapping)
+        (initiator == Initiator::Advice || is_on) && self.file_rule(vma, mapping)
     }
 
     pub(super) fn collapse_orders(&self, vma: &Vma) -> Orders {

@@ -11,7 +11,7 @@
 //! Differs: a kernel locks the gathered pages; here nothing else runs meanwhile. I/O completes
 //! immediately, so a flush that khugepaged started is done when it returns to the block.
 
-use super::{CollapseTarget, Who};
+use super::{CollapseTarget, Initiator};
 use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
 use crate::core::work::steps_of_block;
@@ -32,7 +32,7 @@ pub(super) struct FileRange {
     pub(super) open: OpenId,
     pub(super) first: u64,
     pub(super) order: Order,
-    pub(super) who: Who,
+    pub(super) initiator: Initiator,
 }
 
 impl FileRange {
@@ -55,7 +55,7 @@ impl Memory {
         let Backing::File { open, .. } = target.vma.backing else { return None };
         let file = self.open_file(open).mapping;
         let first = target.vma.index_of(target.first);
-        Some(FileRange { file, open, first, order: target.order, who: target.who })
+        Some(FileRange { file, open, first, order: target.order, initiator: target.initiator })
     }
 
     pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
@@ -89,13 +89,13 @@ impl Memory {
         let nr_evicted = self.core.mapping(range.file).nr_evicted(range.pages());
         let limit = self.rules.collapse.swap_limit(self.rules.page);
         // Reading many pages back costs more than a large folio saves (H.4.1).
-        if range.who == Who::Khugepaged && nr_evicted > limit {
+        if range.initiator == Initiator::Khugepaged && nr_evicted > limit {
             return Err(CollapseRefusal::ExceedSwapPte);
         }
         let nr_none = range.order.nr_pages() - nr_present;
         let limit = self.rules.anon.none_limit(self.rules.page);
         // The new folio would mostly hold pages that were never read (H.4.2).
-        if range.who == Who::Khugepaged && nr_none > limit {
+        if range.initiator == Initiator::Khugepaged && nr_none > limit {
             return Err(CollapseRefusal::ExceedNonePte);
         }
         Ok(())
@@ -123,7 +123,7 @@ impl Memory {
     }
 
     fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
-        let effort = self.collapse_effort(range.who);
+        let effort = self.collapse_effort(range.initiator);
         let is_worth_trying = self.prepare_large(range.order, effort)
             && self.charge(range.order.nr_pages(), effort.into());
         let pfn = is_worth_trying.then(|| self.core.take_block(range.order, Order::ZERO));
@@ -242,10 +242,10 @@ impl Memory {
         if !may_flush {
             return;
         }
-        match range.who {
+        match range.initiator {
             // Writeback runs while khugepaged scans other blocks of the file.
-            Who::Khugepaged => self.khugepaged.flushed.push(range.file),
-            Who::Advice => self.write_back(range.file, PageRange { first: 0, end: u64::MAX }),
+            Initiator::Khugepaged => self.khugepaged.flushed.push(range.file),
+            Initiator::Advice => self.write_back(range.file, PageRange { first: 0, end: u64::MAX }),
         }
     }
 
@@ -350,7 +350,8 @@ impl Memory {
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };
-        let is_own = range.who == Who::Advice && self.rules.collapse.retract == Retract::Own;
+        let is_own =
+            range.initiator == Initiator::Advice && self.rules.collapse.retract == Retract::Own;
         if range.order == self.rules.page.pmd_order() && !is_own {
             self.retract_tables(range);
         }

@@ -11,7 +11,7 @@
 //! Scanning takes no time.
 
 use super::file::FileRange;
-use super::{CollapseTarget, Who};
+use super::{CollapseTarget, Initiator};
 use crate::core::khugepaged::Khugepaged;
 use crate::core::observed::Observed;
 use crate::counters::collapse::{CollapseRefusal, Done};
@@ -27,7 +27,7 @@ use crate::vma::{Backing, Vma};
 const NS_PER_MS: u64 = 1_000_000;
 const NEVER_NS: u64 = u64::MAX;
 
-enum Look {
+enum ScanEnd {
     More,
     NoMemory,
 }
@@ -84,7 +84,7 @@ impl Memory {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
         }
-        if areas.iter().any(|vma| self.can_collapse(vma, Who::Khugepaged)) {
+        if areas.iter().any(|vma| self.can_collapse(vma, Initiator::Khugepaged)) {
             self.khugepaged_enter(mm);
         }
     }
@@ -117,7 +117,7 @@ impl Memory {
         let rules = self.rules.collapse;
         let nr_pages = rules.pages_to_scan(self.rules.page);
         while self.is_khugepaged_on() && self.may_go_on(nr_pages) {
-            if let Look::NoMemory = self.look(nr_pages) {
+            if let ScanEnd::NoMemory = self.scan_mm(nr_pages) {
                 let khugepaged = &mut self.khugepaged;
                 // Memory was short before this wake-up too: give the system its time.
                 if khugepaged.has_slept {
@@ -144,12 +144,12 @@ impl Memory {
         khugepaged.nr_passes < 2
     }
 
-    fn look(&mut self, nr_pages: u64) -> Look {
+    fn scan_mm(&mut self, nr_pages: u64) -> ScanEnd {
         let khugepaged = &mut self.khugepaged;
         let at = *khugepaged.at.get_or_insert(0);
         let Some(&mm) = khugepaged.mms.get(at) else {
             self.end_pass();
-            return Look::More;
+            return ScanEnd::More;
         };
         let from = self.khugepaged.next;
         self.count_areas(self.space(mm).vmas.len(), 1);
@@ -159,15 +159,16 @@ impl Memory {
             let pmd = self.rules.page.pmd_order();
             let last = Vpn(pmd.round_down(vma.end.0));
             let mut first = Vpn(pmd.round_up(vma.start.0.max(from.0)));
-            if !self.can_collapse(&vma, Who::Khugepaged) || first >= last {
+            if !self.can_collapse(&vma, Initiator::Khugepaged) || first >= last {
                 self.khugepaged.nr_scanned += 1;
                 continue;
             }
             while first < last {
-                let target = CollapseTarget { mm, vma, first, order: pmd, who: Who::Khugepaged };
+                let target =
+                    CollapseTarget { mm, vma, first, order: pmd, initiator: Initiator::Khugepaged };
                 self.khugepaged.nr_examined = pmd.nr_pages();
-                let outcome = self.collapse_behind(&target);
-                self.count_outcome(Who::Khugepaged, outcome);
+                let outcome = self.collapse_remote(&target);
+                self.count_outcome(Initiator::Khugepaged, outcome);
                 let khugepaged = &mut self.khugepaged;
                 first = first.plus(pmd.nr_pages());
                 khugepaged.next = first;
@@ -176,14 +177,14 @@ impl Memory {
                     ScanCost::Examined => khugepaged.nr_examined,
                 };
                 match outcome {
-                    Err(CollapseRefusal::AllocHugePageFail) => return Look::NoMemory,
-                    _ if khugepaged.nr_scanned >= nr_pages => return Look::More,
+                    Err(CollapseRefusal::AllocHugePageFail) => return ScanEnd::NoMemory,
+                    _ if khugepaged.nr_scanned >= nr_pages => return ScanEnd::More,
                     _ => {}
                 }
             }
         }
         self.next_process();
-        Look::More
+        ScanEnd::More
     }
 
     fn next_process(&mut self) {
@@ -201,7 +202,7 @@ impl Memory {
         self.core.counters.collapse.full_scans += 1;
     }
 
-    fn collapse_behind(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
+    fn collapse_remote(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let file = self.file_range(target);
         let orders = match file {
             Some(_) => Orders::NONE.with(target.order),
@@ -247,7 +248,7 @@ impl Memory {
         file: Option<&FileRange>,
         orders: Orders,
     ) -> Orders {
-        if !self.is_asked(Point::Collapse) {
+        if !self.policy_handles(Point::Collapse) {
             return orders;
         }
         let nr_present = if let Some(range) = file {

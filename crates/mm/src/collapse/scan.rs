@@ -4,7 +4,7 @@
 //!
 //! The tests run twice: before memory is allocated, and again when the pages can no longer change.
 
-use super::{CollapseTarget, Who};
+use super::{CollapseTarget, Initiator};
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{Pte, PteFlags};
@@ -24,7 +24,7 @@ impl PteLimits {
 }
 
 #[derive(Default)]
-struct PtesSeen {
+struct PteCounts {
     nr_examined: u64,
     nr_none: u64,
     nr_swapped: u64,
@@ -39,9 +39,9 @@ pub(super) const fn is_hole(pte: Pte) -> bool {
 
 impl Memory {
     pub(super) fn limits(&self, target: &CollapseTarget) -> PteLimits {
-        let limits = match target.who {
-            Who::Advice => PteLimits::OFF,
-            Who::Khugepaged => PteLimits {
+        let limits = match target.initiator {
+            Initiator::Advice => PteLimits::OFF,
+            Initiator::Khugepaged => PteLimits {
                 none: self.rules.anon.none_limit(self.rules.page),
                 swap: self.rules.collapse.swap_limit(self.rules.page),
                 shared: self.rules.collapse.shared_limit(self.rules.page),
@@ -57,9 +57,9 @@ impl Memory {
         ptes: &[Pte],
         limits: PteLimits,
     ) -> Result<(), CollapseRefusal> {
-        let mut seen = PtesSeen::default();
-        let checked = self.check_all(target, ptes, limits, &mut seen);
-        self.khugepaged.nr_examined = seen.nr_examined;
+        let mut counts = PteCounts::default();
+        let checked = self.check_all(target, ptes, limits, &mut counts);
+        self.khugepaged.nr_examined = counts.nr_examined;
         checked
     }
 
@@ -69,7 +69,7 @@ impl Memory {
         ptes: &[Pte],
         limits: PteLimits,
     ) -> Result<(), CollapseRefusal> {
-        self.check_all(target, ptes, limits, &mut PtesSeen::default())
+        self.check_all(target, ptes, limits, &mut PteCounts::default())
     }
 
     fn check_all(
@@ -77,29 +77,29 @@ impl Memory {
         target: &CollapseTarget,
         ptes: &[Pte],
         limits: PteLimits,
-        seen: &mut PtesSeen,
+        counts: &mut PteCounts,
     ) -> Result<(), CollapseRefusal> {
         let swapped = &self.space(target.mm).swapped;
         for (vpn, &pte) in (target.first.0..).map(Vpn).zip(ptes) {
-            seen.nr_examined += 1;
+            counts.nr_examined += 1;
             if swapped.get(vpn).is_some() {
-                seen.nr_swapped += 1;
+                counts.nr_swapped += 1;
                 // Reading many pages back costs more than a large folio saves.
-                if seen.nr_swapped > limits.swap {
+                if counts.nr_swapped > limits.swap {
                     return Err(CollapseRefusal::ExceedSwapPte);
                 }
                 continue;
             }
-            self.check_pte(target, pte, limits, seen)?;
+            self.check_pte(target, pte, limits, counts)?;
         }
         // Up to 6.17, read-only memory was considered not worth a collapse (H.6.1).
-        if !seen.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {
+        if !counts.has_writable && self.rules.collapse.read_only == ReadOnlyRange::Refused {
             return Err(CollapseRefusal::PageRo);
         }
         // Swapped pages must be worth reading back.
-        let nr_wanted = if seen.nr_swapped > 0 { target.nr_pages() / 2 } else { 1 };
+        let nr_wanted = if counts.nr_swapped > 0 { target.nr_pages() / 2 } else { 1 };
         // Memory that is not in use gains nothing from a large folio.
-        if target.who == Who::Khugepaged && seen.nr_referenced < nr_wanted {
+        if target.initiator == Initiator::Khugepaged && counts.nr_referenced < nr_wanted {
             return Err(CollapseRefusal::LackReferencedPage);
         }
         Ok(())
@@ -110,29 +110,29 @@ impl Memory {
         target: &CollapseTarget,
         pte: Pte,
         limits: PteLimits,
-        seen: &mut PtesSeen,
+        counts: &mut PteCounts,
     ) -> Result<(), CollapseRefusal> {
         if is_hole(pte) {
-            seen.nr_none += 1;
-            let is_over = seen.nr_none > limits.none;
+            counts.nr_none += 1;
+            let is_over = counts.nr_none > limits.none;
             return if is_over { Err(CollapseRefusal::ExceedNonePte) } else { Ok(()) };
         }
         let Some(id) = self.core.folios.of_pfn(pte.pfn()) else {
             unreachable!("I3: a PTE maps a folio or is special")
         };
         let folio = self.core.folios.get(id);
-        let stops_at_lazyfree = target.who == Who::Khugepaged
+        let stops_at_lazyfree = target.initiator == Initiator::Khugepaged
             && self.rules.collapse.lazyfree == Lazyfree::Refused
             && !pte.flags().contains(PteFlags::DIRTY);
         // A collapse would keep pages that the program offered to free (7.2).
         if folio.is_lazyfree && stops_at_lazyfree {
             return Err(CollapseRefusal::PageLazyfree);
         }
-        seen.has_writable |= pte.flags().contains(PteFlags::WRITABLE);
-        seen.nr_referenced += u64::from(pte.flags().contains(PteFlags::YOUNG));
-        seen.nr_shared += u64::from(self.maybe_mapped_shared(id));
+        counts.has_writable |= pte.flags().contains(PteFlags::WRITABLE);
+        counts.nr_referenced += u64::from(pte.flags().contains(PteFlags::YOUNG));
+        counts.nr_shared += u64::from(self.maybe_mapped_shared(id));
         // The other processes keep their pages, so a copy would use memory twice.
-        if seen.nr_shared > limits.shared {
+        if counts.nr_shared > limits.shared {
             return Err(CollapseRefusal::ExceedSharedPte);
         }
         // Already isolated: it may be about to move.

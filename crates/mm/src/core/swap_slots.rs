@@ -44,7 +44,7 @@ pub(super) struct Slots {
     nr_used: u64,
 }
 
-type Found = (u64, u64);
+type SlotRange = (u64, u64);
 
 impl Cluster {
     fn find(&self, from: u64, nr: u64) -> Option<u64> {
@@ -98,9 +98,9 @@ impl Slots {
         self.order.nr_pages().min(self.nr_all - (number << self.order.get()))
     }
 
-    fn find(&self, order: Order) -> Option<Found> {
+    fn find(&self, order: Order) -> Option<SlotRange> {
         let nr = order.nr_pages();
-        self.go_on(order).or_else(|| self.find_free(nr)).or_else(|| {
+        self.find_next(order).or_else(|| self.find_free(nr)).or_else(|| {
             let of = |is: &dyn Fn(&Cluster) -> bool| {
                 let mut clusters = self.clusters.iter().filter(|(_, cluster)| is(cluster));
                 clusters.find_map(|(&number, cluster)| Some((number, cluster.find(0, nr)?)))
@@ -110,7 +110,7 @@ impl Slots {
         })
     }
 
-    fn go_on(&self, order: Order) -> Option<Found> {
+    fn find_next(&self, order: Order) -> Option<SlotRange> {
         let next = self.next[usize::from(order.get())]?.0;
         let number = next >> self.order.get();
         let from = next - (number << self.order.get());
@@ -125,7 +125,7 @@ impl Slots {
         is_its_own.then(|| cluster.find(from, order.nr_pages())).flatten().map(|at| (number, at))
     }
 
-    fn find_free(&self, nr: u64) -> Option<Found> {
+    fn find_free(&self, nr: u64) -> Option<SlotRange> {
         let is_there = self.first_fresh << self.order.get() < self.nr_all;
         let fresh = is_there.then_some(self.first_fresh);
         let mut all = fresh.into_iter().chain(self.free.iter().copied());

@@ -9,7 +9,7 @@ pub type PolicyCounters = [PointCounters; Point::ALL.len()];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PointCounters {
     /// Questions.
-    pub nr_asked: u64,
+    pub nr_calls: u64,
     /// Answers that the kernel followed.
     pub nr_honoured: u64,
     /// Answers that it could not follow, or only partly.

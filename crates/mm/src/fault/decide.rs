@@ -38,7 +38,7 @@ impl OwnWindow {
 
 impl Memory {
     pub(super) fn decided_orders(&mut self, fault: &Fault, orders: Orders) -> Orders {
-        if orders.is_empty() || !self.is_asked(Point::AnonOrder) {
+        if orders.is_empty() || !self.policy_handles(Point::AnonOrder) {
             return orders;
         }
         let context = self.fault_context(fault);
@@ -85,7 +85,7 @@ impl Memory {
         before: RaState,
         issue: Issue,
     ) -> Decided {
-        if !self.is_asked(Point::Window) {
+        if !self.policy_handles(Point::Window) {
             return Decided::Own;
         }
         let own = self.own_of(fault, &issue, self.open_file(fault.open()).state);
@@ -217,7 +217,7 @@ impl Memory {
     }
 
     pub(super) fn decided_around(&mut self, fault: &Fault, nr_pages: u64) -> u64 {
-        if !self.is_asked(Point::Around) {
+        if !self.policy_handles(Point::Around) {
             return nr_pages;
         }
         let context = Context { own: nr_pages, ..self.file_context(fault) };
@@ -237,7 +237,7 @@ impl Memory {
 
     pub(super) fn decided_reuse(&mut self, fault: &Fault, id: FolioId, may_reuse: bool) -> bool {
         let folio = self.core.folios.get(id);
-        if !folio.is_anon() || !folio.is_large() || !self.is_asked(Point::Write) {
+        if !folio.is_anon() || !folio.is_large() || !self.policy_handles(Point::Write) {
             return may_reuse;
         }
         let own = if may_reuse { write::REUSE } else { write::COPY };

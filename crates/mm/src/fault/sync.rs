@@ -28,7 +28,7 @@ impl Memory {
         let nr_gated = self.core.counters.nr_gated;
         let choice = self.choose(fault, reading);
         let choice = self.with_exec_min(fault, choice);
-        if self.is_asked(Point::Window) {
+        if self.policy_handles(Point::Window) {
             let is_gated = self.core.counters.nr_gated > nr_gated;
             match self.decided_window(fault, &choice, is_gated) {
                 Decided::Own => {}

@@ -17,7 +17,7 @@
 //! - I1: a folio is in the batch of new folios exactly once if its place says so, otherwise never.
 //! - I2: a folio is in the batch of activations if its mark says so.
 
-use super::generations::{Comer, Generations};
+use super::generations::{Generations, NewListing};
 use super::link::Place;
 use super::lru::{Age, ListId, Spot};
 use super::{FolioId, FolioTable};
@@ -91,8 +91,9 @@ impl FolioTable {
         let waits_for_writeback = marks.is_reclaim && (folio.is_dirty || folio.is_under_writeback);
         let (kind, is_workingset) = (folio.kind(), folio.is_workingset);
         let is_in_swap_cache = folio.slot.is_some();
-        let comer = Comer { kind, marks, is_workingset, waits_for_writeback, is_in_swap_cache };
-        gens.seq_of(comer, rule)
+        let listing =
+            NewListing { kind, marks, is_workingset, waits_for_writeback, is_in_swap_cache };
+        gens.seq_of(listing, rule)
     }
 
     /// Activates a folio once its batch drains. Returns the pages activated now.

@@ -168,7 +168,7 @@ impl Generations {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Comer {
+pub(crate) struct NewListing {
     pub(crate) kind: LruKind,
     pub(crate) marks: Marks,
     pub(crate) is_workingset: bool,
@@ -177,22 +177,22 @@ pub(crate) struct Comer {
 }
 
 impl Generations {
-    pub(crate) fn seq_of(&self, comer: Comer, rule: GenerationRule) -> u64 {
-        let (max, min) = (self.max_seq, self.min_seq[comer.kind as usize]);
-        let is_active = comer.marks.is_active;
+    pub(crate) fn seq_of(&self, listing: NewListing, rule: GenerationRule) -> u64 {
+        let (max, min) = (self.max_seq, self.min_seq[listing.kind as usize]);
+        let is_active = listing.marks.is_active;
         // It must be written before eviction, so it starts in a younger generation. From 7.2,
         // anonymous memory starts like folios that were read.
-        let is_unsaved = comer.kind == LruKind::Anon
-            && !comer.is_in_swap_cache
+        let is_unsaved = listing.kind == LruKind::Anon
+            && !listing.is_in_swap_cache
             && rule != GenerationRule::FirstUse;
-        let cannot_go = is_unsaved || comer.waits_for_writeback;
+        let cannot_go = is_unsaved || listing.waits_for_writeback;
         match rule {
             GenerationRule::Reworked | GenerationRule::FirstUse => {
                 // Generations below the youngest.
-                let was_used = comer.is_workingset
-                    || rule == GenerationRule::FirstUse && comer.marks.is_referenced;
+                let was_used = listing.is_workingset
+                    || rule == GenerationRule::FirstUse && listing.marks.is_referenced;
                 let down = if is_active {
-                    1 - u64::from(comer.is_workingset)
+                    1 - u64::from(listing.is_workingset)
                 } else if cannot_go {
                     1
                 } else {
@@ -276,8 +276,9 @@ mod tests {
             let marks = Marks { is_active, ..Marks::default() };
             let kind = LruKind::File;
             let (waits_for_writeback, is_in_swap_cache) = (false, false);
-            let comer = Comer { kind, marks, is_workingset, waits_for_writeback, is_in_swap_cache };
-            gens.seq_of(comer, rule)
+            let listing =
+                NewListing { kind, marks, is_workingset, waits_for_writeback, is_in_swap_cache };
+            gens.seq_of(listing, rule)
         };
         let all = |gens: &Generations, is_active, is_workingset| {
             [GenerationRule::First, OLD, NEW].map(|rule| seq(gens, rule, is_active, is_workingset))

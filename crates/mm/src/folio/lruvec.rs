@@ -33,7 +33,7 @@ pub struct GroupCounters {
 /// (`memcg_rstat_updated`, `mem_cgroup_flush_stats`). Until then, reclaim uses the old list sizes
 /// for decisions, but exact sizes for how much of a list to scan.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct FlushedStats {
     nr_pages: [u64; NR_LISTS],
     activated: [u64; 2],
     nr_collected: u64,
@@ -49,7 +49,7 @@ const CHANGES_PER_PAGE: u64 = 16;
 /// before a flush (`MEMCG_CHARGE_BATCH`, with one processor).
 const CHANGES_MAX: u64 = 64;
 
-impl Seen {
+impl FlushedStats {
     fn note(&mut self, nr: u64) {
         self.nr_collected += nr;
         if self.nr_collected >= CHANGES_MAX {
@@ -100,7 +100,7 @@ pub struct Lruvec {
     /// Pages that left the inactive lists by eviction or activation (`nonresident_age`).
     pub(crate) clock: u64,
     pub(crate) activated_before: [u64; 2],
-    seen: Seen,
+    flushed: FlushedStats,
     pub(crate) gens: Generations,
     pub(crate) worth: WorthWalking,
     /// The reclaim request that last walked page tables.
@@ -120,7 +120,7 @@ impl Default for Lruvec {
             costs: [0; 2],
             clock: 0,
             activated_before: [0; 2],
-            seen: Seen::default(),
+            flushed: FlushedStats::default(),
             gens: Generations::default(),
             worth: WorthWalking::default(),
             walked_for: 0,
@@ -133,35 +133,35 @@ impl Default for Lruvec {
 impl Lruvec {
     pub(super) fn charge(&mut self, nr_pages: u64) {
         self.nr_charged += nr_pages;
-        self.seen.note(nr_pages);
+        self.flushed.note(nr_pages);
         self.peak = self.peak.max(self.nr_charged);
     }
 
     pub(super) fn uncharge(&mut self, nr_pages: u64) {
         self.nr_charged -= nr_pages;
-        self.seen.note(nr_pages);
+        self.flushed.note(nr_pages);
     }
 
     #[inline]
     pub(crate) fn note_change(&mut self, nr: u64) {
-        self.seen.note(nr);
+        self.flushed.note(nr);
     }
 
     pub(crate) fn flush_if_needed(&mut self) {
-        if self.seen.nr_changed > CHANGES_MAX {
+        if self.flushed.nr_changed > CHANGES_MAX {
             self.flush();
         }
     }
 
     pub(crate) fn flush_if_old(&mut self) {
         let limit = CHANGES_PER_PAGE * self.nr_charged.max(CHANGES_MAX);
-        if !self.seen.was_summed || self.seen.nr_changed > limit {
+        if !self.flushed.was_summed || self.flushed.nr_changed > limit {
             self.flush();
         }
     }
 
     pub(crate) fn flush(&mut self) {
-        self.seen = Seen {
+        self.flushed = FlushedStats {
             nr_pages: self.lists.map(|list| list.nr_pages),
             activated: self.counters.activated,
             nr_collected: 0,
@@ -171,11 +171,11 @@ impl Lruvec {
     }
 
     pub(crate) const fn nr_seen(&self, list: ListId) -> u64 {
-        self.seen.nr_pages[list.at()]
+        self.flushed.nr_pages[list.at()]
     }
 
     pub(crate) const fn activated_seen(&self, kind: LruKind) -> u64 {
-        self.seen.activated[kind as usize]
+        self.flushed.activated[kind as usize]
     }
 
     /// Pages charged to the group.
@@ -206,7 +206,7 @@ impl Lruvec {
     /// (`lru_note_cost`). Halves all costs once they exceed a quarter of the lists.
     pub(crate) fn note_cost(&mut self, kind: LruKind, cost: u64) {
         self.costs[kind as usize] += cost;
-        if self.costs[0] + self.costs[1] > self.seen.nr_pages.iter().sum::<u64>() / 4 {
+        if self.costs[0] + self.costs[1] > self.flushed.nr_pages.iter().sum::<u64>() / 4 {
             self.costs = self.costs.map(|cost| cost / 2);
         }
     }

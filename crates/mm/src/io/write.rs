@@ -43,7 +43,7 @@ impl Memory {
         if mapping.disk.old_end != OldEnd::ZeroedAfterFolio
             && let Some(old_end) = old_end.take()
         {
-            self.zero_behind(file, old_end);
+            self.zero_tail(file, old_end);
             if let Some(reserved) = self.core.mapping_mut(file).reservations.as_mut() {
                 reserved.jump(old_end);
             }
@@ -73,7 +73,7 @@ impl Memory {
             let mapping = self.core.mapping_mut(file);
             mapping.size_bytes = mapping.size_bytes.max(at);
             if let Some(old_end) = old_end.take() {
-                self.zero_behind(file, old_end);
+                self.zero_tail(file, old_end);
             }
             self.balance_dirty();
         }
@@ -82,7 +82,7 @@ impl Memory {
 
     /// Reads the page with byte `pos`, so the bytes after the end of the file can be zeroed.
     /// Without memory the filesystem would fail the call; the model continues.
-    pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
+    pub(crate) fn zero_tail(&mut self, file: MappingId, pos: u64) {
         let mapping = self.core.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
         let at = PageIndex(pos >> self.rules.page.shift());

@@ -20,7 +20,7 @@ use crate::vma::{AccessAdvice, Backing, HugeAdvice, Sharing, Vma};
 #[derive(Debug)]
 pub(super) struct Decider {
     policy: Box<dyn Policy>,
-    asks: [bool; Point::ALL.len()],
+    handles: [bool; Point::ALL.len()],
     failure: Option<PolicyError>,
     nr_steps: u64,
     state_bytes: u64,
@@ -29,9 +29,9 @@ pub(super) struct Decider {
 impl Memory {
     /// Lets `policy` answer at the kernel's decision points from now on ([`crate::policy`]).
     pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
-        let asks = Point::ALL.map(|point| policy.asks(point));
+        let handles = Point::ALL.map(|point| policy.handles(point));
         let state_bytes = policy.state_bytes();
-        let decider = Decider { policy, asks, failure: None, nr_steps: 0, state_bytes };
+        let decider = Decider { policy, handles, failure: None, nr_steps: 0, state_bytes };
         self.decider = Some(Box::new(decider));
     }
 
@@ -61,8 +61,8 @@ impl Memory {
     }
 
     #[inline]
-    pub(crate) fn is_asked(&self, point: Point) -> bool {
-        self.decider.as_ref().is_some_and(|decider| decider.asks[point as usize])
+    pub(crate) fn policy_handles(&self, point: Point) -> bool {
+        self.decider.as_ref().is_some_and(|decider| decider.handles[point as usize])
     }
 
     pub(crate) fn context(&self, group: GroupId) -> Context {
@@ -115,7 +115,7 @@ impl Memory {
         if self.core.work.is_spent() {
             return Answer::Own;
         }
-        self.core.counters.policy[point as usize].nr_asked += 1;
+        self.core.counters.policy[point as usize].nr_calls += 1;
         let context = Context { point: point as u64, ..*context };
         let answer = decider.policy.answer(point, &context);
         let nr_steps = decider.policy.nr_steps().saturating_add(1);
@@ -125,7 +125,7 @@ impl Memory {
             Ok(answer) => answer,
             Err(failure) => {
                 decider.failure = Some(failure);
-                decider.asks = Default::default();
+                decider.handles = Default::default();
                 Answer::Own
             }
         }

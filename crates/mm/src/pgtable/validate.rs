@@ -36,14 +36,14 @@ pub enum Violation {
         pte: Pte,
     },
     /// A counter that disagrees with the entries.
-    #[error("I4: {counter} is {counted}, the entries say {found}")]
+    #[error("I4: {counter} is {counted}, the entries say {counts}")]
     I4 {
         /// The field of [`super::Stats`], or the internal count.
         counter: &'static str,
         /// The counter's value.
         counted: u64,
         /// The value found by a scan.
-        found: u64,
+        counts: u64,
     },
     /// A PTE table that two slots name.
     #[error("I5: PTE table {id} hangs in two PMD slots, one at {vpn}")]
@@ -56,7 +56,7 @@ pub enum Violation {
 }
 
 #[derive(Default)]
-struct Found {
+struct EntryCounts {
     nr_ptes: u64,
     nr_pmd_leaves: u64,
     nr_contpte_blocks: u64,
@@ -69,29 +69,29 @@ impl PageTable {
     /// # Errors
     /// The first broken invariant.
     pub fn validate(&self) -> Result<(), Violation> {
-        let mut found = Found::default();
+        let mut counts = EntryCounts::default();
         let mut at = Vpn(0);
         while let Some(part) = self.next_part(at, Self::VPN_END) {
             match part.slot {
                 PmdSlot::Leaf(pte) if !self.pmd_order.is_aligned(pte.pfn().0) => {
                     return Err(Violation::I3 { vpn: part.vpn, pte });
                 }
-                PmdSlot::Leaf(_) => found.nr_pmd_leaves += 1,
-                PmdSlot::Table(id) => self.check_table(part.vpn, id, &mut found)?,
+                PmdSlot::Leaf(_) => counts.nr_pmd_leaves += 1,
+                PmdSlot::Table(id) => self.check_table(part.vpn, id, &mut counts)?,
                 PmdSlot::Empty => unreachable!("next_part returns used slots"),
             }
             at = part.end;
         }
-        self.check_counters(&found)
+        self.check_counters(&counts)
     }
 
-    fn check_table(&self, vpn: Vpn, id: u32, found: &mut Found) -> Result<(), Violation> {
-        if found.tables.contains(&id) {
+    fn check_table(&self, vpn: Vpn, id: u32, counts: &mut EntryCounts) -> Result<(), Violation> {
+        if counts.tables.contains(&id) {
             return Err(Violation::I5 { id, vpn });
         }
-        found.tables.push(id);
+        counts.tables.push(id);
         let ptes = self.tables.ptes(id);
-        found.nr_ptes += ptes.iter().filter(|pte| pte.is_present()).count() as u64;
+        counts.nr_ptes += ptes.iter().filter(|pte| pte.is_present()).count() as u64;
         let Some(order) = self.contpte_order else {
             let folded = (0..).zip(ptes).find(|(_, pte)| pte.is_contpte());
             return folded
@@ -100,25 +100,25 @@ impl PageTable {
         for (nr, block) in (0..).zip(ptes.chunks_exact(order.nr_pages() as usize)) {
             if block.iter().any(|pte| pte.is_contpte()) {
                 check_block(vpn.plus(nr << order.get()), block)?;
-                found.nr_contpte_blocks += 1;
+                counts.nr_contpte_blocks += 1;
             }
         }
         Ok(())
     }
 
-    fn check_counters(&self, found: &Found) -> Result<(), Violation> {
+    fn check_counters(&self, counts: &EntryCounts) -> Result<(), Violation> {
         let stats = self.stats();
         let pairs = [
-            ("nr_ptes", stats.nr_ptes, found.nr_ptes),
-            ("nr_pmd_leaves", stats.nr_pmd_leaves, found.nr_pmd_leaves),
-            ("nr_contpte_blocks", stats.nr_contpte_blocks, found.nr_contpte_blocks),
-            ("nr_tables", stats.nr_tables, found.tables.len() as u64),
+            ("nr_ptes", stats.nr_ptes, counts.nr_ptes),
+            ("nr_pmd_leaves", stats.nr_pmd_leaves, counts.nr_pmd_leaves),
+            ("nr_contpte_blocks", stats.nr_contpte_blocks, counts.nr_contpte_blocks),
+            ("nr_tables", stats.nr_tables, counts.tables.len() as u64),
             ("region nr_used", 0, self.directory.first_miscounted().map_or(0, |_| 1)),
             ("table nr_present", 0, self.tables.first_miscounted().map_or(0, |_| 1)),
         ];
         match pairs.into_iter().find(|(_, counted, scan)| counted != scan) {
             Some((counter, value, scan)) => {
-                Err(Violation::I4 { counter, counted: value, found: scan })
+                Err(Violation::I4 { counter, counted: value, counts: scan })
             }
             None => Ok(()),
         }

@@ -2,7 +2,7 @@
 //!
 //! Answers to: `reclaim_pages`, `reclaim_folio_list`.
 
-use super::fate::Fate;
+use super::EvictOutcome;
 use crate::folio::FolioId;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId};
@@ -25,13 +25,13 @@ impl Memory {
         let (pfn, end) = (folio.pfn, folio.end_pfn());
         let list = self.oldest_list(id);
         match self.evict_isolated(id, list) {
-            Fate::Freed => {}
-            Fate::Keep => kept.push(id),
-            Fate::Activate => {
+            EvictOutcome::Freed => {}
+            EvictOutcome::Keep => kept.push(id),
+            EvictOutcome::Activate => {
                 self.note_activation(id);
                 kept.push(id);
             }
-            Fate::Split => {
+            EvictOutcome::Split => {
                 for pfn in (pfn.0..end.0).map(Pfn) {
                     if let Some(part) = self.core.folios.of_pfn(pfn)
                         && self.core.folios.isolate(part)

@@ -2,7 +2,7 @@
 //!
 //! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`.
 
-use super::fate::{Fate, Victim};
+use super::{EvictOutcome, Victim};
 use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
@@ -12,29 +12,29 @@ use crate::ram::FilePages;
 use crate::units::{Order, PageRange, SwapSlot};
 
 impl Memory {
-    pub(super) fn evict(&mut self, id: FolioId) -> Fate {
+    pub(super) fn evict(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         let is_held = folio.has_extra_refs();
         if is_held || folio.is_locked || folio.is_under_writeback {
             // An unsplittable large folio is skipped for long (G.5.1); others may become free soon.
             let is_skipped = is_held && folio.is_anon() && folio.is_large();
-            return if is_skipped { Fate::Activate } else { Fate::Keep };
+            return if is_skipped { EvictOutcome::Activate } else { EvictOutcome::Keep };
         }
         match self.decided_victim(id) {
-            Victim::Done(fate) => fate,
+            Victim::Done(outcome) => outcome,
             Victim::Own => self.take(id),
             Victim::Evict => {
-                let fate = self.take(id);
-                self.count_taken(fate);
-                fate
+                let outcome = self.take(id);
+                self.count_taken(outcome);
+                outcome
             }
         }
     }
 
-    fn take(&mut self, id: FolioId) -> Fate {
+    fn take(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         match folio.owner {
-            Owner::Detached => Fate::Keep,
+            Owner::Detached => EvictOutcome::Keep,
             Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
             Owner::Anon { .. } => self.evict_anon(id),
             Owner::File { mapping, index } if folio.is_swapbacked => {
@@ -47,7 +47,7 @@ impl Memory {
     }
 
     /// Unmaps and frees the whole folio (G.5.2). A dirty one is left to the flusher (P.6.2).
-    fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
+    fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> EvictOutcome {
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
         };
@@ -56,44 +56,48 @@ impl Memory {
         if folio.is_dirty {
             self.core.counters.reclaim.nr_vmscan_immediate_reclaim += folio.nr_pages();
             self.core.folios.lru_mut().marks_mut(id).is_reclaim = true;
-            return Fate::Activate;
+            return EvictOutcome::Activate;
         }
         // Held by the activation batch: evictable once that is drained. Differs: anonymous memory
         // in the batch is evicted anyway; no recording shows that case.
         if self.core.folios.lru().marks(id).is_activating {
-            return Fate::Keep;
+            return EvictOutcome::Keep;
         }
         self.core.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.core.evict_shadow(id);
         let range = PageRange { first: index.0, end: entry.end() };
         self.core.with_shadows(file, |shadows| shadows.record(range, shadow));
         self.core.remove(file, entry);
-        Fate::Freed
+        EvictOutcome::Freed
     }
 
     /// Splits a partially mapped folio first, which frees its unmapped pages. A whole one goes to
     /// contiguous slots, or is split if there are none (G.5.1).
-    fn evict_anon(&mut self, id: FolioId) -> Fate {
+    fn evict_anon(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         let order = folio.order;
         if let Some(first) = folio.slot {
             return self.swap_out(id, first);
         }
         if !self.can_swap() {
-            return Fate::Activate;
+            return EvictOutcome::Activate;
         }
         if folio.is_partially_mapped {
             return self.split_for_reclaim(id);
         }
         match self.alloc_slots(order) {
             Some(first) => self.swap_out(id, first),
-            None if order == Order::ZERO => Fate::Activate,
+            None if order == Order::ZERO => EvictOutcome::Activate,
             None => self.split_for_reclaim(id),
         }
     }
 
-    fn split_for_reclaim(&mut self, id: FolioId) -> Fate {
-        if self.split(id, Order::ZERO).is_ok() { Fate::Split } else { Fate::Activate }
+    fn split_for_reclaim(&mut self, id: FolioId) -> EvictOutcome {
+        if self.split(id, Order::ZERO).is_ok() {
+            EvictOutcome::Split
+        } else {
+            EvictOutcome::Activate
+        }
     }
 
     fn alloc_slots(&mut self, order: Order) -> Option<SwapSlot> {
@@ -111,7 +115,7 @@ impl Memory {
         slot
     }
 
-    fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> Fate {
+    fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> EvictOutcome {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
         }
@@ -131,7 +135,7 @@ impl Memory {
         }
         self.core.leave_swap_cache(id, Some(shadow));
         self.core.put(id, 1);
-        Fate::Freed
+        EvictOutcome::Freed
     }
 
     fn write_to_slots(&mut self, id: FolioId, first: SwapSlot) {
@@ -166,14 +170,14 @@ impl Memory {
         }
     }
 
-    fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
+    fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> EvictOutcome {
         let order = self.core.folios.get(id).order;
         if !self.can_swap() {
-            return Fate::Activate;
+            return EvictOutcome::Activate;
         }
         let Some(first) = self.alloc_slots(order) else {
             let is_large = order > self.core.mapping(file).orders.min;
-            return if is_large { self.split_for_reclaim(id) } else { Fate::Activate };
+            return if is_large { self.split_for_reclaim(id) } else { EvictOutcome::Activate };
         };
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
@@ -192,15 +196,15 @@ impl Memory {
         }
         self.core.counters.reclaim.pswpout += nr;
         self.core.remove(file, entry);
-        Fate::Freed
+        EvictOutcome::Freed
     }
 
-    fn evict_lazyfree(&mut self, id: FolioId) -> Fate {
+    fn evict_lazyfree(&mut self, id: FolioId) -> EvictOutcome {
         let sites = self.sites_of(id);
         // Stored to after `MADV_FREE`: the program still needs it (G.2.5).
         if self.has_dirty_entry(&sites) {
             self.core.folios.get_mut(id).is_lazyfree = false;
-            return Fate::Activate;
+            return EvictOutcome::Activate;
         }
         let nr = self.core.folios.get(id).nr_pages();
         self.core.counters.reclaim.pglazyfreed += nr;
@@ -211,6 +215,6 @@ impl Memory {
             self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
         }
         self.core.put(id, 1);
-        Fate::Freed
+        EvictOutcome::Freed
     }
 }

@@ -36,7 +36,7 @@ use crate::rules::reclaim::GenerationRule;
 use crate::units::GroupId;
 
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct Pass {
     group: GroupId,
     /// Of 200; 0 without swap space.
     swappiness: u64,
@@ -44,7 +44,7 @@ struct Look {
     has_aged: bool,
 }
 
-impl Look {
+impl Pass {
     const fn can_swap(self) -> bool {
         self.swappiness > 0
     }
@@ -81,17 +81,17 @@ impl Memory {
         // A few free slots are not worth the search.
         let has_slots = swap.map_or(0, Swap::nr_free) >= BATCH_MIN;
         let swappiness = if has_slots { SWAPPINESS } else { 0 };
-        let mut look = Look { group, swappiness, rule, has_aged: false };
+        let mut pass = Pass { group, swappiness, rule, has_aged: false };
         if rule == GenerationRule::FirstUse {
-            self.shrink_bounded(scan, look);
+            self.shrink_bounded(scan, pass);
             return;
         }
         let mut nr_scanned = 0;
         (scan.nr_file_taken, scan.nr_dirty) = (0, 0);
-        while let Quota::Pages(quota @ 1..) = self.quota(scan, &mut look) {
+        while let Quota::Pages(quota @ 1..) = self.quota(scan, &mut pass) {
             // Up to 6.13 a whole batch is scanned, whatever the quota.
             let nr_max = if rule.is_reworked() { quota.min(BATCH_MAX) } else { BATCH_MAX };
-            let nr = self.evict_generation(scan, look, nr_max);
+            let nr = self.evict_generation(scan, pass, nr_max);
             nr_scanned += nr;
             let is_enough = scan.target == GroupId::ROOT && scan.is_done();
             if nr == 0 || nr_scanned >= quota || is_enough {
@@ -104,21 +104,21 @@ impl Memory {
     }
 
     /// From 7.2 on a pass scans as much as the priority says, even after a generation was added.
-    fn shrink_bounded(&mut self, scan: &mut Scan, mut look: Look) {
-        let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
+    fn shrink_bounded(&mut self, scan: &mut Scan, mut pass: Pass) {
+        let nr_pages = self.unprotected(scan, pass.group, self.evictable_pages(pass));
         let mut nr_left = nr_pages >> scan.priority;
         while nr_left > 0 {
             // Anonymous memory starts above the oldest: empty generations do not count.
-            if look.can_swap() {
-                self.advance_oldest(look);
+            if pass.can_swap() {
+                self.advance_oldest(pass);
             }
-            let gens = self.gens(look.group);
-            let (max_seq, min_seq) = (gens.max_seq, look.evictable_min_seq(gens));
+            let gens = self.gens(pass.group);
+            let (max_seq, min_seq) = (gens.max_seq, pass.evictable_min_seq(gens));
             let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;
-            if is_stuck || scan.priority < PRIORITY_FIRST && self.needs_aging(look, min_seq) {
-                self.add_generation(&mut look);
+            if is_stuck || scan.priority < PRIORITY_FIRST && self.needs_aging(pass, min_seq) {
+                self.add_generation(&mut pass);
             }
-            let nr = self.evict_generation(scan, look, nr_left.min(BATCH_MIN));
+            let nr = self.evict_generation(scan, pass, nr_left.min(BATCH_MIN));
             if nr == 0 || scan.is_done() {
                 break;
             }
@@ -139,52 +139,52 @@ impl Memory {
         self.core.folios.lru().vec(group).nr_pages(list)
     }
 
-    fn quota(&mut self, scan: &mut Scan, look: &mut Look) -> Quota {
-        let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(*look));
+    fn quota(&mut self, scan: &mut Scan, pass: &mut Pass) -> Quota {
+        let nr_pages = self.unprotected(scan, pass.group, self.evictable_pages(*pass));
         let quota = nr_pages >> scan.priority;
         let (max_seq, min_seq) = {
-            let gens = self.gens(look.group);
-            (gens.max_seq, look.evictable_min_seq(gens))
+            let gens = self.gens(pass.group);
+            (gens.max_seq, pass.evictable_min_seq(gens))
         };
         let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;
-        if !self.needs_aging(*look, min_seq) {
+        if !self.needs_aging(*pass, min_seq) {
             return Quota::Pages(quota);
         }
         // The first pass may skip aging.
         if scan.priority == PRIORITY_FIRST {
             return Quota::Pages(if is_stuck { 0 } else { quota });
         }
-        let was_added = self.add_generation(look);
-        match (look.rule, was_added) {
+        let was_added = self.add_generation(pass);
+        match (pass.rule, was_added) {
             (GenerationRule::First, true) => Quota::Pages(quota),
             (GenerationRule::First, false) if !is_stuck => Quota::Pages(quota),
             _ => Quota::Stop,
         }
     }
 
-    fn evictable_pages(&self, look: Look) -> u64 {
-        let gens = self.gens(look.group);
+    fn evictable_pages(&self, pass: Pass) -> u64 {
+        let gens = self.gens(pass.group);
         let of = |&kind: &LruKind| -> u64 {
             let seqs = gens.min_seq[kind as usize]..=gens.max_seq;
-            seqs.map(|seq| self.generation_pages(look.group, kind, seq)).sum()
+            seqs.map(|seq| self.generation_pages(pass.group, kind, seq)).sum()
         };
-        look.kinds().iter().map(of).sum()
+        pass.kinds().iter().map(of).sum()
     }
 
-    fn needs_aging(&self, look: Look, min_seq: u64) -> bool {
-        let gens = self.gens(look.group);
+    fn needs_aging(&self, pass: Pass, min_seq: u64) -> bool {
+        let gens = self.gens(pass.group);
         let max_seq = gens.max_seq;
         if min_seq + NR_GENERATIONS_MIN != max_seq {
             return min_seq + NR_GENERATIONS_MIN > max_seq;
         }
-        if look.rule.is_reworked() {
+        if pass.rule.is_reworked() {
             return true;
         }
         // Three remain, which is ideal if each has about a third.
         let pages_of = |seq| -> u64 {
-            look.kinds().iter().map(|&kind| self.generation_pages(look.group, kind, seq)).sum()
+            pass.kinds().iter().map(|&kind| self.generation_pages(pass.group, kind, seq)).sum()
         };
-        let total = self.evictable_pages(look);
+        let total = self.evictable_pages(pass);
         let (young, old) = (pages_of(max_seq), pages_of(max_seq - NR_GENERATIONS_MIN));
         young * NR_GENERATIONS_MIN > total || old * (NR_GENERATIONS_MIN + 2) < total
     }

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use super::fate::Fate;
+use super::EvictOutcome;
 use super::scan::Reclaimer;
 use crate::folio::FolioId;
 use crate::folio::frames::Flag;
@@ -86,10 +86,10 @@ impl Memory {
         let nr_out = self.core.counters.reclaim.pswpout;
         let mut kept = Vec::new();
         for id in isolated.folios {
-            match self.look_at(id, list) {
-                Fate::Freed | Fate::Split => {}
-                Fate::Keep => kept.push(id),
-                Fate::Activate => {
+            match self.examine_inactive(id, list) {
+                EvictOutcome::Freed | EvictOutcome::Split => {}
+                EvictOutcome::Keep => kept.push(id),
+                EvictOutcome::Activate => {
                     self.note_activation(id);
                     kept.push(id);
                 }
@@ -149,11 +149,11 @@ impl Memory {
     }
 
     /// Used twice, or used and executable: active. Used once: another round.
-    fn look_at(&mut self, id: FolioId, list: ListId) -> Fate {
+    fn examine_inactive(&mut self, id: FolioId, list: ListId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         // It is being read or is otherwise busy: check again later.
         if folio.is_locked {
-            return Fate::Keep;
+            return EvictOutcome::Keep;
         }
         let nr_accessed = self.take_references(id);
         let marks = self.core.folios.lru_mut().marks_mut(id);
@@ -161,7 +161,7 @@ impl Memory {
         if nr_accessed > 0 {
             let is_text = list.kind == LruKind::File && self.is_executable(id);
             let is_active = was_referenced || nr_accessed > 1 || is_text;
-            return if is_active { Fate::Activate } else { Fate::Keep };
+            return if is_active { EvictOutcome::Activate } else { EvictOutcome::Keep };
         }
         self.evict_isolated(id, list)
     }
@@ -192,14 +192,14 @@ impl Memory {
         of_process.map(|areas| areas.len() as u64).max().unwrap_or(0)
     }
 
-    pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
+    pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> EvictOutcome {
         if self.core.folios.get(id).is_anon() && self.core.folios.get(id).is_large() {
             self.core.folios.lru_mut().link_tail(id, list);
-            let fate = self.evict(id);
-            if matches!(fate, Fate::Keep | Fate::Activate) {
+            let outcome = self.evict(id);
+            if matches!(outcome, EvictOutcome::Keep | EvictOutcome::Activate) {
                 self.core.folios.lru_mut().take_off(id);
             }
-            return fate;
+            return outcome;
         }
         self.evict(id)
     }

@@ -9,7 +9,7 @@
 //! Invariants:
 //! - I1: requests keep no more folios in vain than they evict and their cgroup has.
 
-use super::fate::{Fate, Victim};
+use super::{EvictOutcome, Victim};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, victim};
@@ -17,7 +17,7 @@ use crate::units::{GroupId, Order};
 
 impl Memory {
     pub(super) fn decided_victim(&mut self, id: FolioId) -> Victim {
-        if !self.is_asked(Point::Victim) {
+        if !self.policy_handles(Point::Victim) {
             return Victim::Own;
         }
         let context = Context { own: victim::EVICT, ..self.victim_context(id) };
@@ -27,11 +27,11 @@ impl Memory {
             Answer::Value(victim::KEEP) if self.may_keep() => {
                 self.core.pressure.nr_kept += 1;
                 self.honoured(Point::Victim);
-                Victim::Done(Fate::Keep)
+                Victim::Done(EvictOutcome::Keep)
             }
             Answer::Value(victim::SPLIT) if self.split_victim(id) => {
                 self.honoured(Point::Victim);
-                Victim::Done(Fate::Split)
+                Victim::Done(EvictOutcome::Split)
             }
             Answer::Value(_) | Answer::Window(_) => {
                 self.refused(Point::Victim);
@@ -40,10 +40,10 @@ impl Memory {
         }
     }
 
-    pub(super) fn count_taken(&mut self, fate: Fate) {
-        match fate {
-            Fate::Freed | Fate::Split => self.honoured(Point::Victim),
-            Fate::Keep | Fate::Activate => self.refused(Point::Victim),
+    pub(super) fn count_taken(&mut self, outcome: EvictOutcome) {
+        match outcome {
+            EvictOutcome::Freed | EvictOutcome::Split => self.honoured(Point::Victim),
+            EvictOutcome::Keep | EvictOutcome::Activate => self.refused(Point::Victim),
         }
     }
 

@@ -33,9 +33,9 @@ impl Memory {
         let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
         let disk = mapping.disk;
         if size_bytes > old_bytes {
-            self.zero_behind(file, old_bytes);
+            self.zero_tail(file, old_bytes);
         } else if disk.new_end == NewEnd::ZeroedFirst {
-            self.zero_behind(file, size_bytes);
+            self.zero_tail(file, size_bytes);
         }
         if let Some(space) = self.core.mapping_mut(file).reservations.as_mut() {
             if size_bytes > old_bytes {
@@ -52,7 +52,7 @@ impl Memory {
         }
         self.drop_bytes(Gone { file, from: size_bytes, to: u64::MAX });
         if size_bytes <= old_bytes && disk.new_end == NewEnd::ZeroedLast {
-            self.zero_behind(file, size_bytes);
+            self.zero_tail(file, size_bytes);
         }
     }
 
@@ -159,7 +159,7 @@ impl Memory {
         };
         if self.split_as(entry.folio, cut).is_ok() {
             if matches!(cut, Cut::Around { .. }) && edge == gone.from && to < end {
-                self.cut_behind(gone.file, PageIndex(to >> shift));
+                self.split_after_hole(gone.file, PageIndex(to >> shift));
             }
             return Partial::Split;
         }
@@ -176,7 +176,7 @@ impl Memory {
     }
 
     /// Splits around the page after a hole (docs/differences.md, "behind a hole").
-    fn cut_behind(&mut self, file: MappingId, index: PageIndex) {
+    fn split_after_hole(&mut self, file: MappingId, index: PageIndex) {
         let Some(entry) = self.core.find(file, index) else { return };
         let to = self.core.mapping(file).orders.min;
         let cut = Cut::Around { at: index.0 - entry.index.0, to };

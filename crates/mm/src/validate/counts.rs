@@ -19,11 +19,11 @@ struct OfFolio {
 }
 
 #[derive(Default)]
-pub(super) struct EntriesFound {
+pub(super) struct EntryCounts {
     folios: BTreeMap<FolioId, OfFolio>,
 }
 
-impl EntriesFound {
+impl EntryCounts {
     pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId, refs: u64) {
         let of = self.folios.entry(id).or_default();
         of.nr_pmds += 1;
@@ -57,7 +57,7 @@ impl EntriesFound {
 }
 
 impl Memory {
-    pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
+    pub(super) fn check_counts(&self, id: FolioId, found: &EntryCounts) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         let frames = self.core.folios.frames();
         let nr_pmds = found.nr_pmds(id);
@@ -86,7 +86,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn check_owners(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
+    pub(super) fn check_owners(&self, id: FolioId, found: &EntryCounts) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         if !folio.is_large() {
             return Ok(());
@@ -111,7 +111,7 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn check_mapped(&self, entries: &EntriesFound) -> Result<(), Violation> {
+    pub(super) fn check_mapped(&self, entries: &EntryCounts) -> Result<(), Violation> {
         let mut found = MappedCounters::default();
         for (&id, of) in &entries.folios {
             let folio = self.core.folios.get(id);

@@ -14,7 +14,7 @@ use crate::world::{BASE, PAGE, World, sizes, thp};
 pub(crate) struct Whim(pub(crate) Numbers);
 
 impl Policy for Whim {
-    fn asks(&self, _: Point) -> bool {
+    fn handles(&self, _: Point) -> bool {
         true
     }
 
@@ -62,7 +62,7 @@ struct Always(Answer);
 struct Reclaims(u64);
 
 impl Policy for Reclaims {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         point == Point::Victim
     }
 
@@ -72,7 +72,7 @@ impl Policy for Reclaims {
 }
 
 impl Policy for Always {
-    fn asks(&self, _: Point) -> bool {
+    fn handles(&self, _: Point) -> bool {
         true
     }
 
@@ -88,9 +88,9 @@ fn with(anon: AnonRules, answer: Answer) -> World {
 }
 
 fn counts(world: &World, point: Point) -> (u64, u64, u64) {
-    let PointCounters { nr_asked, nr_honoured, nr_refused } =
+    let PointCounters { nr_calls, nr_honoured, nr_refused } =
         world.memory.counters().policy[point as usize];
-    (nr_asked, nr_honoured, nr_refused)
+    (nr_calls, nr_honoured, nr_refused)
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn what_is_answered_around_a_load_is_a_power_of_two_within_a_table() {
                 world.memory.mmap(mm, map).unwrap();
             }
         }
-        let (nr_asked, nr_honoured, nr_refused) = counts(&world, Point::Around);
-        (world.memory.counters().nr_around, nr_asked == nr_honoured, nr_asked == nr_refused)
+        let (nr_calls, nr_honoured, nr_refused) = counts(&world, Point::Around);
+        (world.memory.counters().nr_around, nr_calls == nr_honoured, nr_calls == nr_refused)
     };
     assert_eq!(faults(Answer::Own), (4, false, false));
     assert_eq!(faults(Answer::Value(64)), (1, true, false));
@@ -263,7 +263,7 @@ fn after_a_failure_the_kernel_decides() {
     #[derive(Debug)]
     struct Fails;
     impl Policy for Fails {
-        fn asks(&self, point: Point) -> bool {
+        fn handles(&self, point: Point) -> bool {
             point == Point::AnonOrder
         }
 
@@ -287,7 +287,7 @@ fn answers_are_work_and_nobody_asks_when_it_is_spent() {
     #[derive(Debug)]
     struct Costs;
     impl Policy for Costs {
-        fn asks(&self, point: Point) -> bool {
+        fn handles(&self, point: Point) -> bool {
             point == Point::AnonOrder
         }
 

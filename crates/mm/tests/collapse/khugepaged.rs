@@ -224,7 +224,7 @@ struct Dense {
 }
 
 impl Policy for Dense {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         point == Point::Collapse
     }
 
@@ -246,7 +246,7 @@ fn a_policy_chooses_what_is_collapsed() {
         world.memory.run_khugepaged(10_000 * MS);
         world.memory.validate().unwrap();
         let counts = world.memory.counters().policy[Point::Collapse as usize];
-        assert!(counts.nr_asked > 0 && counts.nr_asked == counts.nr_honoured + counts.nr_refused);
+        assert!(counts.nr_calls > 0 && counts.nr_calls == counts.nr_honoured + counts.nr_refused);
         (world.is_huge(0), world.is_huge(N), counts.nr_refused > 0)
     };
     assert_eq!(scanned(0, 1 << 9), (true, true, false));

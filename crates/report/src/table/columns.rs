@@ -263,7 +263,7 @@ fn translation() -> Vec<Column> {
         walks_pte, walks_contpte, walks_pmd,
         walk_refs_pgd, walk_refs_pud, walk_refs_pmd, walk_refs_pte));
     columns.extend(walks!("chained", chained));
-    columns.extend(walks!("beside", beside));
+    columns.extend(walks!("beside", overlapped));
     columns.extend(walks!("alone", alone));
     columns.extend(walks!("fetch", fetch));
     columns

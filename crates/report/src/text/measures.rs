@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use largefolio_sim::cost::{Cause, Walks};
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::cgroup::CgroupOutcome;
 use largefolio_sim::replay::outcome::AnonSize;
+use largefolio_sim::replay::requested::Asked;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
 use largefolio_trace::shown;
@@ -201,7 +201,7 @@ fn tlb(rows: &[Outcome]) -> Section {
             line("walks to contpte block", |row| row.tlb.walks_contpte),
             line("walks to PMD entry", |row| row.tlb.walks_pmd),
             line("walks after another walk", |row| row.tlb.walk_kinds.chained.walks),
-            line("walks beside others", |row| row.tlb.walk_kinds.beside.walks),
+            line("walks beside others", |row| row.tlb.walk_kinds.overlapped.walks),
             line("table lines from the LLC", |row| row.tlb.walk_kinds.lines()[0].llc),
             line("table lines from memory", |row| row.tlb.walk_kinds.lines()[0].memory),
         ],

@@ -155,7 +155,7 @@ impl Steps<'_> {
             let specs = specs.collect::<Result<Vec<_>, _>>()?;
             pass.nr_all += self.question.nr_rows.saturating_mul(nr_passes(&specs));
             pass.done.begin();
-            let mut hear = |nr_read| (pass.progress)(pass.done.hear(nr_read), pass.nr_all);
+            let mut hear = |nr_read| (pass.progress)(pass.done.observe(nr_read), pass.nr_all);
             let (_, rows) = replay_until(self.question.trace, &specs, &mut hear)?;
             for (at, row) in middles.into_iter().zip(&rows) {
                 let Some(value) = self.goal.value(row) else { return Ok(()) };

@@ -201,7 +201,7 @@ impl Question<'_> {
             let specs =
                 part.iter().map(|mix| comparison.spec(mix)).collect::<Result<Vec<_>, _>>()?;
             heard.done.begin();
-            let mut hear = |nr_read| (heard.progress)(heard.done.hear(nr_read), heard.nr_all);
+            let mut hear = |nr_read| (heard.progress)(heard.done.observe(nr_read), heard.nr_all);
             let (_, outcomes) = replay_until(self.trace, &specs, &mut hear)?;
             let numbers = outcomes.iter().map(Numbers::of);
             cells.extend(part.iter().cloned().zip(numbers));

@@ -7,10 +7,10 @@ use largefolio_report::{Exporter, Json, PredictResult, Settings, Text, Tidy, Tra
 use largefolio_sim::cost::{Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Reads, Strays, Writers,
 };
+use largefolio_sim::replay::requested::Asked;
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::tlb::{Counters, KindCounters, Lines, SideCounters, WalkCounters};
@@ -321,7 +321,7 @@ fn walk_kinds() -> WalkCounters {
     };
     WalkCounters {
         chained: kind(1_000, 3_000, 700, 300),
-        beside: kind(9_000, 30_000, 5_000, 1_000),
+        overlapped: kind(9_000, 30_000, 5_000, 1_000),
         alone: kind(6_184, 20_000, 4_000, 700),
         fetch: kind(3_478, 12_000, 1_600, 300),
     }

@@ -74,7 +74,7 @@ fn events() -> Events {
         l2_hits: 1_001,
         walks: WalkCounters {
             chained: kind(5, [5, 3, 2], [1, 0, 0]),
-            beside: kind(40, [40, 30, 10], [0, 20, 0]),
+            overlapped: kind(40, [40, 30, 10], [0, 20, 0]),
             alone: kind(6, [6, 4, 0], [0, 0, 3]),
             fetch: kind(7, [8, 0, 1], [2, 2, 2]),
         },

@@ -22,7 +22,7 @@ const POLICY: &str = "policy";
 const FILE: &str = ".toml";
 
 /// Values that contain a `+`, split at the `+`. It does not start an edit.
-const WORDS: [(&str, &str); 2] = [(":always", "exec"), ("=defer", "madvise")];
+const PLUS_VALUES: [(&str, &str); 2] = [(":always", "exec"), ("=defer", "madvise")];
 
 /// Splits a kernel's name into the kernel and its edits.
 ///
@@ -38,7 +38,7 @@ pub fn parts(text: &str) -> (&str, Vec<String>) {
     let mut edits: Vec<String> = Vec::new();
     for part in parts {
         let ends_word = |edit: &String| {
-            WORDS.iter().any(|(start, end)| {
+            PLUS_VALUES.iter().any(|(start, end)| {
                 let rest = part.strip_prefix(end);
                 edit.ends_with(start)
                     && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -8,7 +8,7 @@ use toml::Table;
 
 use super::builtin::KERNELS;
 use super::check::check;
-use super::{Kernel, KernelError, judged, packaged, policy, since};
+use super::{Kernel, KernelError, packaged, policy, since, unverified};
 use crate::datafile::{DataFileError, line_of, parse};
 use crate::names::nearest;
 
@@ -38,7 +38,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
     packaged::take(name, &mut table)?;
     since::take(name, &mut table)?;
-    let not_judged = judged::take(name, &mut table)?;
+    let unverified = unverified::take(name, &mut table)?;
     let policy = policy::take(name, &mut table)?;
     let file: File = table.try_into().map_err(|error| mistake(name, &error))?;
     let rules: Rules = file.rules.try_into().map_err(|error| mistake(name, &error))?;
@@ -46,9 +46,9 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
         let place = message.split([' ', ':']).next().unwrap_or_default().to_owned();
         bad(name, &place, message)
     })?;
-    let note = not_judged.as_ref().map(|said| said.sentence(name));
+    let note = unverified.as_ref().map(|said| said.sentence(name));
     let (name, description) = (name.to_owned(), file.description);
-    Ok(Kernel { name, description, rules, is_page_given, not_judged, note, policy })
+    Ok(Kernel { name, description, rules, is_page_given, unverified, note, policy })
 }
 
 /// Rewords an error of the TOML library for kernel files.
@@ -91,8 +91,8 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     if !kernel.is_page_given {
         table.remove(PAGE);
     }
-    if let Some(said) = &kernel.not_judged {
-        judged::put(said, &mut table).map_err(unwritable)?;
+    if let Some(said) = &kernel.unverified {
+        unverified::put(said, &mut table).map_err(unwritable)?;
     }
     if let Some(policy) = &kernel.policy {
         policy::put(policy, &mut table)?;

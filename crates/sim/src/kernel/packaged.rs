@@ -13,7 +13,7 @@ use super::KernelError;
 use crate::datafile::parse;
 
 const KEY: &str = "packaged";
-const TOLD: [(&str, &str); 9] = [
+const SHOWN: [(&str, &str); 9] = [
     ("PREEMPT_NONE", "no preemption"),
     ("PREEMPT_VOLUNTARY", "voluntary preemption"),
     ("PREEMPT", "full preemption"),
@@ -49,8 +49,8 @@ impl Package {
     /// Returns the options that matter for a prediction: `lazy preemption, THP always`.
     #[must_use]
     pub fn summary(&self) -> String {
-        let told = TOLD.iter().filter(|(option, _)| self.has(option)).map(|(_, words)| *words);
-        told.collect::<Vec<_>>().join(", ")
+        let shown = SHOWN.iter().filter(|(option, _)| self.has(option)).map(|(_, words)| *words);
+        shown.collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -24,7 +24,7 @@ struct Written {
 ///
 /// # Errors
 /// Two policies with the same name, or a name that does not fit in a table.
-pub fn beside(
+pub fn with_policies(
     kernels: Vec<Kernel>,
     policies: &[KernelPolicy],
 ) -> Result<Vec<Kernel>, PolicyFileError> {

@@ -309,7 +309,7 @@ fn a_policy_takes_the_place_of_the_one_before() {
     assert_eq!(other.name, "7.2+thp=never+sizes=64K:always+exec+policy=always-exec");
     let same = Kernel::parse("7.2+policy=exec-order").unwrap();
     let policies = ["exec-order", "always-exec"].map(|name| KernelPolicy::named(name).unwrap());
-    let kernels = beside(vec![same], &policies).unwrap();
+    let kernels = with_policies(vec![same], &policies).unwrap();
     let machine = crate::machine::Machine::named("altra").unwrap();
     let request = crate::replay::Request::new(kernels, vec![machine]);
     let names: Vec<&str> = request.kernels().iter().map(|kernel| kernel.name.as_str()).collect();

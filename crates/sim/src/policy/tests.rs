@@ -136,7 +136,7 @@ fn every_policy_that_comes_with_folio_is_verified_and_runs() {
         let policy = KernelPolicy::named(name).unwrap();
         assert_eq!(policy, KernelPolicy::named(name).unwrap());
         let mut running = policy.0.start().unwrap();
-        assert!(Point::ALL.iter().any(|&point| running.asks(point)), "{name}");
+        assert!(Point::ALL.iter().any(|&point| running.handles(point)), "{name}");
         for point in Point::ALL {
             running.answer(point, &Context::default()).unwrap();
         }

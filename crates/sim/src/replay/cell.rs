@@ -19,7 +19,6 @@ use largefolio_mm::units::{Order, PageSize};
 use largefolio_trace::Meta;
 
 use super::annotate::{Annotation, Wish};
-use super::asked::Tenths;
 use super::budget::{AgeingOverBudget, Meter};
 use super::cgroup::Cgroups;
 use super::clock::{Clock, Sleeper};
@@ -33,6 +32,7 @@ use super::places::Places;
 use super::program::Program;
 use super::programs::Programs;
 use super::reads::Reads;
+use super::requested::Tenths;
 use super::sizes::FolioSizes;
 use super::spec::{CacheState, CellSpec};
 use super::statistics::Largest;
@@ -110,22 +110,22 @@ impl Counted {
 
 impl Cell {
     /// Creates a machine with the recorded program loaded. `images` are the trace's images if the
-    /// cell relinks any. Ageing calls `hears` from time to time, which can stop it.
+    /// cell relinks any. Ageing calls `should_stop` from time to time, which can stop it.
     ///
     /// # Errors
     /// Kernel and machine do not fit together, the layout cannot be placed, ageing would exceed the
-    /// budget, or `hears` stopped it.
+    /// budget, or `should_stop` stopped it.
     pub fn new(
         spec: &CellSpec,
         meta: &Arc<Meta>,
         images: &Images,
-        hears: &mut dyn FnMut() -> ControlFlow<()>,
+        should_stop: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Self, CellError> {
         let mut spec = spec.clone();
         let page = spec.page_size();
         spec.machine = spec.machine.with_page_size(page)?;
         spec.kernel.rules.page = page;
-        let mut cell = Self::empty(spec, meta, hears)?;
+        let mut cell = Self::empty(spec, meta, should_stop)?;
         let runs_max = cell.spec.detail_runs_max;
         cell.counted.tenths = Tenths::of(meta.nr_rows_before(), meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
@@ -146,7 +146,7 @@ impl Cell {
     fn empty(
         spec: CellSpec,
         meta: &Arc<Meta>,
-        hears: &mut dyn FnMut() -> ControlFlow<()>,
+        should_stop: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Self, CellError> {
         let rules = &spec.kernel.rules;
         let recorded = if meta.arch == ARM64 { PageSize::K64 } else { PageSize::K4 };
@@ -158,7 +158,7 @@ impl Cell {
         if let Some(ageing) = &config.ageing {
             AgeingOverBudget::check(ageing, spec.ram_bytes, rules.page, &spec.budget)?;
         }
-        let mut memory = Memory::new_until(rules.clone(), &config, hears)?;
+        let mut memory = Memory::new_until(rules.clone(), &config, should_stop)?;
         memory.watch();
         if let Some(policy) = &spec.kernel.policy {
             memory.set_policy(policy.0.start().map_err(CellError::NoPolicy)?);

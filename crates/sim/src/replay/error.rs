@@ -51,7 +51,7 @@ pub enum CellError {
 
 impl CellError {
     /// Describes how to change the cell's memory if the machine or this host has too little.
-    pub(super) const fn way_out(&self) -> &'static str {
+    pub(super) const fn remedy(&self) -> &'static str {
         let is_short = match self {
             Self::Memory(MemoryError::Buddy(error)) => matches!(error, BuddyError::NoRoom { .. }),
             Self::Fault(error) => matches!(error, FaultError::OutOfMemory(_)),

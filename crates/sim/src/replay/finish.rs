@@ -8,12 +8,12 @@ use largefolio_mm::counters::{Counters, PmdRefusal};
 use largefolio_mm::policy::Point;
 use largefolio_mm::rules::reclaim::SwapDevice;
 
-use super::asked;
 use super::cell::Cell;
 use super::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, PolicyAnswers, PolicyOutcome, Reads,
     Writers,
 };
+use super::requested;
 use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
 use crate::tlb;
 
@@ -36,7 +36,7 @@ impl Cell {
         });
         Outcome {
             kernel: self.spec.kernel.name.clone(),
-            is_judged: self.spec.kernel.not_judged.is_none(),
+            is_judged: self.spec.kernel.unverified.is_none(),
             machine: self.spec.machine.name.clone(),
             page_bytes,
             seed: self.spec.seed,
@@ -52,9 +52,9 @@ impl Cell {
             tlb: self.tlb(),
             nr_cpus: self.spec.nr_cpus(),
             anon_sizes: self.anon_sizes(),
-            asked: asked::between(&base.counters, counters, page_bytes),
+            asked: requested::between(&base.counters, counters, page_bytes),
             asked_tenths: self.counted.tenths.asked(&base.counters, page_bytes),
-            aged: asked::aged(self.memory.aged(), page_bytes),
+            aged: requested::aged(self.memory.aged(), page_bytes),
             unusable_at_start: self.unusable.clone(),
             pmd_refused: refused.collect(),
             writers: self.writers(),
@@ -85,7 +85,7 @@ impl Cell {
         let points = Point::ALL.into_iter().map(|point| {
             let (now, base) = (now[point as usize], base[point as usize]);
             let answers = PolicyAnswers {
-                asked: now.nr_asked - base.nr_asked,
+                asked: now.nr_calls - base.nr_calls,
                 honoured: now.nr_honoured - base.nr_honoured,
                 refused: now.nr_refused - base.nr_refused,
             };

@@ -83,8 +83,8 @@ pub fn replay_fitting(
     let (mut fitting, mut first) = (Fitting::default(), 0);
     for group in specs.chunks(sharing.nr_at_once(specs)) {
         done.begin();
-        let mut hear = |nr_read| progress(done.hear(nr_read));
-        match run(trace, group, Failed::EndsItself, &mut hear) {
+        let mut observe = |nr_read| progress(done.observe(nr_read));
+        match run(trace, group, Failed::EndsItself, &mut observe) {
             Err(ReplayError::Stopped) if sharing == Sharing::Few => {
                 fitting.not_replayed.extend(first..specs.len());
                 break;

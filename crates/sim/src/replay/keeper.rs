@@ -35,7 +35,7 @@ impl Placed {
         Self { area, first, end: segment.placed, next: first }
     }
 
-    fn goes_on(&self, segment: &Segment) -> bool {
+    fn continues(&self, segment: &Segment) -> bool {
         self.end == segment.placed && self.area.start + self.area.len_bytes == segment.start
     }
 
@@ -64,12 +64,12 @@ impl Placed {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct Counted {
     faults: u64,
     pages_read: u64,
 }
 
-impl Seen {
+impl Counted {
     pub(super) const fn of(now: &Counters) -> Self {
         Self { faults: now.pgfault, pages_read: now.nr_read }
     }
@@ -84,7 +84,7 @@ pub(super) struct Keeper {
     nr_before: u64,
     has_before: bool,
     /// The cause of folios without an observed insertion.
-    unheard: Origin,
+    unobserved: Origin,
     inserted: BTreeMap<(MappingId, PageIndex), (Order, Origin)>,
     pub(super) causes: Causes,
     areas: Vec<Area>,
@@ -92,7 +92,7 @@ pub(super) struct Keeper {
     nr_left_out: u64,
     buckets: Vec<Bucket>,
     timeline: Recorder,
-    seen: Seen,
+    counted: Counted,
     /// Depths at which references found their entries in the stacks.
     pub(super) measured: Measured,
 }
@@ -105,7 +105,7 @@ impl Keeper {
             nr_references: meta.nr_references_recorded(),
             nr_before: if meta.nr_rows_before() > 0 { u64::MAX } else { 0 },
             has_before: meta.nr_rows_before() > 0,
-            unheard: Origin::Remade,
+            unobserved: Origin::Remade,
             inserted: BTreeMap::new(),
             causes: Causes::default(),
             areas: Vec::new(),
@@ -113,18 +113,18 @@ impl Keeper {
             nr_left_out: 0,
             buckets: vec![Bucket::default(); NR_BUCKETS],
             timeline: Recorder::new(meta.nr_references_recorded()),
-            seen: Seen::default(),
+            counted: Counted::default(),
             measured: Measured::default(),
         }
     }
 
     /// Restarts after the run that filled the page cache. `seen` holds its counters.
-    pub(super) fn restart(&mut self, seen: Seen) {
+    pub(super) fn restart(&mut self, counted: Counted) {
         self.inserted.clear();
         self.causes = Causes::default();
         self.areas.clear();
         self.nr_runs = 0;
-        (self.nr_left_out, self.seen, self.unheard) = (0, seen, Origin::Earlier);
+        (self.nr_left_out, self.counted, self.unobserved) = (0, counted, Origin::Earlier);
         self.nr_before = if self.has_before { u64::MAX } else { 0 };
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
         self.measured = Measured::default();
@@ -132,13 +132,13 @@ impl Keeper {
     }
 
     /// Starts the recording after `references`. `seen` holds the counters of the earlier rows.
-    pub(super) fn begin(&mut self, seen: Seen, references: u64) {
-        (self.seen, self.nr_before) = (seen, references);
+    pub(super) fn begin(&mut self, counted: Counted, references: u64) {
+        (self.counted, self.nr_before) = (counted, references);
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
     }
 
     /// Records one fault or call. Insertions that the marker did not start are due to `cause`.
-    pub(super) fn hear(&mut self, observed: &[Observed], cause: Origin) {
+    pub(super) fn observe(&mut self, observed: &[Observed], cause: Origin) {
         let mut now = cause;
         for event in observed {
             match *event {
@@ -153,14 +153,14 @@ impl Keeper {
     }
 
     /// Adds the new counts since the last call to the bucket of `references`.
-    pub(super) fn count(&mut self, now: Seen, references: u64, page_bytes: u64) {
+    pub(super) fn count(&mut self, now: Counted, references: u64, page_bytes: u64) {
         let whole = u128::from(self.nr_references.max(1));
         let nr = u128::from(references.saturating_sub(self.nr_before)) * NR_BUCKETS as u128 / whole;
         let nr = usize::try_from(nr).unwrap_or(NR_BUCKETS).min(NR_BUCKETS - 1);
         let bucket = &mut self.buckets[nr];
-        bucket.faults += now.faults - self.seen.faults;
-        bucket.read_bytes += (now.pages_read - self.seen.pages_read) * page_bytes;
-        self.seen = now;
+        bucket.faults += now.faults - self.counted.faults;
+        bucket.read_bytes += (now.pages_read - self.counted.pages_read) * page_bytes;
+        self.counted = now;
     }
 
     /// Records that `nr` more processes of a program live; `nr` can be negative.
@@ -172,17 +172,17 @@ impl Keeper {
         self.timeline.note_memory(used_bytes, references.saturating_sub(self.nr_before));
     }
 
-    pub(super) fn has_seen(&self, now: Seen) -> bool {
-        self.seen == now
+    pub(super) fn has_counted(&self, now: Counted) -> bool {
+        self.counted == now
     }
 
     pub(super) fn add_space(&mut self, memory: &Memory, space: &AddressSpace) {
         let mut open: Option<Placed> = None;
         for segment in space.segments.private() {
-            let goes_on =
-                |placed: &Placed| placed.goes_on(segment) && segment.start != space.heap.start;
+            let continues =
+                |placed: &Placed| placed.continues(segment) && segment.start != space.heap.start;
             let mut placed = match open.take() {
-                Some(placed) if goes_on(&placed) => placed,
+                Some(placed) if continues(&placed) => placed,
                 before => {
                     self.keep(before.map(|placed| placed.area));
                     let kind = kind_of(space, segment.start);
@@ -234,11 +234,11 @@ impl Keeper {
             let (kind, runs) = (AreaKind::File, Vec::new());
             let mut area = Area { kind, path, process: 0, start: 0, len_bytes, runs };
             for entry in memory.folios(file) {
-                let heard = self.inserted.get(&(file, entry.index));
-                let origin = match heard {
+                let observed_from = self.inserted.get(&(file, entry.index));
+                let origin = match observed_from {
                     Some(&(order, origin)) if order == entry.order => origin,
                     Some(_) => Origin::Remade,
-                    None => self.unheard,
+                    None => self.unobserved,
                 };
                 let (page, nr_pages) = (entry.index.0, entry.order.nr_pages());
                 area.push(FolioRun { page, nr_pages, order: entry.order, origin });

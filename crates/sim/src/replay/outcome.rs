@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::asked::AskedSizes;
 use super::cgroup::CgroupOutcome;
 use super::detail::Detail;
 use super::programs::ManyProcesses;
+use super::requested::AskedSizes;
 use super::sizes::FolioSizes;
 use super::statistics::Statistics;
 use crate::cost::{Estimate, Latency, ReadEvents};

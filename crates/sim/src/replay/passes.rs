@@ -13,7 +13,7 @@ pub fn nr_passes(specs: &[CellSpec]) -> u64 {
 /// ```
 /// use largefolio_sim::replay::RowsDone;
 /// let mut done = RowsDone::default();
-/// assert_eq!([5, 9, 4, 9].map(|nr_read| done.hear(nr_read)), [5, 9, 13, 18]);
+/// assert_eq!([5, 9, 4, 9].map(|nr_read| done.observe(nr_read)), [5, 9, 13, 18]);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RowsDone {
@@ -23,7 +23,7 @@ pub struct RowsDone {
 
 impl RowsDone {
     /// Notes that the current pass has read `nr_read` rows. Returns the rows of all passes.
-    pub fn hear(&mut self, nr_read: u64) -> u64 {
+    pub fn observe(&mut self, nr_read: u64) -> u64 {
         if nr_read < self.last {
             self.begin();
         }

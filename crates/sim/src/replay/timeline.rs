@@ -21,14 +21,14 @@ pub struct Timeline {
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
     nr_references: u64,
-    lives: Vec<Lives>,
+    counts: Vec<LiveCount>,
     memory_bytes: Vec<u64>,
     /// Bytes in use now, and the first part not yet filled in.
     used: (u64, usize),
 }
 
 #[derive(Clone, Debug, Default)]
-struct Lives {
+struct LiveCount {
     nr_alive: u64,
     since: u64,
     /// By part: processes times references.
@@ -38,7 +38,7 @@ struct Lives {
 impl Recorder {
     pub(super) fn new(nr_references: u64) -> Self {
         let memory_bytes = vec![0; NR_BUCKETS];
-        Self { nr_references, lives: Vec::new(), memory_bytes, used: (0, 0) }
+        Self { nr_references, counts: Vec::new(), memory_bytes, used: (0, 0) }
     }
 
     pub(super) fn restart(&mut self) {
@@ -58,24 +58,24 @@ impl Recorder {
 
     /// Records that `nr` more processes of a program live; `nr` can be negative.
     pub(super) fn change(&mut self, program: ProgramNr, nr: i64, references: u64) {
-        if program >= self.lives.len() {
-            self.lives.resize(program + 1, Lives::default());
+        if program >= self.counts.len() {
+            self.counts.resize(program + 1, LiveCount::default());
         }
         self.settle(program, references);
-        let lives = &mut self.lives[program];
-        lives.nr_alive = lives.nr_alive.saturating_add_signed(nr);
+        let counts = &mut self.counts[program];
+        counts.nr_alive = counts.nr_alive.saturating_add_signed(nr);
     }
 
     fn settle(&mut self, program: ProgramNr, references: u64) {
-        let Lives { nr_alive, since, .. } = self.lives[program];
-        self.lives[program].since = references;
+        let LiveCount { nr_alive, since, .. } = self.counts[program];
+        self.counts[program].since = references;
         if nr_alive == 0 || since >= references {
             return;
         }
         for part in self.part_of(since)..=self.part_of(references) {
             let end = if part + 1 == NR_BUCKETS { references } else { self.start_of(part + 1) };
             let (from, to) = (since.max(self.start_of(part)), references.min(end));
-            let sums = &mut self.lives[program].sums;
+            let sums = &mut self.counts[program].sums;
             sums.resize(NR_BUCKETS, 0);
             sums[part] += u128::from(nr_alive) * u128::from(to.saturating_sub(from));
         }
@@ -94,7 +94,7 @@ impl Recorder {
     pub(super) fn finish(mut self, references: u64) -> Timeline {
         let used = self.used.0;
         self.note_memory(used, self.nr_references.max(references));
-        (0..self.lives.len()).for_each(|program| self.settle(program, references));
+        (0..self.counts.len()).for_each(|program| self.settle(program, references));
         let nr_of = |part: usize| {
             let end = if part + 1 == NR_BUCKETS { references } else { self.start_of(part + 1) };
             u128::from(end.saturating_sub(self.start_of(part)).max(1))
@@ -102,9 +102,9 @@ impl Recorder {
         let mean = |(part, sum): (usize, &u128)| {
             u64::try_from(sum * MILLI / nr_of(part)).unwrap_or(u64::MAX)
         };
-        let of = |lives: &Lives| lives.sums.iter().enumerate().map(mean).collect();
+        let of = |counts: &LiveCount| counts.sums.iter().enumerate().map(mean).collect();
         Timeline {
-            alive_milli: self.lives.iter().map(of).collect(),
+            alive_milli: self.counts.iter().map(of).collect(),
             memory_bytes: self.memory_bytes,
         }
     }

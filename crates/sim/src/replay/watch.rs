@@ -12,7 +12,7 @@ use super::causes::FaultMark;
 use super::cell::Cell;
 use super::detail::{Detail, Origin};
 use super::hardware::Slot;
-use super::keeper::Seen;
+use super::keeper::Counted;
 use super::reads::{Pages, Wait, requests};
 use super::reference::{Reference, walk_of};
 use crate::tlb::curve::Then;
@@ -60,8 +60,8 @@ impl Cell {
 
     pub(super) fn count_pictures(&mut self) {
         let Some(keeper) = &self.pictures else { return };
-        let now = Seen::of(self.memory.counters());
-        if keeper.has_seen(now) {
+        let now = Counted::of(self.memory.counters());
+        if keeper.has_counted(now) {
             return;
         }
         let (references, page_bytes) = (self.references(), self.page().bytes());
@@ -72,7 +72,7 @@ impl Cell {
 
     pub(super) fn restart_pictures(&mut self) {
         if let Some(keeper) = &mut self.pictures {
-            keeper.restart(Seen::of(&self.counted.base.counters));
+            keeper.restart(Counted::of(&self.counted.base.counters));
         }
     }
 
@@ -80,7 +80,7 @@ impl Cell {
     pub(super) fn begin_pictures(&mut self) {
         let references = self.hardware.nr_references;
         if let Some(keeper) = &mut self.pictures {
-            keeper.begin(Seen::of(&self.counted.base.counters), references);
+            keeper.begin(Counted::of(&self.counted.base.counters), references);
         }
     }
 
@@ -146,7 +146,7 @@ impl Cell {
             return;
         }
         if let Some(keeper) = &mut self.pictures {
-            keeper.hear(&observed, cause);
+            keeper.observe(&observed, cause);
         }
         let (shift, references) = (self.page().shift(), self.references());
         for request in requests(&observed, &self.memory, wait) {

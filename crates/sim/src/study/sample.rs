@@ -17,8 +17,8 @@ impl Sample {
         let named = || -> Option<Value> {
             let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
             spec.ram_bytes = 64 << 20;
-            let hears = &mut || ControlFlow::Continue(());
-            let cell = Cell::new(&spec, &Arc::default(), &Images::default(), hears).ok()?;
+            let should_stop = &mut || ControlFlow::Continue(());
+            let cell = Cell::new(&spec, &Arc::default(), &Images::default(), should_stop).ok()?;
             Some(shown(&cell.finish()))
         };
         Self(named().unwrap_or_default())

@@ -40,7 +40,7 @@ use super::access::Side;
 use super::config::{StructureConfig, TlbConfig};
 use super::resident::Orders;
 
-pub use stack::{Found, LruStack, Then, Violation};
+pub use stack::{LruStack, StackHit, Then, Violation};
 
 /// Size of the largest buffer: more than twice the largest level 2 (Zen 4: 3,072 entries).
 pub const NR_ENTRIES_MAX: usize = 1 << 13;
@@ -61,25 +61,25 @@ impl Default for Distances {
 }
 
 impl Distances {
-    pub fn count(&mut self, found: Found) {
+    pub fn count(&mut self, found: StackHit) {
         match found {
-            Found::Entry { depth } | Found::ReadOnly { depth } => {
+            StackHit::Entry { depth } | StackHit::ReadOnly { depth } => {
                 let depth = depth.min(NR_ENTRIES_MAX);
                 self.by_depth[depth] += 1;
             }
-            Found::Nothing => self.nr_beyond += 1,
+            StackHit::Nothing => self.nr_beyond += 1,
         }
     }
 
     /// Returns the misses of buffers of `sizes`, which ascend up to [`NR_ENTRIES_MAX`].
     ///
     /// ```
-    /// use largefolio_sim::tlb::curve::{Distances, Found};
+    /// use largefolio_sim::tlb::curve::{Distances, StackHit};
     /// let mut distances = Distances::default();
     /// for depth in [1, 3, 3, 40] {
-    ///     distances.count(Found::Entry { depth });
+    ///     distances.count(StackHit::Entry { depth });
     /// }
-    /// distances.count(Found::Nothing);
+    /// distances.count(StackHit::Nothing);
     /// let misses: Vec<u64> = distances.misses(&[1, 2, 3, 64]).iter().map(|p| p.misses).collect();
     /// assert_eq!(misses, [4, 4, 2, 1]);
     /// ```

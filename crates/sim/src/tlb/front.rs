@@ -77,7 +77,7 @@ impl Tlb {
     /// Remembers the entry that a lookup of `vpn` (recorded at `addr`) has just used or filled.
     #[inline]
     pub fn remember(&mut self, side: Side, addr: u64, vpn: Vpn) {
-        if let Some((key, slot)) = self.last_seen(side, vpn) {
+        if let Some((key, slot)) = self.last_hit(side, vpn) {
             let page = addr >> RECORDED_SHIFT;
             self.front.hints[hint_of(side as usize, page)] = Hint::new(page, slot, key);
         }

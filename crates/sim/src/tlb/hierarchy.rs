@@ -18,7 +18,7 @@ use super::walker::{Moment, Walker};
 /// 6.1 ns with 128 hints and 3.7 ns with 512, which would fill a quarter of a 48 KiB data cache.
 const NR_HINTS: usize = 256;
 
-const NR_FRONTS_ASIDE: usize = 5;
+const NR_SAVED_FRONTS: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a miss must be walked and filled"]
@@ -63,7 +63,7 @@ pub struct Tlb {
     l2_of: [Option<usize>; 2],
     hints: [Box<[Hint; NR_HINTS]>; 2],
     pub(super) front: Front,
-    fronts_aside: Vec<(u64, Front)>,
+    saved_fronts: Vec<(u64, Front)>,
     spaces: Spaces,
     space: Option<u64>,
     coalescing: Coalescing,
@@ -100,7 +100,7 @@ impl Tlb {
             l2_of,
             hints: [Box::new([Hint::NONE; NR_HINTS]), Box::new([Hint::NONE; NR_HINTS])],
             front: Front::default(),
-            fronts_aside: Vec::new(),
+            saved_fronts: Vec::new(),
             spaces: Spaces::new(config.address_spaces.nr),
             space: None,
             coalescing: config.coalescing(),
@@ -141,7 +141,7 @@ impl Tlb {
 
     /// Returns the entry that last served `vpn`, and its slot. Level 1 may have lost it since.
     #[inline]
-    pub(super) fn last_seen(&self, side: Side, vpn: Vpn) -> Option<(Key, usize)> {
+    pub(super) fn last_hit(&self, side: Side, vpn: Vpn) -> Option<(Key, usize)> {
         let vpn = self.spaces.tagged(vpn);
         let hint = self.hints[side as usize][hint_of(vpn)];
         (hint.vpn == vpn).then_some((hint.key, hint.slot))
@@ -204,7 +204,7 @@ impl Tlb {
     }
 
     pub fn end_space(&mut self, space: u64) -> Option<VpnRange> {
-        self.fronts_aside.retain(|(of, _)| *of != space);
+        self.saved_fronts.retain(|(of, _)| *of != space);
         if self.space == Some(space) {
             self.space = None;
         }
@@ -228,14 +228,14 @@ impl Tlb {
 
     fn switch_front(&mut self, space: u64) {
         let Some(before) = self.space else { return };
-        let at = self.fronts_aside.iter().position(|(of, _)| *of == space);
+        let at = self.saved_fronts.iter().position(|(of, _)| *of == space);
         let mut next = match at {
-            Some(at) => self.fronts_aside.remove(at).1,
-            None if self.fronts_aside.len() < NR_FRONTS_ASIDE => Front::default(),
-            None => self.fronts_aside.remove(0).1,
+            Some(at) => self.saved_fronts.remove(at).1,
+            None if self.saved_fronts.len() < NR_SAVED_FRONTS => Front::default(),
+            None => self.saved_fronts.remove(0).1,
         };
         std::mem::swap(&mut self.front, &mut next);
-        self.fronts_aside.push((before, next));
+        self.saved_fronts.push((before, next));
     }
 
     /// Removes every entry that covers any of these tagged pages, in levels and page-walk caches.

@@ -120,7 +120,7 @@ impl std::ops::AddAssign for KindCounters {
 pub struct WalkCounters {
     /// Data walks that start after the walk for the load of their address.
     pub chained: KindCounters,
-    pub beside: KindCounters,
+    pub overlapped: KindCounters,
     /// Data walks without another walk nearby.
     pub alone: KindCounters,
     pub fetch: KindCounters,
@@ -130,7 +130,7 @@ impl WalkCounters {
     pub(super) fn add(&mut self, kind: WalkKind, found: KindCounters) {
         match kind {
             WalkKind::Chained => self.chained += found,
-            WalkKind::Beside => self.beside += found,
+            WalkKind::Overlapped => self.overlapped += found,
             WalkKind::Alone => self.alone += found,
             WalkKind::Fetch => self.fetch += found,
         }
@@ -139,7 +139,7 @@ impl WalkCounters {
     #[must_use]
     pub fn lines(&self) -> [Lines; 2] {
         let mut sums = [Lines::default(); 2];
-        for kind in [self.chained, self.beside, self.alone, self.fetch] {
+        for kind in [self.chained, self.overlapped, self.alone, self.fetch] {
             sums[0] += kind.lines;
             sums[1] += kind.host_lines;
         }
@@ -150,7 +150,7 @@ impl WalkCounters {
 impl std::ops::AddAssign for WalkCounters {
     fn add_assign(&mut self, other: Self) {
         self.chained += other.chained;
-        self.beside += other.beside;
+        self.overlapped += other.overlapped;
         self.alone += other.alone;
         self.fetch += other.fetch;
     }
@@ -187,7 +187,7 @@ impl std::ops::Sub for WalkCounters {
     fn sub(self, before: Self) -> Self {
         Self {
             chained: self.chained - before.chained,
-            beside: self.beside - before.beside,
+            overlapped: self.overlapped - before.overlapped,
             alone: self.alone - before.alone,
             fetch: self.fetch - before.fetch,
         }
@@ -197,7 +197,7 @@ impl std::ops::Sub for WalkCounters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WalkKind {
     Chained,
-    Beside,
+    Overlapped,
     Alone,
     Fetch,
 }
@@ -294,7 +294,7 @@ impl Walker {
             return WalkKind::Chained;
         }
         if self.group_start.is_some_and(is_near) {
-            return WalkKind::Beside;
+            return WalkKind::Overlapped;
         }
         self.group_start = Some(now.instructions);
         WalkKind::Alone

@@ -7,10 +7,10 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::found::{Found, NotRegular};
+use super::path_handle::{NotRegular, PathHandle};
 
 /// Maximum attempts to open a lock file that another process keeps removing.
-const LOOKS: usize = 100;
+const ATTEMPTS_MAX: usize = 100;
 
 /// Opens a regular file for reading and refuses anything else. Never blocks, and neither do later
 /// reads of a file such as `/proc/kmsg`, which fail with [`io::ErrorKind::WouldBlock`].
@@ -24,7 +24,7 @@ const LOOKS: usize = 100;
 /// # Errors
 /// System errors, or [`NotRegular`].
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    Found::of(path)?.open_regular()
+    PathHandle::of(path)?.open_regular()
 }
 
 /// Like [`open_regular`], but keeps the access time if this user owns the file or is root.
@@ -32,7 +32,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`].
 pub fn open_quietly(path: &Path) -> io::Result<File> {
-    let found = Found::of(path)?;
+    let found = PathHandle::of(path)?;
     found.refuse_others()?;
     found.open(OFlags::NOATIME).or_else(|_| found.open(OFlags::RDONLY))
 }
@@ -42,7 +42,7 @@ pub fn open_quietly(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`].
 pub fn open_own(path: &Path) -> io::Result<File> {
-    Found::itself(path)?.open_regular()
+    PathHandle::itself(path)?.open_regular()
 }
 
 /// Returns the kind of file, if the error is about a file that is not regular.
@@ -100,8 +100,8 @@ pub fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// As [`open_regular`].
 pub fn open_lock(path: &Path, mode: u32) -> io::Result<File> {
     let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
-    for _ in 0..LOOKS {
-        match Found::itself(path) {
+    for _ in 0..ATTEMPTS_MAX {
+        match PathHandle::itself(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             found => {
                 let found = found?;

@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
-use super::found::{Found, not_regular};
+use super::path_handle::{PathHandle, not_regular};
 
 /// Maximum wait for a FIFO's reader. A reader started together with the writer needs milliseconds.
 const READER_MAX: Duration = Duration::from_secs(10);
-const READER_LOOK: Duration = Duration::from_millis(10);
+const READER_POLL: Duration = Duration::from_millis(10);
 
 /// The place of a result. Nothing is opened or changed yet.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(super) enum Target {
     Replaced {
         mode: Option<u32>,
     },
-    Stream(Found),
+    Stream(PathHandle),
 }
 
 impl Place {
@@ -56,7 +56,7 @@ impl Place {
         let folder = Folder::of(folder)?;
         let is_folder = [b"".as_slice(), b".", b".."].contains(&name.as_bytes());
         if is_folder && !path.as_os_str().is_empty() {
-            return Err(not_regular(Found::of(path)?.kind()));
+            return Err(not_regular(PathHandle::of(path)?.kind()));
         }
         let target = target(&folder, name)?;
         Ok(Self { folder, name: name.to_owned(), target })
@@ -64,7 +64,7 @@ impl Place {
 
     /// Returns the directory for a new result, or the stream to write to.
     #[must_use]
-    pub fn written(&self) -> &Found {
+    pub fn written(&self) -> &PathHandle {
         match &self.target {
             Target::Replaced { .. } => &self.folder.found,
             Target::Stream(found) => found,
@@ -74,13 +74,13 @@ impl Place {
 
 #[derive(Debug)]
 pub(super) struct Folder {
-    found: Found,
+    found: PathHandle,
 }
 
 impl Folder {
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        Ok(Self { found: Found::at(CWD, path, OFlags::DIRECTORY)? })
+        Ok(Self { found: PathHandle::at(CWD, path, OFlags::DIRECTORY)? })
     }
 
     pub(super) fn open(&self) -> io::Result<File> {
@@ -92,8 +92,8 @@ impl Folder {
         self.open().map_or(Ok(()), |folder| folder.sync_all())
     }
 
-    pub(super) fn find(&self, name: &OsStr) -> io::Result<Found> {
-        Found::at(self, Path::new(name), OFlags::NOFOLLOW)
+    pub(super) fn find(&self, name: &OsStr) -> io::Result<PathHandle> {
+        PathHandle::at(self, Path::new(name), OFlags::NOFOLLOW)
     }
 
     fn links(&self) -> Links {
@@ -150,7 +150,7 @@ fn target(folder: &Folder, name: &OsStr) -> io::Result<Target> {
         None => found,
         Some(Links::Users) => return Ok(Target::Replaced { mode: None }),
         Some(Links::Others) => return Err(not_regular(kind)),
-        Some(Links::System) => Found::at(folder, Path::new(name), OFlags::empty())?,
+        Some(Links::System) => PathHandle::at(folder, Path::new(name), OFlags::empty())?,
     };
     let kind = found.kind();
     if !(kind.is_fifo() || kind.is_char_device() || kind.is_file()) {
@@ -165,7 +165,7 @@ fn own_mode(found: &Metadata) -> Option<u32> {
 }
 
 /// Opens a stream for writing. Waits for a FIFO's reader, but only up to `reader_max`.
-pub(super) fn open_stream(found: &Found, reader_max: Duration) -> io::Result<File> {
+pub(super) fn open_stream(found: &PathHandle, reader_max: Duration) -> io::Result<File> {
     let (begin, is_fifo) = (Instant::now(), found.kind().is_fifo());
     let is_unread =
         |error: &io::Error| is_fifo && error.raw_os_error() == Some(Errno::NXIO.raw_os_error());
@@ -173,7 +173,7 @@ pub(super) fn open_stream(found: &Found, reader_max: Duration) -> io::Result<Fil
     let file = loop {
         match found.open(OFlags::WRONLY | OFlags::APPEND) {
             Err(error) if is_unread(&error) && begin.elapsed() < reader_max => {
-                thread::sleep(READER_LOOK);
+                thread::sleep(READER_POLL);
             }
             Err(error) if is_unread(&error) => return Err(unread(reader_max)),
             file => break file?,
@@ -185,7 +185,7 @@ pub(super) fn open_stream(found: &Found, reader_max: Duration) -> io::Result<Fil
     Ok(file)
 }
 
-pub(super) fn open_patiently(found: &Found) -> io::Result<File> {
+pub(super) fn open_patiently(found: &PathHandle) -> io::Result<File> {
     open_stream(found, READER_MAX)
 }
 

@@ -23,7 +23,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::found::{Found, handle, not_regular};
+use super::path_handle::{PathHandle, handle, not_regular};
 use super::place::{Folder, Place, Target, open_patiently};
 
 const TEMPORARY: (&str, &str) = (".folio-", ".tmp");
@@ -264,8 +264,8 @@ fn is_temporary(name: &OsStr) -> bool {
     name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1)
 }
 
-fn is_still(folder: &Folder, name: &OsStr, found: &Found) -> bool {
-    let id = |found: &Found| (found.metadata().dev(), found.metadata().ino());
+fn is_still(folder: &Folder, name: &OsStr, found: &PathHandle) -> bool {
+    let id = |found: &PathHandle| (found.metadata().dev(), found.metadata().ino());
     folder.find(name).is_ok_and(|now| id(&now) == id(found))
 }
 

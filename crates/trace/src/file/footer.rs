@@ -161,19 +161,19 @@ fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceEr
     if json.len() > META_BYTES_MAX || nr_objects > 2 * NR_FILES_MAX {
         return Err(bad(format!("takes {} bytes", json.len())));
     }
-    let Version { schema_version: found } =
-        serde_json::from_str(json).map_err(|e| bad(format!("has no version: {}", told(&e))))?;
+    let Version { schema_version: found } = serde_json::from_str(json)
+        .map_err(|e| bad(format!("has no version: {}", parser_message(&e))))?;
     if found > SCHEMA_VERSION {
         let path = path.to_path_buf();
         return Err(TraceError::NewerSchema { path, found, known: SCHEMA_VERSION });
     }
-    let meta: Meta =
-        serde_json::from_str(json).map_err(|e| bad(format!("is unreadable: {}", told(&e))))?;
+    let meta: Meta = serde_json::from_str(json)
+        .map_err(|e| bad(format!("is unreadable: {}", parser_message(&e))))?;
     meta.validate().map_err(|fault| TraceError::BadMeta { path: path.to_path_buf(), fault })?;
     Ok(meta)
 }
 
-fn told(error: &serde_json::Error) -> String {
+fn parser_message(error: &serde_json::Error) -> String {
     brief(&error.to_string())
 }
 

@@ -156,10 +156,10 @@ impl Reader {
     }
 
     fn miscounted(&self, than: &str) -> TraceError {
-        let told = self.trace.meta().nr_references;
+        let stated = self.trace.meta().nr_references;
         TraceError::corrupt(
             self.trace.path(),
-            format!("its rows have {than} references than the {told} that its metadata declares"),
+            format!("its rows have {than} references than the {stated} that its metadata declares"),
         )
     }
 

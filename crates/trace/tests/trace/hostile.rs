@@ -200,10 +200,10 @@ fn the_footer_counts_the_references_of_the_rows() {
         fs::write(&lie, with_meta(&path, WriterProperties::default(), &meta)).unwrap();
         read(&lie).unwrap_err().to_string()
     };
-    let told = meta.nr_references;
-    let more = refused(told - 1);
+    let stated = meta.nr_references;
+    let more = refused(stated - 1);
     assert!(more.contains("more references than the"), "{more}");
-    let fewer = refused(told + 1);
+    let fewer = refused(stated + 1);
     assert!(fewer.contains("fewer references than the"), "{fewer}");
     let absurd = refused(NR_REFERENCES_MAX);
     assert!(absurd.contains("fewer than 2^62 are allowed"), "{absurd}");

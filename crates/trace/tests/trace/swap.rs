@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use largefolio_testkit::swap::Swap;
 use largefolio_trace::OpenTrace;
-use largefolio_trace::disk::{self, Found, Place, Whole};
+use largefolio_trace::disk::{self, PathHandle, Place, Whole};
 
 /// A function that takes a name. Its result does not matter here.
 type Try = (&'static str, fn(&Path) -> io::Result<()>);
@@ -19,7 +19,7 @@ const READS: [Try; 9] = [
     ("read_whole", |path| disk::read_whole(path, 1 << 20).map(drop)),
     ("read_text", |path| disk::read_text(path, 1 << 20).map(drop)),
     ("open_lock", |path| disk::open_lock(path, 0o600).and_then(|mut file| file.write_all(b"lock"))),
-    ("Found::of", |path| Found::of(path)?.open_regular().map(drop)),
+    ("PathHandle::of", |path| PathHandle::of(path)?.open_regular().map(drop)),
     ("OpenTrace::looks_like", |path| {
         let _ = OpenTrace::looks_like(path);
         Ok(())

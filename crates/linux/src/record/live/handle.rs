@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use largefolio_trace::disk::Found;
+use largefolio_trace::disk::PathHandle;
 use rustix::fs::OFlags;
 
 use crate::proc::{Task, fd};
@@ -55,7 +55,7 @@ pub(super) fn path(device: u64, inode: u64) -> Option<PathBuf> {
 
 /// Opens a mounted filesystem. Skips mount points that are neither files nor directories.
 fn mount(point: &Path) -> Option<File> {
-    let found = Found::of(point).ok()?;
+    let found = PathHandle::of(point).ok()?;
     let kind = found.metadata().file_type();
     (kind.is_dir() || kind.is_file()).then(|| found.open(OFlags::RDONLY).ok())?
 }

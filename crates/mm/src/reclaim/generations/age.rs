@@ -2,7 +2,7 @@
 //!
 //! Answers to: `try_to_inc_max_seq`, `inc_max_seq`, `inc_min_seq`, `try_to_inc_min_seq`.
 
-use super::Look;
+use super::Pass;
 use crate::folio::generations::{
     BATCH_MAX, Generations, NR_GENERATIONS_MAX, NR_GENERATIONS_MIN, nr_refs, tier_of,
 };
@@ -11,78 +11,78 @@ use crate::memory::Memory;
 use crate::rules::reclaim::GenerationRule;
 
 impl Memory {
-    pub(super) fn add_generation(&mut self, look: &mut Look) -> bool {
-        look.has_aged = true;
-        let look = *look;
-        self.walk_group(look);
+    pub(super) fn add_generation(&mut self, pass: &mut Pass) -> bool {
+        pass.has_aged = true;
+        let pass = *pass;
+        self.walk_group(pass);
         for kind in [LruKind::File, LruKind::Anon] {
-            while self.gens(look.group).nr(kind) == NR_GENERATIONS_MAX {
-                self.empty_oldest(look, kind);
+            while self.gens(pass.group).nr(kind) == NR_GENERATIONS_MAX {
+                self.empty_oldest(pass, kind);
             }
         }
         // The refault statistics belong to the oldest generation; the new one starts empty.
-        self.gens_mut(look.group).max_seq += 1;
+        self.gens_mut(pass.group).max_seq += 1;
         true
     }
 
     /// Moves a kind's oldest generation into the next, and retires it. Memory that cannot be
     /// swapped stays on its list, which a young generation will reuse.
-    fn empty_oldest(&mut self, look: Look, kind: LruKind) {
-        if kind == LruKind::File || look.can_swap() {
-            let seq = self.gens(look.group).min_seq[kind as usize];
+    fn empty_oldest(&mut self, pass: Pass, kind: LruKind) {
+        if kind == LruKind::File || pass.can_swap() {
+            let seq = self.gens(pass.group).min_seq[kind as usize];
             let oldest = ListId::generation(kind, Generations::list_of(seq));
             let mut nr_left = BATCH_MAX;
             while nr_left > 0
-                && let Some(id) = self.core.folios.lru().tail(look.group, oldest)
+                && let Some(id) = self.core.folios.lru().tail(pass.group, oldest)
             {
                 nr_left -= 1;
                 self.core.work.add(1);
-                self.move_on_from(look, id, kind);
+                self.move_on_from(pass, id, kind);
             }
             // The batch is used up: the caller comes back.
             if nr_left == 0 {
                 return;
             }
         }
-        self.gens_mut(look.group).retire_oldest(kind);
+        self.gens_mut(pass.group).retire_oldest(kind);
     }
 
-    fn move_on_from(&mut self, look: Look, id: crate::folio::FolioId, kind: LruKind) {
-        let seq = self.gens(look.group).min_seq[kind as usize];
+    fn move_on_from(&mut self, pass: Pass, id: crate::folio::FolioId, kind: LruKind) {
+        let seq = self.gens(pass.group).min_seq[kind as usize];
         let marks = self.core.folios.lru().marks(id);
         let promoted = marks.generation.filter(|&nr| nr != Generations::list_of(seq));
         let folio = self.core.folios.get(id);
         let (nr_pages, is_workingset) = (folio.nr_pages(), folio.is_workingset);
-        let refs = nr_refs(marks, is_workingset, look.rule);
+        let refs = nr_refs(marks, is_workingset, pass.rule);
         let to = match promoted {
             Some(nr) => ListId::generation(kind, nr),
-            None => self.move_on(look, id, kind),
+            None => self.move_on(pass, id, kind),
         };
         self.core.folios.lru_mut().link_tail(id, to);
-        if look.rule.is_reworked() && promoted.is_none() {
-            let tier = tier_of(refs, is_workingset, look.rule);
-            self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
+        if pass.rule.is_reworked() && promoted.is_none() {
+            let tier = tier_of(refs, is_workingset, pass.rule);
+            self.gens_mut(pass.group).note_protected(kind, tier, nr_pages);
         }
     }
 
-    pub(super) fn advance_oldest(&mut self, look: Look) -> bool {
-        let gens = self.gens(look.group);
+    pub(super) fn advance_oldest(&mut self, pass: Pass) -> bool {
+        let gens = self.gens(pass.group);
         let max_seq = gens.max_seq;
         let mut min_seq = gens.min_seq;
-        for &kind in look.kinds() {
+        for &kind in pass.kinds() {
             let min = &mut min_seq[kind as usize];
             while *min + NR_GENERATIONS_MIN <= max_seq
-                && self.generation_pages(look.group, kind, *min) == 0
+                && self.generation_pages(pass.group, kind, *min) == 0
             {
                 *min += 1;
             }
         }
-        if look.can_swap() {
-            min_seq = self.keep_together(look, min_seq);
+        if pass.can_swap() {
+            min_seq = self.keep_together(pass, min_seq);
         }
         let mut has_advanced = false;
-        for &kind in look.kinds() {
-            let gens = self.gens_mut(look.group);
+        for &kind in pass.kinds() {
+            let gens = self.gens_mut(pass.group);
             if min_seq[kind as usize] > gens.min_seq[kind as usize] {
                 gens.fade(kind);
                 gens.min_seq[kind as usize] = min_seq[kind as usize];
@@ -92,10 +92,10 @@ impl Memory {
         has_advanced
     }
 
-    fn keep_together(&self, look: Look, mut min_seq: [u64; 2]) -> [u64; 2] {
-        let gens = self.gens(look.group);
+    fn keep_together(&self, pass: Pass, mut min_seq: [u64; 2]) -> [u64; 2] {
+        let gens = self.gens(pass.group);
         let [anon, file] = min_seq;
-        match look.rule {
+        match pass.rule {
             GenerationRule::First | GenerationRule::Protected => {
                 min_seq[0] = anon.min(file);
                 min_seq[1] = min_seq[0].max(gens.min_seq[1]);

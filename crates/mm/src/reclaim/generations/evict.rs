@@ -2,14 +2,14 @@
 //!
 //! Answers to: `evict_folios`, `isolate_folios`, `scan_folios`, `sort_folio`, `isolate_folio`.
 
-use super::Look;
+use super::Pass;
 use crate::folio::FolioId;
 use crate::folio::generations::{
     BATCH_MIN, Generations, NR_GENERATIONS_MIN, NR_REFS_MAX, nr_refs, tier_of,
 };
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
-use crate::reclaim::fate::Fate;
+use crate::reclaim::EvictOutcome;
 use crate::reclaim::scan::Scan;
 use crate::rules::reclaim::GenerationRule;
 
@@ -46,19 +46,19 @@ enum Round {
 }
 
 impl Memory {
-    pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
-        let is_bounded = look.rule == GenerationRule::FirstUse;
+    pub(super) fn evict_generation(&mut self, scan: &mut Scan, pass: Pass, nr_max: u64) -> u64 {
+        let is_bounded = pass.rule == GenerationRule::FirstUse;
         if is_bounded {
-            self.advance_oldest(look);
+            self.advance_oldest(pass);
         }
-        let isolated = self.isolate_oldest(look, nr_max);
+        let isolated = self.isolate_oldest(pass, nr_max);
         let mut nr_scanned = isolated.nr_scanned;
         // From 7.2 on, retiring empty generations is not progress.
-        let has_advanced = self.advance_oldest(look);
+        let has_advanced = self.advance_oldest(pass);
         if !is_bounded {
             nr_scanned += u64::from(has_advanced);
-            let gens = self.gens(look.group);
-            if look.evictable_min_seq(gens) + NR_GENERATIONS_MIN > gens.max_seq {
+            let gens = self.gens(pass.group);
+            if pass.evictable_min_seq(gens) + NR_GENERATIONS_MIN > gens.max_seq {
                 nr_scanned = 0;
             }
         }
@@ -71,35 +71,35 @@ impl Memory {
         // Other rules do not isolate dirty folios, or do not wake the flusher (P.6.3).
         let is_all_dirty = is_bounded && self.are_dirty(&folios);
         let nr_free = self.core.buddy.nr_free_pages();
-        let again = self.examine_all(look, kind, folios, Round::First);
+        let again = self.examine_all(pass, kind, folios, Round::First);
         // Folios that were briefly busy may be evictable now.
-        self.examine_all(look, kind, again, Round::Last);
+        self.examine_all(pass, kind, again, Round::Last);
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
-        self.count_scan(scan.who, look.group, nr_pages, nr_freed);
+        self.count_scan(scan.who, pass.group, nr_pages, nr_freed);
         scan.nr_freed += nr_freed;
         self.core.pressure.wants_flush |= is_all_dirty;
         nr_scanned
     }
 
-    fn isolate_oldest(&mut self, look: Look, nr_max: u64) -> Isolated {
-        let gens = self.gens(look.group);
+    fn isolate_oldest(&mut self, pass: Pass, nr_max: u64) -> Isolated {
+        let gens = self.gens(pass.group);
         let [min_anon, min_file] = gens.min_seq;
-        let (mut kind, tier) = match look.rule {
-            _ if !look.can_swap() => (LruKind::File, None),
+        let (mut kind, tier) = match pass.rule {
+            _ if !pass.can_swap() => (LruKind::File, None),
             GenerationRule::First | GenerationRule::Protected if min_anon < min_file => {
                 (LruKind::Anon, None)
             }
             rule => {
-                let (kind, tier) = gens.kind_to_evict(look.swappiness, rule);
+                let (kind, tier) = gens.kind_to_evict(pass.swappiness, rule);
                 (kind, Some(tier))
             }
         };
         let mut tier = tier;
         let mut isolated = Isolated::new(kind);
-        for _ in look.kinds() {
+        for _ in pass.kinds() {
             let tier_max =
-                tier.take().unwrap_or_else(|| self.gens(look.group).tier_max(kind, look.rule));
-            isolated = self.scan_oldest(look, kind, ScanLimit { tier_max, nr_max });
+                tier.take().unwrap_or_else(|| self.gens(pass.group).tier_max(kind, pass.rule));
+            isolated = self.scan_oldest(pass, kind, ScanLimit { tier_max, nr_max });
             if isolated.nr_scanned > 0 {
                 break;
             }
@@ -108,42 +108,42 @@ impl Memory {
         isolated
     }
 
-    fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
+    fn scan_oldest(&mut self, pass: Pass, kind: LruKind, limit: ScanLimit) -> Isolated {
         let mut isolated = Isolated::new(kind);
-        let gens = self.gens(look.group);
+        let gens = self.gens(pass.group);
         // From 7.2 on the caller ensures that there are enough.
-        if gens.nr(kind) == NR_GENERATIONS_MIN && look.rule != GenerationRule::FirstUse {
+        if gens.nr(kind) == NR_GENERATIONS_MIN && pass.rule != GenerationRule::FirstUse {
             return isolated;
         }
         let oldest = ListId::generation(kind, Generations::list_of(gens.min_seq[kind as usize]));
         let mut nr_left = limit.nr_max;
         while isolated.nr_pages < BATCH_MIN
             && nr_left > 0
-            && let Some(id) = self.core.folios.lru().tail(look.group, oldest)
+            && let Some(id) = self.core.folios.lru().tail(pass.group, oldest)
         {
             self.core.work.add(1);
             let nr = self.core.folios.get(id).nr_pages();
             nr_left -= 1;
             isolated.nr_scanned += nr;
-            match self.sort(look, id, kind, limit.tier_max) {
+            match self.sort(pass, id, kind, limit.tier_max) {
                 Sorted::Moved => {}
                 Sorted::LeftDirty => isolated.nr_dirty += nr,
                 Sorted::Belongs => {
-                    self.isolate_for_eviction(look, id);
+                    self.isolate_for_eviction(pass, id);
                     isolated.folios.push(id);
                     isolated.nr_pages += nr;
                 }
             }
         }
-        let is_bounded = look.rule == GenerationRule::FirstUse;
+        let is_bounded = pass.rule == GenerationRule::FirstUse;
         if isolated.folios.is_empty() && nr_left > 0 && !is_bounded {
             isolated.nr_scanned = 0;
         }
         isolated
     }
 
-    fn sort(&mut self, look: Look, id: FolioId, kind: LruKind, tier_max: usize) -> Sorted {
-        let min_seq = self.gens(look.group).min_seq[kind as usize];
+    fn sort(&mut self, pass: Pass, id: FolioId, kind: LruKind, tier_max: usize) -> Sorted {
+        let min_seq = self.gens(pass.group).min_seq[kind as usize];
         let marks = self.core.folios.lru().marks(id);
         let generation = marks.generation.unwrap_or(Generations::list_of(min_seq));
         if generation != Generations::list_of(min_seq) {
@@ -152,34 +152,34 @@ impl Memory {
         }
         let folio = self.core.folios.get(id);
         let (nr_pages, is_workingset) = (folio.nr_pages(), folio.is_workingset);
-        let refs = nr_refs(marks, is_workingset, look.rule);
-        let tier = tier_of(refs, is_workingset, look.rule);
+        let refs = nr_refs(marks, is_workingset, pass.rule);
+        let tier = tier_of(refs, is_workingset, pass.rule);
         // Its use counter is saturated: protected in any case, whatever the refaults.
-        let is_hot = match look.rule {
+        let is_hot = match pass.rule {
             GenerationRule::First | GenerationRule::Protected => refs > NR_REFS_MAX,
             GenerationRule::Reworked | GenerationRule::FirstUse => {
                 refs > NR_REFS_MAX && is_workingset
             }
         };
         // Other kernels isolate dirty folios and activate them (P.6.2).
-        let is_moved = matches!(look.rule, GenerationRule::First | GenerationRule::Reworked);
+        let is_moved = matches!(pass.rule, GenerationRule::First | GenerationRule::Reworked);
         let is_dirty = is_moved && self.are_dirty(&[id]);
         let waits =
-            folio.is_under_writeback || is_dirty || folio.is_locked && !look.rule.is_reworked();
+            folio.is_under_writeback || is_dirty || folio.is_locked && !pass.rule.is_reworked();
         let is_spared = tier > tier_max || is_hot;
         if !is_spared && !waits {
             return Sorted::Belongs;
         }
-        let to = self.move_on(look, id, kind);
-        let at_tail = is_spared && !look.rule.is_reworked();
+        let to = self.move_on(pass, id, kind);
+        let at_tail = is_spared && !pass.rule.is_reworked();
         let lru = self.core.folios.lru_mut();
         if at_tail {
             lru.link_tail(id, to);
         } else {
             lru.link_head(id, to);
         }
-        if is_spared && !(is_hot && look.rule.is_reworked()) {
-            self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
+        if is_spared && !(is_hot && pass.rule.is_reworked()) {
+            self.gens_mut(pass.group).note_protected(kind, tier, nr_pages);
         }
         if is_spared || !is_dirty {
             return Sorted::Moved;
@@ -188,9 +188,9 @@ impl Memory {
         Sorted::LeftDirty
     }
 
-    pub(super) fn move_on(&mut self, look: Look, id: FolioId, kind: LruKind) -> ListId {
-        let next = Generations::list_of(self.gens(look.group).min_seq[kind as usize] + 1);
-        self.forget_uses(id, look.rule);
+    pub(super) fn move_on(&mut self, pass: Pass, id: FolioId, kind: LruKind) -> ListId {
+        let next = Generations::list_of(self.gens(pass.group).min_seq[kind as usize] + 1);
+        self.forget_uses(id, pass.rule);
         self.core.folios.lru_mut().marks_mut(id).generation = Some(next);
         ListId::generation(kind, next)
     }
@@ -203,41 +203,41 @@ impl Memory {
         }
     }
 
-    fn isolate_for_eviction(&mut self, look: Look, id: FolioId) {
+    fn isolate_for_eviction(&mut self, pass: Pass, id: FolioId) {
         self.core.folios.lru_mut().take_off(id);
         // Up to 6.18 the marker's bit is cleared: it also means that reclaim waits for writeback.
-        if look.rule != GenerationRule::FirstUse {
+        if pass.rule != GenerationRule::FirstUse {
             self.core.folios.get_mut(id).is_marked = false;
         }
         if !self.core.folios.lru().marks(id).is_referenced {
-            self.forget_uses(id, look.rule);
+            self.forget_uses(id, pass.rule);
         }
     }
 
     fn examine_all(
         &mut self,
-        look: Look,
+        pass: Pass,
         kind: LruKind,
         folios: Vec<FolioId>,
         round: Round,
     ) -> Vec<FolioId> {
         let (mut kept, mut again) = (Vec::new(), Vec::new());
         for id in folios {
-            match self.examine(look, id, kind) {
-                Fate::Freed | Fate::Split => {}
-                Fate::Keep => kept.push(id),
-                Fate::Activate => {
+            match self.examine(pass, id, kind) {
+                EvictOutcome::Freed | EvictOutcome::Split => {}
+                EvictOutcome::Keep => kept.push(id),
+                EvictOutcome::Activate => {
                     self.note_activation(id);
                     kept.push(id);
                 }
             }
         }
         kept.retain(|&id| {
-            let is_again = round == Round::First && self.may_go_at_once(look, id);
+            let is_again = round == Round::First && self.may_go_at_once(pass, id);
             if is_again {
                 again.push(id);
             } else {
-                self.leave_oldest(look, id);
+                self.leave_oldest(pass, id);
             }
             !is_again
         });
@@ -247,64 +247,68 @@ impl Memory {
         again
     }
 
-    fn may_go_at_once(&self, look: Look, id: FolioId) -> bool {
+    fn may_go_at_once(&self, pass: Pass, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         let marks = self.core.folios.lru().marks(id);
         let is_idle =
             !marks.is_active && folio.maps() == 0 && !folio.is_dirty && !folio.is_under_writeback;
-        is_idle && (look.rule.is_reworked() || !marks.is_referenced && !folio.is_locked)
+        is_idle && (pass.rule.is_reworked() || !marks.is_referenced && !folio.is_locked)
     }
 
-    fn leave_oldest(&mut self, look: Look, id: FolioId) {
+    fn leave_oldest(&mut self, pass: Pass, id: FolioId) {
         let kind = self.core.folios.get(id).kind();
         let is_oldest = || {
-            let gens = self.gens(look.group);
-            self.core.folios.start_of(id, gens, look.rule) == gens.min_seq[kind as usize]
+            let gens = self.gens(pass.group);
+            self.core.folios.start_of(id, gens, pass.rule) == gens.min_seq[kind as usize]
         };
-        if !look.rule.is_reworked() || is_oldest() {
-            self.forget_uses(id, look.rule);
+        if !pass.rule.is_reworked() || is_oldest() {
+            self.forget_uses(id, pass.rule);
             self.core.folios.lru_mut().marks_mut(id).is_active = true;
         }
     }
 
-    fn examine(&mut self, look: Look, id: FolioId, kind: LruKind) -> Fate {
+    fn examine(&mut self, pass: Pass, id: FolioId, kind: LruKind) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         if folio.is_locked {
-            return Fate::Keep;
+            return EvictOutcome::Keep;
         }
         let is_mapped = folio.maps() > 0;
         let was_referenced = self.core.folios.lru().marks(id).is_referenced;
-        let is_reworked = look.rule.is_reworked();
+        let is_reworked = pass.rule.is_reworked();
         // It was promoted while it was isolated.
         if !is_reworked && is_mapped && was_referenced {
-            return Fate::Keep;
+            return EvictOutcome::Keep;
         }
-        let is_young = self.look_around(look, id);
+        let is_young = self.look_around(pass, id);
         if !is_reworked {
             self.core.folios.lru_mut().marks_mut(id).is_referenced = is_young;
             if is_young {
-                return Fate::Activate;
+                return EvictOutcome::Activate;
             }
         } else if is_young {
-            return if self.set_refs(look, id) { Fate::Activate } else { Fate::Keep };
+            return if self.set_refs(pass, id) {
+                EvictOutcome::Activate
+            } else {
+                EvictOutcome::Keep
+            };
         }
-        let list = ListId::generation(kind, Generations::list_of(self.oldest_seq(look, kind)));
+        let list = ListId::generation(kind, Generations::list_of(self.oldest_seq(pass, kind)));
         self.evict_isolated(id, list)
     }
 
-    fn oldest_seq(&self, look: Look, kind: LruKind) -> u64 {
-        self.gens(look.group).min_seq[kind as usize]
+    fn oldest_seq(&self, pass: Pass, kind: LruKind) -> u64 {
+        self.gens(pass.group).min_seq[kind as usize]
     }
 
     /// Records a use through page tables (`lru_gen_set_refs`). Returns `false` for the first.
-    pub(super) fn set_refs(&mut self, look: Look, id: FolioId) -> bool {
+    pub(super) fn set_refs(&mut self, pass: Pass, id: FolioId) -> bool {
         let is_workingset = self.core.folios.get(id).is_workingset;
         let marks = self.core.folios.lru_mut().marks_mut(id);
         if !marks.is_referenced && !is_workingset {
             (marks.is_referenced, marks.nr_refs) = (true, 0);
             return false;
         }
-        if look.rule == GenerationRule::FirstUse {
+        if pass.rule == GenerationRule::FirstUse {
             marks.is_referenced = true;
             marks.nr_refs = (marks.nr_refs + 1).min(NR_REFS_MAX);
         } else {

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Look;
+use super::Pass;
 use crate::folio::frames::Flag;
 use crate::folio::generations::{BATCH_MIN, Generations};
 use crate::folio::{FolioId, lruvec::WorthWalking};
@@ -29,22 +29,22 @@ struct Young {
     pfn: Pfn,
 }
 
-struct Found {
+struct YoungEntries {
     young: Vec<Young>,
     nr_entries: u64,
 }
 
-impl Found {
+impl YoungEntries {
     fn is_worth_walking(&self) -> bool {
         self.young.len() as u64 * ENTRIES_OF_LINE >= self.nr_entries
     }
 }
 
 impl Memory {
-    pub(super) fn walk_group(&mut self, look: Look) {
+    pub(super) fn walk_group(&mut self, pass: Pass) {
         let pmd = self.rules.page.pmd_order();
         let request = self.core.pressure.nr_requests;
-        let vec = self.core.folios.lru_mut().vec_mut(look.group);
+        let vec = self.core.folios.lru_mut().vec_mut(pass.group);
         if std::mem::replace(&mut vec.walked_for, request) == request {
             return;
         }
@@ -52,15 +52,15 @@ impl Memory {
         let mut mms: Vec<MmId> = self.spaces().map(|(mm, _)| mm).collect();
         self.core.work.add_cheap(self.nr_spaces() as u64);
         // A process with almost nothing mapped is not worth a walk.
-        mms.retain(|&mm| self.space(mm).group == look.group && self.mapped_pages(mm) >= BATCH_MIN);
+        mms.retain(|&mm| self.space(mm).group == pass.group && self.mapped_pages(mm) >= BATCH_MIN);
         if !mms.is_empty() {
-            self.worth(look).begin_walk(max_seq);
+            self.worth(pass).begin_walk(max_seq);
         }
         for mm in mms {
             for first in self.table_ranges(mm) {
-                if self.worth(look).has(max_seq, mm, first) {
+                if self.worth(pass).has(max_seq, mm, first) {
                     let range = VpnRange { start: first, end: first.plus(pmd.nr_pages()) };
-                    self.walk_table(look, mm, range);
+                    self.walk_table(pass, mm, range);
                 }
             }
         }
@@ -99,32 +99,32 @@ impl Memory {
         nr_pages
     }
 
-    fn walk_table(&mut self, look: Look, mm: MmId, range: VpnRange) {
-        let found = self.take_young(look, mm, range);
+    fn walk_table(&mut self, pass: Pass, mm: MmId, range: VpnRange) {
+        let found = self.take_young(pass, mm, range);
         if found.is_worth_walking() && !found.young.is_empty() {
-            let next = self.gens(look.group).max_seq + 1;
-            self.worth(look).note(next, mm, range.start);
+            let next = self.gens(pass.group).max_seq + 1;
+            self.worth(pass).note(next, mm, range.start);
         }
         let mut last = None;
         for young in found.young {
             // From 6.16 on, all pages of a folio count once.
-            if look.rule.is_reworked() && last == Some(young.id) {
+            if pass.rule.is_reworked() && last == Some(young.id) {
                 continue;
             }
             last = Some(young.id);
-            self.update_generation(look, young.id);
+            self.update_generation(pass, young.id);
         }
     }
 
-    fn worth(&mut self, look: Look) -> &mut WorthWalking {
-        &mut self.core.folios.lru_mut().vec_mut(look.group).worth
+    fn worth(&mut self, pass: Pass) -> &mut WorthWalking {
+        &mut self.core.folios.lru_mut().vec_mut(pass.group).worth
     }
 
-    fn take_young(&mut self, look: Look, mm: MmId, range: VpnRange) -> Found {
+    fn take_young(&mut self, pass: Pass, mm: MmId, range: VpnRange) -> YoungEntries {
         let VpnRange { start, end } = range;
         let areas = self.space(mm).vmas.overlapping(start, end);
         let nr_entries = areas.iter().map(Vma::nr_pages).sum();
-        let mut found = Found { young: Vec::new(), nr_entries };
+        let mut found = YoungEntries { young: Vec::new(), nr_entries };
         for leaf in self.space(mm).table.leaves(start, end.0 - start.0) {
             let from = leaf.first_vpn.max(start);
             let nr = leaf.end_vpn().min(end).0 - from.0;
@@ -138,7 +138,7 @@ impl Memory {
                 }
                 if let Some(id) = self.core.folios.of_pfn(pfn)
                     && self.core.folios.frames().get(Flag::Accessed, pfn)
-                    && self.is_looked_at(look, id)
+                    && self.is_scanned(pass, id)
                 {
                     found.young.push(Young { id, pfn });
                 }
@@ -152,20 +152,20 @@ impl Memory {
     }
 
     /// Whether entries of a folio are checked. From 6.16 on, a folio on no list keeps its bits.
-    fn is_looked_at(&self, look: Look, id: FolioId) -> bool {
+    fn is_scanned(&self, pass: Pass, id: FolioId) -> bool {
         let is_listed = || self.core.folios.lru().marks(id).generation.is_some();
-        self.core.folios.lru().group_of(id) == look.group
-            && (look.can_swap() || !self.core.folios.get(id).is_anon())
-            && (!look.rule.is_reworked() || is_listed())
+        self.core.folios.lru().group_of(id) == pass.group
+            && (pass.can_swap() || !self.core.folios.get(id).is_anon())
+            && (!pass.rule.is_reworked() || is_listed())
     }
 
     /// Promotes a young folio to the youngest generation (`folio_update_gen`). It keeps its list
     /// position until that list is sorted. From 6.16 on, only its second use counts.
-    fn update_generation(&mut self, look: Look, id: FolioId) {
-        let youngest = Generations::list_of(self.gens(look.group).max_seq);
+    fn update_generation(&mut self, pass: Pass, id: FolioId) {
+        let youngest = Generations::list_of(self.gens(pass.group).max_seq);
         let is_isolated = self.core.folios.lru().marks(id).generation.is_none();
         let is_workingset = self.core.folios.get(id).is_workingset;
-        let is_reworked = look.rule.is_reworked();
+        let is_reworked = pass.rule.is_reworked();
         let marks = self.core.folios.lru_mut().marks_mut(id);
         if is_reworked && !marks.is_referenced && !is_workingset {
             (marks.is_referenced, marks.nr_refs) = (true, 0);
@@ -182,7 +182,7 @@ impl Memory {
 
     /// Whether an isolated folio was accessed through page tables since the last check. If so, also
     /// checks the neighbouring entries: locality is likely.
-    pub(super) fn look_around(&mut self, look: Look, id: FolioId) -> bool {
+    pub(super) fn look_around(&mut self, pass: Pass, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         if folio.maps() == 0 {
             return false;
@@ -200,9 +200,9 @@ impl Memory {
             is_young |= self.core.folios.frames().count(Flag::Accessed, site.pfn, site.nr) > 0;
             if !site.is_pmd
                 && advice == AccessAdvice::Normal
-                && let Some(window) = self.window_of(look, &site)
+                && let Some(window) = self.window_of(pass, &site)
             {
-                self.look_at_window(look, id, site.mm, window);
+                self.scan_window(pass, id, site.mm, window);
             }
         }
         let _ = self.core.folios.take_accessed(id);
@@ -218,11 +218,11 @@ impl Memory {
         self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
-    fn window_of(&self, look: Look, site: &Site) -> Option<VpnRange> {
+    fn window_of(&self, pass: Pass, site: &Site) -> Option<VpnRange> {
         let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
         let mut first = (0..site.nr).find(is_young)?;
         let mut last = (0..site.nr).rev().find(is_young)?;
-        if look.rule == GenerationRule::FirstUse {
+        if pass.rule == GenerationRule::FirstUse {
             (first, last) = (0, 0);
         }
         let pmd = self.rules.page.pmd_order();
@@ -248,33 +248,33 @@ impl Memory {
         Some(VpnRange { start: Vpn(start), end: Vpn(end) })
     }
 
-    fn look_at_window(&mut self, look: Look, own: FolioId, mm: MmId, window: VpnRange) {
-        let found = self.take_young(look, mm, window);
+    fn scan_window(&mut self, pass: Pass, own: FolioId, mm: MmId, window: VpnRange) {
+        let found = self.take_young(pass, mm, window);
         if found.is_worth_walking() {
             let pmd = self.rules.page.pmd_order();
-            let seq = self.gens(look.group).max_seq;
-            self.worth(look).note(seq, mm, Vpn(pmd.round_down(window.start.0)));
+            let seq = self.gens(pass.group).max_seq;
+            self.worth(pass).note(seq, mm, Vpn(pmd.round_down(window.start.0)));
         }
         let mut others: Vec<FolioId> = found.young.iter().map(|young| young.id).collect();
-        if look.rule.is_reworked() {
+        if pass.rule.is_reworked() {
             others.dedup();
         }
         others.retain(|&id| id != own);
         for id in others {
             // After this pass added a generation, young folios are promoted in place.
-            if look.has_aged {
-                self.update_generation(look, id);
+            if pass.has_aged {
+                self.update_generation(pass, id);
             } else {
-                self.activate_young(look, id);
+                self.activate_young(pass, id);
             }
         }
     }
 
-    fn activate_young(&mut self, look: Look, id: FolioId) {
-        let youngest = Generations::list_of(self.gens(look.group).max_seq);
+    fn activate_young(&mut self, pass: Pass, id: FolioId) {
+        let youngest = Generations::list_of(self.gens(pass.group).max_seq);
         let generation = self.core.folios.lru().marks(id).generation;
-        let is_reworked = look.rule.is_reworked();
-        let is_used = !is_reworked || self.set_refs(look, id);
+        let is_reworked = pass.rule.is_reworked();
+        let is_used = !is_reworked || self.set_refs(pass, id);
         match generation {
             Some(nr) if is_used && nr != youngest => {
                 let _ = self.core.folios.activate(id);

@@ -71,8 +71,8 @@ fn walks_are_as_uncertain_as_their_lines_and_their_share() {
     let walk_beside = Some(cost(0.5, Unit::Share, Some([0.1, 0.6]), false));
     let costs = Costs { walk, walk_llc, walk_beside, ..Costs::default() };
     let lines = Lines { llc: 1, ..Lines::default() };
-    let beside = KindCounters { walks: 1, lines, ..KindCounters::default() };
-    let walks = WalkCounters { beside, ..WalkCounters::default() };
+    let overlapped = KindCounters { walks: 1, lines, ..KindCounters::default() };
+    let walks = WalkCounters { overlapped, ..WalkCounters::default() };
     let events = Events { walks, has_links: true, ..Events::default() };
     let estimate = Estimate::new(&events, &costs, Walks::Native);
     // 3 and 4 on the sides of 30, added in quadrature; then the shares.

@@ -79,7 +79,7 @@ impl FileReplay {
             |step: &FileStep| matches!(step.action, Action::Write(_)) && step.extents.is_none();
         if setup.program.is_none() && workload.steps.iter().any(is_untold) {
             for &file in files.values() {
-                memory.tell_hole(file);
+                memory.set_hole(file);
             }
         }
         let mm = memory.new_space();
@@ -206,7 +206,7 @@ impl FileReplay {
             Action::Read(io) => self.read(*io)?,
             Action::Write(io) => {
                 let open = self.open_of(*io)?;
-                self.tell_extents(open, step);
+                self.set_extents(open, step);
                 self.memory.pwrite(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
             }
             Action::Send(io) => {
@@ -251,10 +251,10 @@ impl FileReplay {
 
     /// Sets the file's extents before each write, because the filesystem may have written back at
     /// any time.
-    fn tell_extents(&mut self, open: OpenId, step: &FileStep) {
+    fn set_extents(&mut self, open: OpenId, step: &FileStep) {
         let file = self.memory.open_file(open).mapping;
         if let Some(extents) = &step.extents {
-            self.memory.tell_extents(file, extents.iter().copied());
+            self.memory.set_extents(file, extents.iter().copied());
         }
     }
 

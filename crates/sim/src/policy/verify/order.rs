@@ -4,7 +4,7 @@ use super::super::insn::{Insn, LDDW, class, jump};
 use super::Fault;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum Visit {
     Not,
     /// On the current path.
     OnPath,
@@ -13,29 +13,29 @@ enum Seen {
 
 /// Returns the reachable instructions in order; refuses a loop.
 pub(super) fn order(code: &[Insn]) -> Result<Vec<usize>, Fault> {
-    let mut seen = vec![Seen::Not; code.len()];
+    let mut seen = vec![Visit::Not; code.len()];
     let (mut order, mut path) = (Vec::new(), vec![(0, 0)]);
-    seen[0] = Seen::OnPath;
+    seen[0] = Visit::OnPath;
     while let Some((at, nr_followed)) = path.last_mut() {
         let at = *at;
         let Some(next) = followers(code, at).into_iter().flatten().nth(*nr_followed) else {
-            seen[at] = Seen::Done;
+            seen[at] = Visit::Done;
             order.push(at);
             path.pop();
             continue;
         };
         *nr_followed += 1;
         match seen.get(next) {
-            Some(Seen::OnPath) => {
+            Some(Visit::OnPath) => {
                 let what = "it jumps back in a loop: unroll it (#pragma unroll)".to_owned();
                 return Err(Fault { at, what });
             }
-            Some(Seen::Not) => {
-                seen[next] = Seen::OnPath;
+            Some(Visit::Not) => {
+                seen[next] = Visit::OnPath;
                 path.push((next, 0));
             }
             // A target outside the program is refused when the jump is checked.
-            Some(Seen::Done) | None => {}
+            Some(Visit::Done) | None => {}
         }
     }
     order.reverse();

@@ -25,7 +25,7 @@ const IN_FRONT: usize = usize::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a reference is counted, and filled where it found nothing it may use"]
-pub enum Found {
+pub enum StackHit {
     /// Buffers with at least `depth` entries had it.
     Entry { depth: usize },
     /// The entry was read-only, but the access is a write: it is removed. Fill.
@@ -34,7 +34,7 @@ pub enum Found {
     Nothing,
 }
 
-impl Found {
+impl StackHit {
     #[must_use]
     pub const fn needs_walk(self) -> bool {
         !matches!(self, Self::Entry { .. })
@@ -117,22 +117,22 @@ impl LruStack {
         key == Key::covering(vpn.0, key.order()) && (access == Access::Read || is_writable())
     }
 
-    pub fn lookup(&mut self, vpn: Vpn, access: Access, then: Then) -> Found {
+    pub fn lookup(&mut self, vpn: Vpn, access: Access, then: Then) -> StackHit {
         let (node, depth) = match self.front.find(vpn) {
             Some(at) => (self.front.nodes[at] as usize, at + 1),
             None => match self.find(vpn) {
                 Some(node) => (node, self.front.len + self.slots.depth(self.slot_of[node])),
-                None => return Found::Nothing,
+                None => return StackHit::Nothing,
             },
         };
         if access == Access::Write && !self.is_writable[node] {
             self.remove(node);
-            return Found::ReadOnly { depth };
+            return StackHit::ReadOnly { depth };
         }
         if then == Then::Use {
             self.use_again(node, depth);
         }
-        Found::Entry { depth }
+        StackHit::Entry { depth }
     }
 
     /// Moves the entry of `node` to the top. Closes its place, or leaves it free and closes the

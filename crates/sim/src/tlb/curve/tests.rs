@@ -158,7 +158,7 @@ fn free_places_are_used_before_an_entry_goes() {
         found
     };
     let _ = (refer(1), refer(2), refer(3));
-    assert_eq!(refer(1), Found::Entry { depth: 2 });
+    assert_eq!(refer(1), StackHit::Entry { depth: 2 });
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn walks_within_the_window_run_beside_the_first() {
         .into_iter()
         .map(|gap| match bench.walk(&page(1), [1, gap]) {
             WalkCounters { alone: KindCounters { walks: 1, .. }, .. } => "alone",
-            WalkCounters { beside: KindCounters { walks: 1, .. }, .. } => "beside",
+            WalkCounters { overlapped: KindCounters { walks: 1, .. }, .. } => "beside",
             other => panic!("{other:?}"),
         })
         .collect();
@@ -124,14 +124,14 @@ fn a_walk_is_chained_to_the_walk_its_address_came_from() {
     let linked = |link| Walk { link, ..page(1) };
     bench.walk(&page(1), [1, 1_000]);
     assert_eq!(bench.walk(&linked(3), [3, 5]).chained.walks, 1);
-    assert_eq!(bench.walk(&linked(2), [3, 5]).beside.walks, 1, "no walk was there");
-    assert_eq!(bench.walk(&page(1), [3, 5]).beside.walks, 1);
+    assert_eq!(bench.walk(&linked(2), [3, 5]).overlapped.walks, 1, "no walk was there");
+    assert_eq!(bench.walk(&page(1), [3, 5]).overlapped.walks, 1);
     assert_eq!(bench.walk(&linked(9), [3, 5]).chained.walks, 1, "that of nine rows before");
     // A fetch is a separate kind, and no data depends on it.
     bench.now.row += 1;
     let counters = bench.see(Side::Instruction, &page(1), PTE);
     assert_eq!((counters.fetch.walks, counters.fetch.lines), (1, lines([1, 0, 0])));
-    assert_eq!(bench.walk(&linked(1), [1, 5]).beside.walks, 1);
+    assert_eq!(bench.walk(&linked(1), [1, 5]).overlapped.walks, 1);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_host_is_asked_for_the_page_and_for_each_table() {
     // With 2M host pages, a line of host entries covers 16 MiB.
     let mut near = |pfn| {
         let walk = Walk { pfn: Pfn(pfn), ..far };
-        bench.see(Side::Data, &walk, Steps::default()).beside.host_lines.l2
+        bench.see(Side::Data, &walk, Steps::default()).overlapped.host_lines.l2
     };
     assert_eq!([1 << 20, 1 << 20, (1 << 20) + 4095, (1 << 20) + 4096].map(&mut near), [0, 1, 1, 0]);
 }

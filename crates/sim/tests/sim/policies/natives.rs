@@ -39,7 +39,7 @@ impl<P: Policy + Clone + Sync + 'static> Source for Native<P> {
 struct Fails(u64);
 
 impl Policy for Fails {
-    fn asks(&self, _: Point) -> bool {
+    fn handles(&self, _: Point) -> bool {
         true
     }
 
@@ -73,7 +73,7 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
 struct Keeps;
 
 impl Policy for Keeps {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         point == Point::Victim
     }
 
@@ -104,7 +104,7 @@ fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
 struct AnswersVictims(u64);
 
 impl Policy for AnswersVictims {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         point == Point::Victim
     }
 
@@ -138,7 +138,7 @@ fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
 struct SeesGroup;
 
 impl Policy for SeesGroup {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         point == Point::Victim
     }
 
@@ -181,7 +181,7 @@ fn what_was_to_go_and_stays_is_refused() {
 struct ReadsPairs;
 
 impl Policy for ReadsPairs {
-    fn asks(&self, point: Point) -> bool {
+    fn handles(&self, point: Point) -> bool {
         point == Point::Window
     }
 
@@ -214,7 +214,7 @@ fn an_order_that_so_short_a_window_cannot_have_is_refused() {
 struct Echoes;
 
 impl Policy for Echoes {
-    fn asks(&self, _: Point) -> bool {
+    fn handles(&self, _: Point) -> bool {
         true
     }
 

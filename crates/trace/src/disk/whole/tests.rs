@@ -126,7 +126,7 @@ fn fifo(folder: &Path) -> PathBuf {
 #[test]
 fn a_fifo_without_a_reader_is_not_waited_for_for_ever() {
     let dir = tempfile::tempdir().unwrap();
-    let found = Found::of(&fifo(dir.path())).unwrap();
+    let found = PathHandle::of(&fifo(dir.path())).unwrap();
     let begin = Instant::now();
     let error = open_stream(&found, Duration::from_millis(50)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);

@@ -29,7 +29,7 @@ pub type AskedSizes = BTreeMap<u64, Asked>;
 pub(super) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
     let of = |order: usize| {
         let denied = now.nr_file_denied[order] - base.nr_file_denied[order];
-        let file_asked = now.nr_file_asked[order] - base.nr_file_asked[order];
+        let file_asked = now.nr_file_tried[order] - base.nr_file_tried[order];
         let (now, base) = (&now.sizes[order], &base.sizes[order]);
         let anon_got = now.anon_fault_alloc - base.anon_fault_alloc;
         let fallback = now.anon_fault_fallback - base.anon_fault_fallback;

@@ -122,14 +122,14 @@ impl Memory {
     }
 
     /// Sets a file's extents on its device, if the filesystem splits writes by extents.
-    pub fn tell_extents(&mut self, file: MappingId, extents: impl IntoIterator<Item = Extent>) {
+    pub fn set_extents(&mut self, file: MappingId, extents: impl IntoIterator<Item = Extent>) {
         if let Some(space) = &mut self.core.mapping_mut(file).reservations {
             space.tell(extents);
         }
     }
 
     /// Makes a file one hole, without blocks, if the filesystem splits writes by extents.
-    pub fn tell_hole(&mut self, file: MappingId) {
+    pub fn set_hole(&mut self, file: MappingId) {
         if let Some(space) = &mut self.core.mapping_mut(file).reservations {
             *space = Reservations::default();
         }

@@ -13,7 +13,7 @@ const KEY: &str = "not-judged";
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NotJudged {
+pub struct Unverified {
     /// The basis of the rules, as part of a sentence.
     pub reason: String,
     /// Names of rules that may be wrong: no document says which version changed them.
@@ -21,7 +21,7 @@ pub struct NotJudged {
     pub unplaced: Vec<String>,
 }
 
-impl NotJudged {
+impl Unverified {
     /// Returns a sentence about the kernel `name`, without the final period.
     pub(super) fn sentence(&self, name: &str) -> String {
         let mut text =
@@ -36,11 +36,11 @@ impl NotJudged {
     }
 }
 
-pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<NotJudged>, KernelError> {
+pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<Unverified>, KernelError> {
     table::take(origin, table, KEY)
 }
 
-pub(super) fn put(said: &NotJudged, table: &mut Table) -> Result<(), toml::ser::Error> {
+pub(super) fn put(said: &Unverified, table: &mut Table) -> Result<(), toml::ser::Error> {
     table.insert(KEY.to_owned(), Value::try_from(said)?);
     Ok(())
 }
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn every_rule_between_recorded_kernels_is_placed_or_said_not_to_be() {
         let versions = versions();
-        let is_judged = |(kernel, _): &&(Kernel, BTreeSet<String>)| kernel.not_judged.is_none();
+        let is_judged = |(kernel, _): &&(Kernel, BTreeSet<String>)| kernel.unverified.is_none();
         let mut nr_checked = 0;
         for (nr, (kernel, _)) in versions.iter().enumerate() {
-            let Some(said) = &kernel.not_judged else { continue };
+            let Some(said) = &kernel.unverified else { continue };
             let Some((before, _)) = versions[..nr].iter().rfind(is_judged) else { continue };
             let from = versions.iter().position(|(known, _)| known == before).unwrap() + 1;
             let to = nr + versions[nr..].iter().position(|known| is_judged(&known)).unwrap();
@@ -96,12 +96,12 @@ mod tests {
     fn what_is_not_judged_says_so_wherever_it_is_named() {
         let names: Vec<String> = versions()
             .into_iter()
-            .filter(|(kernel, _)| kernel.not_judged.is_some())
+            .filter(|(kernel, _)| kernel.unverified.is_some())
             .map(|(kernel, _)| kernel.name)
             .collect();
         assert_eq!(names, ["5.14", "5.15", "6.6", "6.8"]);
         for (kernel, _) in versions() {
-            let is_said = kernel.not_judged.is_some();
+            let is_said = kernel.unverified.is_some();
             assert_eq!(kernel.description.contains("not judged"), is_said, "{}", kernel.name);
             let start = format!("no recording checks the rules of {}: ", kernel.name);
             assert_eq!(kernel.note.is_some_and(|note| note.starts_with(&start)), is_said);
@@ -120,7 +120,7 @@ mod tests {
             "Linux 6.7 is not among the kernels this version knows; using the rules of 6.6"
         ));
         assert!(near.contains("; no recording checks the rules of 6.6: "), "{near}");
-        assert_eq!(Kernel::parse("6.12").unwrap().not_judged, None);
+        assert_eq!(Kernel::parse("6.12").unwrap().unverified, None);
     }
 
     #[test]

@@ -189,8 +189,8 @@ proptest! {
         let mut spec =
             CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap());
         spec.nr_cpus = Some(nr_cpus);
-        let hears = &mut || ControlFlow::Continue(());
-        let mut cell = Cell::new(&spec, &meta, &Images::default(), hears).unwrap();
+        let should_stop = &mut || ControlFlow::Continue(());
+        let mut cell = Cell::new(&spec, &meta, &Images::default(), should_stop).unwrap();
         let mut naive = Naive::new();
         let mut batch = Batch::default();
         let (mut nr_references, mut nr_strays) = (0, 0);

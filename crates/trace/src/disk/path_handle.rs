@@ -21,20 +21,20 @@ pub struct NotRegular(pub &'static str);
 /// An object of any kind, looked up but not opened.
 ///
 /// ```
-/// use largefolio_trace::disk::Found;
+/// use largefolio_trace::disk::PathHandle;
 /// use std::os::unix::fs::FileTypeExt as _;
-/// let null = Found::of("/dev/null".as_ref())?;
+/// let null = PathHandle::of("/dev/null".as_ref())?;
 /// assert!(null.metadata().file_type().is_char_device());
 /// assert!(null.open_regular().is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Found {
+pub struct PathHandle {
     descriptor: File,
     metadata: Metadata,
 }
 
-impl Found {
+impl PathHandle {
     /// Looks up `path` and follows links.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Found {
     }
 }
 
-impl AsFd for Found {
+impl AsFd for PathHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
