@@ -153,7 +153,7 @@ fn an_option_for_a_heap_is_for_no_other_memory() {
         let longest_chunk = Some(longest_chunk);
         found(&traits, &Wanted { longest_chunk, is_own_heap, ..anon(start) })
     };
-    let other = "OpenJDK, memory outside of its heap";
+    let other = "OpenJDK, memory outside its heap";
     assert_eq!(of(0, true, START), "OpenJDK");
     assert_eq!(of(0, false, START), other, "a table of the collector");
     assert_eq!(of(0, false, 0x7f00_0000_0000), other, "an arena");
