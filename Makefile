@@ -1,28 +1,30 @@
-# largefolio. `make demo` and `make test` are all a newcomer needs: both install what is missing.
+# largefolio. `make demo` and `make test` install what is missing.
 #
-# `make test` runs everything that a change can break. `make test-all` runs that and what takes longer:
+# `make check` tests the crates you changed, `make test` is the gate, `make test-all` runs everything:
 #
-#   left out of `make test`            because
+#   only in `make test-all`            because
+#   rustdoc, cargo-deny                a tool and a pass over all crates of their own
+#   clippy of tests, and for arm64     `make test` lints what is built for users, and the crates of assembly for arm64
+#   every recording                    the gate replays one program in ten of each, others for each commit
 #   cases of a property past 256       each run tries other ones (largefolio_testkit::cases)
 #   long runs of random programs       ten times the programs, twenty times the damaged traces
+#   pages in a browser                 chromium; the gate checks their text
+#   manual pages, completions          read by groff, mandoc, zsh and fish
 #   wheel in a fresh environment       downloads and builds; `make test` tests the same module as cargo built it
 #   notebook                           its numbers are those of `folio predict --json`, which has tests
 #   commands of documents but README   minutes; verbs, options and links of all documents are checked
+#   workloads, benchmarks              whole recordings of programs and services; speed needs an idle machine
 #   Miri                               crates/bulk alone, interpreted
 #   fuzzing guided by coverage         builds the parsers once more, instrumented; ten seconds for each
-#   arm64: mm, trace, sim              their unit tests emulated, and clippy of tests; `make test` lints all
-#                                      crates for arm64 and runs the tests of bulk emulated
+#   arm64: bulk, mm, trace, sim        their tests emulated
 #   packages                           built, then installed, used and removed in fresh Debian roots; once from source
 #   sweeps on S3 and under Slurm       workers in network namespaces of their own, a server, Slurm in a Debian root
 #   arm64 laboratory                   boots kernels with 4K, 16K and 64K pages; builds folio and one of the kernels
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
-#   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine;
-#                                      of 500 random processes, 12
+#   remedies of `folio maps`           starts some thirty programs and changes the machine's settings;
+#                                      of 500 random processes, the gate tries 12
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
 #   Debian 13                          `make demo` and the tests of recordings in a root made for them
-#   recordings of python, node, npm,   servers, and interpreters that fork with threads; those of a shell, make,
-#     nginx, redis and postgres        gcc and git are recorded
-#   benchmarks beside other tools      minutes under valgrind; our own run small
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
@@ -35,39 +37,46 @@ TOOLS := target/tools
 # What `make book` installs if it is missing.
 MDBOOK := 0.5.4
 
-.PHONY: demo test lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces policies setup qemu clean
+.PHONY: demo check test lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces policies setup qemu clean
 
-## Builds, records a real program of this machine, predicts it and prints the table.
-demo: build
-	scripts/demo.sh $(FOLIO)
+## Builds folio quickly, records a real program of this machine, predicts it and prints the table.
+demo:
+	@scripts/setup.sh build
+	$(CARGO) build --quiet --package largefolio-cli --package largefolio-recorder
+	scripts/demo.sh $(TARGET_DIR)/debug/folio
 
-## Formatting, lints, every test, the Python package, commands of README and docs/series, benchmarks run small.
+## Formatting, clippy, and the tests of the crates that you changed since BASE (the last commit).
+check:
+	@scripts/check.sh $(BASE)
+
+## The gate: formatting, clippy, every test, the Python package, the README's commands.
 test: setup
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
-	$(CARGO) build --workspace --all-targets --quiet
+	$(CARGO) build --workspace --lib --bins --tests --quiet
 # Tests interrupt what they start; a shell's background ignores that.
-	env --default-signal $(CARGO) test --workspace
-	scripts/arm64.py portable
+	env --default-signal $(CARGO) test --workspace --lib --bins --tests
+	$(CARGO) test --workspace --doc --quiet
 	scripts/python.sh built
 	python3 -m unittest discover --quiet -s scripts -t scripts
-	scripts/docs.py README.md docs/series --folio target/debug/folio --python target/python-built/bin/python
-	scripts/workloads.py --smoke --folio target/debug/folio
-	scripts/bench.py --smoke --folio target/debug/folio
+	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
 	scripts/promises.py --random 12 --seed 1 --folio target/debug/folio
 
 lints:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) clippy --workspace --quiet -- -D warnings
 	scripts/arm64.py lint
-	scripts/deny.sh
 # Mostly a download, so it happens beside the lints.
 environment:
 	@scripts/python.sh environment
 
-## `make test` with every case of the random tests, and all that it leaves out (the list above).
+## `make test` with every recording and case, and all that it leaves out (the list above).
 test-all: export LARGEFOLIO_LANE = all
-test-all: test
+test-all:
+	@scripts/setup.sh all
+	$(MAKE) --no-print-directory test
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	scripts/deny.sh
 	LARGEFOLIO_STEPS=600000 $(CARGO) test --workspace --test anon random
 	LARGEFOLIO_STEPS=30000 $(CARGO) test --workspace --test collapse random
 	LARGEFOLIO_FUZZ_ROUNDS=400000 $(CARGO) test --workspace --test trace hostile
@@ -75,6 +84,7 @@ test-all: test
 	scripts/python.sh wheel
 	scripts/docs.py --folio target/debug/folio --python target/python-wheel/bin/python
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory arm64 miri
+	scripts/bench.py --smoke --folio target/debug/folio
 	scripts/peers.py --smoke --folio target/debug/folio
 	scripts/prometheus.py --folio target/debug/folio
 	scripts/remedies.py --folio target/debug/folio
@@ -120,7 +130,8 @@ policies:
 	for source in policies/*.c; do clang -O2 -target bpf -c $$source -o $${source%.c}.o || exit; done
 
 ## Programs, libraries, manual pages and completions, in target/release.
-build: setup
+build:
+	@scripts/setup.sh build
 	$(CARGO) build --release $(PROGRAMS)
 	@$(INSTALL) pages
 
@@ -142,7 +153,7 @@ book:
 	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" mdbook build docs
 
 setup:
-	@scripts/setup.sh
+	@scripts/setup.sh test
 
 ## A QEMU that loads plugins, for `folio record`: the distribution's, else built from its source.
 qemu:

@@ -70,6 +70,10 @@ class Build:
 
     def environment(self):
         environment = dict(os.environ)
+        if self.profile == "release":
+            # The package of debug symbols has them; the programs themselves are stripped.
+            environment.setdefault("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only")
+            environment.setdefault("CARGO_PROFILE_RELEASE_STRIP", "none")
         if self.target:
             name = self.target.upper().replace("-", "_")
             environment.setdefault(f"CARGO_TARGET_{name}_LINKER", f"{self.tools}gcc")
