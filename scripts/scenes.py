@@ -155,7 +155,7 @@ class Place:
 
 
 def scenes(folio, folder, size, only=""):
-    """The scenes whose names begin with `only`, and the reasons why others cannot start here."""
+    """Returns the scenes with names that begin with `only`, and why the others cannot start here."""
     place = Place(folio, folder, size, only)
     for names, prepare in PROGRAMS:
         if any(name.startswith(only) or only.startswith(name) for name in names):

@@ -1,4 +1,4 @@
-"""Tests of scripts/docs.py: what counts as a command, what it accepts, and what it must refuse."""
+"""Tests of scripts/docs.py: which text counts as a command, and what it accepts and refuses."""
 
 import contextlib
 import io
@@ -220,7 +220,7 @@ class Commands(unittest.TestCase):
             results, _ = self.results("    $ setsid sleep 987 > /dev/null 2>&1 &\n")
         finally:
             machine.GRACE = grace
-        self.assertIn("left behind: sleep", results[0][1])
+        self.assertIn("still there: sleep", results[0][1])
         shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
         self.assertNotIn("sleep 987", shown)
 
