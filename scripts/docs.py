@@ -35,7 +35,7 @@ def read_documents():
 
 
 def chosen(found, only):
-    """Returns the commands of documents with one of the words `only` in their name, or of all."""
+    """Returns the commands of documents with any word of `only` in their name, or of all."""
     return {name: found[name] for name in found if not only or any(word in name for word in only)}
 
 

@@ -181,7 +181,7 @@ def scratch_tree(into):
 
 
 def stale():
-    """Returns lines about mutants whose original text is missing or not unique."""
+    """Returns lines about mutants with an original text that is missing or not unique."""
     found = []
     for name, file, was, _ in MUTANTS:
         path = ROOT / MM / file

@@ -385,7 +385,7 @@ def once(machine, scene, key, folder, spread):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--folio", type=Path, default=ROOT / "target/release/folio")
-    arguments.add_argument("--only", default="", help="only scenes whose names begin with this")
+    arguments.add_argument("--only", default="", help="only scenes with this name prefix")
     arguments.add_argument("--size", type=int, default=64, help="MiB of each program's memory [64]")
     arguments.add_argument("--copies", type=int, default=1, help="copies to try each remedy on [1]")
     arguments.add_argument("--json", type=Path, help="also write the rows to this file")

@@ -117,7 +117,7 @@ class Scene:
         self.is_least = is_least
         # Runs before exec of the program, as `setpriv` does: no remedy applies to it.
         self.wrapper = [str(word) for word in wrapper]
-        self.beside = Scene(f"beside {name}", beside) if beside else None
+        self.beside = Scene(f"next to {name}", beside) if beside else None
         self.settings, self.environment = settings or {}, environment or {}
         self.before, self.fill = before, fill
 

@@ -192,7 +192,7 @@ class Commands(unittest.TestCase):
         text = "    $ echo all 3 KiB\n    all 5 MiB\n    $ echo all 3\n    all 5\n    $ echo all\n    most\n"
         self.assertEqual(self.outcomes(text, varying), ["ok", "FAILED", "FAILED"])
         complaints = self.results("    $ echo 3 KiB\n", varying)[1].complaints(markdown.commands("a.md", "    $ echo 3 KiB\n"))
-        self.assertIn("shows something", complaints[0])
+        self.assertIn("shows output", complaints[0])
 
     def test_files_are_made_when_named(self):
         self.assertEqual(self.outcomes("    $ cat x.c\n    made 2\n", "[files]\n\"x.c\" = 'echo made 2 > x.c'"), ["ok"])

@@ -55,7 +55,7 @@ def maps_text(run):
 
 @check
 def maps_mthp(run):
-    """Private memory in folios of each of the kernel's sizes, page by page."""
+    """Private memory in each of the kernel's folio sizes, page by page."""
     names = sorted(THP.glob("hugepages-*kB/enabled"), key=kb_of)
     if not names:
         raise Skipped("this kernel has no per-size settings; Linux 6.8 introduced them")

@@ -73,7 +73,7 @@ def run(run):
     alone = run.command(copy, "--version")
     for text in ("off", "large", "remap"):
         said = run.folio("run", "--summary", "--text", text, "--", copy, "--version")
-        expect(said == alone, f"--text {text} changes what the program prints")
+        expect(said == alone, f"--text {text} changes the program's output")
     run.folio("run", "--", "sh", "-c", "exit 7", wanted=(7,))
 
 
