@@ -181,7 +181,7 @@ def s3(python):
     if not shutil.which("ip"):
         raise Unable("ip is missing. Run: apt-get install iproute2")
     if python.is_relative_to("/tmp"):
-        raise Unable(f"each worker has a /tmp of its own, without {python}. Make the environment elsewhere")
+        raise Unable(f"each worker has its own /tmp, without {python}. Put the environment elsewhere")
     folder = packages_beside(python, OF_S3)
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
@@ -303,10 +303,10 @@ def main():
             raise Unable("namespaces and roots need root. Run: sudo scripts/cluster.py ..")
         if args.what == "slurm":
             if args.wheel is None or not args.wheel.exists():
-                raise Unable("there is no wheel. Run: scripts/package.py wheel")
+                raise Unable("no wheel found. Run: scripts/package.py wheel")
             return slurm(args.wheel.absolute())
         if args.python is None or not args.python.exists():
-            raise Unable("there is no Python with the package. Run: scripts/python.sh wheel")
+            raise Unable("no Python has the package. Run: scripts/python.sh wheel")
         # Do not resolve the path: a virtual environment is found by its link.
         return (inside if args.what == "inside" else s3)(args.python.absolute()) or 0
     except (Unable, roots.Unable) as why:

@@ -23,11 +23,11 @@ skip() {
     exit 0
 }
 
-[ "$(id -u)" -eq 0 ] || skip "a root of its own needs root. Run: sudo scripts/debian.sh $suite"
+[ "$(id -u)" -eq 0 ] || skip "making its root needs root. Run: sudo scripts/debian.sh $suite"
 for tool in mmdebstrap unshare chroot git rustc cargo; do
     command -v "$tool" >/dev/null || skip "$tool is missing. Run: apt-get install mmdebstrap git"
 done
-[ -z "$(git status --porcelain)" ] || echo "debian.sh: what is not committed is not tested" >&2
+[ -z "$(git status --porcelain)" ] || echo "debian.sh: uncommitted changes are not tested" >&2
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/largefolio-debian.XXXXXX")
 trap 'rm -rf --one-file-system "$work"' EXIT

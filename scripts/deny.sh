@@ -17,7 +17,7 @@ check licenses bans sources
 if said=$("$deny" fetch db 2>&1); then
     check advisories
 elif compgen -G "${CARGO_HOME:-$HOME/.cargo}/advisory-dbs/advisory-db-*/.git/HEAD" >/dev/null; then
-    echo "known vulnerabilities: the RustSec database of an earlier day, which could not be renewed" >&2
+    echo "known vulnerabilities: using an older RustSec database, because it could not be updated" >&2
     check --disable-fetch advisories
 else
     echo "SKIPPED: known vulnerabilities: the RustSec database cannot be fetched (${said##*$'\n'}). Run where it can: scripts/deny.sh" >&2

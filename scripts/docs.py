@@ -35,7 +35,7 @@ def read_documents():
 
 
 def chosen(found, only):
-    """The commands of documents with one of the words `only` in their name, or of all."""
+    """Returns the commands of documents with any word of `only` in their name, or of all."""
     return {name: found[name] for name in found if not only or any(word in name for word in only)}
 
 
@@ -69,11 +69,11 @@ def summary(results, complaints, seconds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("only", nargs="*", help="documents to run, by a part of their name [default: all]")
+    parser.add_argument("only", nargs="*", help="documents to run, by part of their name [default: all]")
     parser.add_argument("--folio", type=pathlib.Path, default=ROOT / "target/release/folio")
     parser.add_argument("--python", type=pathlib.Path, help="Python with the package, for Python blocks")
     parser.add_argument("--shared-machine", action="store_true",
-                        help="others change system settings meanwhile: do not compare them")
+                        help="other programs change system settings at the same time: do not compare them")
     parser.add_argument("--fix", action="store_true", help="write printed numbers into the documents")
     parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
     args = parser.parse_args()
@@ -84,14 +84,14 @@ def main():
     found = {name: markdown.commands(name, text) for name, text in documents.items()}
     to_run = chosen(found, args.only)
     if not to_run:
-        sys.exit(f"no document has {' or '.join(args.only)} in its name; without a name all are run")
+        sys.exit(f"no document has {' or '.join(args.only)} in its name; without a name all documents run")
     if args.list:
         for name, commands in to_run.items():
             for command in commands:
                 print(f"{name}:{command.line}: {command.title}")
         return 0
     if not os.access(args.folio, os.X_OK):
-        sys.exit(f"no folio at {args.folio}. Run: make build, or name it with --folio")
+        sys.exit(f"no folio at {args.folio}. Run: make build, or give its path with --folio")
     subprocess.run([args.folio, "--version"], check=True, stdout=subprocess.DEVNULL)
     start = time.monotonic()
     rules = exceptions.Exceptions(ROOT / "docs/commands.toml")

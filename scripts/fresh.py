@@ -140,9 +140,9 @@ def check_deb(place, deb, expected):
     for name in ("recorder plugin /usr/lib", "preload library /usr/lib", "policy header /usr/share"):
         expect(name in version, f"does not find its {name}: {version}")
     told = place(f"cd /usr/share/largefolio/traces && folio predict {TRACE} {' '.join(ASKED)}")
-    expect(told == expected, "another prediction than this machine's")
+    expect(told == expected, "the prediction differs from this machine's")
     elf = json.loads(place("folio", "maps", "--elf", "/usr/bin/folio", "--json"))
-    expect(elf["files"], "maps --elf says nothing of its own program")
+    expect(elf["files"], "maps --elf does not list its own program")
     expect("folio" in place("zcat -f /usr/share/man/man1/folio.1*"), "no manual page")
     if place.root.is_own:
         used(place)
@@ -159,7 +159,7 @@ def used(place):
     nr_faults = [row["faults"]["total"] for row in report["rows"]]
     expect(len(nr_faults) == 2 and min(nr_faults) > 50, f"faults of ls: {nr_faults}")
     looked = json.loads(place(LOOK))
-    expect(looked["processes"], "maps says nothing of a program that runs")
+    expect(looked["processes"], "maps does not list a running program")
     place("rm -f /tmp/own.folio /tmp/own.txt")
 
 
@@ -180,11 +180,11 @@ def check_wheel(place, wheel, expected, settings=()):
         unpacked(wheel, version, site, place.machine)
     report, nr_rows, folio = json.loads(place(run))
     expect(nr_rows > 0, "predict has no rows")
-    expect(report == {**expected, "command_line": []}, "another report than this machine's folio")
+    expect(report == {**expected, "command_line": []}, "the report differs from this machine's folio")
     told = place(folio, "--version")
     expect(f"target {place.machine}-unknown-linux-gnu" in told, f"for another machine: {told}")
     script = (place.root.path / folio.lstrip("/")).parents[1] / "lib/largefolio/qemu.sh"
-    expect(os.access(script, os.X_OK), f"no {script}, which folio record names where there is no QEMU")
+    expect(os.access(script, os.X_OK), f"no {script}, which folio record suggests without QEMU")
     if place.root.is_own:
         place("cd /tmp && /opt/largefolio/bin/folio record -o own.folio -- ls >own.txt")
         place("/opt/largefolio/bin/pip", "uninstall", "--quiet", "--yes", "largefolio")
@@ -222,7 +222,7 @@ def check_crates(place, crates, is_release, expected):
     version = place("/opt/cargo/bin/folio", "--version")
     expect(f"commit {commit}" in version, f"of another commit: {version}")
     told = place(f"cd /tmp && /opt/cargo/bin/folio predict {TRACE} {' '.join(ASKED)}")
-    expect(told == expected, "another prediction than this machine's")
+    expect(told == expected, "the prediction differs from this machine's")
     place("cargo", "uninstall", "--quiet", "--root=/opt/cargo", "largefolio-cli")
     left = list((place.root.path / "opt/cargo/bin").glob("*"))
     expect(not left, f"left after cargo uninstall: {left}")
@@ -252,8 +252,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("places", nargs="*", metavar="SUITE-ARCH", help=f"of {', '.join(PLACES)}; else all")
     parser.add_argument("--profile", default="release")
-    parser.add_argument("--deb", type=pathlib.Path, help="a package that is built, for one place")
-    parser.add_argument("--wheel", type=pathlib.Path, help="a wheel that is built, for one place")
+    parser.add_argument("--deb", type=pathlib.Path, help="a built package, for one place")
+    parser.add_argument("--wheel", type=pathlib.Path, help="a built wheel, for one place")
     parser.add_argument("--source", action="store_true", help="compile the sdist and the crates in one place")
     args = parser.parse_args()
     if unknown := set(args.places) - set(PLACES):
@@ -261,7 +261,7 @@ def main():
     if (args.deb or args.wheel or args.source) and len(args.places) != 1:
         parser.error("--deb, --wheel and --source: in which place?")
     if args.source and (args.deb or args.wheel):
-        parser.error("--source packs what is committed: no --deb or --wheel beside it")
+        parser.error("--source packs the committed files: omit --deb and --wheel")
     # Stop whatever runs in a root together with this script.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     is_good = True

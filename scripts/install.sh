@@ -45,7 +45,7 @@ list() {
                 target/release/*) source=$BUILD/${source#target/release/} ;;
                 ../../target/dist/*) source=$DIST/${source#../../target/dist/} ;;
                 ../../*) source=${source#../../} ;;
-                *) fail "$source: neither of the build nor of the repository" ;;
+                *) fail "$source: not in the build or the repository" ;;
             esac
             mapfile -t files < <(compgen -G "$source" | LC_ALL=C sort)
             [ ${#files[@]} -gt 0 ] || fail "$source is missing. Run: make build"
@@ -91,7 +91,7 @@ make_directory() {
 }
 
 denied() {
-    fail "cannot write below $DESTDIR$PREFIX. Run: sudo make install PREFIX=$PREFIX${DESTDIR:+ DESTDIR=$DESTDIR}, or give a PREFIX of your own"
+    fail "cannot write below $DESTDIR$PREFIX. Run: sudo make install PREFIX=$PREFIX${DESTDIR:+ DESTDIR=$DESTDIR}, or choose another PREFIX"
 }
 
 install_all() {
@@ -144,7 +144,7 @@ remove() {
 
 uninstall_all() {
     check
-    [ -e "$DESTDIR$record" ] || fail "nothing of folio is installed below $DESTDIR$PREFIX"
+    [ -e "$DESTDIR$record" ] || fail "folio is not installed below $DESTDIR$PREFIX"
     [ -w "$DESTDIR$record" ] || fail "cannot write below $DESTDIR$PREFIX. Run: sudo make uninstall PREFIX=$PREFIX"
     local kind path directories=()
     while read -r kind path; do

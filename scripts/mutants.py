@@ -181,7 +181,7 @@ def scratch_tree(into):
 
 
 def stale():
-    """Lines about mutants whose original text is missing or not unique."""
+    """Returns lines about mutants with an original text that is missing or not unique."""
     found = []
     for name, file, was, _ in MUTANTS:
         path = ROOT / MM / file
@@ -192,7 +192,7 @@ def stale():
 
 
 def notices(tree, target, tests):
-    """Whether one of the tests fails. An edit that does not compile is not a mutant."""
+    """Returns whether any test fails. An edit that does not compile is not a mutant."""
     cargo = ["cargo", "test", "--quiet", "-p", "largefolio-sim", "--test", "sim"]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
     built = subprocess.run([*cargo, "--no-run"], cwd=tree, env=environment,

@@ -16,7 +16,7 @@ die() {
 command -v python3 >/dev/null || die "python3 is missing. Run: sudo apt-get install python3"
 root=()
 if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || die "only root sees folio sizes, and there is no sudo"
+    command -v sudo >/dev/null || die "only root can read folio sizes, and sudo is missing"
     root=(sudo)
 fi
 bundle=$here

@@ -56,9 +56,9 @@ def check_depends(depends, program, libraries, glibc):
         if library not in LIBRARIES:
             raise Wrong(f"{program} needs {library}: which package has it? See LIBRARIES in scripts/packed.py")
         if LIBRARIES[library] not in depends:
-            raise Wrong(f"{program} needs {library}, and the package does not depend on {LIBRARIES[library]}")
+            raise Wrong(f"{program} needs {library}, but the package does not depend on {LIBRARIES[library]}")
     if glibc and version(glibc) > version(depends.get("libc6") or "0"):
-        raise Wrong(f"{program} has symbols of glibc {glibc}, and the package depends on {depends.get('libc6')}")
+        raise Wrong(f"{program} has symbols of glibc {glibc}, but the package depends on {depends.get('libc6')}")
 
 
 def prose(path):
@@ -92,7 +92,7 @@ def check_tree(tree, depends):
     missing([*LICENCES, *OF_DEBIAN], (path.name for path in documents.iterdir()))
     dead = list(dead_links(documents))
     if dead:
-        raise Wrong(f"{len(dead)} links of documents lead nowhere: {'; '.join(dead)}")
+        raise Wrong(f"{len(dead)} document links are dead: {'; '.join(dead)}")
     for program in [tree / "usr/bin/folio", *sorted((tree / "usr/lib/largefolio").glob("*.so"))]:
         check_depends(depended(depends), program.relative_to(tree), *needs(program))
 

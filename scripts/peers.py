@@ -68,7 +68,7 @@ def python_with_peers():
             venv.create(VENV, with_pip=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True, timeout=600)
     except (subprocess.SubprocessError, OSError) as error:
-        print(f"libCacheSim is left out: {error}", file=sys.stderr)
+        print(f"libCacheSim is omitted: {error}", file=sys.stderr)
         return None
     return python
 
@@ -81,7 +81,7 @@ def program(work, is_smoke):
 def valgrind_subjects(command):
     valgrind = shutil.which("valgrind")
     if valgrind is None:
-        print("cachegrind and lackey are left out: apt-get install valgrind", file=sys.stderr)
+        print("cachegrind and lackey are omitted: apt-get install valgrind", file=sys.stderr)
         return []
     caches = [valgrind, "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"]
     trace = [valgrind, "--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null"]

@@ -106,7 +106,7 @@ def configuration(directory, exporter, direct):
 
 
 def check(port, log):
-    """What is wrong, as sentences."""
+    """Returns the faults as sentences."""
     faults = []
     for job in ["node", "direct"]:
         if not wait_for(port, f'folio_mapped_bytes{{job="{job}"}}'):
@@ -119,7 +119,7 @@ def check(port, log):
         faults.append(f"{ODD_NAME} is not among {sorted(names)}")
     sums = {one["metric"]["job"]: one["value"][1] for one in answer(port, "count by (job) (folio_mapped_bytes)")}
     if len(sums) != 2:
-        faults.append(f"the two parsers do not both have series: {sums}")
+        faults.append(f"a parser has no series: {sums}")
     asked = queries(json.loads(DASHBOARD.read_text()))
     for title, query in asked:
         try:

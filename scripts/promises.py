@@ -475,10 +475,10 @@ def main():
     arguments.add_argument("--folio", type=Path, default=ROOT / "target/release/folio")
     arguments.add_argument("--random", type=int, default=12, metavar="N", help="how many processes [12]")
     arguments.add_argument("--seed", type=int, default=1, help="which ones [1]")
-    arguments.add_argument("--first", type=int, default=0, metavar="K", help="begin with the K-th [0]")
-    arguments.add_argument("--case", type=int, metavar="K", help="only the K-th, with all that was measured")
-    arguments.add_argument("--seconds", type=float, default=float("inf"), help="begin none after so long")
-    arguments.add_argument("--json", type=Path, help="also write the verdicts there")
+    arguments.add_argument("--first", type=int, default=0, metavar="K", help="start with number K [0]")
+    arguments.add_argument("--case", type=int, metavar="K", help="only number K, with all measurements")
+    arguments.add_argument("--seconds", type=float, default=float("inf"), help="start none after this time")
+    arguments.add_argument("--json", type=Path, help="also write the verdicts to this file")
     options = arguments.parse_args()
     if os.geteuid() != 0 or not Path(THP).is_dir() or not shutil.which("gcc") or os.sysconf("SC_PAGESIZE") != 4096:
         print("promises.py: skipped: it needs root, gcc, transparent huge pages, and pages of 4K")
@@ -501,7 +501,7 @@ def main():
         options.json.write_text(json.dumps([asdict(one) for one in verdicts], indent=1) + "\n")
     print(table(verdicts, misses))
     nr_wrong = sum(bool(one.wrong) for one in verdicts)
-    print(f"seed {options.seed}, {done} processes from {options.first} on: {len(verdicts)} promises, {nr_wrong} not kept; "
+    print(f"seed {options.seed}, {done} processes from {options.first} on: {len(verdicts)} promises, {nr_wrong} broken; "
           f"{len(misses)} processes could gain more; {len(left_out)} not tried")
     for reason in judge.missing.values():
         print(f"left out: {reason}")

@@ -164,7 +164,7 @@ build() {
         }
     fi
     say "3 of 3: compiling, one to five minutes"
-    ninja "${names[@]}" >&2 || fail "QEMU does not compile; what was compiled stays in $work"
+    ninja "${names[@]}" >&2 || fail "QEMU does not compile; the compiled files stay in $work"
     local name
     for name in "${names[@]}"; do
         has_plugins "./$name" || fail "$work/build/$name was built without plugins"
@@ -189,12 +189,12 @@ interrupted() {
     trap - INT TERM
     local name
     for name in "${names[@]}"; do rm -f "$place/$name.new"; done
-    [ ! -d "$work" ] || say "interrupted; to go on: $again; to forget it: rm -r $work"
+    [ ! -d "$work" ] || say "interrupted; to continue: $again; to discard it: rm -r $work"
     exit 130
 }
 
 get_qemu() {
-    command -v apt-get >/dev/null || fail "only Debian's and Ubuntu's QEMU is built by this script." \
+    command -v apt-get >/dev/null || fail "this script builds only Debian's and Ubuntu's QEMU." \
         "Build QEMU with: ${options[*]:0:2}, and name its qemu-x86_64 in LARGEFOLIO_QEMU, qemu-aarch64 in LARGEFOLIO_QEMU_AARCH64"
     mkdir -p "$place" 2>/dev/null && [ -w "$place" ] || fail "cannot write to $place. Run: sudo $again"
     trap interrupted INT TERM
@@ -212,7 +212,7 @@ get_qemu() {
     get_source
     build
     install_built
-    find_qemu || fail "what was built in $place does not load plugins"
+    find_qemu || fail "the QEMU built in $place does not load plugins"
 }
 
 case ${1:-get} in

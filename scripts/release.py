@@ -63,9 +63,9 @@ def check_unchanged(commit_id):
     changed = [*git("diff", "--name-status", commit_id).splitlines(), *(f"?\t{path}" for path in unknown)]
     if changed:
         raise Changed(
-            f"the commit {commit_id[:12]} is built, and the checkout has changes that are not in it:\n    "
+            f"the commit {commit_id[:12]} is built, but the checkout has changes that are not in it:\n    "
             + "\n    ".join(changed)
-            + "\ncommit them, put them aside (git stash --include-untracked), or build in a clone of this repository")
+            + "\ncommit them, stash them (git stash --include-untracked), or build in a clone of this repository")
 
 
 class Commit:

@@ -99,7 +99,7 @@ class Machine:
         end = time.monotonic() + 10 * READY_SECONDS
         while any(chosen(THP / name) != value for name, value in self.others.items()):
             if time.monotonic() > end:
-                raise RuntimeError(f"somebody keeps changing {', '.join(self.others)}")
+                raise RuntimeError(f"another program keeps changing {', '.join(self.others)}")
             time.sleep(0.5)
 
     def is_undisturbed(self, scene):
@@ -376,7 +376,7 @@ def once(machine, scene, key, folder, spread):
         for one in commands(undo):
             machine.shell(one)
     if not machine.is_undisturbed(scene):
-        raise Disturbed(f"{scene.name}: the settings are not what they were after: {undo}")
+        raise Disturbed(f"{scene.name}: the settings were not restored by: {undo}")
     gain = after.sum_of(key, is_launched) - before.sum_of(key, is_launched)
     error = "" if status in (0, 1) else said
     return Outcome(before.promised.get(key, Promise()), gain, after.memory - before.memory, error)
@@ -385,10 +385,10 @@ def once(machine, scene, key, folder, spread):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--folio", type=Path, default=ROOT / "target/release/folio")
-    arguments.add_argument("--only", default="", help="scenes whose name begins so")
+    arguments.add_argument("--only", default="", help="only scenes with this name prefix")
     arguments.add_argument("--size", type=int, default=64, help="MiB of each program's memory [64]")
-    arguments.add_argument("--copies", type=int, default=1, help="copies on which each remedy is tried [1]")
-    arguments.add_argument("--json", type=Path, help="also write the rows there")
+    arguments.add_argument("--copies", type=int, default=1, help="copies to try each remedy on [1]")
+    arguments.add_argument("--json", type=Path, help="also write the rows to this file")
     arguments.add_argument("--table", action="store_true", help="also print the results as a table for docs/reference/maps.md")
     options = arguments.parse_args()
     if os.geteuid() != 0 or not THP.is_dir():
@@ -438,7 +438,7 @@ def table(rows):
         remedy = remedy.replace("sudo ", "").removesuffix(" ..")
         remedy = re.sub(r"/var/tmp/[^\s)]*?(?=\.X{6}|[\s)]|$)", "FILE", remedy)
         nr, nr_kept = len(row["outcomes"]), row["nr_kept"]
-        notes = ["judged as the least"] if row["is_least"] else []
+        notes = ["judged by the minimum"] if row["is_least"] else []
         notes += [f"{nr_kept} of {nr} as said"] if nr_kept < nr else []
         note = row["error"] or ", ".join(notes)
         said, gain, extra, more = values_of(row["outcomes"])
@@ -490,7 +490,7 @@ def show(machine, scene, rows, folder, nr_copies):
             rows.append(row)
             print(line_of(row), flush=True)
     if not any(row["scene"] == scene.name for row in rows):
-        print(f"    {scene.name:36} nothing to gain was said", flush=True)
+        print(f"    {scene.name:36} no gain was promised", flush=True)
         rows.append({"scene": scene.name, "remedy": "", "outcomes": [], "error": "", "is_bad": False})
     return nr_bad
 

@@ -62,11 +62,11 @@ class Root:
     def made(self, include):
         """Creates the root with these packages, again only if they changed."""
         if os.geteuid() != 0:
-            raise Unable("a Debian root is made by root. Run: sudo scripts/fresh.py")
+            raise Unable("only root can make a Debian root. Run: sudo scripts/fresh.py")
         if not shutil.which("mmdebstrap"):
             raise Unable("mmdebstrap is missing. Run: apt-get install mmdebstrap")
         if not self.is_own and self.arch != "arm64":
-            raise Unable(f"programs of {self.arch} run on {MACHINES[self.arch]} alone")
+            raise Unable(f"{self.arch} programs run only on {MACHINES[self.arch]}")
         wanted = "\n".join(include)
         made_of = self.path.with_suffix(".list")
         if made_of.exists() and made_of.read_text() == wanted:

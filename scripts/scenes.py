@@ -117,7 +117,7 @@ class Scene:
         self.is_least = is_least
         # Runs before exec of the program, as `setpriv` does: no remedy applies to it.
         self.wrapper = [str(word) for word in wrapper]
-        self.beside = Scene(f"beside {name}", beside) if beside else None
+        self.beside = Scene(f"next to {name}", beside) if beside else None
         self.settings, self.environment = settings or {}, environment or {}
         self.before, self.fill = before, fill
 
@@ -155,7 +155,7 @@ class Place:
 
 
 def scenes(folio, folder, size, only=""):
-    """The scenes whose names begin with `only`, and the reasons why others cannot start here."""
+    """Returns the scenes with names that begin with `only`, and why the others cannot start here."""
     place = Place(folio, folder, size, only)
     for names, prepare in PROGRAMS:
         if any(name.startswith(only) or only.startswith(name) for name in names):

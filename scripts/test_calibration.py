@@ -30,7 +30,7 @@ class Tables(unittest.TestCase):
         self.assertIn("| - [- .. -] | **no prediction** | - |", table)
         open_row = run.row_of(case, "thp.64K=always", result(0.931, None))
         self.assertIn("| -6.9% [-20.0% .. -3.0%] | cannot tell | 2.0% |", run.table_of_programs([open_row]))
-        self.assertIn("1 of 3 measured ratios lie within the predicted bounds; in 2 the", table)
+        self.assertIn("1 of 3 measured ratios are within the predicted bounds; in 2 the", table)
         self.assertIn("median distance of the ratio is 14.2%", table)
 
     def test_checks(self) -> None:

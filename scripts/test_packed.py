@@ -42,9 +42,9 @@ class Depends(unittest.TestCase):
         self.check("libc6 (>= 2.34), libgcc-s1")
 
     def test_what_a_package_does_not_ask_for_is_named(self):
-        with self.assertRaisesRegex(packed.Wrong, "glibc 2.34, and the package depends on 2.31"):
+        with self.assertRaisesRegex(packed.Wrong, "glibc 2.34, but the package depends on 2.31"):
             self.check("libc6 (>= 2.31), libgcc-s1")
-        with self.assertRaisesRegex(packed.Wrong, "glibc 2.34, and the package depends on None"):
+        with self.assertRaisesRegex(packed.Wrong, "glibc 2.34, but the package depends on None"):
             self.check("libc6, libgcc-s1")
         with self.assertRaisesRegex(packed.Wrong, "does not depend on libgcc-s1"):
             self.check("libc6 (>= 2.35)")

@@ -1,4 +1,4 @@
-"""How a remedy becomes a command, when a promise is kept, and what is restored."""
+"""Tests how a remedy becomes a command, when a promise is kept, and which settings are restored."""
 
 import signal
 import subprocess

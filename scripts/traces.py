@@ -177,7 +177,7 @@ def describe(folio, trace):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="*", help="programs to record [default: all]")
-    parser.add_argument("--large", action="store_true", help="record the larger ones, into traces/large/")
+    parser.add_argument("--large", action="store_true", help="record the larger traces, into traces/large/")
     parser.add_argument("--folio", default=ROOT / "target/release/folio", type=pathlib.Path)
     args = parser.parse_args()
     programs = LARGE if args.large else PROGRAMS
@@ -202,7 +202,7 @@ def main():
     total = sum(trace.stat().st_size for trace in (ROOT / "traces").glob("*.folio"))
     print(f"traces/: {total / 2**20:.1f} MiB")
     if total > COMMITTED_BYTES_MAX:
-        sys.exit(f"more than {COMMITTED_BYTES_MAX >> 20} MiB: give the programs less to do")
+        sys.exit(f"more than {COMMITTED_BYTES_MAX >> 20} MiB: give the programs less work")
 
 
 if __name__ == "__main__":

@@ -191,15 +191,15 @@ WORKLOADS = [
     Workload("postgres: pgbench, 4 clients",
              ["postgres", "-D", "data", "-k", "..", "-p", "5499", "-c", "listen_addresses=",
               "-c", "shared_buffers=16MB"], ["postgres"], load=load_postgres,
-             qemu=(10, "QEMU 7.2 itself crashes where a program forks in a signal handler, as postgres 15 does")),
+             qemu=(10, "QEMU 7.2 itself crashes if a program forks in a signal handler, as postgres 15 does")),
 ]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folio", default=ROOT / "target/release/folio", type=Path)
-    parser.add_argument("--smoke", action="store_true", help="only what needs nothing that building does not")
-    parser.add_argument("--only", help="workloads whose name has this word")
+    parser.add_argument("--smoke", action="store_true", help="only workloads that need nothing beyond the build tools")
+    parser.add_argument("--only", help="only workloads with this word in their name")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folio = options.folio.resolve()
@@ -216,7 +216,7 @@ def main():
         except (AssertionError, OSError, subprocess.SubprocessError, TimeoutError) as error:
             failed += 1
             print(f"FAILED  {workload.name}: {error}", flush=True)
-    print(f"workloads.py: {ran - failed} of {ran} workloads recorded as they run")
+    print(f"workloads.py: {ran - failed} of {ran} workloads recorded like they run")
     return 1 if failed or not ran else 0
 
 
@@ -299,7 +299,7 @@ def judged(folio, trace, workload):
                if not {word, Path(shutil.which(word)).resolve().name} & names]
     assert not missing, f"not in the trace: {missing}; in it: {sorted(names)}"
     (row,) = answer("predict", trace, "--kernel", "6.18", "--machine", "altra")["rows"]
-    assert row["strays"]["unmapped"] == 0, f"references to what is not mapped: {row['strays']}"
+    assert row["strays"]["unmapped"] == 0, f"references to unmapped memory: {row['strays']}"
     if info["nr_processes"] > 1:
         programs = row["processes"]["programs"]
         for what, whole in (("faults", row["faults"]["total"]),

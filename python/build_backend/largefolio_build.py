@@ -158,13 +158,13 @@ def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None 
 
 
 def _check_links(members: Mapping[str, bytes | Path]) -> None:
-    """Checks that the repository data behind the crates' symbolic links exists."""
+    """Checks that the targets of the crates' symbolic links exist."""
     for name, content in members.items():
         if not isinstance(content, Path) or not content.is_symlink():
             continue
         target = os.path.normpath(Path(name).parent / os.readlink(content))
         if target not in members and not any(each.startswith(f"{target}/") for each in members):
-            raise RuntimeError(f"{name} links to {target}, which is not packed: add it to _SOURCES")
+            raise RuntimeError(f"{name} links to {target}, which the sdist does not contain: add it to _SOURCES")
 
 
 def _known(folder: Path, *paths: str) -> list[Path]:

@@ -88,7 +88,7 @@ def asked(
 def _some(found: list[Any], what: str) -> list[Any]:
     """Returns the value unless it is empty."""
     if not found:
-        raise ValueError(f"{what}: none is given; name at least one, or leave the argument out")
+        raise ValueError(f"{what}: none is given; name at least one, or omit the argument")
     return found
 
 

@@ -24,11 +24,11 @@ def file_path(value: Path, what: str) -> str:
     if not isinstance(text, str):
         raise TypeError(f"{what}: expected a path of str, not of bytes")
     if "\0" in text:
-        raise ValueError(f"{what}: a path has no NUL character")
+        raise ValueError(f"{what}: a path cannot contain a NUL character")
     if isinstance(value, pathlib.PurePath) and _CUT_ADDRESS.match(text) and not os.path.lexists(text):
         address = text.replace(":/", "://", 1)
         raise ValueError(
-            f"{what}: there is no {text!r} here; pathlib cuts addresses, so give a string: {address!r}"
+            f"{what}: there is no {text!r} here; pathlib shortens addresses, so pass a string: {address!r}"
         )
     return text
 

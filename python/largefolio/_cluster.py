@@ -156,7 +156,7 @@ def check(client: Client) -> None:
     if getattr(client, "asynchronous", False):
         raise TypeError("client: it is asynchronous; expected Client(..) without asynchronous=True")
     if (status := getattr(client, "status", "running")) != "running":
-        raise ClusterError(f"the client is {status}: it has no scheduler; connect a new one")
+        raise ClusterError(f"the client is {status}: it has no scheduler; connect a new client")
     try:
         found = client.run(version)
     except ImportError as error:
@@ -290,7 +290,7 @@ class _Driver:
             self._warn_of_nobody()
 
     def _warn_of_nobody(self) -> None:
-        """Warns once that there is no worker."""
+        """Warns once if the cluster has no worker."""
         if not self._has_warned:
             self._has_warned = True
             warnings.warn("the cluster has no worker; waiting for one", FolioWarning, stacklevel=8)
@@ -334,10 +334,10 @@ class _Driver:
             future.release()
 
     def _hand_out_last(self, task: _native.Task, error: Exception) -> None:
-        """Queues a task again whose workers were lost, after all others, up to a few times."""
+        """Queues a task again after its workers were lost: last, and a limited number of times."""
         self._nr_lost[id(task)] += 1
         if self._nr_lost[id(task)] > _LOST_MAX:
-            self._sweep.fail(task, f"every worker that replayed it ended: {error}")
+            self._sweep.fail(task, f"every worker that replayed it died: {error}")
         else:
             self._waiting.append(task)
 

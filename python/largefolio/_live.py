@@ -63,7 +63,7 @@ def record(
     if recorder not in _RECORDERS:
         raise ValueError(f"recorder: expected one of {', '.join(_RECORDERS)}, not {recorder!r}")
     if not target:
-        raise ValueError("output: expected the name of a file")
+        raise ValueError("output: expected a file name")
     arguments = ["record", f"--with={recorder}", f"--output={target}"]
     if switch(quiet, "quiet"):
         arguments.append("--quiet")
@@ -71,7 +71,7 @@ def record(
     # The exit status is the program's; folio prints its own errors.
     code = _command.run_program([*arguments, "--", *words])
     if _identity(target) in (None, before):
-        raise CommandError(f"folio record wrote no {target} (exit status {code}); its message above says why", code)
+        raise CommandError(f"folio record wrote no {target} (exit status {code}); see its message above", code)
     return Trace(target)
 
 
@@ -158,15 +158,15 @@ def maps(
     if all and (group is not None or processes):
         raise ValueError("all: all processes, or those named with pids or cgroup, not both")
     if group is not None and processes:
-        raise ValueError("cgroup: the processes of a control group, or those named, not both")
+        raise ValueError("cgroup: give a control group or processes, not both")
     if programs and (is_live or cached or directory is not None):
-        raise ValueError("elf: programs on disk stand alone, without processes or page cache")
+        raise ValueError("elf: programs on disk cannot be combined with processes or page cache")
     if programs:
         return Maps(_result(_native.elf(programs, rules, command)))
     if rules is not None:
         raise ValueError(
-            "kernel: for programs on disk (elf=) only; processes are shown as the running kernel has "
-            "them, and largefolio.predict replays a recording under another"
+            "kernel: for programs on disk (elf=) only; processes are shown under the running "
+            "kernel, and largefolio.predict replays a recording under another one"
         )
     asked = {
         "pids": processes,
@@ -282,7 +282,7 @@ def crosscheck(
         file_path(path, "recordings") for path in items(given, "recordings", (str, os.PathLike))
     ]
     if recordings is not None and not replayed:
-        raise ValueError("recordings: none is given; leave it out to record this kernel")
+        raise ValueError("recordings: none is given; omit the argument to record this kernel")
     arguments = ["crosscheck", "--json"]
     for option, values in (("--fs", filesystems), ("--window", windows)):
         listed = [text(value, option.strip("-")) for value in items(values, option.strip("-"), (str,))]
@@ -294,7 +294,7 @@ def crosscheck(
     if not replayed:
         return Crosscheck(json.loads(_command.run(arguments, _DONE_OR_NO)))
     if len(arguments) > (2 if kernel is None else 4):
-        raise ValueError("recordings: filesystems, windows and only are those of the recordings")
+        raise ValueError("recordings: filesystems, windows and only come from the recordings")
     command = ["folio", "crosscheck", "replay", *arguments[1:], "--", *replayed]
     return Crosscheck(_result(_native.replay(replayed, kernel, command)))
 

@@ -15,7 +15,7 @@ class Edit(NamedTuple):
     value: str
     """The form of the part after it, in words."""
     help: str
-    """What it sets."""
+    """Its settings."""
 
 
 def kernels() -> list[str]:

@@ -18,7 +18,7 @@ class Window(NamedTuple):
     nr_pages: int
     """Pages from there on."""
     nr_ahead: int = 0
-    """Pages behind the marker, whose reach starts the next window."""
+    """Pages after the marker; a read of the marker starts the next window."""
     order: int = 0
     """Order of the folios."""
 
@@ -56,7 +56,7 @@ class Policy:
     """
 
     name: str
-    """What results call it; default: the name of the class."""
+    """Name in results; default: the class's name."""
 
 
 def factory(policy: Policy | type) -> Made:
@@ -67,14 +67,14 @@ def factory(policy: Policy | type) -> Made:
     """
     kind = policy if isinstance(policy, type) else type(policy)
     if not issubclass(kind, Policy):
-        raise TypeError(f"policy: {kind.__name__} is no subclass of largefolio.Policy")
+        raise TypeError(f"policy: {kind.__name__} is not a subclass of largefolio.Policy")
     for method in dir(kind):
         if method.startswith("_") or not callable(getattr(kind, method, None)):
             continue
         near = difflib.get_close_matches(method, _native.POLICY_POINTS, 1, 0.8)
         # If the class also has the right method, this one is a helper.
         if near and getattr(kind, near[0], None) is None:
-            raise TypeError(f"policy: {kind.__name__}.{method} is no point; did you mean {near[0]}?")
+            raise TypeError(f"policy: {kind.__name__}.{method} is not a point; did you mean {near[0]}?")
     name = str(getattr(policy, "name", kind.__name__))
     if isinstance(policy, type):
         return Made(name, policy)

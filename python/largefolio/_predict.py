@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _INTEGERS = {"page_bytes", "memory_bytes", "folio_bytes", "value"}
-"""Columns of :func:`why` that are no text, beside the seed and ``is_judged``."""
+"""Columns of :func:`why` that are not text, except the seed and ``is_judged``."""
 
 
 def predict(

@@ -103,7 +103,7 @@ class Rules(Mapping[str, Any]):
             if not isinstance(key, str):
                 raise TypeError(f"changes: expected names of rules, not {type(key).__name__}")
             if key == "based-on":
-                raise KernelError("based-on is no rule: take Rules of that kernel, and set what differs")
+                raise KernelError("based-on is not a rule: take that kernel's Rules and set the differences")
             parent, dot, name_there = key.partition(_SEPARATOR)
             table = nested.setdefault(parent, {}) if dot else nested
             if not isinstance(table, dict):

@@ -54,7 +54,7 @@ def opened(address: str, options: Options) -> tuple[Any, str]:
     except ImportError as error:
         raise SweepError(f"{address}: fsspec is missing; pip install fsspec") from error
     if any("@" in place.partition("/")[0] for place in address.split("://")[1:]):
-        raise SweepError("an address with a login would be kept in results: use storage_options")
+        raise SweepError("an address with a login would be saved in results: use storage_options")
     try:
         filesystem, path = fsspec.core.url_to_fs(address, **options)
     except Exception as error:  # Storages raise different errors.

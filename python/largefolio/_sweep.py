@@ -130,7 +130,7 @@ def sweep(
     """
     paths = [checks.file_path(trace, "traces") for trace in checks.items(traces, "traces", _PATHS)]
     if not paths:
-        raise ValueError("traces: name one at least")
+        raise ValueError("traces: name at least one")
     asked = arguments.asked(kernels, machines, seeds, **settings)
     place = checks.file_path(directory, "directory")
     if client is not None:

@@ -1,4 +1,4 @@
-"""Errors. The text is the same as that of the command ``folio``."""
+"""Errors, with the same text as the command ``folio``."""
 
 
 class FolioError(Exception):

@@ -185,7 +185,7 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
         def around(self, ctx: Any) -> int:
             return 1
 
-    with pytest.raises(TypeError, match=r"Misspelt.anon_oder is no point; did you mean anon_order\?"):
+    with pytest.raises(TypeError, match=r"Misspelt.anon_oder is not a point; did you mean anon_order\?"):
         lf.predict(small, kernels=_KERNEL, policy=Misspelt, progress=False)
 
     class Absent(lf.Policy):
@@ -194,7 +194,7 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
         def windows(self, ctx: Any) -> int:
             return 0
 
-    with pytest.raises(TypeError, match=r"Absent.windows is no point; did you mean window\?"):
+    with pytest.raises(TypeError, match=r"Absent.windows is not a point; did you mean window\?"):
         lf.predict(small, kernels=_KERNEL, policy=Absent, progress=False)
 
     class Locked(lf.Policy):
@@ -218,7 +218,7 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
         lf.predict(small, kernels=_KERNEL, policy=Broken, progress=False)
     with pytest.raises(TypeError, match="one method per point"):
         lf.predict(small, kernels=_KERNEL, policy=lf.Policy, progress=False)
-    with pytest.raises(TypeError, match="int is no subclass"):
+    with pytest.raises(TypeError, match="int is not a subclass"):
         lf.predict(small, kernels=_KERNEL, policy=int, progress=False)
     with pytest.raises(lf.KernelError, match="did you mean exec-order"):
         lf.predict(small, kernels=_KERNEL, policy="exec-oder", progress=False)

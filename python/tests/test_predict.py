@@ -257,7 +257,7 @@ def test_nothing_and_two_of_one_name_are_refused(small: Path) -> None:
         lf.predict(small, ["7.2", lf.Rules("6.12").edit(name="7.2")])
     with pytest.raises(TypeError, match="progress: expected"):
         lf.predict(small, "6.12", progress=0)  # type: ignore[arg-type]
-    with pytest.raises(lf.KernelError, match="based-on is no rule"):
+    with pytest.raises(lf.KernelError, match="based-on is not a rule"):
         lf.Rules("7.2").set({"based-on": "6.12"})
 
 

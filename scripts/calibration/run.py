@@ -141,7 +141,7 @@ def table_of_programs(rows: list[dict]) -> str:
     met = sum(overlap(row["range"], row["measured"]) for row in rows)
     lines.append("")
     lines.append(
-        f"{held} of {len(rows)} measured ratios lie within the predicted bounds; in {met} the measured "
+        f"{held} of {len(rows)} measured ratios are within the predicted bounds; in {met} the measured "
         f"interval and the bounds overlap. The median distance of the ratio is {median}."
     )
     return "\n".join(lines)
@@ -181,9 +181,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--checks", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--only", default="", help="programs whose name has this in it")
+    parser.add_argument("--only", default="", help="only programs with this in their name")
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--json", type=Path, help="also write everything here")
+    parser.add_argument("--json", type=Path, help="also write all results here")
     asked = parser.parse_args()
     checks = []
     for nr in range(asked.checks):

@@ -35,7 +35,7 @@ def answer(text, names):
         if not is_good:
             return {"status": 1, "output": output}
         if not doctest.OutputChecker().check_output(example.want, output, LIKE):
-            return {"status": 1, "output": f"{example.source}shows\n{example.want}printed was\n{output}"}
+            return {"status": 1, "output": f"{example.source}shows\n{example.want}but the command printed\n{output}"}
     return {"status": 0, "output": ""}
 
 

@@ -47,7 +47,7 @@ class Rule:
         name = f"docs/commands.toml: {self.document}: {self.match!r}"
         concerned = [command for command in commands if self.concerns(command)]
         if not concerned:
-            return f"{name} concerns no command"
+            return f"{name} matches no command"
         typed = "\n".join(command.text for command in concerned)
         shown = "\n".join(line for command in concerned for line in command.shown)
         unused = [old for old in self.replace if old not in typed] + [part for part in self.optional if part not in shown]
@@ -56,7 +56,7 @@ class Rule:
 
 @dataclasses.dataclass
 class Varying:
-    """One `[[varying]]`: commands whose numbers depend on the machine or the time."""
+    """One `[[varying]]`: commands with numbers that depend on the machine or the time."""
 
     match: str
     why: str
@@ -116,7 +116,7 @@ class Exceptions:
         return [f"docs/commands.toml: no command has {name}" for name in sorted(unused)] + [
             line for rule in self.rules if (line := rule.complaint(commands))
         ] + [
-            f"docs/commands.toml: [[varying]] {each.match!r} concerns no command that shows something"
+            f"docs/commands.toml: [[varying]] {each.match!r} matches no command that shows output"
             for each in self.varying
             if not any(each.concerns(command) for command in commands if any(command.shown))
         ]

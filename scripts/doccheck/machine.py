@@ -44,14 +44,14 @@ def changed_settings(before):
     for path, value in changed.items():
         try:
             pathlib.Path(path).write_text(value)
-            lines.append(f"{path} was left at {now[path]}, put back to {value}")
+            lines.append(f"{path} was left at {now[path]}, restored to {value}")
         except OSError as error:
-            lines.append(f"{path} was left at {now[path]} and cannot be put back to {value}: {error}")
+            lines.append(f"{path} was left at {now[path]} and cannot be restored to {value}: {error}")
     return lines
 
 
 def marked(mark):
-    """Running processes whose environment has `mark`."""
+    """Running processes with `mark` in their environment."""
     found = []
     wanted = f"{MARK}={mark}".encode()
     for entry in os.scandir("/proc"):
@@ -83,7 +83,7 @@ def left_behind(mark):
         with contextlib.suppress(OSError):
             name = pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
             os.kill(pid, signal.SIGKILL)
-            lines.append(f"left behind: {name} (process {pid})")
+            lines.append(f"still there: {name} (process {pid})")
     return lines
 
 

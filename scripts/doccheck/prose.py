@@ -20,7 +20,7 @@ class Words:
 
     @functools.cache
     def help(self, *verbs):
-        """A command's help text, or None if there is no such command."""
+        """Returns a command's help text, or None if the command does not exist."""
         shown = subprocess.run([self.folio, *verbs, "--help"], capture_output=True, text=True, check=False)
         return shown.stdout if shown.returncode == 0 else None
 
@@ -78,7 +78,7 @@ class Words:
         if option[0] in self.foreign:
             self.used_foreign.add(option[0])
             return None
-        return f"no verb has {option[0]}; an option of another program stands in docs/commands.toml"
+        return f"no verb has {option[0]}; list another program's options in docs/commands.toml"
 
 
 def check(documents, words):
@@ -86,7 +86,7 @@ def check(documents, words):
     found = []
     for name, text in documents.items():
         for line, code in doubtful(text):
-            found.append(f"{name}:{line}: `{code}` stands in a block that does not begin with a command")
+            found.append(f"{name}:{line}: `{code}` is in a block that does not begin with a command")
         for line, code in spans(text):
             if complaint := words.complaint(code):
                 found.append(f"{name}:{line}: `{code}`: {complaint}")

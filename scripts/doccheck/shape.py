@@ -68,7 +68,7 @@ def difference(shown, printed, optional=(), form=shape):
             after |= places
         if not after:
             near = actual[min(places)] if min(places) < len(actual) else "(nothing more)"
-            return f"the document shows\n    {line.strip()}\nprinted was\n    {near.strip()}"
+            return f"the document shows\n    {line.strip()}\nbut the command printed\n    {near.strip()}"
         places = after
     if shapes and len(shapes) not in places:
         return f"the document does not show (`...` stands for more lines)\n    {actual[min(places)].strip()}"

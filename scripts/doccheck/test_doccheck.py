@@ -1,4 +1,4 @@
-"""Tests of scripts/docs.py: what counts as a command, what it accepts, and what it must refuse."""
+"""Tests of scripts/docs.py: which text counts as a command, and what it accepts and refuses."""
 
 import contextlib
 import io
@@ -192,7 +192,7 @@ class Commands(unittest.TestCase):
         text = "    $ echo all 3 KiB\n    all 5 MiB\n    $ echo all 3\n    all 5\n    $ echo all\n    most\n"
         self.assertEqual(self.outcomes(text, varying), ["ok", "FAILED", "FAILED"])
         complaints = self.results("    $ echo 3 KiB\n", varying)[1].complaints(markdown.commands("a.md", "    $ echo 3 KiB\n"))
-        self.assertIn("shows something", complaints[0])
+        self.assertIn("shows output", complaints[0])
 
     def test_files_are_made_when_named(self):
         self.assertEqual(self.outcomes("    $ cat x.c\n    made 2\n", "[files]\n\"x.c\" = 'echo made 2 > x.c'"), ["ok"])
@@ -220,7 +220,7 @@ class Commands(unittest.TestCase):
             results, _ = self.results("    $ setsid sleep 987 > /dev/null 2>&1 &\n")
         finally:
             machine.GRACE = grace
-        self.assertIn("left behind: sleep", results[0][1])
+        self.assertIn("still there: sleep", results[0][1])
         shown = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=False).stdout
         self.assertNotIn("sleep 987", shown)
 

@@ -132,7 +132,7 @@ def report(folder, name, judge=None):
              for name in found["names"] if name not in done]
     if judge and not judged_here(folder, judge):
         rows.append({"name": "predict", "status": "FAILED", "seconds": 0,
-                     "why": "another prediction than here"})
+                     "why": "the prediction differs from here"})
     for each in rows:
         why = " ".join((each["why"] or "").split())
         print(f"{name}: {each['status']} {each['name']}{': ' if why else ''}{why}"

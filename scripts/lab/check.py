@@ -172,7 +172,7 @@ def size_name(folder):
 
 
 def copied(run):
-    """A fresh copy of folio on disk, in the folios of a new copy."""
+    """Makes a fresh copy of folio on disk, so its folios are new."""
     copy = pathlib.Path(shutil.copy(run.bundle / "bin" / "folio", run.folder / "program"))
     os.sync()
     return copy

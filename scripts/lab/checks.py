@@ -76,7 +76,7 @@ def main():
     parser.add_argument("--bundle", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--only", metavar="NAME,..")
-    parser.add_argument("--list", action="store_true", help="print the names of the checks")
+    parser.add_argument("--list", action="store_true", help="list the checks")
     args = parser.parse_args()
     names = args.only.split(",") if args.only else list(CHECKS)
     if unknown := [name for name in names if name not in CHECKS]:

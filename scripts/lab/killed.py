@@ -120,7 +120,7 @@ def killed_run(run):
     words = [run.folio_path, "run", "--text", "off", "--heap", size_name(sizes[0].parent), "--",
              "/usr/bin/python3"]
     with standing(words) as (pid, child):
-        expect(state() != before, "the size of the heap was not set")
+        expect(state() != before, "the heap size was not set")
         child.kill()
         comes_back(before)
         end = time.monotonic() + BACK
@@ -163,9 +163,9 @@ def killed_files(run):
         expect(program.read_bytes() == content, "warm changed the file")
         if copy.exists():
             whole[:] = whole or [copy.read_bytes()]
-            expect(copy.read_bytes() == whole[0], "the copy is not whole")
+            expect(copy.read_bytes() == whole[0], "the copy is incomplete")
         names = {path.name for path in folder.iterdir()} - {"program", "copy"}
-        expect(not names, f"left beside the files: {names}")
+        expect(not names, f"left next to the files: {names}")
         copy.unlink(missing_ok=True)
 
     said = [killed(run, words, is_whole)

@@ -166,7 +166,7 @@ def has_kernel(page):
 def lacking():
     """This machine's missing requirements, as a sentence, or None; packages are installed."""
     if os.geteuid() != 0:
-        return "a Debian root is made by root. Run: sudo make lab"
+        return "only root can make a Debian root. Run: sudo make lab"
     if missing := installed():
         return f"Run: apt-get install {' '.join(missing)}"
     return None if arm64.has_target() else f"Run: rustup target add {arm64.TARGET}"
@@ -195,7 +195,7 @@ def main():
     parser.add_argument("--page", action="append", choices=list(MACHINES))
     parser.add_argument("--only", default="", metavar="NAME,..", help="these checks alone")
     parser.add_argument("--folio", type=pathlib.Path, default=ROOT / "target" / "release" / "folio",
-                        help="folio of this machine; says what predictions are right")
+                        help="folio for this machine; its predictions are the reference")
     args = parser.parse_args()
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     if remedy := lacking():

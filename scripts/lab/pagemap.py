@@ -46,7 +46,7 @@ class Flags:
         return struct.unpack("=Q", data)[0] if len(data) == 8 else 0
 
     def folio(self, pfn):
-        """First PFN and number of pages of a page's folio."""
+        """A page's folio: its first PFN and page count."""
         head = pfn
         while self.at(head) & TAIL and pfn - head < 1 << ORDER_MAX:
             head -= 1
@@ -59,7 +59,7 @@ class Flags:
 
 
 def mapped(pid, area):
-    """PFN by page number of an area."""
+    """An area's PFNs by page number."""
     nr_pages = (area.end - area.start) // PAGE
     with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
         data = os.pread(file.fileno(), nr_pages * 8, area.start // PAGE * 8)

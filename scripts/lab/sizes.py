@@ -16,7 +16,7 @@ LINKED_FOR = 64 << 10           # page size that Debian links arm64 programs for
 
 @check
 def maps(run):
-    """For a process that stands still, the sizes add up to the numbers in smaps."""
+    """For a stopped process, the sizes add up to the numbers in smaps."""
     with idle() as pid:
         found = run.folio_json("maps", pid)
         smaps = pathlib.Path(f"/proc/{pid}/smaps").read_text()
@@ -49,16 +49,16 @@ def maps_text(run):
     with idle() as pid:
         said = run.folio("maps", pid)
     page = os.sysconf("SC_PAGE_SIZE") >> 10
-    expect(f"{page}K pages" in said, f"does not say {page}K pages")
+    expect(f"{page}K pages" in said, f"does not report {page}K pages")
     run.folio("maps", "--elf", os.path.realpath(sys.executable))
 
 
 @check
 def maps_mthp(run):
-    """Private memory in folios of each of the kernel's sizes, page by page."""
+    """Private memory in each of the kernel's folio sizes, page by page."""
     names = sorted(THP.glob("hugepages-*kB/enabled"), key=kb_of)
     if not names:
-        raise Skipped("this kernel has no sizes to set: 6.8 is the first")
+        raise Skipped("this kernel has no per-size settings; Linux 6.8 introduced them")
     told = []
     for path in names:
         if kb_of(path) > MTHP_KB_MAX:

@@ -20,7 +20,7 @@ def unit(run, crate):
     if crate not in built:
         raise Skipped("the bundle was made without tests")
     folder = pathlib.Path(built[crate])
-    expect(folder.is_dir(), f"no folder {folder}, where its tests look for files")
+    expect(folder.is_dir(), f"no folder {folder}, which its tests read")
     skip = [word for name in LEFT_OUT.get(crate, []) for word in ("--skip", name)]
     said = run.command(run.bundle / "tests" / crate, "--quiet", *skip, where=folder, seconds=900,
                        PROPTEST_CASES=str(NR_CASES))

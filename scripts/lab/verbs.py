@@ -1,4 +1,4 @@
-"""folio's commands: each has its effect, and leaves nothing behind."""
+"""Checks that each folio command has its effect and cleans up."""
 
 import json
 import os
@@ -23,13 +23,13 @@ def version(run):
 
 @check
 def predict(run):
-    """The output equals that of the machine that made the bundle."""
+    """The output equals the output on the machine that made the bundle."""
     said = run.folio(*PREDICT, where=run.bundle / "traces")
     (run.log_folder / "predict.json").write_text(said)
     expected = run.bundle / "expected" / "predict.json"
     if not expected.exists():
-        raise Skipped("no other machine's prediction to compare with; it is in predict.json")
-    expect(said == expected.read_text(), "another prediction than on the other machine")
+        raise Skipped("no other machine's prediction to compare with; see predict.json")
+    expect(said == expected.read_text(), "the prediction differs from the other machine's")
     return f"{len(said)} bytes equal"
 
 
@@ -40,7 +40,7 @@ def tune(run):
     sizes = sorted((path.parent for path in THP.glob("hugepages-*kB/enabled")),
                    key=lambda path: int(path.name[10:-2]))
     if not sizes:
-        raise Skipped("this kernel has no sizes to set: 6.8 is the first")
+        raise Skipped("this kernel has no per-size settings; Linux 6.8 introduced them")
     files = [THP / "enabled", sizes[0] / "enabled", sizes[-1] / "enabled"]
     old = [chosen(path) for path in files]
     new = ["always" if each == "madvise" else "madvise" for each in old]
@@ -73,7 +73,7 @@ def run(run):
     alone = run.command(copy, "--version")
     for text in ("off", "large", "remap"):
         said = run.folio("run", "--summary", "--text", text, "--", copy, "--version")
-        expect(said == alone, f"--text {text} changes what the program prints")
+        expect(said == alone, f"--text {text} changes the program's output")
     run.folio("run", "--", "sh", "-c", "exit 7", wanted=(7,))
 
 
@@ -82,7 +82,7 @@ def package(run):
     """The Debian package: unpacked by dpkg into a separate folder, used there, and removed."""
     deb = run.bundle / "largefolio.deb"
     if not deb.exists():
-        raise Skipped("the bundle has no package (make deb, before it is made)")
+        raise Skipped("the bundle has no package (run make deb before making it)")
     if not shutil.which("dpkg"):
         raise Skipped("this system has no dpkg")
     root = run.folder / "root"
@@ -101,10 +101,10 @@ def package(run):
     said = run.command(folio, *PREDICT, where=root / "usr" / "share" / "largefolio" / "traces")
     expected = run.bundle / "expected" / "predict.json"
     expect(not expected.exists() or said == expected.read_text(),
-           "another prediction than on the other machine")
+           "the prediction differs from the other machine's")
     with idle() as pid:
         found = json.loads(run.command(folio, "maps", pid, "--json"))
-    expect(found["processes"], "folio maps sees no process")
+    expect(found["processes"], "folio maps finds no process")
     run.command(*dpkg, "--purge", "largefolio")
     left = [path for path in (root / "usr").rglob("*") if not path.is_dir()]
     expect(not left, f"left after dpkg --purge: {left[:3]}")

@@ -38,7 +38,7 @@ VARYING = """# Workloads that a kernel does not take the same way each time, wit
 
 
 class LimitedGuest(guest.Guest):
-    """A machine whose cgroups pay for file and process pages, but not for kernel memory."""
+    """A machine with cgroups that are charged for file and process pages, but not for kernel memory."""
 
     # On a busy host, the kernel's timer check at boot can miss ticks.
     options = "cgroup.memory=nokmem no_timer_check"
@@ -179,9 +179,9 @@ def main():
     parser.add_argument("--lists", choices=LISTS, action="append", help="default: both")
     parser.add_argument("--only", default="*", metavar="PATTERN")
     parser.add_argument("--detail", action="store_true",
-                        help="with what reclaim says of lists (lines v and l)")
+                        help="with reclaim's events on the LRU lists (lines v and l)")
     parser.add_argument("--repeat", type=int, default=0, metavar="N",
-                        help="N times, beside what is committed, for varying.toml")
+                        help="N times, next to the committed recordings, for varying.toml")
     parser.add_argument("--plain", type=pathlib.Path, metavar="DIR",
                         help="text files there instead of an archive")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")

@@ -155,7 +155,7 @@ def main():
     parser.add_argument("--all", action="store_true", help="every version and variant")
     parser.add_argument("--variant", action="append")
     parser.add_argument("--again", metavar="PATTERN", default="",
-                        help="record these workloads also where an archive has them")
+                        help="record these workloads even if an archive has them")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "packaged")
     args = parser.parse_args()

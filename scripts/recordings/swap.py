@@ -22,7 +22,7 @@ SWAP_BYTES = 256 << 20
 
 
 class SwapGuest(cow.CowGuest):
-    """A machine whose cgroups pay for process pages, but not for kernel memory."""
+    """A machine with cgroups that are charged for process pages, but not for kernel memory."""
 
     options = "cgroup.memory=nokmem no_timer_check"
 

@@ -158,7 +158,7 @@ impl Tuning {
         HOST.get_or_init(|| {
             let (clear, copy) = (host::clear_choices(), host::copy_choices());
             let Ok(tuning) = Self::new(&clear, &copy) else {
-                unreachable!("I1: the defaults name only what was detected")
+                unreachable!("I1: the defaults name only detected primitives")
             };
             tuning
         })

@@ -238,7 +238,7 @@ fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
             let Some((_, series)) = by(PAGEWISE).or_else(|| by(Primitive::Portable)) else {
                 continue;
             };
-            let how = format!("{what} in user space, cold, by what the kernel uses");
+            let how = format!("{what} in user space, cold, by the kernel's method");
             let figure = Figure::of(&series.rounds_ns, cell.moved_bytes() / unit_bytes, &how);
             rates.extend(figure.map(|figure| Rate { unit_bytes, figure }));
         }

@@ -53,7 +53,7 @@ const TINY: &str = if cfg!(target_arch = "aarch64") {
     "no text contains a whole aligned 2 MiB block; link with -Wl,-z,max-page-size=0x200000"
 };
 const NO_LARGE_FOLIO: &str = if cfg!(target_arch = "aarch64") {
-    "the kernel had no free folios of a PMD entry: memory is fragmented"
+    "the kernel had no free PMD-sized folios: memory is fragmented"
 } else {
     "the kernel had no free 2 MiB folios: memory is fragmented"
 };
@@ -108,7 +108,7 @@ refusals! {
                   the process",
     Sanitizer = 3: "built with a sanitizer, which tracks the address space: left alone",
     ThpDisabled = 4: "the process has large folios disabled (PR_SET_THP_DISABLE)",
-    PageSize = 5: "base pages are not 4, 16 or 64 KiB, so the size of a PMD entry is not known",
+    PageSize = 5: "base pages are not 4, 16 or 64 KiB, so the PMD size is not known",
     NoProc = 6: "/proc/self cannot be read: mount /proc so that the library can find the mappings",
     StoreMissing = 7: "the directory of shared copies is gone or not on a tmpfs",
     StoreUntrusted = 8: "the directory of shared copies is a link, belongs to another user or is \
@@ -117,8 +117,8 @@ refusals! {
     Modified = 10: "the text was modified after it was mapped (text relocations, a breakpoint)",
     FileChanged = 11: "the file was replaced or changed after it was mapped",
     AlreadyLarge = 13: "the page cache already maps it with PMD entries",
-    LowMemory = 14: "too little memory is free for a copy (memory, the size of the tmpfs or the \
-                     cgroup's limit)",
+    LowMemory = 14: "too little memory is free for a copy (memory, the tmpfs size or the cgroup's \
+                     limit)",
     Busy = 15: "another process was still making a copy when the wait ended",
     NoLargeFolio = 16: NO_LARGE_FOLIO,
     OldKernel = 17: "the kernel cannot collapse shared memory (MADV_COLLAPSE, Linux 6.1 with THP)",
@@ -126,7 +126,7 @@ refusals! {
     Denied = 19: "the system denies executable mappings of the store (SELinux or another W^X policy)",
     BadCopy = 20: "a file of the store has the wrong owner, mode or size and is not used",
     Unreadable = 21: "the file cannot be opened for reading",
-    FileLimit = 22: "the limit on file sizes (ulimit -f) is below the size of the copy",
+    FileLimit = 22: "the limit on file sizes (ulimit -f) is below the copy's size",
     Os = 23: "a system call failed for another reason",
     Static = 24: "a static program: no loader, so no library can be preloaded",
     Foreign = 25: "a program of another architecture or word size than the library",

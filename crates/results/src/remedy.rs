@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(leading(all[..1].iter().enumerate()), None);
         let small = [(200, 101, 0), (1, 0, 0)];
         let small = small.map(|(gain, extra, read)| remedy(Restart::None, gain, extra, read));
-        assert_eq!(leading(small.iter().enumerate()), None, "1 MiB beside 200 MiB is not most");
+        assert_eq!(leading(small.iter().enumerate()), None, "1 MiB out of 201 MiB is not most");
         let nothing = Remedy { action: Action::Nothing, ..all[2].clone() };
         assert_eq!(leading([(0, &nothing)].into_iter()), None);
     }

@@ -62,7 +62,10 @@ fn curves_are_exported() {
     assert!(csv.starts_with("side,folios,pages,what,ns,min,max,n\n"), "{csv}");
     assert!(csv.contains("\ndata,4K,64,spread,"), "{csv}");
     let quick = fs::read_to_string(place.path("quick.toml")).unwrap();
-    assert!(quick.contains("nr = 0\n"), "a first estimate is none of several: {quick}");
+    assert!(
+        quick.contains("nr = 0\n"),
+        "a first estimate does not count as a calibration: {quick}"
+    );
     fs::write(place.path("mean.toml"), quick.replace("nr = 0\n", "nr = 8\n")).unwrap();
     let told = place.fails("calibrate --quick --dir . -o mean.toml");
     assert!(told.contains("is the mean of 8 calibrations") && told.contains("--fresh"), "{told}");
@@ -121,7 +124,7 @@ fn without_rights_the_rest_is_measured_and_the_missing_named() {
     const NOBODY: u32 = 65_534;
     let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() {
-        largefolio_testkit::skipped!("only root can become somebody without rights");
+        largefolio_testkit::skipped!("only root can become an unprivileged user");
         return;
     }
     let place = Place::new();

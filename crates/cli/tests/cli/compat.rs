@@ -73,7 +73,10 @@ fn results_have_the_fields_that_they_had() {
     };
     for version in VERSIONS {
         let before = json(&fixture(&format!("{version}/predict.json")));
-        assert_eq!(before["schema_version"], now["schema_version"], "what is left of {version}?");
+        assert_eq!(
+            before["schema_version"], now["schema_version"],
+            "the fixture of {version} has another schema version"
+        );
         let before = fields(&before);
         let now = fields(&now);
         let gone: Vec<&String> = before.difference(&now).filter(|at| !is_data(at)).collect();
@@ -118,7 +121,7 @@ fn assert_goes_on(version: &str) {
     let words = format!("predict {trace} --kernel 6.12,7.2 --machine altra --sweep sweep --json");
     let now: Value = serde_json::from_str(&place.done(&words)).unwrap();
     let runs = now["runs"].as_array().unwrap();
-    assert_eq!(runs[0], before["runs"][0], "what was asked for first is still told");
+    assert_eq!(runs[0], before["runs"][0], "the first request is still listed");
     // Cells with unchanged rules are found; rows with other rules stay next to the new ones.
     let nr = |value: &Value| value.as_u64().unwrap();
     let (found, done) = (nr(&runs[1]["nr_found"]), nr(&runs[1]["nr_done"]));

@@ -157,7 +157,7 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     installed.make("uninstall");
     assert!(!installed.prefix().exists(), "left: {:?}", installed.files());
     let again = installed.attempt("uninstall");
-    assert!(text(&again.stderr).contains("nothing of folio is installed"), "{again:?}");
+    assert!(text(&again.stderr).contains("folio is not installed"), "{again:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Tests of the program from outside: its output and exit codes.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 mod advise;
 mod calibrate;

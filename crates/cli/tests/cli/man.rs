@@ -55,14 +55,17 @@ fn every_page_has_the_sections_of_a_manual_and_names_pages_that_exist() {
         for other in see.split(", ").filter(|other| other.starts_with("\\fBfolio")) {
             let other = other.trim_start_matches("\\fB").split("\\fR").next().unwrap();
             let other = other.replace('\\', "");
-            assert!(pages.iter().any(|(known, _)| *known == other), "{name}: {other} is no page");
+            assert!(
+                pages.iter().any(|(known, _)| *known == other),
+                "{name}: {other} is not a page"
+            );
         }
     }
     let run = fs::read_to_string(place.path("man1/folio-run.1")).unwrap();
     for section in ["NOTES", "ENVIRONMENT", "FILES", "EXAMPLES"] {
         assert!(run.contains(&format!("\n.SH {section}\n")), "{section}");
     }
-    assert!(run.contains("folio run \\-\\- cc1"), "examples stand as in the help");
+    assert!(run.contains("folio run \\-\\- cc1"), "examples look as in the help");
 }
 
 #[test]

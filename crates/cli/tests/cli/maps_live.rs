@@ -44,7 +44,7 @@ fn a_process_is_shown_in_every_form() {
     assert!(shown.starts_with(&format!("process {pid} (")), "{shown}");
     assert!(shown.contains("libc.so.6") && shown.contains("shares by folio size"), "{shown}");
     let answer = shown.lines().nth(2).unwrap();
-    assert!(answer.contains(" of the mapped memory; "), "the answer stands first: {shown}");
+    assert!(answer.contains(" of the mapped memory; "), "the answer comes first: {shown}");
     let json: Value = serde_json::from_str(&place.done(&format!("maps {pid} --json"))).unwrap();
     assert_eq!((&json["schema_version"], &json["page_bytes"]), (&3.into(), &4096.into()));
     assert_eq!(

@@ -102,7 +102,7 @@ fn a_page_of_processes_and_files() {
         let runs = strip["runs"].as_array().unwrap().iter();
         runs.map(|run| run[1].as_u64().unwrap()).sum::<u64>()
     };
-    assert_eq!(of_runs(file), 768, "every page of the file is drawn");
+    assert_eq!(of_runs(file), 768, "all the file's pages are drawn");
     assert!(strips.len() > 3 && page.contains("libc.so.6"), "{strips:?}");
     read_without_scripts(&page, 4);
     use_in_a_browser(&page);

@@ -43,7 +43,7 @@ fn each_kernel_has_a_column_with_each_policy() {
     let csv = place.done(&format!("predict mix.folio {words} --csv"));
     assert!(csv.contains("6.16+policy=mine,altra,4096,1,cold,17179869184,policy_window_asked,"));
     let table = place.done(&format!("predict mix.folio {words}"));
-    assert!(table.contains("6.16+policy=mine on altra: the policy was asked"), "{table}");
+    assert!(table.contains("6.16+policy=mine on altra: the policy was called"), "{table}");
     assert!(table.contains("honoured, 0 refused)") && !table.contains("--fs xfs"), "{table}");
     let words = format!("predict mix.folio {words}");
     assert!(place.done(&format!("{words} --fs none")).contains("(0 honoured,"));

@@ -247,7 +247,7 @@ fn a_virtual_machine_walks_two_page_tables() {
         (row["estimate"]["causes"]["walk"]["ns"].as_u64().unwrap(), kinds)
     };
     let ((native, lines), (nested, same)) = (of(""), of("--nested"));
-    assert_eq!(lines, same, "what is counted does not depend on who asks");
+    assert_eq!(lines, same, "counts do not depend on the options");
     assert!(native < nested);
     assert!(place.done("predict mix.folio --kernel 6.12 --time --nested").contains("nested walks"));
 }

@@ -100,7 +100,7 @@ fn without_root_the_command_with_sudo_is_told() {
     let output = match place.command_of_nobody("record --live -- /bin/true").output() {
         Ok(output) => output,
         Err(error) => {
-            largefolio_testkit::skipped!("nobody may not run folio: {error}");
+            largefolio_testkit::skipped!("the user nobody cannot run folio: {error}");
             return;
         }
     };

@@ -412,5 +412,5 @@ fn auto_moves_the_text_that_the_page_cache_cannot_help() {
     let off =
         place.command("run -- ./p").env("LARGEFOLIO_PRELOAD", "/no/library").output().unwrap();
     let said = text(&off.stderr);
-    assert!(said.contains("stays in small pages"), "the loss is told where nothing helps: {said}");
+    assert!(said.contains("stays in small pages"), "the loss is reported if nothing helps: {said}");
 }

@@ -192,7 +192,7 @@ fn a_broken_trace_fails_and_the_others_go_on() {
     let told = place.done("predict a.folio gone.folio --kernel 6.12,7.2 --sweep set");
     assert!(told.starts_with("set: 2 cells done, 2 found, 0 failed"), "{told}");
     let left = manifest(&place)["failed"].as_array().unwrap().len();
-    assert_eq!(left, 2, "what is not asked for again is still known to have failed");
+    assert_eq!(left, 2, "cells not requested again are still listed as failed");
     let output = place.run("predict a.folio --kernel 6.12,7.2 --sweep set");
     assert_eq!(text(&output.stderr), "", "what failed before and is not asked for is not told");
 }

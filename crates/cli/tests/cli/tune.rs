@@ -16,7 +16,7 @@ fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            largefolio_testkit::skipped!("user nobody may not run folio: {error}");
+            largefolio_testkit::skipped!("the user nobody cannot run folio: {error}");
             return;
         }
     };

@@ -48,7 +48,7 @@ pub enum FileError {
     NotRegular(PathBuf),
     #[error("{call} of {} failed: {source}", shown(path))]
     Call { call: &'static str, path: PathBuf, source: io::Error },
-    #[error("folio sizes of the page cache need PFNs, which only root can read")]
+    #[error("page-cache folio sizes need PFNs, which only root can read")]
     NoPfns,
 }
 

@@ -103,6 +103,6 @@ fn text(mut file: File) -> Result<String, CrosscheckError> {
     let mut text = String::new();
     file.rewind()
         .and_then(|()| file.read_to_string(&mut text))
-        .map_err(CrosscheckError::os("read what the probe wrote"))?;
+        .map_err(CrosscheckError::os("read the probe's output"))?;
     Ok(text)
 }

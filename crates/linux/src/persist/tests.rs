@@ -99,7 +99,10 @@ fn systemd_tmpfiles_understands_the_file() {
     let Some(output) = tool(&words) else { return };
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), "always");
-    assert!(!path.with_file_name("../hugepages-32kB").exists(), "a kernel without it is no error");
+    assert!(
+        !path.with_file_name("../hugepages-32kB").exists(),
+        "a kernel without it is not an error"
+    );
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn a_server_runs_beside_each_load_and_is_ended() {
     assert_eq!((rounds.plain[1].metric, rounds.changed[1].metric), (Some(7.0), Some(8.0)));
     let used = rounds.plain[0].served.as_ref().unwrap();
     assert!(used.nr_minor_faults > 0 && used.look.is_some(), "{used:?}");
-    assert_eq!(rounds.plain[0].left, None, "the server is none of the load's processes");
+    assert_eq!(rounds.plain[0].left, None, "the server is not one of the load's processes");
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
     assert!(is_gone(&pid), "process {pid} is still there");
     let (rounds, _) = measured(["echo tps = much", "true"], Some(&server), &asked);

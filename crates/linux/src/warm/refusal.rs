@@ -191,7 +191,7 @@ impl fmt::Display for WarmRefusal {
                 "{filesystem} gave no folio of this size; it may not support it under this kernel"
             ),
             Self::NotCached { filesystem } => {
-                write!(out, "on {filesystem}, whose files are in memory, not cached")
+                write!(out, "on {filesystem}, which keeps files in memory instead of caching them")
             }
             Self::InUse { bytes, pids } => {
                 let held = match *bytes {

@@ -1,6 +1,6 @@
 //! Aligned copies of real programs, and of damaged files.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs;
 use std::io::Cursor;

@@ -1,6 +1,6 @@
 //! The files that a confined thread may open. Landlock confines threads, so each test starts its
 //! own.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};

@@ -1,6 +1,6 @@
 //! Reads ELF files: real and damaged ones.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! A program makes the blocks, and the kernel's `MADV_COLLAPSE` decides about allowed and refused
 //! ones.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};

@@ -5,7 +5,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test ends where it cannot continue, says what it skips, and talks to its scene"
+    reason = "a test ends if it cannot continue, reports skips, and talks to its scene"
 )]
 
 mod old;
@@ -110,7 +110,7 @@ impl Scene {
                 return tally;
             }
         }
-        panic!("the folios of {range:x?} never stand still")
+        panic!("the folios of {range:x?} never stop changing")
     }
 
     fn mapped(&self, range: &Range<u64>) -> Tally {

@@ -1,6 +1,6 @@
 //! Collapses another process's memory.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::io::Read as _;
 

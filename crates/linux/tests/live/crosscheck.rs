@@ -1,5 +1,5 @@
 //! Records the running kernel, and checks that nothing remains on the system.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs;
 use std::io::BufReader;

@@ -1,6 +1,6 @@
 //! Programs that a test starts and that keep their memory until it ends.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::process::{Child, Command, Stdio};
 

@@ -1,7 +1,7 @@
 //! Cases where the text must not be moved: processes, stores and machines that forbid it, and
 //! violent exits.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};

@@ -1,6 +1,6 @@
 //! Moves text onto shared large folios in real processes.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

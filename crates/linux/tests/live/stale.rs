@@ -1,6 +1,6 @@
 //! A copy is used only for the bytes it was made from, whatever file its name suggests.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
@@ -140,7 +140,7 @@ fn an_image_in_the_place_of_another_runs_its_own_code() {
     assert_eq!(stage.copies().len(), 1);
     drop(mounted);
     if !device.exchange(&images.second) {
-        largefolio_testkit::skipped!("{} went to somebody else", device.0);
+        largefolio_testkit::skipped!("{} went to another process", device.0);
         return;
     }
     let mounted = Mounted::new(&device, &at);

@@ -1,6 +1,6 @@
 //! Checks promises for the next start: starts real programs in odd ways, judges them, restarts them
 //! as the remedy says, and expects the promised memory in PMD folios.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::io::Read as _;
 use std::path::Path;

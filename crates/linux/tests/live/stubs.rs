@@ -1,6 +1,6 @@
 //! Programs of RET stubs, started with their text moved.
 #![expect(unreachable_pub, reason = "the tests of moved text use it")]
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

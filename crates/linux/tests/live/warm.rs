@@ -1,6 +1,6 @@
 //! Warms files on the running kernel: successes and reported refusals.
 
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};

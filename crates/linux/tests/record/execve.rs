@@ -99,7 +99,7 @@ fn a_program_gets_from_an_execve_what_it_gets_without_us() {
         let arguments = [recorded.to_str(), target.to_str()].map(|path| path.expect("a name"));
         let trace = record(&made.path, &arguments, With::Qemu);
         assert_eq!((status.code(), trace.outcome.ended), (Some(42), Ended::Code(42)));
-        let said = |path: &Path| fs::read_to_string(path).expect("what the witness said");
+        let said = |path: &Path| fs::read_to_string(path).expect("the witness's output");
         assert!(said(&plain).lines().count() > 12, "{}", said(&plain));
         assert_eq!(said(&recorded), said(&plain));
         assert_eq!(executed(&trace), [witness.to_str().expect("a name")]);
@@ -202,7 +202,7 @@ fn a_thread_that_executes_ends_the_others() {
     let trace = record(&made.path, &[], With::Qemu);
     assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(6), 1));
     let execve = trace.of(Op::Execve)[0];
-    assert_eq!(execve.thread, 3, "the caller goes on under its own id");
+    assert_eq!(execve.thread, 3, "the caller continues under its own id");
     let after = trace.events.iter().skip_while(|event| event.op != Op::Execve);
     assert!(after.clone().all(|event| event.thread == 3) && after.count() > 100);
 }

@@ -210,7 +210,7 @@ fn a_vforked_child_has_its_parents_memory_until_it_ends() {
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(1), base, base + 9 * 4096), 9);
     let munmap = rest[exit..].iter().find(|event| event.op == Op::Munmap && event.addr == base);
-    assert!(munmap.is_some(), "what the parent takes away, it takes away then");
+    assert!(munmap.is_some(), "the parent frees its memory then");
     assert_lies_in_its_memory(&trace, 1);
 }
 

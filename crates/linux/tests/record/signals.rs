@@ -140,7 +140,7 @@ fn a_program_outlives_a_folio_that_is_killed() {
     let done = made.path.with_extension("done");
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done.exists() {
-        assert!(Instant::now() < deadline, "the program did not go on without folio");
+        assert!(Instant::now() < deadline, "the program did not continue without folio");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

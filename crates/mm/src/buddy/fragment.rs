@@ -69,7 +69,7 @@ impl Fragmentation {
         let nr_unusable = (nr_pages - nr_pinned) * u64::from(self.unusable_permille) / 1000;
         let nr_broken = (nr_unusable + nr_pinned).div_ceil(group);
         if nr_broken > nr_groups {
-            return Err(self.error("memory has too few whole groups: lower one of the two"));
+            return Err(self.error("memory has too few whole groups: lower either value"));
         }
         if nr_broken > nr_pinned {
             return Err(self.error("each broken group needs a pinned page: raise used_permille"));

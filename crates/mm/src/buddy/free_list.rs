@@ -139,7 +139,7 @@ impl FreeLists {
     }
 
     pub(super) fn push_back(&mut self, pfn: u64, order: Order, of: MigrateType) {
-        assert!(order < self.max_order || self.fresh.is_empty(), "a block behind fresh ones");
+        assert!(order < self.max_order || self.fresh.is_empty(), "a block after fresh ones");
         let link = pfn as Link + 1;
         let list = &mut self.lists[order.get() as usize][of.index()];
         let prev = std::mem::replace(&mut list.tail, link);

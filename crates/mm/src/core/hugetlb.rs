@@ -200,7 +200,7 @@ impl Hugetlb {
 
     pub(crate) fn pool_mut(&mut self, order: Order) -> &mut Pool {
         let Some(pool) = self.pools.iter_mut().find(|pool| pool.order == order) else {
-            unreachable!("an area has pages of a pool")
+            unreachable!("an area has pool pages")
         };
         pool
     }

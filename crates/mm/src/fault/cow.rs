@@ -37,7 +37,7 @@ impl Memory {
 
     pub(crate) fn write_protect_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
         let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
-            unreachable!("the page of a write-protect fault is mapped")
+            unreachable!("a write-protect fault's page is mapped")
         };
         let is_file = self.is_file_page(leaf.pfn);
         if leaf.kind == LeafKind::Pmd && is_file && !self.is_writable_from_the_start(fault) {

@@ -148,7 +148,7 @@ impl Memory {
         let folio = self.core.folios.get(id);
         let swapped = &self.space(fault.mm).swapped;
         let Some(entry) = swapped.entry(fault.vpn) else {
-            unreachable!("I16: the page of the fault is swapped")
+            unreachable!("I16: the fault's page is swapped")
         };
         let by = match folio.slot {
             Some(first) => entry.slot.0 - first.0,

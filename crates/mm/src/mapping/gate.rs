@@ -178,7 +178,7 @@ impl<A: Atomics> Gate<A> {
     /// If there is none.
     pub fn allow_write(&self) {
         let was = self.writecount.fetch_add(1);
-        assert!(was < 0, "writes that nobody denies are allowed: i_writecount was {was}");
+        assert!(was < 0, "writes that are not denied are allowed: i_writecount was {was}");
     }
 
     /// Uncounts a huge folio that has left the cache or did not enter it.

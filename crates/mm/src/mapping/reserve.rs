@@ -342,6 +342,6 @@ mod tests {
         let mut file = Reservations::of_file(1 << 20);
         file.set_length(5 * 4096 + 100);
         assert!(file.has_data(5 * 4096 + 100) && !file.has_data(6 * 4096));
-        assert_eq!(file.reserved(), None, "what was reserved may have been written back");
+        assert_eq!(file.reserved(), None, "the reserved block may have been written back");
     }
 }

@@ -94,7 +94,7 @@ impl Bytes {
     pub(super) fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
         let range = self.range(pfn, 0, plan.shape().len_bytes());
         let Ok(()) = clear_folio(&mut self.memory[range], plan, || {}) else {
-            unreachable!("the range is that of the plan")
+            unreachable!("the range matches the plan")
         };
     }
 
@@ -108,7 +108,7 @@ impl Bytes {
     pub(super) fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan) {
         let (source, target) = self.pair(from, to, plan.shape().len_bytes());
         let Ok(()) = copy_folio(target, source, plan, || {}) else {
-            unreachable!("both ranges are those of the plan")
+            unreachable!("both ranges match the plan")
         };
     }
 

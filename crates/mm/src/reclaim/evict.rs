@@ -49,7 +49,7 @@ impl Memory {
     /// Unmaps and frees the whole folio (G.5.2). A dirty one is left to the flusher (P.6.2).
     fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> EvictOutcome {
         let Some(entry) = self.core.find(file, index) else {
-            unreachable!("the page cache holds what it owns")
+            unreachable!("the page cache has the folios that it owns")
         };
         self.unmap_file_pages(entry);
         let folio = self.core.folios.get(id);
@@ -180,7 +180,7 @@ impl Memory {
             return if is_large { self.split_for_reclaim(id) } else { EvictOutcome::Activate };
         };
         let Some(entry) = self.core.find(file, index) else {
-            unreachable!("the page cache holds what it owns")
+            unreachable!("the page cache has the folios that it owns")
         };
         self.unmap_file_pages(entry);
         let shadow = self.core.evict_shadow(id);

@@ -128,7 +128,7 @@ fn parts_of(core: &Core, whole: &Folio, to: Order, sites: &[Site]) -> Vec<SplitP
             let page = (by & (to.nr_pages() - 1)) as u32;
             let mapcount = &mut parts[(by >> to.get()) as usize].mapcount;
             let change = mapcount.add_ptes(&shape, owner, page..page + 1);
-            assert!(change.is_ok(), "the parts have no more mappings than the whole");
+            assert!(change.is_ok(), "the parts have at most as many mappings as the whole");
         }
     }
     parts

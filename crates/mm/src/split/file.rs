@@ -56,7 +56,7 @@ fn parts_around(order: Order, at: u64, to: Order) -> Vec<(u64, Order)> {
 impl Memory {
     pub(super) fn split_file(&mut self, file: MappingId, index: PageIndex, cut: Cut) {
         let Some(entry) = self.core.find(file, index) else {
-            unreachable!("the page cache holds what it owns")
+            unreachable!("the page cache has the folios that it owns")
         };
         self.unmap_file_pages(entry);
         let is_dirty = self.core.folios.get(entry.folio).is_dirty;

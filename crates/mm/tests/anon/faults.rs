@@ -141,7 +141,7 @@ fn every_page_of_a_new_folio_reads_as_zero() {
     for page in (0..1024).filter(|page| ![3, 700].contains(page)) {
         let mut bytes = [0xff; PAGE as usize];
         world.memory.load(mm, addr(page), &mut bytes).unwrap();
-        assert!(bytes.iter().all(|&byte| byte == 0), "page {page} leaks what was there before");
+        assert!(bytes.iter().all(|&byte| byte == 0), "page {page} leaks its old content");
     }
 }
 

@@ -61,7 +61,7 @@ fn a_file_larger_than_the_limit_is_read_to_its_end_and_memory_stays_free() {
     }
     world.check();
     assert!(!is_cached(&world, file, 0) && is_cached(&world, file, 4095));
-    assert!(!is_cached(&world, file, 2048), "what was read first goes first");
+    assert!(!is_cached(&world, file, 2048), "folios read first are evicted first");
     let view = world.memory.group(group);
     assert!(view.vec.peak() > 900 && view.vec.nr_charged() > 900);
     assert_eq!(view.vec.counters.pgscan, view.vec.counters.pgsteal, "nothing was used twice");

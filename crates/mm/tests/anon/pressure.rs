@@ -117,7 +117,7 @@ fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
         world.check();
         assert_eq!([0, 32].map(|index| is_cached(&world, file, index)), [true, false]);
         while world.memory.reclaim_pages(2000) > 0 {}
-        assert!(!is_cached(&world, file, 0), "what is not used any more goes");
+        assert!(!is_cached(&world, file, 0), "unused folios are evicted");
         counts(&world).pgactivate
     };
     assert_eq!(nr_activated(Arch::Arm64, Prot::READ, Access::Read, 1), 0);

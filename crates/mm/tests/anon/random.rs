@@ -380,7 +380,7 @@ impl Trio {
         let Some(found) = memory.page_at(mm, addr(at)) else {
             let is_swapped = memory.space(mm).swapped.get(addr(at).vpn(PageSize::K4)).is_some();
             let is_kept = page.own.is_none() || page.is_lazy || is_swapped;
-            assert!(is_kept, "process {of} lost what it stored to page {at}");
+            assert!(is_kept, "process {of} lost its store to page {at}");
             return;
         };
         let found = memory.core().ram.frame(found.pfn);

@@ -66,7 +66,7 @@ fn the_walk_goes_on_after_what_may_pass_and_stops_at_the_rest_h_5_2() {
     assert!(world.is_huge(0) && world.is_huge(N));
     assert_eq!(world.byte(child, 5), 0x85);
     world.collapse(0, 2 * N).unwrap();
-    assert_eq!(world.memory.counters().collapse.nr_advised, 2, "what is huge already is fine");
+    assert_eq!(world.memory.counters().collapse.nr_advised, 2, "an already huge block is fine");
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn a_dirty_range_h_5_1() {
             assert_eq!(world.memory.folios(file).count(), 0);
             let mut again = [0; 7];
             world.memory.read_file(open, 5 * PAGE, &mut again).unwrap();
-            assert_eq!(&again, b"written", "what was written back is read again");
+            assert_eq!(&again, b"written", "pages that were written back are read again");
         }
     }
 }

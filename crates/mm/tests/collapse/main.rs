@@ -1,7 +1,7 @@
 //! Collapse: the tables of docs/behaviour H, every refusal provoked, every step made to fail, and
 //! random programs with and without bytes.
 
-#![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
+#![expect(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
 #![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]
 
 mod advise;

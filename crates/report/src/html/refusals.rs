@@ -176,7 +176,7 @@ fn why_no_pmd(key: &str) -> &'static str {
         "nohugepage" => "the program asked for small pages with MADV_NOHUGEPAGE",
         "end_of_file" => "the folio extends past the end of the file",
         "table_present" => {
-            "pages of the range were mapped one by one earlier, and their page table stays"
+            "the range's pages were mapped one by one earlier, and their page table stays"
         }
         _ => "reason not known",
     }

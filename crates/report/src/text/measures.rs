@@ -201,7 +201,7 @@ fn tlb(rows: &[Outcome]) -> Section {
             line("walks to contpte block", |row| row.tlb.walks_contpte),
             line("walks to PMD entry", |row| row.tlb.walks_pmd),
             line("walks after another walk", |row| row.tlb.walk_kinds.chained.walks),
-            line("walks beside others", |row| row.tlb.walk_kinds.overlapped.walks),
+            line("overlapping walks", |row| row.tlb.walk_kinds.overlapped.walks),
             line("table lines from the LLC", |row| row.tlb.walk_kinds.lines()[0].llc),
             line("table lines from memory", |row| row.tlb.walk_kinds.lines()[0].memory),
         ],

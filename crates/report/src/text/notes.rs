@@ -350,7 +350,7 @@ fn policy(row: &Outcome) -> Option<String> {
         "was never called: nothing that it decides came up, or the settings leave no choice"
             .to_owned()
     } else {
-        format!("was asked {}", points.join(", "))
+        format!("was called {}", points.join(", "))
     };
     Some(format!("{} on {}: the policy {was}.", row.kernel, row.machine))
 }

@@ -31,7 +31,8 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     }
     let rules = if nr == 1 { "1 rule differs".to_owned() } else { format!("{nr} rules differ") };
     if why.results.is_empty() {
-        let told = "but no result does; rules whose effects cancel out were not searched for";
+        let told = "but no result does; folio did not search for rules with effects that cancel \
+                    out";
         return vec![format!("{name}: {rules}, {told}.")];
     }
     let idle = match why.nr_idle() {

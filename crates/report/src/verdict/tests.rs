@@ -92,7 +92,7 @@ fn seeds_are_samples_of_one_column() {
     let worse = [rows, seeds("7.3", [120, 120, 120])].concat();
     let expected = "Which is best is not certain: 10.0% fewer (-20.0% to +10.0%) with 7.2, 20.0% more with \
                     7.3 than with 6.12.";
-    assert_eq!(said(Goal::Faults, worse)[0], expected, "one of the differences is certain");
+    assert_eq!(said(Goal::Faults, worse)[0], expected, "only one difference is certain");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Results in every form, and sweeps, through the crate's public interface.
-#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
 mod browser;
 mod exports;

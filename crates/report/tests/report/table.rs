@@ -223,7 +223,7 @@ fn assert_same(outcome: &Outcome, columns: &BTreeMap<String, Value>) {
             Value::Null => may_lack.iter().any(|part| name.starts_with(part)),
             value => name == "processes_programs" && *value == json!([]),
         };
-        assert!(expected.contains_key(name) || is_absent, "{name} is no part of the JSON");
+        assert!(expected.contains_key(name) || is_absent, "{name} is not in the JSON");
     }
 }
 

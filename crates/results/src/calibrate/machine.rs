@@ -79,7 +79,7 @@ impl Made {
             Effort::Quick => " --quick: few rounds, only a first estimate.\n",
             Effort::Full => ".\n",
         });
-        text.push_str("docs/design/calibration.md says what the numbers mean.\n\n");
+        text.push_str("docs/design/calibration.md explains the numbers.\n\n");
         for note in &self.notes {
             text.push_str(note);
             text.push('\n');

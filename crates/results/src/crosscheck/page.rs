@@ -86,9 +86,9 @@ pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
         section("matrix", "Recordings", Basis::Counted, LEAD, matrix(&data, report)),
         section(
             "compared",
-            "What was compared",
+            "Compared quantities",
             Basis::Counted,
-            "What was compared between kernel and model.",
+            "Quantities compared between kernel and model.",
             compared(&data),
         ),
     ];

@@ -53,7 +53,8 @@ impl DiffResult {
         let nr = |fate| self.nr_processes.get(fate).copied().unwrap_or(0);
         let _ = writeln!(
             text,
-            "{} {processes}, then {}: {} the same, {} replaced by one of the same name, {} appeared, {} ended",
+            "{} {processes}, then {}: {} the same, {} replaced under the same name, {} appeared, \
+             {} ended",
             self.old.nr_processes,
             self.new.nr_processes,
             nr("same"),

@@ -45,7 +45,7 @@ pub(super) fn of(look: &Look, show: Show) -> String {
         let files =
             cached.files.iter().map(|file| (label("file", &plain(&file.path)), &file.tally));
         let name = "folio_file_cached_bytes";
-        families.begin(name, "bytes", "Cached pages of a file by folio size.");
+        families.begin(name, "bytes", "A file's cached pages by folio size.");
         families.largest(name, &label("file", REST), files, show);
     }
     families.begin("folio_build_info", "", "The program that wrote this; always 1.");

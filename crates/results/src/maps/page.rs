@@ -87,7 +87,7 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     let mut body = sized("By mapping", "Mapping", &rows(&summary.mappings, "mappings"));
     body.append(&asides(&[(summary.nr_mappings_not_shown, "smaller mappings")]));
     let lead = if summary.nr_processes > 1 {
-        "The largest mappings; those of the same file with the same permissions are added up."
+        "The largest mappings; mappings of one file with the same permissions are added up."
     } else {
         "The largest."
     };

@@ -105,7 +105,7 @@ fn ended(series: &Series, limit: LimitFinding) -> Option<&'static str> {
 }
 
 pub(super) fn mib(bytes: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
+    #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
     let mib = bytes as f64 / f64::from(1 << 20);
     format!("{mib:.1} MiB")
 }

@@ -61,7 +61,7 @@ fn study((nr, finding): (usize, &Finding)) -> Section {
         id: format!("study-{nr}").into(),
         title: finding.study.clone().into(),
         lead: format!(
-            "{}. Ours beside what is {}: {}; {}.",
+            "{}. Ours next to the {} numbers: {}; {}.",
             finding.title, finding.reference, finding.source, finding.setup
         ),
         basis: Basis::None,

@@ -156,7 +156,7 @@ impl<'a> Sum<'a> {
         self.single(cause, "storage_latency", latency, nr(read.sync_requests, "reads waited for"));
         self.single(cause, "storage_rate", rate, nr(read.sync_bytes, "bytes waited for"));
         let parts =
-            [(read.queue_ns, "ns behind earlier reads"), (read.late_ns, "ns for reads ahead")];
+            [(read.queue_ns, "ns waiting for earlier reads"), (read.late_ns, "ns for reads ahead")];
         let has_reads = read.sync_requests + read.async_requests > 0;
         for (ns, of) in parts.into_iter().filter(|_| has_reads) {
             self.name_timing();

@@ -18,7 +18,7 @@ impl Sum<'_> {
         let (costs, counted) = (self.costs, &events.walks);
         let shares = [
             ("walk", None, &counted.chained, "walks after the walk that gave the address"),
-            ("walk_beside", Some(&costs.walk_beside), &counted.overlapped, "walks beside others"),
+            ("walk_beside", Some(&costs.walk_beside), &counted.overlapped, "overlapping walks"),
             ("walk_alone", Some(&costs.walk_alone), &counted.alone, "walks with no other near"),
             (FETCH, Some(&costs.walk_fetch), &counted.fetch, "walks for instructions"),
         ];

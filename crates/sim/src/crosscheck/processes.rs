@@ -12,7 +12,7 @@
 
 #![expect(
     clippy::cast_possible_truncation,
-    reason = "pages of a window, and what is counted in them, are at most 8192: checked in `parse`"
+    reason = "a window's pages and their counts are at most 8192: checked in `parse`"
 )]
 
 mod compare;

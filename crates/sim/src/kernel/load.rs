@@ -121,7 +121,7 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
     let mut layers = vec![table];
     while let Some(base) = layers.last_mut().and_then(|layer| layer.remove("based-on")) {
         let Some(base) = base.as_str().map(str::to_owned) else {
-            let message = "based-on: expected the name of a kernel".to_owned();
+            let message = "based-on: expected a kernel name".to_owned();
             return Err(KernelError::BadFile { origin: origin.to_owned(), message });
         };
         if layers.len() == DEPTH_MAX {

@@ -86,7 +86,7 @@ mod tests {
                 nr_checked += 1;
             }
             for rule in unplaced {
-                assert!(differing.contains(rule), "{}: {rule} is no such rule", kernel.name);
+                assert!(differing.contains(rule), "{}: there is no rule {rule}", kernel.name);
             }
         }
         assert!(nr_checked > 20, "{nr_checked}");

@@ -102,7 +102,7 @@ mod tests {
     fn a_version_that_is_none_is_refused() {
         let table = |text: &str| text.parse::<Table>().unwrap();
         let said = |text: &str| take("x", &mut table(text)).unwrap_err().to_string();
-        assert!(said("since.page.version = 'soon'").contains("'soon' is no version"));
+        assert!(said("since.page.version = 'soon'").contains("'soon' is not a version"));
         assert!(said("since.page.when = '6.8'").contains("when"));
     }
 }

@@ -366,7 +366,7 @@ fn wide_value(insn: Insn) -> Checked<Value> {
             let (section, offset) = ((number >> 32) as usize, number & u64::from(u32::MAX));
             Ok(Value::Data { section, offset: Range::exact(offset) })
         }
-        _ => Err("a 64-bit number of an unknown kind".to_owned()),
+        _ => Err("an unknown kind of 64-bit number".to_owned()),
     }
 }
 

@@ -141,7 +141,7 @@ pub enum RequestError {
     #[error("--cgroup {}: no program in the trace matches; {}", shown(group), shown(hint))]
     IdleCgroup { group: String, hint: String },
     #[error(
-        "--cgroup {}: it has no programs because '{}' matches them all; omit one of the two",
+        "--cgroup {}: it has no programs because '{}' matches them all; omit either group",
         shown(group),
         shown(by)
     )]

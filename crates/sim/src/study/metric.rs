@@ -69,7 +69,7 @@ impl Metric {
     /// # Errors
     /// Describes the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let expected = "expected names of a result's JSON, such as \"reads.bytes\" or \
+        let expected = "expected field names in a result's JSON, such as \"reads.bytes\" or \
                         \"folios.text.contpte_bytes / folios.text.mapped_bytes\"";
         let mut sides = text.split('/').map(sum);
         let (Some(Some(first)), of, None) = (sides.next(), sides.next(), sides.next()) else {
@@ -97,7 +97,7 @@ impl Metric {
             match all.find(|other| *other != first) {
                 None => Ok(first),
                 Some(other) => Err(format!(
-                    "{self} adds {} and {}; add only numbers of the same kind",
+                    "{self} adds {} and {}; add only numbers of one kind",
                     first.words(),
                     other.words()
                 )),

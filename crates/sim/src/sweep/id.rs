@@ -186,7 +186,7 @@ mod tests {
         let short = of("6.12+exec-block=64K");
         for equal in ["6.12+exec-block=65536", "6.12+fault.exec.block.bytes=64K"] {
             let mut equal = of(equal);
-            assert_ne!(id(&equal), id(&short), "the name stands in the row");
+            assert_ne!(id(&equal), id(&short), "the name is in the row");
             equal.kernel.name.clone_from(&short.kernel.name);
             assert_eq!(id(&equal), id(&short));
         }

@@ -1,7 +1,7 @@
 //! Policies over whole programs: the built-in ones, and cells with a policy. `sources` compiles C
 //! sources with clang, `natives` has policies in Rust, `work` tests the budget of both.
 
-#![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
+#![expect(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
 
 mod natives;
 mod sources;

@@ -128,15 +128,15 @@ fn every_reference_names_a_rule_of_the_book() {
             let named = references(line).into_iter().chain(named_after(line));
             for rule in named.chain(convention) {
                 let place = format!("{name}:{}", nr + 1);
-                assert!(rules.contains_key(rule), "{place}: {rule} is no rule of docs/behaviour");
+                assert!(rules.contains_key(rule), "{place}: docs/behaviour has no rule {rule}");
                 nr_references += 1;
                 files.insert(name.clone());
             }
         }
     }
     let nr_files = files.len();
-    assert!(nr_references > 1000, "{nr_references} references: they are not recognised any more");
-    assert!(nr_files > 150, "{nr_files} files with references: some are not read any more");
+    assert!(nr_references > 1000, "{nr_references} references: the test no longer recognises them");
+    assert!(nr_files > 150, "{nr_files} files with references: the test no longer reads all");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_link_to_a_rule_leads_to_the_rule_it_shows() {
             nr_links += 1;
         }
     }
-    assert!(nr_links > 100, "{nr_links} links: they are not recognised any more");
+    assert!(nr_links > 100, "{nr_links} links: the test no longer recognises them");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_page_has_one_section_and_says_how_its_rules_are_known() {
     for (page, text) in pages().iter().filter(|(page, _)| !page.ends_with("/index.md")) {
         assert!(text.contains("**How this page is known.**"), "{page}: how are its rules known?");
         let begins = text.lines().take(8).any(|line| line.contains("This page"));
-        assert!(begins, "{page}: begins without what it covers");
+        assert!(begins, "{page}: does not begin with its scope");
         assert!(text.contains("\n|") || text.contains("\n    "), "{page}: no picture, no table");
     }
 }
@@ -225,7 +225,7 @@ fn kernel_functions_lead_to_files_that_answer_to_them_and_back() {
         };
         let files = quoted(files);
         for file in &files {
-            assert!(heads.contains_key(*file), "{file} is no file of mm: {row}");
+            assert!(heads.contains_key(*file), "mm has no file {file}: {row}");
         }
         for function in quoted(functions) {
             let answers = |file: &&str| heads[*file].iter().any(|name| name == function);
@@ -240,5 +240,5 @@ fn kernel_functions_lead_to_files_that_answer_to_them_and_back() {
         let missing = names.iter().find(|name| !listed.contains(name.as_str()));
         assert_eq!(missing, None, "{file}: docs/behaviour/index.md does not list it");
     }
-    assert!(listed.len() > 150, "{} functions: they are not recognised any more", listed.len());
+    assert!(listed.len() > 150, "{} functions: the test no longer recognises them", listed.len());
 }

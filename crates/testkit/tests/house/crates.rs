@@ -80,7 +80,10 @@ fn no_file_is_too_long() {
         assert!(lines <= FILE_LINES_MAX, "{}: {lines} lines of code", path.display());
         let lines = code_lines(tests);
         let name = path.display();
-        assert!(lines <= INLINE_TEST_LINES_MAX, "{name}: {lines} lines of tests beside the code");
+        assert!(
+            lines <= INLINE_TEST_LINES_MAX,
+            "{name}: {lines} lines of tests in the code's file"
+        );
     }
 }
 

@@ -80,7 +80,7 @@ fn every_link_and_anchor_leads_somewhere() {
             assert_eq!(fault, None, "{}: ({link})", page.strip_prefix(root()).unwrap().display());
         }
     }
-    assert!(nr_links > 100, "{nr_links} links: they are not recognised any more");
+    assert!(nr_links > 100, "{nr_links} links: the test no longer recognises them");
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn no_line_of_help_is_broken_twice() {
             }
         }
     }
-    assert!(nr_texts > 20, "{nr_texts} texts: they are not recognised any more");
+    assert!(nr_texts > 20, "{nr_texts} texts: the test no longer recognises them");
 }
 
 #[test]

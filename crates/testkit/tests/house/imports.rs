@@ -127,7 +127,7 @@ fn layers() -> BTreeMap<String, usize> {
         for name in row.split('`').skip(1).step_by(2) {
             let is_module = name.bytes().all(|byte| byte.is_ascii_lowercase());
             if is_module {
-                assert_eq!(layers.insert(name.to_owned(), nr), None, "{name} stands in two layers");
+                assert_eq!(layers.insert(name.to_owned(), nr), None, "{name} is in two layers");
             }
         }
     }

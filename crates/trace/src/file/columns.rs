@@ -215,7 +215,7 @@ impl<T: Value> Decoder<T> {
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
                 self.numbers
                     .begin(bytes)
-                    .ok_or_else(|| self.column.bad("has numbers of an impossible width"))?;
+                    .ok_or_else(|| self.column.bad("has an impossible bit width"))?;
                 Encoded::Numbers
             }
             Encoding::PLAIN => Encoded::Plain { bytes: bytes.clone(), at: 0 },

@@ -16,7 +16,7 @@ const CHUNK_BYTES: u64 = 4 << 20;
 /// [`TraceError::Io`], or [`TraceError::NotATrace`] if it is not a regular file.
 pub fn digest(path: &Path) -> Result<String, TraceError> {
     let Some(digest) = digest_until(path, &mut || false)? else {
-        unreachable!("nobody stops it");
+        unreachable!("the digest is never stopped");
     };
     Ok(digest)
 }

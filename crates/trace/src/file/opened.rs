@@ -50,7 +50,7 @@ impl OpenTrace {
     /// [`TraceError::Io`].
     pub fn digest(&self) -> Result<String, TraceError> {
         let Some(digest) = self.digest_until(&mut || false)? else {
-            unreachable!("nobody stops it");
+            unreachable!("the digest is never stopped");
         };
         Ok(digest)
     }

@@ -77,9 +77,7 @@ impl Checks {
         }
         let buf = if self.column == Column::Op { op_numbers(&buf, nr_values)?.into() } else { buf };
         if buf.len() != nr_values.saturating_mul(self.column.value_bytes()) {
-            return Err(self
-                .column
-                .bad("has a dictionary whose size differs from the declared one"));
+            return Err(self.column.bad("has a dictionary with another size than declared"));
         }
         Ok(Page::DictionaryPage { buf, num_values, encoding, is_sorted })
     }

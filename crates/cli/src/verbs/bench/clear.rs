@@ -186,7 +186,7 @@ impl ClearArgs {
                 left.iter().map(|left| (how(left.how).to_owned(), of(left).clone())).collect();
             rows(operation, "2M", scale, &pairs)
         };
-        let mut all = rows("reading the 5 near pages of a cleared folio", |left| &left.near);
+        let mut all = rows("reading a cleared folio's 5 near pages", |left| &left.near);
         all.extend(rows("reading 512K of other data after it", |left| &left.other));
         Ok(all)
     }

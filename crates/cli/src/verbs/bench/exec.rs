@@ -147,7 +147,7 @@ impl Measure for ExecPlan {
                 Err(error @ (StubsError::NotReserved { .. } | StubsError::NoBlock { .. }))
                     if self.args.backing.is_empty() =>
                 {
-                    notes.push(format!("{} is left out: {error}", backing.name()));
+                    notes.push(format!("{} is omitted: {error}", backing.name()));
                 }
                 Err(error) => bail!("{}: {error}", backing.name()),
             }

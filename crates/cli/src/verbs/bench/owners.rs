@@ -90,7 +90,7 @@ impl OwnersArgs {
         let series = interleave(self.rounds as usize, &mut subjects, &mut |_| {})?;
         let names = Counter::ALL.map(|counter| counter.name().to_owned());
         let pairs: Vec<(String, Series)> = names.into_iter().zip(series).collect();
-        let unit = "ns for a pair of calls, by the pages of a call";
+        let unit = "ns for a pair of calls, by pages per call";
         let threads = if call.nr_threads == 1 { "thread" } else { "threads" };
         let which = if call.is_one_folio { "one folio" } else { "many folios" };
         let (nr_threads, nr_pages) = (call.nr_threads, 1_u32 << call.order);

@@ -213,7 +213,7 @@ fn file_copy(file: &File) {
 
 /// The tests run this as a separate process.
 #[test]
-#[ignore = "what the processes of the other tests do"]
+#[ignore = "the other tests' processes"]
 fn play() {
     let scene = std::env::var("LARGEFOLIO_SCENE").unwrap();
     let open = || File::open(std::env::var_os("LARGEFOLIO_SCENE_FILE").unwrap()).unwrap();

@@ -65,7 +65,7 @@ fn a_writer_that_never_opened_cannot_close() {
 }
 
 #[test]
-#[should_panic(expected = "writes that nobody denies are allowed: i_writecount was 0")]
+#[should_panic(expected = "writes that are not denied are allowed: i_writecount was 0")]
 fn only_who_denied_writes_allows_them() {
     gate().allow_write();
 }

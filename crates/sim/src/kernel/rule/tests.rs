@@ -142,7 +142,7 @@ fn a_short_name_and_the_rules_it_stands_for_are_the_same_rules() {
     for (short, long) in pairs {
         let [short, long] =
             [short, long].map(|edit| Kernel::parse(&format!("7.3+{edit}")).unwrap());
-        assert_ne!(short.name, long.name, "a row is called as it was asked for");
+        assert_ne!(short.name, long.name, "a row has the requested name");
         assert_eq!(Kernel { name: short.name.clone(), ..long }, short);
     }
 }

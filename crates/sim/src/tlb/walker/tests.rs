@@ -69,7 +69,7 @@ fn a_line_is_where_as_many_lines_as_came_in_since_leave_it() {
         bench.bring_in(Side::Data, 64);
     }
     assert_eq!(bench.lines(8), lines([0, 0, 1]));
-    assert_eq!(bench.lines(16), lines([0, 0, 1]), "nobody has read it since the thread began");
+    assert_eq!(bench.lines(16), lines([0, 0, 1]), "it was not read since the thread began");
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Machine {
         }
         let nr = vmas.len() as u64;
         let Some(vma) = (0..).zip(&vmas).find(|(number, _)| *number == at % nr) else {
-            unreachable!("a remainder is a number of an area")
+            unreachable!("a remainder is an area's number")
         };
         let first = self.addr(0).vpn(self.memory.rules().page);
         vma.1.start.0 + at * 7 % vma.1.nr_pages() - first.0

@@ -35,7 +35,7 @@ fn counts_of_the_machine_are_judged() {
         let differ =
             |row: &&ProgramRow| row.differences.iter().any(|d| d.aspect == Aspect::Machine);
         let nr_different = rows(one, Some(&kernel)).iter().filter(differ).count();
-        assert!(nr_different > 20, "{name}: {nr_different} programs are told apart");
+        assert!(nr_different > 20, "{name}: {nr_different} programs are distinguished");
     }
 }
 
@@ -61,7 +61,7 @@ fn statistics_of_areas_are_judged() {
     let (nr_areas, nr_different) = statistics(None);
     assert!(nr_areas > 10_000 && nr_different == 0, "{nr_different} of {nr_areas} areas");
     let (_, nr_different) = statistics(Some("6.18+page=4K+mapcount=folio"));
-    assert!(nr_different > 20, "{nr_different} programs are told apart");
+    assert!(nr_different > 20, "{nr_different} programs are distinguished");
 }
 
 /// A program that unmaps part of a 64K folio, on a kernel without per-page mapcounts: `k` has the

@@ -190,5 +190,5 @@ fn kernels_are_told_apart() {
     };
     let nr_own = nr_different(None);
     let nr = nr_different(Some(&Kernel::parse("6.1").unwrap()));
-    assert!(nr >= nr_own + 40, "{nr} differ; under the rules of its own, {nr_own}");
+    assert!(nr >= nr_own + 40, "{nr} differ; under its own rules, {nr_own}");
 }

@@ -86,7 +86,7 @@ fn a_mapping_is_populated_where_it_asks_for_it() {
         for sharing in [MAP_PRIVATE, MAP_SHARED] {
             assert_eq!(bytes(both, sharing | flag, &[]), 2 * HUGE, "{sharing} {flag:x}");
         }
-        assert_eq!(bytes(0, MAP_PRIVATE | flag, &[]), 0, "nobody may touch it");
+        assert_eq!(bytes(0, MAP_PRIVATE | flag, &[]), 0, "no access is allowed");
     }
     let advice = Event { addr: ADDR + 8 * HUGE, aux: MADV_POPULATE_WRITE, ..range(Op::Madvise) };
     assert_eq!(bytes(both, MAP_PRIVATE, &[advice]), 2 * HUGE);

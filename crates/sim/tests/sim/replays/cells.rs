@@ -41,7 +41,7 @@ fn every_reference_is_looked_up_in_every_cell() {
         let strays = outcome.strays;
         assert_eq!((seen, strays), (nr_references, Strays::default()), "{}", outcome.kernel);
         assert_eq!(tlb.walks(), tlb.l2_misses() + tlb.permission_misses());
-        assert!(outcome.reads.bytes >= outcome.reads.used_bytes, "what is used was read");
+        assert!(outcome.reads.bytes >= outcome.reads.used_bytes, "used pages were read");
     }
 }
 

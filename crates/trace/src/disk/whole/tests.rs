@@ -85,7 +85,7 @@ fn modes_are_those_of_any_file_that_is_written() {
     write_whole(&ours, b"").unwrap();
     fs::set_permissions(&ours, Permissions::from_mode(0o4640)).unwrap();
     write_whole(&ours, b"new").unwrap();
-    assert_eq!(mode(&ours), 0o640, "that of the file before, without its set-id bit");
+    assert_eq!(mode(&ours), 0o640, "the old file's mode without its set-id bit");
 }
 
 #[test]
@@ -224,7 +224,11 @@ fn what_a_killed_writer_left_goes_and_what_is_at_work_stays() {
     assert!(!left.exists());
     remove_stale(dir.path()).unwrap();
     assert!(dir.path().join(&at_work.name).exists());
-    assert_eq!(names(dir.path()).len(), 3, "the link, the foreign file and what is at work");
+    assert_eq!(
+        names(dir.path()).len(),
+        3,
+        "the link, the foreign file and the temporary file in use"
+    );
 }
 
 #[test]

@@ -166,7 +166,7 @@ fn what_a_trace_has_no_room_for_is_left_out_and_told() {
         ledger.receive(10, &announced(pid, 10)).expect("a vector");
     }
     assert!(ledger.is_full());
-    assert!(!ledger.adopt(9, 10).expect("a vector"), "nobody begins any more");
+    assert!(!ledger.adopt(9, 10).expect("a vector"), "no process begins later");
     ledger
         .receive(10, &message(Kind::Rows, (10, 10), &[row(0x1000, 2, 1)], &[]))
         .expect("a vector");

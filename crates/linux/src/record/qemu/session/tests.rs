@@ -84,7 +84,7 @@ fn connections_of_a_process_are_read_one_after_the_other() {
         assert_eq!(
             session.ledger.reachability(std::process::id()),
             Reachability::Over,
-            "nobody announced it"
+            "no process announced it"
         );
         announce(session);
         turn(session);

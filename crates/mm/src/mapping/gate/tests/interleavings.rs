@@ -119,9 +119,9 @@ impl Mutation for IgnoresDeny {
 }
 
 /// The failure of a broken gate.
-const BESIDE: &str = "a huge folio beside a writer";
+const BESIDE: &str = "a huge folio in a file with a writer";
 const MISCOUNTED: &str = "nr_thps is not the number of huge folios";
-const BUSY: &str = "a writer beside a running program";
+const BUSY: &str = "a writer while the program runs";
 
 fn fails_by(what: &str, scenario: fn()) {
     let said = failure(what, scenario);

@@ -203,7 +203,7 @@ fn tracking_stops_above_the_limit_and_stays_stopped() {
     assert_eq!(folio.snapshot(), State::stopped(8));
     folio.remove(C, 1);
     folio.remove(B, 4);
-    assert!(folio.maybe_mapped_shared(), "only A maps it, and nobody knows");
+    assert!(folio.maybe_mapped_shared(), "only A maps it, but the kernel does not know");
     assert_eq!(folio.try_exclusive(A, || 4), Err(NotExclusive::Shared));
     folio.remove(A, 3);
     assert!(!folio.maybe_mapped_shared(), "one mapping belongs to one process");
