@@ -43,11 +43,10 @@ Examples:
   sudo folio advise job.folio --unit job.service --persist --apply
   sudo folio advise --undo
 
-The program that --verify runs is the recorded one, with its arguments, in this directory; another
-can follow the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
+--verify runs the recorded program with its arguments in this directory; to run another command, put
+it after the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
 
-Exit status: 0 there is a plan (with --verify: it is confirmed), 1 nothing is certain to help,
-2 error.")]
+Exit status: 0 a plan was found (with --verify: confirmed), 1 nothing is certain to help, 2 error.")]
 pub(crate) struct AdviseArgs {
     /// Trace from `folio record`; or running processes, by pid (lists such as 12,13 too) or name
     #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo", "name", "unit"])]

@@ -31,8 +31,8 @@ Examples:
 
 folio compares the copy with the original, segment by segment; --validate also runs it. It refuses
 packed and signed files, files with data after their sections, 32-bit files and object files. A
-copy has no set-id bits and no capabilities. The alignment takes effect for programs from Linux 5.10
-on, for libraries with glibc 2.35.
+copy has no set-id bits and no capabilities. Programs need Linux 5.10 or later for the alignment to
+take effect, libraries glibc 2.35 or later.
 
 Exit status: 0 done, 1 the copy did not run, 2 error.")]
 pub(crate) struct AlignArgs {

@@ -26,14 +26,14 @@ Examples:
   sudo folio collapse 4242 --kind anon --min-size 64M
   sudo folio collapse $(pidof postgres | cut -d' ' -f1) --json
 
-Needs CAP_SYS_NICE and the right to trace the process, so usually root.
+Needs CAP_SYS_NICE and permission to trace the process, so usually root.
 
-The result begins with the answer; then comes what was not collapsed, with the reason.
+The result begins with the answer, followed by the memory that was not collapsed and the reasons.
 
-Exit status: 0 more memory is in PMD folios than before, and no whole block was left; 1 no more than
-before, or some was left; 2 error. Files that this kernel does not collapse count only with --kind
-file; areas that are forbidden (MADV_NOHUGEPAGE, stacks of threads) only if they hold as much memory
-as a block.")]
+Exit status: 0 more memory is in PMD folios than before, and no whole block is left; 1 no more than
+before, or some blocks are left; 2 error. Files that this kernel does not collapse count only with
+--kind file; forbidden areas (MADV_NOHUGEPAGE, thread stacks) only if they have at least a block of
+memory.")]
 pub(crate) struct CollapseArgs {
     /// The process
     #[arg(value_name = "PID", value_parser = values::pid)]

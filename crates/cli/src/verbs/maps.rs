@@ -51,22 +51,21 @@ Examples:
   folio maps --elf build/server --kernel 6.12+page=16K
   sudo folio maps --all --report folios.html    also as pictures
 
-Words: a folio is `aligned` if all of it is mapped at an address that is aligned like its place in
-the file or in memory, `unaligned` if all of it is mapped elsewhere, and `partial` if only a part of
-it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that are fully mapped
-from one folio; arm64 can hold each in one TLB entry. `PMD`: mapped by one entry of 2M with 4K
-pages, 32M with 16K, 512M with 64K.
+Terms: a folio is `aligned` if it is fully mapped, and at an address aligned like its place in the
+file or in memory; `unaligned` if it is fully mapped at another address; `partial` if only a part is
+mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that are fully mapped from
+one folio; arm64 can hold each in one TLB entry. `PMD`: mapped by one PMD entry (2M with 4K pages,
+32M with 16K, 512M with 64K).
 
-Words of --elf: a percentage is the part of the segment that naturally aligned folios of that size
-can map, wherever it is loaded. `small`: the segment has fewer bytes; `ends`: it contains no whole
-block; `offset`: address and file offset disagree; `random`: the load address is random in smaller
-steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K for machines whose
-TLB merges pages, a contpte block of arm64, a PMD entry. `folio predict` shows what a kernel then
-really reads and maps.
+Terms of --elf: a percentage is the part of the segment that naturally aligned folios of that size
+can map at any load address. `small`: the segment is smaller; `ends`: it contains no whole block;
+`offset`: address and file offset differ modulo the size; `random`: the load address is random in
+smaller steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K for machines
+that merge pages in the TLB, an arm64 contpte block, a PMD entry. `folio predict` shows the folios
+that a kernel then reads and maps.
 
-Exit status: 0 done; 1 none of the processes given by number has memory (kernel
-threads, zombies); 2 error, also if something that you named is missing or unreadable: the
-rest is still shown.")]
+Exit status: 0 done; 1 no process given by PID has memory (kernel threads, zombies); 2 error, also
+if something that you named is missing or unreadable: the rest is still shown.")]
 pub(crate) struct MapsArgs {
     #[command(flatten)]
     selection: SelectionArgs,

@@ -52,7 +52,7 @@ Examples:
   sudo folio record --live -- ./server             at its own speed: faults, mappings, reads
   sudo folio record --live --for 60s -p 4242       a running process, and its children
 
-Exit status: that of the program (128 + signal if a signal killed it); 2 if nothing was recorded.")]
+Exit status: the program's (128 + signal if a signal killed it); 2 if nothing was recorded.")]
 pub(crate) struct RecordArgs {
     /// Trace to write [default: PROGRAM.folio in the current directory]
     #[arg(short, long, value_name = "FILE")]

@@ -38,13 +38,13 @@ Examples:
   folio run --quiet -- node server.js               folio exits, unless text is moved
   sudo folio run --heap 64K -- ./solver             also puts the heap on 64K folios
 
-The summary says how much was in 2M folios in the cache before and after, and how much text PMD
-entries mapped: folio reads smaps of the program and its children from time to time. PMD entries
-cannot map a program that is position-independent and aligned to 4K; folio align makes a copy that
-they can map.
+The summary shows how much of the files was cached in 2M folios before and after, and how much text
+PMD entries mapped; for that, folio samples smaps of the program and its children. PMD entries
+cannot map a position-independent program that is aligned to 4K; folio align makes a copy that they
+can map.
 
-Exit status: that of the program (or the same signal); 126 or 127 if it cannot be started, 2 for
-other errors.")]
+Exit status: the program's (or the same signal); 126 or 127 if it cannot be started, 2 for other
+errors.")]
 pub(crate) struct RunArgs {
     /// How to back the program's text
     #[arg(long, value_enum, default_value_t = TextMode::Auto)]

@@ -43,12 +43,12 @@ Examples:
 
 Without --yes, --persist and --unit show the files that would be written. They are below /etc:
 tmpfiles.d/largefolio.conf, udev/rules.d/60-largefolio.rules and
-systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd, but restarts no service.
+systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd but does not restart services.
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
-khugepaged.NAME readahead.DISK (KiB). Old values: $XDG_STATE_HOME/largefolio/tune.json, of the user
-who changed them (tune-DIR.json with --root DIR). Exit status: 1 if none of the settings is there,
-and of --undo if a setting or file was changed by someone else and left alone.")]
+khugepaged.NAME readahead.DISK (KiB). The old values are in the home of the user who ran folio:
+$XDG_STATE_HOME/largefolio/tune.json (tune-DIR.json with --root DIR). Exit status: 1 if none of the
+settings exists, or if --undo left a setting or file alone because it was changed later.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]

@@ -56,12 +56,12 @@ Examples:
   sudo folio verify --tune thp.64K=always --json --fail-if 'wall>+2%' -- ./job
 
 --tune takes the settings of folio tune. folio changes them for each changed run and restores them
-after it, even if folio is killed. With --text it empties the page cache of program and libraries
-before each plain run and fills it before each changed one, unless other processes map them; in both
-cases untimed runs follow until two take the same CPU time (at most 8, on a noisy machine 2). With
---server each run starts the server, waits for --ready, times the command as its load and stops the
-server; the change is the server's. Exit status: 0 confirmed, or every --fail-if passed; 1 any other
-verdict, or a --fail-if failed or open; 2 error.
+after it, even if folio is killed. With --text it evicts program and libraries from the page cache
+before each plain run and caches them before each changed run, unless other processes map them. Then
+it runs the command untimed until two runs take the same CPU time (at most 8 runs, 2 on a noisy
+machine). With --server each run starts the server, waits for --ready, times the command as its load
+and stops the server; the change applies to the server. Exit status: 0 confirmed, or every --fail-if
+passed; 1 any other verdict, or a --fail-if failed or undecided; 2 error.
 Ctrl-C ends the rounds and shows the complete ones.")]
 pub(crate) struct VerifyArgs {
     /// Change a system setting for the changed runs (folio tune lists them)

@@ -44,13 +44,12 @@ Examples:
   sudo folio warm --persist /usr/bin/node     again at every boot and after an upgrade
   sudo folio tune --undo                      removes the units of --persist
 
-Needs read permission on the file. Shows how much was large before only for files that you own or \
-can
-write to. For files shorter than 2M, and for all with 16K or 64K pages, only root sees how large
-their folios are.
+Needs read permission on the file. Shows the large folios from before only for files that you own or
+can write to. For files shorter than 2M, and for all files with 16K or 64K pages, only root can see
+folio sizes.
 
-Exit status: 0 all or part is in large folios, or was read again and only root may see how,
-1 nothing could be enlarged, 2 error.")]
+Exit status: 0 all or part is in large folios, or was read again but only root can see the sizes;
+1 nothing could be enlarged; 2 error.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct WarmArgs {
     /// Files; folders with --recursive

@@ -50,7 +50,7 @@ Examples:
   folio bench anon --size 4K,64K --region 1G --rounds 9 --kernel 6.12,6.18
 
 How to read it: nanoseconds per 4 KiB of the region. The first subject of a size is this kernel; the
-others are the model under the rules of a kernel.")]
+others are the model under a kernel's rules.")]
 pub(crate) struct AnonArgs {
     /// Folio sizes [default: the base page, 64K, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]

@@ -31,7 +31,7 @@ Examples:
   folio bench anon-cow --size 4K,2M --children 1,2,4 --region 256M
 
 How to read it: nanoseconds a child takes per 4 KiB that it writes, until the last child has ended.
-The first number of children is the baseline: 1.00x for more children is perfect scaling.")]
+The first child count is the baseline: 1.00x for more children is perfect scaling.")]
 pub(crate) struct AnonCowArgs {
     /// Folio sizes [default: the base page, 64K, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]

@@ -35,8 +35,8 @@ Examples:
   folio bench clear --copy --large --region 1G
   folio bench clear --gaps --rounds 5 --json
 
-How to read it: GB/s, and the ratio to page-at-a-time within a round. Cold: one of many units, and
-all others are visited before it comes again. Hot: written just before and just after.")]
+How to read it: GB/s, and the ratio to page-at-a-time within a round. Cold: one of many units, each
+used again only after all others. Hot: written just before and just after.")]
 pub(crate) struct ClearArgs {
     /// Sizes of a unit
     #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M,32M", value_parser = size)]

@@ -84,8 +84,8 @@ Examples:
   folio bench exec --phase random --backing file-4K,memfd-collapse --rounds 15
   folio bench exec --region 64M --dir /var/tmp --json
 
-How to read it: nanoseconds per call, including the list of addresses, the call and the cache miss
-of the stub. The first backing is the baseline. A note says how much PMD entries map.")]
+How to read it: nanoseconds per call, including the address list, the call and the stub's cache
+miss. The first backing is the baseline. A note shows how much PMD entries map.")]
 pub(crate) struct ExecArgs {
     /// Phases to time
     #[arg(long, value_delimiter = ',', default_value = "cold,random", value_enum)]

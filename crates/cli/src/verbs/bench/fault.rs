@@ -35,7 +35,7 @@ Examples:
   folio bench fault --size 2M,1G --model-only --kernel 6.19,6.19+clear=posted
 
 How to read it: GB/s of zeroed memory. The first subject of a size is this kernel; the others are
-the model under the rules of a kernel.")]
+the model under a kernel's rules.")]
 pub(crate) struct FaultArgs {
     /// Folio sizes up to 2M, or 1G [default: the base page, the enabled sizes, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]

@@ -25,7 +25,7 @@ pub(super) struct Gain {
     pub(super) swapped_bytes: u64,
     /// Copied while other processes keep the original; this also needs more memory.
     pub(super) copied_bytes: u64,
-    /// Left out because counted in another mapping of the same memory.
+    /// Left out because it is counted in another mapping of the same memory.
     pub(super) elsewhere_bytes: u64,
     /// Left out because this much is pinned at unknown addresses.
     pub(super) pinned_bytes: u64,
