@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use crate::buddy::{Buddy, BuddyConfig, MigrateType, RoundOfAgeing};
-use crate::core::groups::ChargeEffort;
+use crate::core::Core;
 use crate::core::hugetlb::{HugePool, Hugetlb};
 use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
@@ -24,7 +24,6 @@ use crate::core::open_file::{OpenFile, RaState};
 use crate::core::pressure::Pressure;
 use crate::core::space::{Flush, Space, Swapped};
 use crate::core::watermarks::Watermarks;
-use crate::core::{Core, InsertRefusal, NewFolio};
 use crate::counters::Counters;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable, Owner};
@@ -34,8 +33,6 @@ use crate::mapping::tree::{Entry, Tree};
 use crate::mapping::{HugeSwitch, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Ram, Stretches};
-use crate::readahead::Issue;
-use crate::readahead::issue::{self, ReadTarget, Run};
 use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Enabled;
 use crate::rules::order::MinOrder;
@@ -91,7 +88,7 @@ pub struct Memory {
     pub(crate) fail_collapse: FailAfter,
     pub(crate) measured_bytes: u64,
     /// Folios that the current window has locked, in a cgroup with a limit.
-    window: Vec<FolioId>,
+    pub(crate) window: Vec<FolioId>,
     /// Whether any area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub(crate) has_unrecent: bool,
     pub(crate) batch: Vec<Entry>,
@@ -366,38 +363,6 @@ impl Memory {
         let opened = &mut self.opens[open.0 as usize];
         let tree = &self.core.mapping(opened.mapping).tree;
         Readahead { state: &mut opened.state, tree, rules: &self.rules.readahead }
-    }
-
-    pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
-        let mut state = self.open_file(open).state;
-        let room = issue::room(&self.core, &self.rules, target, &state, chosen);
-        self.make_room(room.nr_pages, room.order);
-        issue::run(self, target, &mut state, chosen);
-        self.open_file_mut(open).state = state;
-        self.end_window();
-    }
-
-    pub(crate) fn read_forced(&mut self, file: MappingId, run: Run) {
-        issue::forced(self, file, run);
-        self.end_window();
-    }
-
-    /// Inserts one folio of a window. Under a limit it stays locked until the window ends.
-    pub(crate) fn insert_for_read(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
-        let id = self.insert(new, ChargeEffort::Once)?;
-        let folio = self.core.folios.get_mut(id);
-        if self.core.groups.is_limited() && !folio.is_locked {
-            folio.is_locked = true;
-            self.window.push(id);
-        }
-        Ok(id)
-    }
-
-    /// Unlocks a window only when all of it is requested, so its own reclaim cannot evict it.
-    fn end_window(&mut self) {
-        for id in self.window.drain(..) {
-            self.core.folios.get_mut(id).is_locked = false;
-        }
     }
 
     /// Sets PTEs for pages of a page-cache folio.

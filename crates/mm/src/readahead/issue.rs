@@ -12,14 +12,17 @@
 //! - I2: at most one marker per window, and none with `async_size == 0`.
 
 use super::RaState;
+use crate::core::groups::ChargeEffort;
 use crate::core::observed::Observed;
-use crate::core::{Core, NewFolio};
+use crate::core::{Core, InsertRefusal, NewFolio};
+use crate::folio::FolioId;
 use crate::mapping::Mapping;
 use crate::memory::Memory;
 use crate::rules::Rules;
 use crate::rules::anon::Orders;
 use crate::rules::readahead::{EofMarker, OrderOne, Ramp, Remainder};
 use crate::units::{MappingId, Order, PageIndex};
+use crate::vma::OpenId;
 
 /// The order a window is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +83,40 @@ pub(crate) struct Room {
     pub(crate) nr_pages: u64,
     /// Largest order among its folios.
     pub(crate) order: Order,
+}
+
+impl Memory {
+    pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
+        let mut state = self.open_file(open).state;
+        let room = room(&self.core, &self.rules, target, &state, chosen);
+        self.make_room(room.nr_pages, room.order);
+        run(self, target, &mut state, chosen);
+        self.open_file_mut(open).state = state;
+        self.end_window();
+    }
+
+    pub(crate) fn read_forced(&mut self, file: MappingId, run: Run) {
+        forced(self, file, run);
+        self.end_window();
+    }
+
+    /// Inserts one folio of a window. Under a limit it stays locked until the window ends.
+    pub(crate) fn insert_for_read(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
+        let id = self.insert(new, ChargeEffort::Once)?;
+        let folio = self.core.folios.get_mut(id);
+        if self.core.groups.is_limited() && !folio.is_locked {
+            folio.is_locked = true;
+            self.window.push(id);
+        }
+        Ok(id)
+    }
+
+    /// Unlocks a window only when all of it is requested, so its own reclaim cannot evict it.
+    fn end_window(&mut self) {
+        for id in self.window.drain(..) {
+            self.core.folios.get_mut(id).is_locked = false;
+        }
+    }
 }
 
 /// Reads what `issue` says.
