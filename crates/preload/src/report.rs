@@ -64,7 +64,7 @@ impl Report {
                     line.push_decimal(taken_ns / 1000).push(b" us");
                 }
                 Err(refusal) => {
-                    line.push(b"left as it is: ").push(refusal.text().as_bytes());
+                    line.push(b"left unchanged: ").push(refusal.text().as_bytes());
                 }
             }
             sys::complain(line.push(b"\n").bytes());

@@ -293,7 +293,7 @@ fn plain_runs(runs: &[PlainRun]) {
         return;
     };
     let is_counted = runs.iter().all(|run| run.counters.is_some());
-    let counters = if is_counted { "" } else { "; no hardware counters here" };
+    let counters = if is_counted { "" } else { "; no hardware counters available" };
     console::say(&format!(
         "folio: plain program: {:.3} s [{:.3} .. {:.3}], {:.3} s user, {:.3} s system (n = {}){counters}",
         wall.median, wall.min, wall.max, user.median, system.median, wall.n

@@ -318,8 +318,8 @@ impl VerifyPlan {
         let rounds = rounds?;
         if rounds.plain.is_empty() {
             bail!(
-                "stopped before the first round was complete: there is nothing to compare. The warm-up \
-                 round and the untimed runs take time too"
+                "stopped before the first round was complete: there is nothing to compare. The \
+                 warm-up round and the untimed runs also take time"
             );
         }
         let judged = Judged::of(&rounds, &self.question);

@@ -188,7 +188,7 @@ fn the_page_cache_is_shown_for_files_and_directories() {
     let shown = place.done("maps --file d/one");
     assert!(shown.contains("d/one") && shown.contains("1 MiB   100%"), "{shown}");
     let shown = place.done("maps --page-cache d");
-    assert!(shown.contains("and 1 file with nothing cached"), "{shown}");
+    assert!(shown.contains("and 1 file without cached pages"), "{shown}");
     fs::create_dir(place.path("d/deep")).unwrap();
     fs::write(place.path("d/deep/two"), vec![1; 2 << 20]).unwrap();
     let json = place.done("maps --page-cache d/deep --page-cache d --json");

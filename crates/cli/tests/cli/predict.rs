@@ -181,7 +181,7 @@ fn a_kernel_that_no_recording_judges_is_marked_wherever_it_is_named() {
     for line in place.done("predict --list").lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
         let is_one = ["5.14", "5.15", "6.6", "6.8"].contains(&name);
-        assert_eq!(line.contains("not judged"), is_one, "{line}");
+        assert_eq!(line.contains("not checked"), is_one, "{line}");
     }
 }
 

@@ -197,7 +197,10 @@ counts = [
         shown.contains("in no mean:") && shown.contains("nothing: no trace ./nothing.folio"),
         "{shown}"
     );
-    assert!(shown.contains("no program has all numbers") && !shown.contains("loses"), "{shown}");
+    assert!(
+        shown.contains("no program has all the numbers") && !shown.contains("loses"),
+        "{shown}"
+    );
     let alone = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = []");
     fs::write(place.path("two.toml"), format!("{head}{alone}")).unwrap();
     assert!(place.fails("study --file two.toml").contains("1 to 64 traces and workloads"));

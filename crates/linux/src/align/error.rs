@@ -22,8 +22,8 @@ pub enum AlignError {
     #[error("{}: already aligned; folio warm fills its page cache", shown(.0))]
     Already(PathBuf),
     #[error(
-        "{}: its text of {} KiB contains no whole aligned block of {}: \
-         nothing would be gained",
+        "{}: its text of {} KiB contains no whole aligned block of {}: aligning it would gain \
+         nothing",
         shown(path),
         text_bytes.div_ceil(1 << 10),
         size_name(*align)

@@ -98,7 +98,7 @@ impl Facts {
 /// Returns the first CPU that this thread may use. Recorded programs run only there.
 pub(super) fn first_cpu() -> Result<usize, CrosscheckError> {
     let allowed = rustix::thread::sched_getaffinity(None)
-        .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
+        .map_err(CrosscheckError::os("read the set of usable processors"))?;
     let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
     Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
 }

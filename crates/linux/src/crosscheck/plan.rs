@@ -238,7 +238,7 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
         _ if workload.word("limit").is_some() && facts.limits == Limits::Absent => {
             Some("needs memory cgroups: cgroup.subtree_control of /sys/fs/cgroup lacks memory")
         }
-        _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),
+        _ if workload.word("cgroup").is_some() => Some("needs its own memory cgroup"),
         Thp::Never if workload.is_huge() => {
             Some("needs /sys/kernel/mm/transparent_hugepage/enabled at madvise or always")
         }

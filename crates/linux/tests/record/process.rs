@@ -421,5 +421,5 @@ fn a_stranger_cannot_write_into_a_recording_of_root() {
     assert_eq!(trace.count(Op::Write, None, 0x66_6000, 0x66_7000), 0);
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 18);
-    assert!(trace.outcome.warnings.iter().any(|text| text.contains("nothing recorded")));
+    assert!(trace.outcome.warnings.iter().any(|text| text.contains("no recorded process")));
 }

@@ -344,8 +344,7 @@ fn measured_structure(
     let entries = step.and_then(|step| u32::try_from(step.last).ok());
     let source = match step {
         Some(Bracket { last, next }) => format!(
-            "measured: the step of the curve lies between {last} and {next} pages; ways and sizes \
-             assumed"
+            "measured: the curve's step is between {last} and {next} pages; ways and sizes assumed"
         ),
         None => "the CPU does not report it, and the curve shows no step".to_owned(),
     };

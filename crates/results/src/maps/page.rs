@@ -39,7 +39,7 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, E
         let mut body = sized("Cached, by folio size", "File", &rows(&summary.files, "files"));
         let nrs = [
             (summary.nr_files_not_shown, "smaller files are not shown"),
-            (summary.nr_files_not_cached, "files with nothing cached"),
+            (summary.nr_files_not_cached, "files without cached pages"),
         ];
         body.append(&asides(&nrs));
         body.append(&strips(summary, true));

@@ -340,6 +340,6 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
     more(text, files.len(), show);
     if cached.nr_empty > 0 {
         let files = if cached.nr_empty == 1 { "file" } else { "files" };
-        let _ = writeln!(text, "  and {} {files} with nothing cached", cached.nr_empty);
+        let _ = writeln!(text, "  and {} {files} without cached pages", cached.nr_empty);
     }
 }

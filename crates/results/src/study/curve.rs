@@ -33,7 +33,7 @@ pub(super) fn basis(curve: &CurveFinding) -> String {
                 beside.unwrap_or_default()
             )
         }
-        (missing, _) => format!("none: {}", missing.as_deref().unwrap_or("nothing was in use")),
+        (missing, _) => format!("none: {}", missing.as_deref().unwrap_or("no memory was in use")),
     }
 }
 

@@ -59,7 +59,7 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Err
     // For a speed, more is faster.
     let is_speed = matches!(before.work, BenchWork::Clear | BenchWork::Fault);
     let ratio = if is_speed { first.ratio(&second) } else { second.ratio(&first) };
-    let ratio = ratio.ok_or_else(|| Error::asked("no time passed"))?;
+    let ratio = ratio.ok_or_else(|| Error::asked("the measured time is 0"))?;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let kernel = running::release();
     Ok(Measured {
@@ -88,7 +88,7 @@ fn clear_cell(bench: &Bench) -> clear::Cell {
 
 fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2], Error> {
     if before.size != after.size || !(BASE_BYTES..=1 << 30).contains(&before.size) {
-        return Err(Error::asked("both sides clear the same size, from 4K to 1G"));
+        return Err(Error::asked("both sides must clear the same size, from 4K to 1G"));
     }
     let region = usize::try_from(before.size.max(512 << 20)).unwrap_or(usize::MAX);
     let mut arena = Arena::new(region, 0)?;
@@ -152,7 +152,7 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
         BenchWork::StoreChildAlive => Some(Operation::CowCopy),
         BenchWork::StoreChildGone => Some(Operation::CowReuse),
         BenchWork::Clear => {
-            return Err(Error::asked("clearing can only be compared with clearing"));
+            return Err(Error::asked("clearing can be compared only with clearing"));
         }
     };
     let region_bytes = REGION_BYTES.max(bench.size);

@@ -21,7 +21,7 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
         [("exec", exec_bytes(rules.fault.exec)), ("start_order", start_bytes(rules))]
     {
         if bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
-            return Err(format!("fault.{name}: expected a power of two of bytes"));
+            return Err(format!("fault.{name}: expected a power of two in bytes"));
         }
     }
     for (name, bytes) in [

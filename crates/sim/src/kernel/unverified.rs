@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(names, ["5.14", "5.15", "6.6", "6.8"]);
         for (kernel, _) in versions() {
             let is_said = kernel.unverified.is_some();
-            assert_eq!(kernel.description.contains("not judged"), is_said, "{}", kernel.name);
+            assert_eq!(kernel.description.contains("not checked"), is_said, "{}", kernel.name);
             let start = format!("no recording checks the rules of {}: ", kernel.name);
             assert_eq!(kernel.note.is_some_and(|note| note.starts_with(&start)), is_said);
         }

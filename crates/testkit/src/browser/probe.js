@@ -28,7 +28,7 @@
       return "svg[role=img] " + shape;
     });
     check(figure.querySelector(shapes.join(", ")) !== null, "no marks: " + name);
-    check(figure.querySelector("details table") !== null, "no table beside: " + name);
+    check(figure.querySelector("details table") !== null, "no table next to: " + name);
   }
   const tip = document.getElementById("tip");
   function point(element, type, part) {

@@ -248,7 +248,7 @@ fn fuzz_rounds() {
         fs::write(&path, &bytes).unwrap();
         match std::panic::catch_unwind(|| read(&path)) {
             Ok(Ok(_)) => nr_ok += 1,
-            Ok(Err(error)) if error.to_string().contains("gave up") => {
+            Ok(Err(error)) if error.to_string().contains("the decoder failed") => {
                 nr_caught += 1;
                 println!("SEED={seed}: {error}");
             }

@@ -84,8 +84,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     /// Warns of a message from a process that already ended or was never recorded.
     pub(crate) fn warn_stray(&mut self) {
         self.book.warn(
-            "Messages from a process that had already ended, or that nothing recorded had started, were \
-             left out.",
+            "Messages from a process that had already ended, or that no recorded process had \
+             started, were left out.",
         );
     }
 

@@ -118,7 +118,7 @@ impl Forms for CheckResult {
         }
         let _ = writeln!(
             text,
-            "\n{} of {} medians lie in the predicted interval, {} of {} ratios are within their \
+            "\n{} of {} medians are in the predicted interval, {} of {} ratios are within their \
              bounds; {} of {} rows are within both",
             self.nr_in_interval,
             self.nr_rows,

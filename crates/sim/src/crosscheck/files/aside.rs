@@ -11,7 +11,7 @@ use super::step::{Action, FileStep};
 use crate::crosscheck::verdict::NotCompared;
 
 /// Reason for a file that several threads used concurrently, if kernel and model differ.
-const MET: &str = "threads at work on one file at once";
+const MET: &str = "threads using one file at the same time";
 
 #[derive(Debug, Default)]
 pub(super) struct Asides {

@@ -60,7 +60,7 @@ impl Request {
 fn idle(group: &Cgroup, programs: &BTreeSet<&str>) -> RequestError {
     let names: BTreeSet<&str> = programs.iter().map(|path| name_of(path)).collect();
     let hint = if names.is_empty() {
-        "it does not say which programs ran".to_owned()
+        "it does not record which programs ran".to_owned()
     } else {
         format!("known: {}", names.into_iter().collect::<Vec<_>>().join(", "))
     };

@@ -173,7 +173,7 @@ fn who_was_not_started_by_the_recorded_program_is_not_read() {
             assert_eq!(session.ledger.reachability(std::process::id()), Reachability::Over);
         });
         assert!(events.is_empty(), "{reason:?}: {events:?}");
-        assert!(warnings[0].contains("nothing recorded had started"), "{warnings:?}");
+        assert!(warnings[0].contains("no recorded process had started"), "{warnings:?}");
     }
 }
 
