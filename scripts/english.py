@@ -66,7 +66,7 @@ def count(names):
 
 
 def complaints(rates, limits):
-    """What is wrong with the rates, or with the limits."""
+    """Returns complaints about the rates or the limits."""
     for kind, limit in limits.items():
         if rates[kind] > limit:
             yield (f"{kind}: {rates[kind]:.2f} hits per 1,000 words, limit {limit}. "

@@ -37,7 +37,7 @@ import roots  # noqa: E402
 
 PLACES = ["bookworm-amd64", "trixie-amd64", "trixie-arm64"]
 # The wheel's pyarrow needs the C++ library. The package recommends the recording tools.
-OWN = ["apt", "ca-certificates", "python3", "python3-venv", "qemu-user", "valgrind"]
+OWN = ["apt", "ca-certificates", "python3", "python3-venv", "qemu-user"]
 COMPILED = [*OWN, "gcc", "libc6-dev"]
 OTHER = ["libgcc-s1", "libstdc++6", "python3"]
 TRACE = "demo.folio"

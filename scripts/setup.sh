@@ -2,7 +2,7 @@
 # Installs what a target of the Makefile needs, or prints the command that does.
 #   setup.sh build   a compiler and QEMU: `make build`, `make demo`
 #   setup.sh test    also what the gate's tests use: `make test`
-#   setup.sh all     also what only `make test-all` uses: a browser, shells, formatters, valgrind
+#   setup.sh all     also what only `make test-all` uses: a browser, shells, formatters
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PATH:/usr/sbin:/sbin
@@ -28,7 +28,6 @@ if [ "$level" != build ]; then
     [ -e /usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1 ] || missing+=(libc6-dev-arm64-cross)
 fi
 if [ "$level" = all ]; then
-    need valgrind valgrind
     need man man-db
     need groff groff-base
     need mandoc mandoc

@@ -23,10 +23,10 @@ from largefolio.errors import CommandError, FolioWarning, MapsError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Recorder = Literal["auto", "qemu", "valgrind"]
+Recorder = Literal["auto", "qemu"]
 
 _DONE_OR_NO = (0, 1)
-_RECORDERS = ("auto", "qemu", "valgrind")
+_RECORDERS = ("auto", "qemu")
 _PID_MAX = 2**31 - 1
 
 
@@ -39,7 +39,7 @@ def record(
 ) -> Trace:
     """Records the memory references of an unmodified program, with its threads and forks.
 
-    The program runs under QEMU user emulation (or valgrind), ten to a hundred times slower than
+    The program runs under QEMU user emulation, ten to a hundred times slower than
     natively, and uses this process's streams. Ctrl-C ends it, and the trace is complete up to that
     point. ``trace.info["meta"]["ended"]`` says how the program ended; a failure of the program is
     not an error. The call does not wait for processes that the program leaves running; their
@@ -48,11 +48,11 @@ def record(
     Args:
         command: program and arguments: ``["cc1", "-quiet", "big.i", "-o", "/dev/null"]``.
         output: trace to write; default: the program's name and ``.folio`` in this directory.
-        recorder: ``"qemu"`` or ``"valgrind"``; default: the available one.
+        recorder: ``"qemu"``, the only one; earlier versions also had ``"valgrind"``.
         quiet: no summary on stderr.
 
     Raises:
-        CommandError: no recorder on this machine, or no such program; with the remedy.
+        CommandError: no QEMU with plugins on this machine, or no such program; with the remedy.
     """
     if isinstance(command, (str, bytes)) or not isinstance(command, Sequence):
         raise TypeError('command: expected a list of words, such as ["ls", "-l"]')
@@ -64,7 +64,7 @@ def record(
         raise ValueError(f"recorder: expected one of {', '.join(_RECORDERS)}, not {recorder!r}")
     if not target:
         raise ValueError("output: expected a file name")
-    arguments = ["record", f"--with={recorder}", f"--output={target}"]
+    arguments = ["record", f"--output={target}"]
     if switch(quiet, "quiet"):
         arguments.append("--quiet")
     before = _identity(target)

@@ -10,12 +10,11 @@
 //!   Recording::time: plain runs, on request
 //!        |
 //!   Recording::run
-//!        +-- qemu/      sockets -> packets -> book (threads, files, order) -> EventSink
-//!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
+//!        `-- qemu/      sockets -> packets -> book (threads, files, order) -> EventSink
 //! ```
 //!
 //! Files in reading order: [`program`], `root`, [`tools`], `plan`, `plain`, `book/`, `layout`,
-//! `qemu/`, `valgrind/`.
+//! `qemu/`.
 //!
 //! Invariants:
 //! - R1: the program sees its own arguments, environment, standard streams and exit code.
@@ -40,9 +39,7 @@ mod plain;
 mod plan;
 mod qemu;
 mod root;
-mod run;
 mod sink;
-mod valgrind;
 
 pub use error::RecordError;
 pub use outcome::{
@@ -51,4 +48,3 @@ pub use outcome::{
 pub use plan::{Recording, Request};
 #[cfg(fuzzing)]
 pub use qemu::recorded_from;
-pub use tools::With;

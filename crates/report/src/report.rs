@@ -18,7 +18,7 @@
 //! | `trace.path` | string | the trace, as given on the command line |
 //! | `trace.digest` | string or null | BLAKE3 of the file, in hex |
 //! | `trace.command` | strings | recorded program and its arguments |
-//! | `trace.recorder` | string | `qemu`, `valgrind`, `generator NAME` |
+//! | `trace.recorder` | string | `qemu`, `live`, `generator NAME`; `valgrind` in older traces |
 //! | `trace.kernel` `trace.machine` | string | kernel and machine of the recording; empty for a generated trace |
 //! | `trace.ended` | string | how the program ended |
 //! | `trace.nr_references` `trace.nr_rows` | integer | the trace's size |

@@ -18,7 +18,7 @@ fn check_clear(clearer: Clearer, memory: &mut Guarded, start: usize, len: usize)
     let what = format!("{} {start}+{len}", clearer.primitive());
     assert!(is_all(&memory[..start], OLD), "{what}: before");
     assert!(is_all(&memory[start..start + len], 0), "{what}: in");
-    assert!(is_all(&memory[start + len..], OLD), "{what}: behind");
+    assert!(is_all(&memory[start + len..], OLD), "{what}: after");
 }
 
 fn check_copy(copier: Copier, to: (&mut Guarded, usize), from: (&Guarded, usize), len: usize) {
@@ -28,7 +28,7 @@ fn check_copy(copier: Copier, to: (&mut Guarded, usize), from: (&Guarded, usize)
     let what = format!("{} {first}->{start}+{len}", copier.primitive());
     assert!(is_all(&to[..start], OLD), "{what}: before");
     assert!(to[start..start + len] == from[first..first + len], "{what}: in");
-    assert!(is_all(&to[start + len..], OLD), "{what}: behind");
+    assert!(is_all(&to[start + len..], OLD), "{what}: after");
 }
 
 fn numbered(nr_pages: usize) -> Guarded {

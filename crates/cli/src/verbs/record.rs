@@ -8,12 +8,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use largefolio_linux::measure::Spread;
 use largefolio_linux::record::live::LiveRecording;
-use largefolio_linux::record::{
-    self, Outcome, Progress, RecordError, RecorderKind, Unrecorded, With,
-};
+use largefolio_linux::record::{self, Outcome, Progress, RecordError, RecorderKind, Unrecorded};
 use largefolio_report::figures;
 use largefolio_trace::{PlainRun, shown};
 
@@ -30,10 +28,10 @@ const QUIET_START: Duration = Duration::from_secs(1);
 
 /// Record the memory references of a program
 ///
-/// The program runs unmodified under QEMU user emulation (or valgrind), with its threads and child
+/// The program runs unmodified under QEMU user emulation, with its threads and child
 /// processes. It runs ten to a hundred times slower than natively, at 20 to 200 million references
 /// per second. Ctrl-C goes to the program; press it again to terminate the program, and a third
-/// time to kill it. The trace is complete up to that point. Needs QEMU with plugins, or valgrind.
+/// time to kill it. The trace is complete up to that point. Needs QEMU with plugins.
 ///
 /// Programs that the program executes are recorded too, at any depth: `folio record -- make -j2`
 /// traces the whole build. Programs that cannot be followed (set-user-id, 32-bit) run unrecorded
@@ -48,7 +46,6 @@ Examples:
   folio record -- python3 -c pass                  writes python3.folio
   folio record --runs 3 -- python3 -c pass         also times the plain program
   folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
-  folio record --with valgrind -- ls -l
   sudo folio record --live -- ./server             at its own speed: faults, mappings, reads
   sudo folio record --live --for 60s -p 4242       a running process, and its children
 
@@ -57,9 +54,9 @@ pub(crate) struct RecordArgs {
     /// Trace to write [default: PROGRAM.folio in the current directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Recorder to use [default: auto]
-    #[arg(long, value_enum)]
-    with: Option<Recorder>,
+    /// Accepted from earlier scripts: QEMU is the only emulator
+    #[arg(long, hide = true, value_parser = recorder)]
+    with: Option<String>,
     /// Search DIR first for absolute paths of the program, of its libraries and of the programs
     /// that it executes: the files of another system, such as a Debian root for arm64
     #[arg(long, value_name = "DIR")]
@@ -79,23 +76,15 @@ pub(crate) struct RecordArgs {
     live: LiveArgs,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Recorder {
-    /// QEMU if it is installed with plugin support, else valgrind
-    Auto,
-    /// QEMU user emulation with our plugin: threads, forks, fast
-    Qemu,
-    /// Valgrind's lackey: slow, for machines without QEMU
-    Valgrind,
-}
-
-impl From<Recorder> for With {
-    fn from(recorder: Recorder) -> Self {
-        match recorder {
-            Recorder::Auto => Self::Auto,
-            Recorder::Qemu => Self::Qemu,
-            Recorder::Valgrind => Self::Valgrind,
+/// Checks the recorder of `--with`; earlier versions also had valgrind.
+fn recorder(name: &str) -> Result<String, &'static str> {
+    match name {
+        "auto" | "qemu" => Ok(name.to_owned()),
+        "valgrind" => {
+            Err("folio no longer records with valgrind, only with QEMU, which is faster \
+                           and follows children; omit --with")
         }
+        _ => Err("folio records with qemu; omit --with"),
     }
 }
 
@@ -125,9 +114,8 @@ impl RecordArgs {
             }
             How::Live(self.live.plan(&self.command, output, command_line)?)
         } else {
-            let with = self.with.unwrap_or(Recorder::Auto).into();
             let root = self.root.as_deref();
-            let request = record::Request { command: &self.command, output, with, root };
+            let request = record::Request { command: &self.command, output, root };
             let recording = record::Recording::new(&request)?;
             How::Emulated { recording, nr_runs: self.runs.unwrap_or(0) }
         };
@@ -142,7 +130,7 @@ impl RecordArgs {
                        one of them";
         let given = [
             self.runs.map(|_| of_runs),
-            self.with.map(|_| of_with),
+            self.with.as_ref().map(|_| of_with),
             self.root.as_ref().map(|_| of_root),
         ];
         given.into_iter().flatten().next()

@@ -174,7 +174,7 @@ impl VerifyArgs {
             bail!("--trace predicts only --tune; for text, use folio predict --annotate FILE=2M");
         }
         if self.trace.is_some() && !self.env.is_empty() {
-            bail!("--trace predicts only --tune: the model does not know what a variable does");
+            bail!("--trace predicts only --tune: the model does not know the effects of variables");
         }
         let (measure, metric) = (self.measure()?, self.metric()?);
         let measure = Measure { metric: metric.clone(), ..measure };

@@ -28,6 +28,7 @@ fn what_cannot_be_recorded_is_an_error() {
         ("record -o - -- true", "such as -o true.folio"),
         ("record --live -o /dev/stdout -- true", "such as -o true.folio"),
         ("record --with perf -- true", "qemu"),
+        ("record --with valgrind -- true", "only with QEMU"),
     ] {
         let said = place.fails(words);
         assert!(said.contains(expected), "{words}: {said}");
@@ -115,7 +116,7 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     assert!(text(&output.stderr).contains("(n = 3)"), "{}", text(&output.stderr));
     let info: Value = serde_json::from_str(&place.done("trace info t.folio --json")).unwrap();
     let runs = info["meta"]["runs"].as_array().unwrap();
-    // A trace with links has a newer schema; valgrind's has no links.
+    // A trace with links has a newer schema.
     let schema = if info["meta"]["links"] == true { 3 } else { 2 };
     assert_eq!((runs.len(), &info["meta"]["schema_version"]), (3, &serde_json::json!(schema)));
     for run in runs {

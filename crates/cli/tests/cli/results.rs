@@ -12,7 +12,7 @@ use std::process::Command;
 use crate::run::compile;
 use crate::support::{Place, hold_settings, is_able, text};
 
-const BEFORE: &str = "what was here before";
+const BEFORE: &str = "the old content";
 
 struct Writer {
     /// `DIR` is replaced with the test's directory.

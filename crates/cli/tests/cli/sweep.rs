@@ -150,7 +150,7 @@ fn an_edited_kernel_file_is_another_kernel() {
     let words = "predict a.folio --kernel mine.toml --sweep set --json";
     write("readahead_bytes = 131072");
     place.done(words);
-    write("# what is only said otherwise changes nothing\nreadahead_bytes = 131072");
+    write("# another wording changes nothing\nreadahead_bytes = 131072");
     let json: Value = serde_json::from_str(&place.done(words)).unwrap();
     assert_eq!(json["runs"][1]["nr_found"], 1);
     write("readahead_bytes = 1048576");

@@ -261,7 +261,7 @@ mod tests {
         let values = (0..6).map(|nr| (if nr % 2 == 0 { 1.0 } else { 3.6 }, 1.0));
         let all = rounds(&values.collect::<Vec<_>>());
         let (chosen, agreed) = enough(Until::Agree(3), &all).map_or((vec![], None), |end| end);
-        assert_eq!((chosen.len(), agreed), (0, None), "goes on: 18 are the limit");
+        assert_eq!((chosen.len(), agreed), (0, None), "continues: 18 are the limit");
     }
 
     #[test]

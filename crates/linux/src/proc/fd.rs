@@ -21,10 +21,6 @@ pub(crate) fn own(file: impl AsFd) -> PathBuf {
     link("self", file.as_fd().as_raw_fd())
 }
 
-pub(crate) fn working_directory(pid: impl Display) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/cwd"))
-}
-
 pub(crate) fn program(pid: impl Display) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }

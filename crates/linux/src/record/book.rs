@@ -1,4 +1,4 @@
-//! The recording so far; both recorders write into it.
+//! The recording so far; QEMU's and the live recorder write into it.
 //!
 //! Owns the counts, the file table, the initial layout and the warnings, and passes events on to
 //! the sink. Invariants:

@@ -51,39 +51,19 @@ pub enum RecordError {
         shown(path)
     )]
     Output { path: PathBuf, source: io::Error },
-    #[error(
-        "neither qemu-x86_64 with plugins nor valgrind found; get one: `{command}` (fast) or \
-        `apt-get install valgrind`{}",
-        hint(reason)
-    )]
-    NoRecorder {
-        /// The command that installs a QEMU with plugins.
-        command: String,
-        /// Why the installed QEMU is not used.
-        reason: String,
-    },
-    #[error("{name} not found in PATH{}; get one with `{command}`{or}", hint(why))]
+    #[error("{name} not found in PATH{}; get one with `{command}`", hint(why))]
     NoQemu {
         name: &'static str,
         command: String,
-        /// Why the other recorder is not used.
+        /// Why the QEMU built for `folio` is not used.
         why: String,
-        /// Another way, if one exists.
-        or: &'static str,
     },
     #[error(
-        "{}: built without plugins{}; get a QEMU that has them with `{command}`{or}",
+        "{}: built without plugins{}; get a QEMU that has them with `{command}`",
         shown(qemu),
         hint(why)
     )]
-    QemuWithoutPlugins { qemu: PathBuf, command: String, why: String, or: &'static str },
-    #[error(
-        "valgrind not found in PATH; install it: `apt-get install valgrind`, or use --with \
-        qemu"
-    )]
-    NoValgrind,
-    #[error("valgrind on this machine cannot run programs for {0}; use --with qemu")]
-    NotUnderValgrind(&'static str),
+    QemuWithoutPlugins { qemu: PathBuf, command: String, why: String },
     #[error("{}: no such directory; --root must name a directory with another \
              system's files", shown(.0))]
     NoRoot(PathBuf),

@@ -44,8 +44,6 @@ impl fmt::Display for Ended {
 pub enum RecorderKind {
     /// QEMU user emulation with our plugin.
     Qemu,
-    /// Valgrind's lackey.
-    Valgrind,
     Live,
 }
 
@@ -54,7 +52,6 @@ impl RecorderKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Qemu => "qemu",
-            Self::Valgrind => "valgrind",
             Self::Live => "live",
         }
     }

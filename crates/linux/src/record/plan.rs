@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::PlainRun;
 
 use super::error::RecordError;
+use super::outcome::{Outcome, Progress};
 use super::program::{self, Program};
-use super::tools::{self, Tool, With};
+use super::qemu;
+use super::tools::{self, Emulator};
 use crate::environment::{Environment, Host};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,7 +20,6 @@ pub struct Request<'a> {
     pub command: &'a [OsString],
     /// Default: `<program>.folio` in the current directory.
     pub output: Option<&'a Path>,
-    pub with: With,
     /// Absolute paths of the program are searched below this directory first.
     pub root: Option<&'a Path>,
 }
@@ -28,7 +29,7 @@ pub struct Recording {
     pub(super) program: Program,
     pub(super) command: Vec<OsString>,
     pub(super) output: PathBuf,
-    pub(super) tool: Tool,
+    pub(super) emulator: Emulator,
     pub(super) runs: Vec<PlainRun>,
 }
 
@@ -49,14 +50,14 @@ impl Recording {
         environment: &dyn Environment,
         request: &Request<'_>,
     ) -> Result<Self, RecordError> {
-        let Request { command, output, with, root } = *request;
+        let Request { command, output, root } = *request;
         let program = program::resolve(environment, command, root)?;
         if environment.gives_rights(&program.elf) {
             return Err(RecordError::OtherRights(program.elf));
         }
-        let tool = tools::choose(environment, program.arch, with)?;
+        let emulator = tools::find(environment, program.arch)?;
         let output = program::checked_output(output, &program.name)?;
-        Ok(Self { program, command: command.to_vec(), output, tool, runs: Vec::new() })
+        Ok(Self { program, command: command.to_vec(), output, emulator, runs: Vec::new() })
     }
 
     #[must_use]
@@ -65,7 +66,16 @@ impl Recording {
     }
 
     #[must_use]
-    pub fn tool(&self) -> &Tool {
-        &self.tool
+    pub fn emulator(&self) -> &Emulator {
+        &self.emulator
+    }
+
+    /// Runs the program under the recorder and writes the trace. Calls `progress` about ten times a
+    /// second.
+    ///
+    /// # Errors
+    /// [`RecordError::Output`], [`RecordError::Os`] or [`RecordError::RecorderFailed`] before the program does anything; [`RecordError::Trace`] if the trace cannot be completed.
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
+        qemu::run(self, progress)
     }
 }

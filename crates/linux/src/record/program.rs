@@ -127,7 +127,7 @@ impl Search<'_> {
         })
     }
 
-    /// `#!/usr/bin/env NAME` executes NAME from `PATH`; valgrind does not follow it.
+    /// `#!/usr/bin/env NAME` executes NAME from `PATH`.
     fn through_env(
         &self,
         interpreter: OsString,

@@ -41,7 +41,7 @@ use super::files::Files;
 use super::finish::{self, Finish};
 use super::outcome::{Outcome, Progress, RecorderKind};
 use super::plan::Recording;
-use super::tools;
+use super::tools::{self, Emulator};
 use crate::signals::{self, Signals};
 
 /// A memory filesystem: tails are written constantly and must not reach a disk.
@@ -51,10 +51,9 @@ const DIRECTORY_PREFIX: &str = "folio-";
 
 pub(super) fn run(
     plan: &Recording,
-    qemu: &Path,
-    plugin: &Path,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RecordError> {
+    let Emulator { qemu, plugin } = &plan.emulator;
     let started = Instant::now();
     let mut writer = Writer::create(&plan.output, finish::meta(plan, RecorderKind::Qemu))?;
     sweep();
@@ -85,7 +84,7 @@ pub(super) fn run(
             return Err(RecordError::Interrupted(signal));
         }
         if is_misunderstood {
-            return Err(RecordError::OtherPlugin(plugin.to_path_buf()));
+            return Err(RecordError::OtherPlugin(plugin.clone()));
         }
         let command = format!("{command:?}");
         let status = status.to_string();
@@ -101,7 +100,7 @@ pub(super) fn run(
 }
 
 const EMULATOR_ENDED: &str = "QEMU ended, not the program: the trace stops there, and the exit code is \
-    QEMU's. Record again; if it happens each time, try valgrind (--with valgrind).";
+    QEMU's. Record again; if it happens each time, try another QEMU (LARGEFOLIO_QEMU) or --live.";
 
 /// Raises the descriptor limit to its maximum until it is dropped.
 struct ManyDescriptors(Rlimit);

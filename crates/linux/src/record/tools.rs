@@ -1,6 +1,6 @@
 //! Finds the recorder on this machine.
 //!
-//! Owns the search for QEMU, valgrind and the plugin, and the probe for plugin support.
+//! Owns the search for QEMU and the plugin, and the probe for plugin support.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -13,59 +13,21 @@ use crate::library::{self, Library, QEMU_AARCH64, QEMU_X86_64, RECORDER};
 /// The answers to `-plugin` of a QEMU built without plugins.
 const NO_PLUGINS: [&str; 2] = ["plugin interface not enabled", "unknown option 'plugin'"];
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum With {
-    /// QEMU if it supports plugins, else valgrind.
-    #[default]
-    Auto,
-    Qemu,
-    Valgrind,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tool {
-    Qemu {
-        /// `qemu-x86_64` or `qemu-aarch64`.
-        qemu: PathBuf,
-        plugin: PathBuf,
-    },
-    Valgrind {
-        valgrind: PathBuf,
-        /// Why it replaces QEMU; empty if the user chose it.
-        reason: String,
-    },
+pub struct Emulator {
+    /// `qemu-x86_64` or `qemu-aarch64`.
+    pub qemu: PathBuf,
+    pub plugin: PathBuf,
 }
 
-/// Chooses the recorder of a program for `arch`.
+/// Finds QEMU for a program of `arch`, and the plugin.
 ///
 /// # Errors
-/// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`], [`RecordError::NoPlugin`], [`RecordError::NoValgrind`], [`RecordError::NotUnderValgrind`] or [`RecordError::NoRecorder`], each with its remedy.
-pub(super) fn choose(
-    environment: &dyn Environment,
-    arch: Arch,
-    with: With,
-) -> Result<Tool, RecordError> {
-    match with {
-        With::Valgrind if !arch.is_native() => Err(RecordError::NotUnderValgrind(arch.name())),
-        With::Valgrind => find_valgrind(environment, String::new()).ok_or(RecordError::NoValgrind),
-        With::Qemu => find_qemu(environment, arch),
-        With::Auto if !arch.is_native() => find_qemu(environment, arch),
-        With::Auto => find_qemu(environment, arch).or_else(|error| {
-            let reason = error.to_string();
-            let has_qemu = !matches!(error, RecordError::NoQemu { .. });
-            find_valgrind(environment, reason.clone()).ok_or_else(|| {
-                let command = library::emulator_command(environment);
-                let reason = if has_qemu { reason } else { String::new() };
-                RecordError::NoRecorder { command, reason }
-            })
-        }),
-    }
-}
-
-fn find_qemu(environment: &dyn Environment, arch: Arch) -> Result<Tool, RecordError> {
+/// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`] or [`RecordError::NoPlugin`], each with its remedy.
+pub(super) fn find(environment: &dyn Environment, arch: Arch) -> Result<Emulator, RecordError> {
     let qemu = find_emulator_of(environment, arch)?;
     let plugin = find_plugin(environment)?;
-    Ok(Tool::Qemu { qemu, plugin })
+    Ok(Emulator { qemu, plugin })
 }
 
 /// Finds a QEMU that loads plugins and runs programs for the ELF `machine`: in `LARGEFOLIO_QEMU`
@@ -104,10 +66,9 @@ fn find_emulator_of(environment: &dyn Environment, arch: Arch) -> Result<PathBuf
         without.get_or_insert(qemu);
     }
     let (command, why) = (library::emulator_command(environment), missing.unwrap_or_default());
-    let or = if arch.is_native() { ", or use --with valgrind" } else { "" };
     Err(match without {
-        Some(qemu) => RecordError::QemuWithoutPlugins { qemu, command, why, or },
-        None => RecordError::NoQemu { name: emulator.name, command, why, or },
+        Some(qemu) => RecordError::QemuWithoutPlugins { qemu, command, why },
+        None => RecordError::NoQemu { name: emulator.name, command, why },
     })
 }
 
@@ -118,11 +79,6 @@ fn has_plugins(environment: &dyn Environment, qemu: &Path) -> bool {
     let complaint = environment.complaint(qemu, &probe.map(OsStr::new));
     let refuses = NO_PLUGINS.iter().any(|text| complaint.contains(text));
     !refuses && !complaint.contains("Usage:")
-}
-
-fn find_valgrind(environment: &dyn Environment, reason: String) -> Option<Tool> {
-    let valgrind = find_in_path(environment, OsStr::new("valgrind"))?;
-    Some(Tool::Valgrind { valgrind, reason })
 }
 
 /// Finds the plugin that QEMU loads.

@@ -8,8 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use largefolio_linux::environment::{Environment, Host, Node};
-use largefolio_linux::record::tools::{Tool, escape_commas};
-use largefolio_linux::record::{RecordError, Recording, Request, With, program};
+use largefolio_linux::record::tools::{Emulator, escape_commas};
+use largefolio_linux::record::{RecordError, Recording, Request, program};
 
 /// A machine: files with their first bytes, and QEMU's answer to the probe.
 #[derive(Default)]
@@ -93,23 +93,23 @@ impl Table {
         self.nodes.insert(path.into(), (node, head.to_vec()));
     }
 
-    fn plan(&self, command: &[&str], with: With) -> Result<Recording, RecordError> {
+    fn plan(&self, command: &[&str]) -> Result<Recording, RecordError> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let output = std::env::temp_dir().join("largefolio-plan-test.folio");
-        let request = Request { command: &command, output: Some(&output), with, root: None };
+        let request = Request { command: &command, output: Some(&output), root: None };
         Recording::in_environment(self, &request)
     }
 
     fn refusal(&self, command: &[&str]) -> String {
-        self.plan(command, With::Auto).expect_err("a refusal").to_string()
+        self.plan(command).expect_err("a refusal").to_string()
     }
 }
 
 #[test]
 fn a_program_in_path_is_planned_with_qemu() {
-    let plan = machine().plan(&["good", "-x"], With::Auto).expect("a plan");
+    let plan = machine().plan(&["good", "-x"]).expect("a plan");
     let plugin = "/opt/folio/bin/liblargefolio_recorder.so".into();
-    assert_eq!(plan.tool(), &Tool::Qemu { qemu: "/usr/bin/qemu-x86_64".into(), plugin });
+    assert_eq!(plan.emulator(), &Emulator { qemu: "/usr/bin/qemu-x86_64".into(), plugin });
 }
 
 #[test]
@@ -170,26 +170,12 @@ fn scripts_lead_to_their_interpreter() {
 }
 
 #[test]
-fn the_recorder_falls_back_to_valgrind_and_says_why() {
-    let mut table = machine();
-    table.add("/usr/bin/valgrind", Node::Executable, b"");
-    table.qemu_complaint = WITHOUT_PLUGINS.to_owned();
-    let plan = table.plan(&["good"], With::Auto).expect("a plan");
-    let Tool::Valgrind { reason, .. } = plan.tool() else { panic!("{plan:?}") };
-    assert!(reason.contains("built without plugins"), "{reason}");
-    let refused = table.plan(&["good"], With::Qemu);
-    assert!(matches!(refused, Err(RecordError::QemuWithoutPlugins { .. })));
-}
-
-#[test]
-fn missing_recorders_name_their_packages() {
+fn a_missing_qemu_names_the_command_that_gets_one() {
     let mut table = machine();
     table.nodes.remove(Path::new("/usr/bin/qemu-x86_64"));
-    let message = table.refusal(&["good"]);
-    assert!(message.contains("`scripts/qemu.sh` (fast)"), "{message}");
-    assert!(message.contains("apt-get install valgrind"), "{message}");
-    assert!(matches!(table.plan(&["good"], With::Qemu), Err(RecordError::NoQemu { .. })));
-    assert!(matches!(table.plan(&["good"], With::Valgrind), Err(RecordError::NoValgrind)));
+    let error = table.plan(&["good"]).expect_err("a refusal");
+    assert!(matches!(error, RecordError::NoQemu { .. }), "{error}");
+    assert!(error.to_string().ends_with("; get one with `scripts/qemu.sh`"), "{error}");
 }
 
 #[test]
@@ -198,9 +184,8 @@ fn a_qemu_built_for_folio_is_used_where_that_of_path_has_no_plugins() {
     let built = "/opt/folio/lib/largefolio/qemu-x86_64";
     table.add(built, Node::Executable, b"");
     let qemu = |table: &Table| {
-        let plan = table.plan(&["good"], With::Qemu).expect("a plan");
-        let Tool::Qemu { qemu, .. } = plan.tool().clone() else { panic!("{plan:?}") };
-        qemu
+        let plan = table.plan(&["good"]).expect("a plan");
+        plan.emulator().qemu.clone()
     };
     assert_eq!(qemu(&table), Path::new("/usr/bin/qemu-x86_64"));
     table.qemu_complaint = WITHOUT_PLUGINS.to_owned();
@@ -209,7 +194,7 @@ fn a_qemu_built_for_folio_is_used_where_that_of_path_has_no_plugins() {
     assert_eq!(qemu(&table), Path::new(built));
 
     table.qemu = Some("/elsewhere/qemu".into());
-    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    let error = table.plan(&["good"]).expect_err("a refusal").to_string();
     assert!(error.contains("LARGEFOLIO_QEMU=/elsewhere/qemu"), "{error}");
     table.add("/elsewhere/qemu", Node::Executable, b"");
     table.add("/usr/bin/qemu-x86_64", Node::Executable, b"");
@@ -222,9 +207,9 @@ fn the_command_that_gets_a_qemu_is_the_installed_script() {
     let mut table = machine();
     table.qemu_complaint = WITHOUT_PLUGINS.to_owned();
     table.add("/opt/folio/lib/largefolio/qemu.sh", Node::Executable, b"");
-    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    let error = table.plan(&["good"]).expect_err("a refusal").to_string();
     let expected = "/usr/bin/qemu-x86_64: built without plugins; get a QEMU that has them with \
-        `/opt/folio/lib/largefolio/qemu.sh`, or use --with valgrind";
+        `/opt/folio/lib/largefolio/qemu.sh`";
     assert_eq!(error, expected);
 }
 
@@ -232,19 +217,19 @@ fn the_command_that_gets_a_qemu_is_the_installed_script() {
 fn a_missing_plugin_is_searched_where_the_message_says() {
     let mut table = machine();
     table.nodes.remove(Path::new("/opt/folio/bin/liblargefolio_recorder.so"));
-    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    let error = table.plan(&["good"]).expect_err("a refusal").to_string();
     assert!(error.contains("/opt/folio/lib/largefolio"), "{error}");
     table.add("/opt/folio/lib/largefolio/liblargefolio_recorder.so", Node::Plain, b"");
-    assert!(table.plan(&["good"], With::Qemu).is_ok());
+    assert!(table.plan(&["good"]).is_ok());
     table.plugin = Some("/elsewhere.so".into());
-    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    let error = table.plan(&["good"]).expect_err("a refusal").to_string();
     assert!(error.contains("LARGEFOLIO_RECORDER=/elsewhere.so"), "{error}");
 }
 
 #[test]
 fn a_plugin_that_others_could_have_written_is_not_loaded() {
     let table = Table { is_bin_open: true, ..machine() };
-    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    let error = table.plan(&["good"]).expect_err("a refusal").to_string();
     assert!(error.contains("/opt/folio/bin (everyone can write to it)"), "{error}");
 }
 

@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use largefolio_linux::record::{Ended, With};
+use largefolio_linux::record::Ended;
 use largefolio_trace::{Event, Op};
 
 use crate::recorded::{Recorded, compile, compile_for_arm64, has_arm64, record};
@@ -50,7 +50,7 @@ fn what_a_program_for_arm64_starts_is_recorded_too() {
     // A program of this machine runs unrecorded.
     let other = compile("int main(void) { return 4; }", &[]);
     let [script, other] = [&script, &other.path].map(|path| path.to_str().expect("a name"));
-    let trace = record(&made.path, &[own, other, script], With::Qemu);
+    let trace = record(&made.path, &[own, other, script]);
     // 949, of which an exit code keeps 8 bits.
     assert_eq!(trace.outcome.ended, Ended::Code(181));
     assert_eq!((trace.outcome.nr_processes, trace.outcome.nr_executions), (4, 2));
@@ -78,7 +78,7 @@ fn files_have_the_names_that_the_program_knows() {
         return;
     }
     let made = compile_for_arm64("int main(void) { return 0; }", &[]);
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     let names: Vec<_> = trace.meta.files.iter().map(|file| file.path.as_str()).collect();
     for name in ["/lib/ld-linux-aarch64.so.1", "/lib/libc.so.6"] {
         assert!(names.contains(&name), "{names:?}");
@@ -112,10 +112,10 @@ fn what_memset_clears_is_recorded_and_what_cannot_be_is_named() {
     }
     for options in [&["-O1", "-fno-builtin"][..], &["-O1", "-fno-builtin", "-static"]] {
         let made = compile_for_arm64(CLEARER, options);
-        let trace = record(&made.path, &[], With::Qemu);
+        let trace = record(&made.path, &[]);
         assert_eq!(pages_written(&trace), 1027, "{options:?}");
         assert_eq!(trace.outcome.warnings, Vec::<String>::new());
-        let trace = record(&made.path, &["zva"], With::Qemu);
+        let trace = record(&made.path, &["zva"]);
         assert_eq!(pages_written(&trace), 0, "{options:?}");
         let warnings = trace.outcome.warnings.join(" ");
         assert!(warnings.contains("DC ZVA"), "{warnings}");

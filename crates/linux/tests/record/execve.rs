@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use largefolio_linux::record::{Ended, With};
+use largefolio_linux::record::Ended;
 use largefolio_trace::event::BORROWS_MEMORY;
 use largefolio_trace::{Event, ExitKind, Op};
 
@@ -97,7 +97,7 @@ fn a_program_gets_from_an_execve_what_it_gets_without_us() {
         let (plain, recorded) = (folder.join("plain"), folder.join("recorded"));
         let status = Command::new(&made.path).arg(&plain).arg(target).status().expect("a run");
         let arguments = [recorded.to_str(), target.to_str()].map(|path| path.expect("a name"));
-        let trace = record(&made.path, &arguments, With::Qemu);
+        let trace = record(&made.path, &arguments);
         assert_eq!((status.code(), trace.outcome.ended), (Some(42), Ended::Code(42)));
         let said = |path: &Path| fs::read_to_string(path).expect("the witness's output");
         assert!(said(&plain).lines().count() > 12, "{}", said(&plain));
@@ -117,7 +117,7 @@ fn a_shell_pipeline_is_recorded_whole() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("lines");
     script(&path, "#!/bin/sh\nls / | sort -r | wc -l\nexit 7\n");
-    let trace = record(&path, &[], With::Qemu);
+    let trace = record(&path, &[]);
     assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(7), 4));
     let mut programs = executed(&trace);
     programs.sort();
@@ -172,7 +172,7 @@ fn tries_that_fail_are_none() {
     script(&lost, "#!/nonexistent/sh\n");
     script(&empty, "nothing that runs\n");
     let arguments = [lost.to_str(), empty.to_str(), Some("x")].map(|path| path.expect("a name"));
-    let trace = record(&made.path, &arguments, With::Qemu);
+    let trace = record(&made.path, &arguments);
     assert_eq!(trace.outcome.ended, Ended::Code(9), "{:?}", trace.outcome.warnings);
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
     assert_eq!(executed(&trace), [made.path.to_str().expect("a name")]);
@@ -199,7 +199,7 @@ fn a_thread_that_executes_ends_the_others() {
         }"#,
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(6), 1));
     let execve = trace.of(Op::Execve)[0];
     assert_eq!(execve.thread, 3, "the caller continues under its own id");
@@ -234,7 +234,7 @@ fn hundreds_of_processes_and_long_chains_are_recorded() {
         }"#,
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(3), 73));
     assert_eq!(trace.outcome.nr_executions, 30 + 72);
     let forks = trace.of(Op::Fork);
@@ -274,7 +274,7 @@ fn what_cannot_be_followed_runs_and_is_named() {
         return;
     }
     fs::set_permissions(&other, PermissionsExt::from_mode(0o4755)).expect("a mode");
-    let trace = record(&made.path, &[other.to_str().expect("a name")], With::Qemu);
+    let trace = record(&made.path, &[other.to_str().expect("a name")]);
     assert_eq!(trace.outcome.ended, Ended::Code(0));
     assert!(executed(&trace).is_empty());
     let warnings = trace.outcome.warnings.join("\n");
@@ -290,7 +290,7 @@ fn record_without_root(main: &str) -> Option<Recorded> {
     if !has("qemu-x86_64", "qemu-user") {
         return None;
     }
-    let trace = record(&program(main, &[]).path, &[], With::Qemu);
+    let trace = record(&program(main, &[]).path, &[]);
     if trace.outcome.ended == Ended::Code(2) {
         largefolio_testkit::skipped!("only root can become another user: run as root");
         return None;
@@ -364,7 +364,7 @@ fn a_tree_of_processes_is_recorded_whole() {
         }",
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(0), 511));
     let exits = trace.of(Op::Exit);
     assert!(exits.iter().all(|exit| exit.flags == ExitKind::Process as u32 && exit.pos == 0));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_linux::record::{Ended, With};
+use largefolio_linux::record::Ended;
 use largefolio_trace::event::LINK_MAX;
 use largefolio_trace::{Event, Op};
 
@@ -48,7 +48,7 @@ fn run(main: &str) -> Option<Recorded> {
     if !has("qemu-x86_64", "qemu-user") {
         return None;
     }
-    let trace = record(&compile(&format!("{START}{main}"), &["-O2"]).path, &[], With::Qemu);
+    let trace = record(&compile(&format!("{START}{main}"), &["-O2"]).path, &[]);
     assert_eq!(trace.outcome.ended, Ended::Code(0));
     assert!(trace.meta.links);
     check_targets(&trace);

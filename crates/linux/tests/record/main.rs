@@ -1,4 +1,4 @@
-//! Records real programs under QEMU and valgrind. Tests run in parallel. For a process to kill or
+//! Records real programs under QEMU. Tests run in parallel. For a process to kill or
 //! interrupt, a test starts this program again.
 
 mod arm64;
@@ -10,4 +10,3 @@ mod recorded;
 mod signals;
 #[path = "../support/mod.rs"]
 mod support;
-mod valgrind;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use largefolio_linux::record::{Ended, With};
+use largefolio_linux::record::Ended;
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::{ExitKind, Op};
 
@@ -28,7 +28,7 @@ fn threads_have_dense_ids_and_their_own_references() {
         }",
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!((trace.outcome.nr_threads, trace.outcome.nr_processes), (5, 1));
     let base = trace.mapping(41).addr;
     let region = |n: u64| (base + n * 10 * 4096, base + (n + 1) * 10 * 4096);
@@ -86,7 +86,7 @@ fn no_thread_touches_a_mapping_after_another_removed_it() {
         }",
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     let (mut mapped, mut gone) = (None, Vec::new());
     let (mut nr_inside, mut nr_maps) = (0, 0);
     let holds = |base: u64, addr: u64| (base..base + 31 * 4096).contains(&addr);
@@ -130,7 +130,7 @@ fn a_forked_child_is_another_thread_with_its_own_exit() {
         }",
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!((trace.outcome.nr_threads, trace.outcome.nr_processes), (3, 3));
     let base = trace.mapping(21).addr;
     let writes = |thread, first: u64, nr: u64| {
@@ -199,7 +199,7 @@ fn a_vforked_child_has_its_parents_memory_until_it_ends() {
         }",
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(3), 2));
     let fork = trace.events.iter().position(|event| event.op == Op::Fork).expect("a fork");
     assert_eq!(trace.events[fork].flags, BORROWS_MEMORY);
@@ -233,7 +233,7 @@ fn a_spawned_program_is_recorded_and_the_parent_goes_on() {
         }"#,
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!(trace.outcome.ended, Ended::Code(0));
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 9);
@@ -259,7 +259,7 @@ fn a_killed_program_keeps_its_last_references() {
     for (death, signal) in [("kill(getpid(), SIGKILL);", 9), ("*(volatile int *)16 = 1;", 11)] {
         let main = format!("int main(void) {{ pages(9); fill(0, 9, 3); {death} return 0; }}");
         let made = program(&main, &[]);
-        let trace = record(&made.path, &[], With::Qemu);
+        let trace = record(&made.path, &[]);
         assert_eq!(trace.outcome.ended, Ended::Signal(signal));
         let base = trace.mapping(9).addr;
         assert_eq!(trace.count(Op::Write, None, base, base + 9 * 4096), 27);
@@ -298,7 +298,7 @@ fn a_program_that_closes_every_descriptor_is_still_recorded() {
         &[],
     );
     let name = made.dir.path().join("victim");
-    let trace = record(&made.path, &[name.to_str().expect("utf-8")], With::Qemu);
+    let trace = record(&made.path, &[name.to_str().expect("utf-8")]);
     assert_eq!(trace.outcome.ended, Ended::Code(0), "{:?}", trace.outcome.warnings);
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 9);
@@ -321,7 +321,7 @@ fn a_first_thread_that_leaves_early_does_not_end_the_process() {
         }",
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!(trace.outcome.ended, Ended::Code(4));
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(1), base, base + 9 * 4096), 18);
@@ -368,7 +368,7 @@ fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
         }"#,
         &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     assert_eq!(trace.outcome.ended, Ended::Code(7), "{:?}", trace.outcome.warnings);
     assert_eq!((trace.outcome.nr_processes, trace.outcome.nr_executions), (3, 1));
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
@@ -414,7 +414,7 @@ fn a_stranger_cannot_write_into_a_recording_of_root() {
     let mut stranger = Command::new("python3");
     stranger.args(["-c", STRANGER, &path]).stdout(Stdio::piped());
     let stranger = stranger.spawn().expect("python3");
-    let trace = record(&made.path, &[], With::Qemu);
+    let trace = record(&made.path, &[]);
     let output = stranger.wait_with_output().expect("it ends");
     assert!(output.stdout.starts_with(b"tried /"), "it found the socket");
     assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(0), 1));

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use largefolio_linux::environment::{Environment, Host, Node};
-use largefolio_linux::record::{Outcome, Recording, Request, With};
+use largefolio_linux::record::{Outcome, Recording, Request};
 use largefolio_trace::{Batch, Event, Meta, Op, Reader};
 
 use tempfile::TempDir;
@@ -91,16 +91,16 @@ pub struct Recorded {
     pub events: Vec<Event>,
 }
 
-pub fn record(path: &Path, arguments: &[&str], with: With) -> Recorded {
-    record_pausing(path, arguments, with, Duration::ZERO)
+pub fn record(path: &Path, arguments: &[&str]) -> Recorded {
+    record_pausing(path, arguments, Duration::ZERO)
 }
 
 /// Does the same with a `folio` that sleeps for `pause` in each progress call.
-pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Duration) -> Recorded {
+pub fn record_pausing(path: &Path, arguments: &[&str], pause: Duration) -> Recorded {
     let output = path.with_extension("folio");
     let mut command = vec![path.as_os_str().to_owned()];
     command.extend(arguments.iter().map(OsString::from));
-    let request = Request { command: &command, output: Some(&output), with, root: None };
+    let request = Request { command: &command, output: Some(&output), root: None };
     let plan = Recording::in_environment(&TestHost, &request).expect("a plan");
     let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
     let (meta, events) = read(&output);

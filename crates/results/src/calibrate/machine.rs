@@ -265,8 +265,7 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
         address_spaces: if cfg!(target_arch = "aarch64") {
             AddressSpaces {
                 nr: 16_384,
-                source: "not measured: 16-bit ASIDs, of which Linux gives each process its own"
-                    .to_owned(),
+                source: "not measured: Linux gives each process its own 16-bit ASID".to_owned(),
                 assumed: true,
             }
         } else {

@@ -29,10 +29,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
     (&["record"], ("LARGEFOLIO_QEMU_AARCH64", "The same for programs for arm64: `qemu-aarch64`.")),
     (
         &["record", "crosscheck program", "run", "verify"],
-        (
-            "PATH",
-            "Where folio searches for the program and, for `record`, for QEMU and `valgrind`.",
-        ),
+        ("PATH", "Where folio searches for the program and, for `record`, for QEMU."),
     ),
     (
         &["record", "study", "calibrate", "crosscheck program"],
@@ -169,7 +166,7 @@ const FILES: &[(&[&str], Fact)] = &[
 
 /// Verbs and manual pages of other programs.
 const PAGES: &[(&str, &[(&str, u8)])] = &[
-    ("record", &[("qemu-user", 1), ("valgrind", 1)]),
+    ("record", &[("qemu-user", 1)]),
     ("run", &[("madvise", 2), ("ld.so", 8)]),
     ("tune", &[("tmpfiles.d", 5), ("udev", 7), ("systemd.exec", 5)]),
     ("warm", &[("madvise", 2), ("posix_fadvise", 2), ("systemd.path", 5)]),
