@@ -1,5 +1,4 @@
-//! The folio sizes of processes, files and the page cache on the running system, and the reasons
-//! they are not larger.
+//! The folio sizes of processes, files and the page cache on the running system.
 //!
 //! ```text
 //!   selection     choose the processes           selection.rs, cgroup.rs
@@ -8,12 +7,10 @@
 //!   flags    find the folio at each PFN     kpageflags.rs      each wanted page once, all threads
 //!   walk     folios along the mappings      process.rs         aligned, unaligned, partial, contpte
 //!   totals   each page once                 folios.rs
-//!   why      reasons and remedies           why.rs, remedy.rs  for the mappings that are shown
 //!   layout   folio positions for pictures   layout.rs          a second pass
 //! ```
 //!
-//! Owns reading and counting. Does not judge the kernel's rules: the caller knows the model and
-//! passes in the folio sizes each filesystem supports.
+//! Owns reading and counting. [`crate::reasons`] judges why folios are not larger.
 //!
 //! A census is not a snapshot, because processes keep running while they are read. Memory that
 //! changed between two steps counts as [`folios::Kind::Other`]; a process that exited is skipped
@@ -32,11 +29,8 @@ mod kpageflags;
 pub mod layout;
 mod pagemap;
 pub mod process;
-pub mod remedy;
 pub mod selection;
 pub mod settings;
-pub mod start;
-pub mod why;
 
 pub use crate::proc::{Held, maps, pinned, smaps};
 

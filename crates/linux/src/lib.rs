@@ -7,7 +7,8 @@
 //! [`setting`] (temporary settings), [`tune`] (settings until they are undone) and [`persist`]
 //! (settings that survive a reboot); [`measure`], [`mod@bench`] (the series' micro-benchmarks),
 //! [`calibrate`] (this machine's costs), [`verify`] (a command with and without a change);
-//! [`system`] and [`census`] (folio sizes of the running system); [`signals`] (Ctrl-C),
+//! [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`] and [`census`]
+//! (folio sizes of the running system), [`reasons`] and [`remedies`] (why folios are small); [`signals`] (Ctrl-C),
 //! [`mod@shell`] (quoting), [`stack`] and [`confine`] (for folio itself).
 
 pub mod align;
@@ -23,14 +24,18 @@ pub mod geometry;
 pub mod measure;
 pub mod persist;
 pub mod proc;
+pub mod program;
+pub mod reasons;
 pub mod record;
 pub mod remap;
+pub mod remedies;
 pub mod run;
 pub mod setting;
 pub mod shell;
 pub mod signals;
 pub mod stack;
 pub mod system;
+pub mod timed_run;
 pub mod tune;
 pub mod verify;
 pub mod warm;

@@ -31,9 +31,20 @@ pub mod warm;
 
 use std::path::PathBuf;
 
+use largefolio_trace::shown;
 use serde::Serialize;
 
 pub use place::Place;
+
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    #[error("{name}: cannot be {value:?}; expected {expected}")]
+    Value { name: String, value: String, expected: String },
+    #[error("{what}: {message}")]
+    Given { what: String, message: String },
+    #[error("{}: {message}", shown(path))]
+    File { path: PathBuf, message: String },
+}
 
 const HEADER: &str = "# Written by folio; `folio tune --undo` takes it back.\n";
 

@@ -30,6 +30,8 @@ use std::path::PathBuf;
 
 use largefolio_trace::shown;
 
+use crate::persist::PersistError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     #[error("no setting {name:?}; {expected}")]
@@ -49,10 +51,8 @@ pub enum TuneError {
     Busy { name: String, message: String },
     #[error("{}: {message}", shown(file))]
     Profile { file: String, message: String },
-    #[error("{what}: {message}")]
-    Given { what: String, message: String },
-    #[error("{}: {message}", shown(path))]
-    File { path: PathBuf, message: String },
+    #[error(transparent)]
+    File(#[from] PersistError),
     #[error("{}: {message}", shown(path))]
     Record { path: PathBuf, message: String },
 }

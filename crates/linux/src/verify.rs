@@ -7,7 +7,7 @@
 //!             ratio of a round = changed / plain of that round
 //! ```
 //!
-//! [`run`] times one command and [`rounds`] alternates the arms. [`proof`] finds the rounds that
+//! [`crate::timed_run`] times one command and [`rounds`] alternates the arms. [`proof`] finds the rounds that
 //! show the change, and [`verdict`] and [`threshold`] judge them. A [`rounds::Arm`] owns the
 //! change.
 //!
@@ -18,23 +18,19 @@
 //! - V3: a failed run is never a value.
 //! - V4: a round without the change in effect is never a value.
 
-pub(crate) mod family;
-pub mod memory_sample;
 pub mod metric;
-pub mod output;
 pub mod proof;
 pub mod rounds;
-pub mod run;
 pub mod server;
 pub mod threshold;
 pub mod verdict;
 
-use std::io;
+use crate::timed_run::TimedRunError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    #[error("cannot start {command}: {source}{remedy}")]
-    Start { command: String, source: io::Error, remedy: &'static str },
+    #[error(transparent)]
+    Run(#[from] TimedRunError),
     /// It failed. Times of failing runs mean nothing.
     #[error(
         "{command} {how} in the {arm} run of round {round}; a failed run cannot be compared \
@@ -57,14 +53,6 @@ pub enum VerifyError {
     NotReady { seconds: u64, why: String, output: String },
     #[error("the server {how} {when}{output}")]
     ServerEnded { how: String, when: &'static str, output: String },
-    #[error("{what} was killed but does not end; no more rounds can run while it does")]
-    Immortal { what: String },
-    #[error("{call} failed: {source}")]
-    Call { call: &'static str, source: io::Error },
-}
-
-fn failed(call: &'static str) -> impl FnOnce(io::Error) -> VerifyError {
-    move |source| VerifyError::Call { call, source }
 }
 
 #[cfg(test)]

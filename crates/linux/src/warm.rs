@@ -28,7 +28,7 @@ mod by_size;
 mod cool;
 mod file;
 mod refill;
-mod refusal;
+pub(crate) mod refusal;
 mod users;
 
 pub use cool::cool;

@@ -22,8 +22,8 @@ mod words;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use largefolio_linux::census::remedy::verbs::{LiveVerbs, Verbs as _};
 use largefolio_linux::geometry::Geometry;
+use largefolio_linux::remedies::verbs::{LiveVerbs, Verbs as _};
 use largefolio_linux::run::{Fallback, Placed};
 use largefolio_report::Goal;
 use largefolio_sim::interval::Interval;

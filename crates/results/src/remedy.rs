@@ -1,6 +1,6 @@
 //! Remedies in words, and the choice of the leading one: the same in text, pages and advice.
 
-use largefolio_linux::census::remedy::{Remedy, Restart};
+use largefolio_linux::remedies::{Remedy, Restart};
 use largefolio_report::figures;
 
 /// Returns the remedy that an answer begins with, and its subject. A remedy that mostly adds new
@@ -34,7 +34,7 @@ pub(crate) fn takes(remedy: &Remedy) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use largefolio_linux::census::remedy::Action;
+    use largefolio_linux::remedies::Action;
 
     use super::*;
 

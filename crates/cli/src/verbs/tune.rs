@@ -4,15 +4,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use largefolio_linux::persist::boot::{self, Lasting};
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::persist::unit::{self, Variable};
 use largefolio_linux::persist::variables::{Joined, Variables};
-use largefolio_linux::persist::{Piece, Planned, boot};
+use largefolio_linux::persist::{Piece, Planned};
 use largefolio_linux::shell;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::entry::{Entry, FileEntry};
 use largefolio_linux::tune::files::{self, Removal};
-use largefolio_linux::tune::plan::{ChangeSet, Lasting};
+use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_linux::tune::record::{Foreign, Rounded, Store, Undone};
 use largefolio_results::Form;
@@ -160,7 +161,7 @@ impl TunePlan {
     }
 
     fn pieces(&self, plan: &ChangeSet, recorded: &[Entry]) -> Result<(Vec<Lasting>, Vec<Piece>)> {
-        let settings = if self.is_lasting { plan.lasting(recorded) } else { Vec::new() };
+        let settings = if self.is_lasting { plan.lasting(recorded)? } else { Vec::new() };
         let mut pieces = boot::of_settings(&settings)?;
         pieces.extend(self.drop_in.clone());
         Ok((settings, pieces))

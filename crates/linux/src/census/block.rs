@@ -354,7 +354,7 @@ impl Runs {
 
     /// Returns the blocks of private memory that are completely inside any of the ascending address
     /// ranges.
-    pub(super) fn inside(&self, ranges: impl Iterator<Item = Range<u64>>, page_bytes: u64) -> Self {
+    pub(crate) fn inside(&self, ranges: impl Iterator<Item = Range<u64>>, page_bytes: u64) -> Self {
         let mut inside = Self::new(self.order);
         let block_bytes = page_bytes << self.order;
         let mut rest = &self.list[..];

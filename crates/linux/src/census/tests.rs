@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use self::remedies::Answers;
 use super::folios::{Kind, Size};
-use super::why::{Finding, Question, Refusal, findings};
 use super::*;
+use crate::reasons::{Finding, Question, Refusal, findings};
 use crate::system::MemSystem;
 
 const K: u64 = 1 << 10;

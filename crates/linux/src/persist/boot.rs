@@ -1,22 +1,25 @@
 //! Settings that are made at every boot: by systemd-tmpfiles, and by udev when a disk appears.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use super::{Body, Line, Piece, Place};
-use crate::tune::TuneError;
-use crate::tune::catalog::Catalog;
-use crate::tune::plan::Lasting;
+use super::{Body, Line, PersistError, Piece, Place};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    pub name: String,
+    /// The file below `/sys`, on the system that boots.
+    pub path: PathBuf,
+    pub value: String,
+}
 
 /// Returns the files that make `settings` at boot.
 ///
 /// # Errors
-/// An unknown name, or a value that is not a word or number.
-pub fn of_settings(settings: &[Lasting]) -> Result<Vec<Piece>, TuneError> {
-    let system = Catalog::below(Path::new("/"));
+/// A value that is not a word or number.
+pub fn of_settings(settings: &[Lasting]) -> Result<Vec<Piece>, PersistError> {
     let (mut at_boot, mut of_disks) = (Vec::new(), Vec::new());
-    for Lasting { name, value } in settings {
+    for Lasting { name, path, value } in settings {
         check(name, value)?;
-        let path = system.path(name)?;
         if let Some(disk) = name.strip_prefix("readahead.") {
             of_disks.push(rule(disk, value));
         } else {
@@ -41,11 +44,11 @@ fn rule(disk: &str, value: &str) -> Line {
 }
 
 /// Accepts the kernel's words, such as `defer+madvise`, and numbers. They need no quotes.
-fn check(name: &str, value: &str) -> Result<(), TuneError> {
+fn check(name: &str, value: &str) -> Result<(), PersistError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte);
     if !value.is_empty() && value.bytes().all(is_plain) {
         return Ok(());
     }
     let (name, value) = (name.to_owned(), value.to_owned());
-    Err(TuneError::Value { name, value, expected: "a word or a number".to_owned() })
+    Err(PersistError::Value { name, value, expected: "a word or a number".to_owned() })
 }

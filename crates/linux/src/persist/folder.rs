@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use largefolio_trace::{disk, shown};
 
+use super::PersistError;
 use super::Planned;
 use crate::setting;
-use crate::tune::TuneError;
 
 /// Our files have a few lines. A longer one is not ours.
 pub(crate) const BYTES_MAX: u64 = 64 << 10;
@@ -18,15 +18,15 @@ const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 const OPEN: u32 = 0o002;
 
-pub(crate) fn error(path: &Path, message: impl Into<String>) -> TuneError {
-    TuneError::File { path: path.to_owned(), message: message.into() }
+pub(crate) fn error(path: &Path, message: impl Into<String>) -> PersistError {
+    PersistError::File { path: path.to_owned(), message: message.into() }
 }
 
 /// Returns the number of missing directories between `root` and `path`.
 ///
 /// # Errors
 /// One that is a link, is not a directory, or could contain files of other users.
-pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, TuneError> {
+pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, PersistError> {
     let way = folders(root, path);
     for (nr, folder) in way.iter().enumerate() {
         let found = match fs::symlink_metadata(folder) {
@@ -81,7 +81,7 @@ pub(crate) fn read(path: &Path, is_link: bool) -> io::Result<Option<String>> {
 ///
 /// # Errors
 /// A failed write. It leaves no new file under that name.
-pub(crate) fn write(file: &Planned) -> Result<(), TuneError> {
+pub(crate) fn write(file: &Planned) -> Result<(), PersistError> {
     if file.is_unchanged() {
         return Ok(());
     }
@@ -106,7 +106,7 @@ fn put(path: &Path, text: &str, is_link: bool) -> io::Result<()> {
 ///
 /// # Errors
 /// A directory that cannot be written to, with the remedy.
-pub(crate) fn check(file: &Planned) -> Result<(), TuneError> {
+pub(crate) fn check(file: &Planned) -> Result<(), PersistError> {
     let folder = file.path.ancestors().skip(1).nth(file.nr_folders).unwrap_or(&file.path);
     let probe = folder.join("50-largefolio.conf");
     let probe = if file.nr_folders == 0 && !file.place.is_link() { &file.path } else { &probe };
@@ -118,7 +118,7 @@ pub(crate) fn check(file: &Planned) -> Result<(), TuneError> {
 ///
 /// # Errors
 /// A failed system call.
-pub(crate) fn put_back(file: &Planned) -> Result<(), TuneError> {
+pub(crate) fn put_back(file: &Planned) -> Result<(), PersistError> {
     match &file.found {
         Some(_) if file.is_unchanged() => Ok(()),
         Some(text) => put(&file.path, text, file.place.is_link())
@@ -160,7 +160,7 @@ fn remedy(cause: &io::Error) -> &'static str {
     }
 }
 
-pub(crate) fn in_the_way(path: &Path) -> TuneError {
+pub(crate) fn in_the_way(path: &Path) -> PersistError {
     error(
         path,
         format!(

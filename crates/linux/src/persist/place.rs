@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::tune::TuneError;
+use super::PersistError;
 
 const UNITS: &str = "etc/systemd/system";
 /// Our drop-in's name. `override.conf` from `systemctl edit` sorts later and wins.
@@ -95,20 +95,20 @@ impl ServiceName {
     ///
     /// # Errors
     /// An invalid service name, or one that no unit directory below `root` has.
-    pub fn of_service(name: &str, root: &Path) -> Result<Self, TuneError> {
+    pub fn of_service(name: &str, root: &Path) -> Result<Self, PersistError> {
         let full = if name.strip_suffix(".service").is_some() {
             name.to_owned()
         } else {
             format!("{name}.service")
         };
         let unit = Self::try_from(full)
-            .map_err(|message| TuneError::Given { what: format!("unit {name:?}"), message })?;
+            .map_err(|message| PersistError::Given { what: format!("unit {name:?}"), message })?;
         let is_there =
             |name: String| UNIT_FOLDERS.iter().any(|folder| root.join(folder).join(&name).exists());
         if unit.names().any(is_there) {
             return Ok(unit);
         }
-        Err(TuneError::Given {
+        Err(PersistError::Given {
             what: format!("unit {name:?}"),
             message: "there is no such service; systemctl list-unit-files --type=service lists \
                       all services"

@@ -7,14 +7,19 @@ use std::process::Command;
 
 use proptest::prelude::*;
 
+use super::boot::Lasting;
 use super::place::{OwnUnit, ServiceName};
 use super::unit::Variable;
 use super::warm::Libraries;
 use super::*;
-use crate::tune::plan::Lasting;
+use crate::tune::catalog::Catalog;
 
 fn lasting(name: &str, value: &str) -> Lasting {
-    Lasting { name: name.to_owned(), value: value.to_owned() }
+    Lasting {
+        name: name.to_owned(),
+        path: Catalog::below(Path::new("/")).path(name).unwrap(),
+        value: value.to_owned(),
+    }
 }
 
 /// Runs a systemd tool. If it is not installed, prints that and returns `None`.

@@ -1,8 +1,8 @@
 //! Text of units: a service's variables, and escaped words for systemd.
 
+use super::PersistError;
 use super::place::ServiceName;
 use super::{Body, Line, Piece, Place};
-use crate::tune::TuneError;
 
 /// Far more than an allocator's or runtime's variable needs. A systemd line can have up to 1 MiB.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -18,8 +18,8 @@ impl Variable {
     ///
     /// # Errors
     /// Text that is not an assignment or cannot be in a unit.
-    pub fn parse(assignment: &str) -> Result<Self, TuneError> {
-        let error = |message: &str| TuneError::Given {
+    pub fn parse(assignment: &str) -> Result<Self, PersistError> {
+        let error = |message: &str| PersistError::Given {
             what: format!("variable {assignment:?}"),
             message: message.to_owned(),
         };

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use largefolio_trace::disk::read_whole;
 
+use super::PersistError;
 use super::place::{DROP_IN, ServiceName, UNIT_FOLDERS};
 use super::unit::Variable;
-use crate::census::start::variable::merged;
-use crate::tune::TuneError;
+use crate::program::start::variable::merged;
 
 const UNIT_BYTES_MAX: u64 = 1 << 20;
 const NR_DROP_INS_MAX: usize = 256;
@@ -77,7 +77,7 @@ impl Variables {
     ///
     /// # Errors
     /// A value that only systemd can expand.
-    pub fn join(&self, variable: Variable, root: &Path) -> Result<Joined, TuneError> {
+    pub fn join(&self, variable: Variable, root: &Path) -> Result<Joined, PersistError> {
         let (name, wanted) = (variable.name().to_owned(), variable.value().to_owned());
         let overruling = self.files.iter().find(|file| has_variable(&below(root, file), &name));
         if let Some(file) = overruling {
@@ -107,8 +107,8 @@ impl Variables {
     }
 }
 
-fn given(name: &str, message: String) -> TuneError {
-    TuneError::Given { what: format!("variable {name:?}"), message }
+fn given(name: &str, message: String) -> PersistError {
+    PersistError::Given { what: format!("variable {name:?}"), message }
 }
 
 fn below(root: &Path, file: &Path) -> PathBuf {

@@ -7,12 +7,12 @@
 use std::fmt::Write as _;
 use std::path::{Component, Path};
 
+use super::PersistError;
 use super::place::{OwnUnit, WARM};
 use super::unit::escaped;
 use super::{Body, HEADER, Piece, Place};
 use crate::shell::{as_root, quoted};
 use crate::trust;
-use crate::tune::TuneError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libraries {
@@ -24,12 +24,16 @@ pub enum Libraries {
 ///
 /// # Errors
 /// A path that a unit cannot hold, or a folio that another user could replace: root would run it.
-pub fn of_file(folio: &Path, file: &Path, libraries: Libraries) -> Result<Vec<Piece>, TuneError> {
+pub fn of_file(
+    folio: &Path,
+    file: &Path,
+    libraries: Libraries,
+) -> Result<Vec<Piece>, PersistError> {
     let folio = checked_folio(folio)?;
     let file = checked_file(file)?;
     let unit = |ending: &str| {
         OwnUnit::try_from(format!("{WARM}{}.{ending}", escape_path(file)))
-            .map_err(|message| TuneError::Given { what: format!("file {file:?}"), message })
+            .map_err(|message| PersistError::Given { what: format!("file {file:?}"), message })
     };
     let (service, path) = (unit("service")?, unit("path")?);
     let whole = |place: Place, text: String| Piece { place, body: Body::Whole(text) };
@@ -83,8 +87,8 @@ fn percent(text: &str) -> String {
     text.replace('%', "%%")
 }
 
-fn checked_file(file: &Path) -> Result<&str, TuneError> {
-    let error = |message: &str| TuneError::Given {
+fn checked_file(file: &Path) -> Result<&str, PersistError> {
+    let error = |message: &str| PersistError::Given {
         what: format!("file {}", quoted(file)),
         message: message.to_owned(),
     };
@@ -101,8 +105,8 @@ fn checked_file(file: &Path) -> Result<&str, TuneError> {
     Ok(text)
 }
 
-fn checked_folio(folio: &Path) -> Result<&str, TuneError> {
-    let error = |message: String| TuneError::Given {
+fn checked_folio(folio: &Path) -> Result<&str, PersistError> {
+    let error = |message: String| PersistError::Given {
         what: format!("the program {}", quoted(folio)),
         message: format!(
             "{message}; install it where only root writes, for example: {}",

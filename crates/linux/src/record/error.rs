@@ -7,7 +7,7 @@ use largefolio_trace::TraceError;
 use largefolio_trace::shown;
 use thiserror::Error;
 
-use crate::verify::VerifyError;
+use crate::timed_run::TimedRunError;
 
 /// Why a recording failed. All but the last four are found before the program starts.
 #[derive(Debug, Error)]
@@ -131,7 +131,7 @@ pub enum RecordError {
         how: String,
     },
     #[error(transparent)]
-    PlainRun(#[from] VerifyError),
+    PlainRun(#[from] TimedRunError),
     #[error("interrupted before the program started; there is nothing to write")]
     Interrupted(i32),
     #[error("no process {0} is running; pgrep -a NAME finds processes by name")]

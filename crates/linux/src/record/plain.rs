@@ -10,7 +10,7 @@ use largefolio_trace::PlainRun;
 use super::error::RecordError;
 use super::plan::Recording;
 use crate::measure::counters::Counting;
-use crate::verify::run::{Ended, Sample, Watch, how_it_ended, timed};
+use crate::timed_run::{Ended, Sample, Watch, how_it_ended, timed};
 
 impl Recording {
     /// Runs the plain program `nr` times. `progress` gets each run's number, from 1. The output is

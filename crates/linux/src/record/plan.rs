@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::PlainRun;
 
 use super::error::RecordError;
-use super::outcome::{Outcome, Progress};
 use super::program::{self, Program};
-use super::qemu;
 use super::tools::{self, Emulator};
 use crate::environment::{Environment, Host};
 
@@ -68,14 +66,5 @@ impl Recording {
     #[must_use]
     pub fn emulator(&self) -> &Emulator {
         &self.emulator
-    }
-
-    /// Runs the program under the recorder and writes the trace. Calls `progress` about ten times a
-    /// second.
-    ///
-    /// # Errors
-    /// [`RecordError::Output`], [`RecordError::Os`] or [`RecordError::RecorderFailed`] before the program does anything; [`RecordError::Trace`] if the trace cannot be completed.
-    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
-        qemu::run(self, progress)
     }
 }

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk;
 
 use super::error::RecordError;
-use super::qemu::arch::Arch;
-use super::qemu::head::{self, Head, INTERPRETERS_MAX};
 use super::root::Root;
 use crate::environment::{Environment, Node, find_in_path};
+use crate::program::arch::Arch;
+use crate::program::head::{self, Head, INTERPRETERS_MAX};
+use crate::program::shebang;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -142,14 +143,6 @@ impl Search<'_> {
             }
             argument => Ok((interpreter, argument)),
         }
-    }
-}
-
-pub(crate) fn shebang(bytes: &[u8]) -> Option<(OsString, Option<OsString>)> {
-    let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    match head::head(bytes) {
-        Head::Script { interpreter, argument } => Some((owned(interpreter), argument.map(owned))),
-        _ => None,
     }
 }
 

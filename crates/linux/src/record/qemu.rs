@@ -2,11 +2,7 @@
 //!
 //! Owns the run: the private directory with socket and tails, the child, the completed trace.
 
-#[expect(dead_code, reason = "the recorder uses the rest")]
-pub(super) mod arch;
 mod connection;
-#[cfg_attr(not(test), expect(dead_code, reason = "the recorder uses the rest"))]
-pub(super) mod head;
 mod ledger;
 mod packet;
 mod process;
@@ -28,7 +24,6 @@ use largefolio_trace::Writer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-use self::arch::Arch;
 use self::connection::{is_refused, listen};
 use self::ledger::Ledger;
 #[cfg(fuzzing)]
@@ -42,6 +37,7 @@ use super::finish::{self, Finish};
 use super::outcome::{Outcome, Progress, RecorderKind};
 use super::plan::Recording;
 use super::tools::{self, Emulator};
+use crate::program::arch::Arch;
 use crate::signals::{self, Signals};
 
 /// A memory filesystem: tails are written constantly and must not reach a disk.
@@ -49,54 +45,58 @@ const MEMORY_DIRECTORY: &str = "/dev/shm";
 
 const DIRECTORY_PREFIX: &str = "folio-";
 
-pub(super) fn run(
-    plan: &Recording,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<Outcome, RecordError> {
-    let Emulator { qemu, plugin } = &plan.emulator;
-    let started = Instant::now();
-    let mut writer = Writer::create(&plan.output, finish::meta(plan, RecorderKind::Qemu))?;
-    sweep();
-    let directory = private_directory().map_err(RecordError::os("make a private directory"))?;
-    let listener = listen(&directory.path().join(wire::SOCKET_NAME))
-        .and_then(|listener| admit_other_users(directory.path()).map(|()| listener))
-        .map_err(RecordError::os("listen for the recorder"))?;
-    let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
-    let mut command = command(plan, qemu, plugin, directory.path());
-    let mut child = command.spawn().map_err(RecordError::os("start QEMU"))?;
-    // Each process has a connection. The program keeps the old limit.
-    let _limit = ManyDescriptors::allow();
+impl Recording {
+    /// Runs the program under the recorder and writes the trace. Calls `progress` about ten times a
+    /// second.
+    ///
+    /// # Errors
+    /// [`RecordError::Output`], [`RecordError::Os`] or [`RecordError::RecorderFailed`] before the program does anything; [`RecordError::Trace`] if the trace cannot be completed.
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
+        let Emulator { qemu, plugin } = &self.emulator;
+        let started = Instant::now();
+        let mut writer = Writer::create(&self.output, finish::meta(self, RecorderKind::Qemu))?;
+        sweep();
+        let directory = private_directory().map_err(RecordError::os("make a private directory"))?;
+        let listener = listen(&directory.path().join(wire::SOCKET_NAME))
+            .and_then(|listener| admit_other_users(directory.path()).map(|()| listener))
+            .map_err(RecordError::os("listen for the recorder"))?;
+        let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
+        let mut command = command(self, qemu, plugin, directory.path());
+        let mut child = command.spawn().map_err(RecordError::os("start QEMU"))?;
+        // Each process has a connection. The program keeps the old limit.
+        let _limit = ManyDescriptors::allow();
 
-    let mut book = Book::new(&mut writer);
-    book.files = Files::below(plan.program.root.clone());
-    let program = plan.program.elf.clone();
-    let mut ledger = Ledger::new(&mut book, directory.path().to_path_buf(), program);
-    let mut session = Session::new(&mut ledger, listener, child.id());
-    let result = session.run(&mut child, &signals, progress);
-    let (has_started, is_misunderstood) = (session.has_started(), session.is_misunderstood());
-    drop(session);
-    // The sockets are closed: the plugin stops sending.
-    let status = result
-        .inspect_err(|error| wait_unrecorded(error, &mut child, &signals, started, progress))?;
-    // If QEMU cannot load the program, it ends before the first instruction.
-    if !has_started || ledger.book.layout.is_empty() {
-        if let Some(signal) = signals.seen() {
-            return Err(RecordError::Interrupted(signal));
+        let mut book = Book::new(&mut writer);
+        book.files = Files::below(self.program.root.clone());
+        let program = self.program.elf.clone();
+        let mut ledger = Ledger::new(&mut book, directory.path().to_path_buf(), program);
+        let mut session = Session::new(&mut ledger, listener, child.id());
+        let result = session.run(&mut child, &signals, progress);
+        let (has_started, is_misunderstood) = (session.has_started(), session.is_misunderstood());
+        drop(session);
+        // The sockets are closed: the plugin stops sending.
+        let status = result
+            .inspect_err(|error| wait_unrecorded(error, &mut child, &signals, started, progress))?;
+        // If QEMU cannot load the program, it ends before the first instruction.
+        if !has_started || ledger.book.layout.is_empty() {
+            if let Some(signal) = signals.seen() {
+                return Err(RecordError::Interrupted(signal));
+            }
+            if is_misunderstood {
+                return Err(RecordError::OtherPlugin(plugin.clone()));
+            }
+            let command = format!("{command:?}");
+            let status = status.to_string();
+            return Err(RecordError::RecorderFailed { recorder: "QEMU", status, command });
         }
-        if is_misunderstood {
-            return Err(RecordError::OtherPlugin(plugin.clone()));
-        }
-        let command = format!("{command:?}");
-        let status = status.to_string();
-        return Err(RecordError::RecorderFailed { recorder: "QEMU", status, command });
+        let ended = finish::ended_of(status);
+        ledger.end_all(ended)?;
+        let ended_text = ledger.ended_text(ended);
+        let is_crash = signals.seen().is_none() && ledger.is_emulators_end(ended);
+        let warnings = is_crash.then(|| EMULATOR_ENDED.to_owned()).into_iter().collect();
+        let facts = Finish::of_book(&mut book, ended_text, warnings);
+        facts.complete(writer, ended, RecorderKind::Qemu, started)
     }
-    let ended = finish::ended_of(status);
-    ledger.end_all(ended)?;
-    let ended_text = ledger.ended_text(ended);
-    let is_crash = signals.seen().is_none() && ledger.is_emulators_end(ended);
-    let warnings = is_crash.then(|| EMULATOR_ENDED.to_owned()).into_iter().collect();
-    let facts = Finish::of_book(&mut book, ended_text, warnings);
-    facts.complete(writer, ended, RecorderKind::Qemu, started)
 }
 
 const EMULATOR_ENDED: &str = "QEMU ended, not the program: the trace stops there, and the exit code is \

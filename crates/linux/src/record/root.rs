@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::error::RecordError;
-use super::qemu::arch::Arch;
 use crate::environment::{Environment, Node};
 use crate::proc::fd;
+use crate::program::arch::Arch;
 
 /// Distributions install the libraries for cross compilers here.
 const OF_CROSS_COMPILERS: &str = "/usr";

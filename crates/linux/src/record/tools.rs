@@ -6,9 +6,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
-use super::qemu::arch::Arch;
 use crate::environment::{Environment, find_in_path};
 use crate::library::{self, Library, QEMU_AARCH64, QEMU_X86_64, RECORDER};
+use crate::program::arch::Arch;
 
 /// The answers to `-plugin` of a QEMU built without plugins.
 const NO_PLUGINS: [&str; 2] = ["plugin interface not enabled", "unknown option 'plugin'"];

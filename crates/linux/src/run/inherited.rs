@@ -1,12 +1,12 @@
 //! THP can be disabled for folio and the programs it starts: prctl(2)'s flag is inherited.
 //!
-//! Covers this process. [`crate::census::start::Disabled`] covers others.
+//! Covers this process. [`crate::program::start::Disabled`] covers others.
 
 use largefolio_trace::shown;
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
-use crate::census::start::{Ancestor, Disabled};
 use crate::proc::Task;
+use crate::program::start::{Ancestor, Disabled};
 use crate::shell::as_typed;
 use crate::system::Live;
 

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use crate::elf::ElfFile;
 use crate::elf::dynamic::{Dynamic, Symbols};
 use crate::environment::{Environment as _, Host, Node, find_in_path};
-use crate::record::program::shebang;
+use crate::program::head::INTERPRETERS_MAX;
+use crate::program::shebang;
 use crate::trust;
-
-/// Longest chain of interpreters, as in Linux.
-const INTERPRETERS_MAX: usize = 5;
 
 #[derive(Clone, Debug)]
 pub(super) struct Program {

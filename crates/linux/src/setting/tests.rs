@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
 
 use super::*;
-use crate::verify::family::{join, new_cgroup, remove};
+use crate::timed_run::family::{join, new_cgroup, remove};
 
 fn said_of(path: &Path) -> Vec<String> {
     let all = AFTERMATH.lock().unwrap();

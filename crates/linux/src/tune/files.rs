@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use super::TuneError;
 use super::entry::{Entry, FileEntry, Record};
-use super::plan::Lasting;
 use super::record::{Foreign, Store};
-use crate::persist::{Listed, Piece, Place, Planned, State, folder};
+use crate::persist::boot::Lasting;
+use crate::persist::{Listed, PersistError, Piece, Place, Planned, State, folder};
 use crate::shell::as_root;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Store {
                 folder::remove_folders(&file.path, file.nr_folders);
                 files[..nr].iter().rev().try_for_each(folder::put_back)?;
                 self.save(&earlier)?;
-                return Err(error);
+                return Err(error.into());
             }
             at()?;
         }
@@ -181,7 +181,7 @@ pub fn planned(
         let found = match folder::read(&path, piece.place.is_link()) {
             Ok(found) => found,
             Err(cause) => {
-                return Err(folder::error(&path, format!("{cause}; move it away")));
+                return Err(folder::error(&path, format!("{cause}; move it away")).into());
             }
         };
         match (&found, entry) {
@@ -192,13 +192,13 @@ pub fn planned(
                     "it was changed after folio wrote it; to remove it and start again: {}",
                     as_root("folio tune --undo --force")
                 );
-                return Err(folder::error(&path, message));
+                return Err(folder::error(&path, message).into());
             }
-            (Some(_), None) => return Err(folder::in_the_way(&path)),
+            (Some(_), None) => return Err(folder::in_the_way(&path).into()),
         }
         let text = piece.text(found.as_deref());
         if text.len() as u64 > folder::BYTES_MAX {
-            return Err(folder::error(&path, "it would grow beyond 64 KiB"));
+            return Err(folder::error(&path, "it would grow beyond 64 KiB").into());
         }
         all.push(Planned { place: piece.place.clone(), path, text, found, nr_folders });
     }
@@ -209,7 +209,7 @@ pub fn planned(
 ///
 /// # Errors
 /// The first file that cannot be written.
-pub fn check(files: &[Planned]) -> Result<(), TuneError> {
+pub fn check(files: &[Planned]) -> Result<(), PersistError> {
     files.iter().try_for_each(folder::check)
 }
 

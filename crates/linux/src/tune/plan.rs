@@ -1,5 +1,7 @@
 //! The changes that a profile or a list of values would make on this system.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use super::TuneError;
@@ -7,6 +9,7 @@ use super::catalog::Catalog;
 use super::entry::Entry;
 use super::profile::Profile;
 use super::warnings::{self, Warning};
+use crate::persist::boot::Lasting;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChangeSet {
@@ -29,12 +32,6 @@ pub struct Kept {
     pub name: String,
     pub now: String,
     pub is_asked: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lasting {
-    pub name: String,
-    pub value: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -111,8 +108,11 @@ impl ChangeSet {
 
     /// Returns the settings to make at every boot: those that change, and those with the right
     /// value that were requested or changed by an earlier plan.
-    #[must_use]
-    pub fn lasting(&self, recorded: &[Entry]) -> Vec<Lasting> {
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn lasting(&self, recorded: &[Entry]) -> Result<Vec<Lasting>, TuneError> {
+        let booted = Catalog::below(Path::new("/"));
         let is_ours = |kept: &&Kept| {
             let given = |entry: &Entry| entry.name == kept.name && entry.given.contains(&kept.now);
             kept.is_asked || recorded.iter().any(given)
@@ -120,7 +120,11 @@ impl ChangeSet {
         let changes = self.changes.iter().map(|change| (&change.name, &change.planned));
         let kept = self.kept.iter().filter(is_ours).map(|kept| (&kept.name, &kept.now));
         let all = changes.chain(kept);
-        all.map(|(name, value)| Lasting { name: name.clone(), value: value.clone() }).collect()
+        all.map(|(name, value)| {
+            let path = booted.path(name)?;
+            Ok(Lasting { name: name.clone(), path, value: value.clone() })
+        })
+        .collect()
     }
 
     fn add(&mut self, name: String, now: String, planned: String, why: String) {

@@ -177,14 +177,14 @@ fn folios(one: &Run, other: &Run) -> Option<f64> {
     };
     let (one, other) = (look(one)?, look(other)?);
     // Uses fractions, because runs are sampled at different points of their progress.
-    let share = |look: &super::memory_sample::MemorySample, size: &u64| {
+    let share = |look: &crate::timed_run::memory_sample::MemorySample, size: &u64| {
         let bytes = look.folios.get(size).copied().unwrap_or(0);
         bytes as f64 / look.mapped_bytes().max(1) as f64
     };
     let sizes: std::collections::BTreeSet<&u64> =
         one.folios.keys().chain(other.folios.keys()).collect();
     let moved: f64 = sizes.iter().map(|size| (share(&one, size) - share(&other, size)).abs()).sum();
-    let unknown = |look: &super::memory_sample::MemorySample| {
+    let unknown = |look: &crate::timed_run::memory_sample::MemorySample| {
         look.unknown_bytes as f64 / look.mapped_bytes().max(1) as f64
     };
     let part = f64::midpoint(moved, (unknown(&one) - unknown(&other)).abs());

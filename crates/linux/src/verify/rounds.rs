@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::VerifyError;
-use super::memory_sample::{self, MemorySample, When};
 use super::metric::{self, Metric, Source};
-use super::output::Output;
-use super::run::{Ended, Observed, RunOptions, Sample, Watch, how_it_ended, observed};
 use super::server::{READY, Ready, Served, Server, shell};
+use crate::timed_run::memory_sample::{self, MemorySample, When};
+use crate::timed_run::output::Output;
+use crate::timed_run::{Ended, Observed, RunOptions, Sample, Watch, how_it_ended, observed};
 
 /// With fewer rounds an interval is mostly luck, so the verdict is inconclusive.
 pub const NR_ROUNDS_MIN: usize = 10;

@@ -15,13 +15,16 @@ use std::time::{Duration, Instant};
 use largefolio_trace::shown;
 use regex_lite::Regex;
 
-use super::family::{Family, join, new_cgroup};
-use super::memory_sample::MemorySample;
-use super::output::{Capture, Output};
-use super::run::{Ended, RunOptions, Watch, how_it_ended, observed, start_error};
-use super::{VerifyError, failed};
+use super::VerifyError;
 use crate::helpers;
 use crate::signals;
+use crate::timed_run::failed;
+use crate::timed_run::family::{Family, join, new_cgroup};
+use crate::timed_run::memory_sample::MemorySample;
+use crate::timed_run::output::{Capture, Output};
+use crate::timed_run::{
+    Ended, RunOptions, TimedRunError, Watch, how_it_ended, observed, start_error,
+};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) const READY: Duration =
@@ -166,7 +169,11 @@ impl Server {
     }
 
     pub(super) fn stop(mut self) -> Result<(), VerifyError> {
-        if self.end() { Ok(()) } else { Err(VerifyError::Immortal { what: "the server".into() }) }
+        if self.end() {
+            Ok(())
+        } else {
+            Err(TimedRunError::Immortal { what: "the server".into() }.into())
+        }
     }
 
     fn end(&mut self) -> bool {

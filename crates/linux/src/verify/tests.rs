@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::VerifyError;
 use super::metric::{Better, Metric, Source, pattern};
-use super::output::Output;
 use super::proof::{Dropped, Proved, Trace};
 use super::rounds::{Arm, ArmError, Measure, Rounds, Run, Until, alternate};
-use super::run::{Ended, Sample, Watch, timed};
 use super::server::Ready;
 use super::verdict::{Doubt, Verdict, compare, conclude, doubts, judge, nr_rounds_until};
 use crate::measure::bootstrap::Interval;
+use crate::timed_run::output::Output;
+use crate::timed_run::{Ended, Sample, Watch, timed};
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("/bin/sh");

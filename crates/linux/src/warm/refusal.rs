@@ -8,7 +8,6 @@ use std::path::Path;
 
 use super::users::NR_USERS_MAX;
 use crate::census::file::nr_cached;
-use crate::census::remedy::replaced_by_copy;
 use crate::geometry::Geometry;
 use crate::proc::cgroup::{self, Room};
 use crate::proc::{host, thp};
@@ -257,6 +256,17 @@ pub(super) fn refused(error: &io::Error) -> Option<WarmRefusal> {
         return None;
     }
     Some(if thp::setting("enabled").exists() { WarmRefusal::OldKernel } else { WarmRefusal::NoThp })
+}
+
+/// Builds the commands that replace a file by a copy. mktemp never overwrites an existing file.
+pub(crate) fn replaced_by_copy(path: &Path, typed: impl Fn(&str) -> String) -> String {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".XXXXXX");
+    let (file, name) = (quoted(path), quoted(&name));
+    let make = typed(&format!("mktemp {name}"));
+    let copy = typed(&format!("cp -a {file} \"$new\""));
+    let replace = typed(&format!("mv \"$new\" {file}"));
+    format!("new=$({make}) && {copy} && {replace}")
 }
 
 #[cfg(test)]

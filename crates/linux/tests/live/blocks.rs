@@ -9,11 +9,11 @@ use std::io::{BufRead as _, BufReader};
 use std::ops::Range;
 
 use largefolio_linux::census::block::{self, AreaFacts, Backing, When};
-use largefolio_linux::census::remedy::Action;
-use largefolio_linux::census::remedy::verbs::LiveVerbs;
-use largefolio_linux::census::why::{Question, findings};
 use largefolio_linux::census::{self, smaps};
 use largefolio_linux::collapse::{self, CollapseError, CollapseKind, Request};
+use largefolio_linux::reasons::{Question, findings};
+use largefolio_linux::remedies::Action;
+use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::system::Live;
 
 use crate::held::Held;

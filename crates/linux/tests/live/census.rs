@@ -20,10 +20,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use largefolio_linux::census::file::{self, Empty};
 use largefolio_linux::census::folios::{Kind, Size, Tally};
-use largefolio_linux::census::remedy::verbs::LiveVerbs;
 use largefolio_linux::census::settings::{Allows, ThpSettings};
-use largefolio_linux::census::why::{Finding, Question, Reason, Refusal, findings};
 use largefolio_linux::census::{self, Access, Census, smaps};
+use largefolio_linux::reasons::{Finding, Question, Reason, Refusal, findings};
+use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::setting::Setting;
 use largefolio_linux::shell::as_root;
 use largefolio_linux::system::{Live, System};

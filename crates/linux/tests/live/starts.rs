@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Command;
 
 use largefolio_linux::census;
-use largefolio_linux::census::remedy::verbs::LiveVerbs;
-use largefolio_linux::census::remedy::{Action, Remedy};
-use largefolio_linux::census::why::{Question, findings};
 use largefolio_linux::geometry::Geometry;
+use largefolio_linux::reasons::{Question, findings};
+use largefolio_linux::remedies::verbs::LiveVerbs;
+use largefolio_linux::remedies::{Action, Remedy};
 use largefolio_linux::setting::Setting;
 use largefolio_linux::shell::quoted;
 use largefolio_linux::system::Live;

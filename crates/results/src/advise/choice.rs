@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use largefolio_linux::census::remedy::runtime::{Memory, Runtime, Traits, Wanted};
+use largefolio_linux::remedies::runtime::{Memory, Runtime, Traits, Wanted};
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_sim::kernel::Kernel;

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Owns the areas. Each gain was checked with the verb that executes the remedy
-//! (`largefolio_linux::census::remedy`). Its share of a run's time is unknown without a recording.
+//! (`largefolio_linux::remedies`). Its share of a run's time is unknown without a recording.
 
 use std::fmt::Write as _;
 
-use largefolio_linux::census::remedy::{Remedy, Restart};
-use largefolio_linux::census::why::Finding;
+use largefolio_linux::reasons::Finding;
+use largefolio_linux::remedies::{Remedy, Restart};
 use largefolio_linux::system::Live;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use largefolio_linux::census::Census;
 use largefolio_linux::census::folios::{Kind, Size, Tally};
 use largefolio_linux::census::process::{Mapping, Process};
-use largefolio_linux::census::remedy::Remedy;
-use largefolio_linux::census::why::{Finding, Refusal};
+use largefolio_linux::reasons::{Finding, Refusal};
+use largefolio_linux::remedies::Remedy;
 
 use super::plain::{what, what_in};
 

@@ -6,11 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use largefolio_linux::census::cgroup::{self, MemoryLimit};
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
-use largefolio_linux::census::remedy::verbs::LiveVerbs;
 use largefolio_linux::census::selection::Missing;
 pub use largefolio_linux::census::selection::Selection;
-use largefolio_linux::census::why::{self, Finding, Question};
 use largefolio_linux::census::{self, Access, Census};
+use largefolio_linux::reasons::{self, Finding, Question};
+use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::shell::again_as_root;
 use largefolio_linux::system::{Live, System as _};
 use largefolio_mm::rules::Rules;
@@ -104,7 +104,7 @@ impl MapsRequest {
             let limit = |name: &str| limit(&kernel.as_ref()?.rules, name);
             let verbs = &LiveVerbs::default();
             let question = Question { system: &Live, limit: &limit, verbs, nr_max: self.nr_judged };
-            look.findings = why::findings(&census, &question);
+            look.findings = reasons::findings(&census, &question);
             look.census = Some(census);
         }
         look.cached = self.cached()?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use largefolio_linux::census::Access;
-use largefolio_linux::census::remedy::Remedy;
+use largefolio_linux::remedies::Remedy;
 use largefolio_linux::system::Live;
 use largefolio_report::ExportError;
 use largefolio_report::figures::{self, percent, size};

@@ -12,10 +12,10 @@ use largefolio_linux::census::folios::{Kind, Tally};
 use largefolio_linux::census::layout::{self, How, Layout};
 use largefolio_linux::census::maps::Vma;
 use largefolio_linux::census::process::Process;
-use largefolio_linux::census::remedy::Remedy;
-use largefolio_linux::census::why::Refusal;
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::geometry::Geometry;
+use largefolio_linux::reasons::Refusal;
+use largefolio_linux::remedies::Remedy;
 use largefolio_linux::system::System;
 use serde::Serialize;
 

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size};
-use largefolio_linux::census::remedy::Remedy;
-use largefolio_linux::census::why::Refusal;
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::geometry::Geometry;
+use largefolio_linux::reasons::Refusal;
+use largefolio_linux::remedies::Remedy;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use largefolio_linux::measure::bootstrap::Interval;
-use largefolio_linux::verify::memory_sample::MemorySample;
+use largefolio_linux::timed_run::memory_sample::MemorySample;
 use largefolio_linux::verify::metric::Better;
 use largefolio_linux::verify::rounds::{NR_ROUNDS_MIN, Rounds, Run};
 use largefolio_linux::verify::threshold::{Outcome, Threshold};

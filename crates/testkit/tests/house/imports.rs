@@ -116,6 +116,35 @@ fn no_imports_run_in_a_circle() {
     }
 }
 
+/// The imports between top-level modules: a folder and its files count as one.
+fn folders(imports: &Imports) -> Imports {
+    let mut folders = Imports::new();
+    for (from, others) in imports.iter().filter(|(from, _)| !from.is_empty()) {
+        let others = others.iter().map(|other| other[..1].to_vec());
+        let own = folders.entry(from[..1].to_vec()).or_default();
+        own.extend(others.filter(|other| other[..] != from[..1]));
+    }
+    folders
+}
+
+/// Imports that close a circle between folders. Remove an entry with its import; add none.
+const CLOSING: &[(&str, &str, &str)] =
+
+#[test]
+fn no_folders_import_each_other() {
+    for name in CRATES {
+        let mut folders = folders(&imports(&texts_of(name)));
+        for (_, from, to) in CLOSING.iter().filter(|(of, ..)| of == name) {
+            let known = format!("{from} -> {to}");
+            assert!(circles(folders.clone()).contains(&known), "{name}: {known} closes no circle");
+            let others = folders.get_mut(&[(*from).to_owned()][..]).unwrap();
+            others.retain(|other| other[..] != [(*to).to_owned()]);
+        }
+        let circles = circles(folders);
+        assert!(circles.is_empty(), "{name}: folders in a circle:\n{}", circles.join("\n"));
+    }
+}
+
 /// Layer of each top-level module of `mm`, counted from the bottom, as listed in ARCHITECTURE.md.
 fn layers() -> BTreeMap<String, usize> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
@@ -159,5 +188,15 @@ fn a_circle_is_seen_through_others_and_a_folder_is_none() {
         ("led-to", "use std::fs;"),
     ];
     let texts = texts.map(|(path, text)| (module_of(Path::new(path)), text.to_owned()));
+    let of_folders = [("a/x", "use crate::b::y::Y;"), ("b/y", ""), ("b/z", "use crate::a::X;")];
+    let of_folders = of_folders.map(|(path, text)| (module_of(Path::new(path)), text.to_owned()));
+    let of_folders = [("a", ""), ("b", "")]
+        .map(|(path, text)| (module_of(Path::new(path)), text.to_owned()))
+        .into_iter()
+        .chain(of_folders)
+        .collect();
+    let of_folders = imports(&of_folders);
+    assert!(circles(of_folders.clone()).is_empty(), "no file imports itself");
+    assert_eq!(circles(folders(&of_folders)), ["a -> b", "b -> a"]);
     assert_eq!(circles(imports(&texts.into())), ["a -> b", "b -> c/deep", "c/deep -> a"]);
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::remedies::Answers;
 use super::{edited, finding, judged_with};
-use crate::census::remedy::{Action, Remedy};
 use crate::geometry::Geometry;
+use crate::remedies::{Action, Remedy};
 use crate::shell::as_root;
 
 const K: u64 = 1 << 10;

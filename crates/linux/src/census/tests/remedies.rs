@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::{K, edited, finding, fixture, judged, judged_with, replace};
 use crate::census::block::{BlockFacts, Runs};
-use crate::census::remedy::verbs::Verbs;
-use crate::census::remedy::{Action, Remedy, Restart};
-use crate::census::why::Refusal;
+use crate::reasons::Refusal;
+use crate::remedies::verbs::Verbs;
+use crate::remedies::{Action, Remedy, Restart};
 use crate::run::{Obstacle, Placed};
 use crate::shell::as_root;
 use crate::system::MemSystem;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::remedies::{Answers, collapse, of_anon, sentences, set};
 use super::{edited, replace, take};
-use crate::census::remedy::Remedy;
-use crate::census::why::Refusal;
+use crate::reasons::Refusal;
+use crate::remedies::Remedy;
 
 const LIBC: &str = "/usr/lib/libc.so.6";
 

@@ -4,12 +4,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use super::*;
+use crate::persist::boot::Lasting;
 use crate::persist::place::ServiceName;
 use crate::persist::unit::{self, Variable};
 use crate::persist::warm::{self, Libraries};
 use crate::persist::{Piece, Place, State, boot};
+use crate::tune::catalog::Catalog;
 use crate::tune::files::{self, Removal, Taken};
-use crate::tune::plan::Lasting;
 
 fn pieces(readahead: &str, arenas: &str) -> Vec<Piece> {
     let mut all = boot::of_settings(&settings(readahead)).unwrap();
@@ -22,8 +23,11 @@ fn pieces(readahead: &str, arenas: &str) -> Vec<Piece> {
 }
 
 fn settings(readahead: &str) -> Vec<Lasting> {
-    let setting =
-        |name: &str, value: &str| Lasting { name: name.to_owned(), value: value.to_owned() };
+    let setting = |name: &str, value: &str| Lasting {
+        name: name.to_owned(),
+        path: Catalog::below(Path::new("/")).path(name).unwrap(),
+        value: value.to_owned(),
+    };
     vec![setting("readahead.vda", readahead), setting("khugepaged.pages_to_scan", "8192")]
 }
 
@@ -217,7 +221,7 @@ fn a_setting_that_a_file_makes_again_is_put_back_after_a_reboot_too() {
     let plan = system.plan("2048", "8192");
     let store = system.store();
     store.apply(&system.catalog(), &plan, &mut never_ends()).unwrap();
-    let lasting = plan.lasting(&[]);
+    let lasting = plan.lasting(&[]).unwrap();
     let disk = lasting.iter().filter(|one| one.name == "readahead.vda").cloned();
     let disk: Vec<Lasting> = disk.collect();
     store.persist(&boot::of_settings(&disk).unwrap(), &disk, &mut never_ends()).unwrap();
@@ -241,7 +245,7 @@ fn a_setting_that_is_right_already_lasts_if_it_was_asked_for_or_is_ours() {
     let of_profile = || ChangeSet::of_profile(&system.catalog(), &profile).unwrap();
     let names = |plan: &ChangeSet| {
         let recorded = system.store().entries().unwrap();
-        plan.lasting(&recorded).into_iter().map(|one| one.name).collect::<Vec<_>>()
+        plan.lasting(&recorded).unwrap().into_iter().map(|one| one.name).collect::<Vec<_>>()
     };
     let mut plan = of_profile();
     let changed: Vec<_> = plan.changes.iter().map(|change| change.name.clone()).collect();

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::super::memory_sample::MemorySample;
 use super::super::metric::Metric;
-use super::super::run::Sample;
 use super::super::threshold::{Outcome, Threshold};
 use super::super::verdict::{Judged, Question};
 use super::*;
+use crate::timed_run::Sample;
+use crate::timed_run::memory_sample::MemorySample;
 
 fn run(faults: u64, large_mib: u64) -> Run {
     let small = 256 - large_mib;

@@ -1,4 +1,4 @@
-use largefolio_linux::census::remedy::Action;
+use largefolio_linux::remedies::Action;
 
 use super::*;
 

@@ -6,9 +6,9 @@ use largefolio_linux::census::Held;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
 use largefolio_linux::census::maps::Vma;
 use largefolio_linux::census::process::{Mapping, Process};
-use largefolio_linux::census::remedy::verbs::LiveVerbs;
-use largefolio_linux::census::why::{Finding, Question, findings};
 use largefolio_linux::census::{Census, take};
+use largefolio_linux::reasons::{Finding, Question, findings};
+use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::system::MemSystem;
 
 use super::*;

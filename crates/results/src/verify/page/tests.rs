@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use largefolio_linux::verify::memory_sample::MemorySample;
+use largefolio_linux::timed_run::Sample;
+use largefolio_linux::timed_run::memory_sample::MemorySample;
 use largefolio_linux::verify::metric::Metric;
 use largefolio_linux::verify::proof::Trace;
 use largefolio_linux::verify::rounds::{Rounds, Run};
-use largefolio_linux::verify::run::Sample;
 use largefolio_linux::verify::threshold::Threshold;
 use largefolio_linux::verify::verdict::{Judged, Question};
 

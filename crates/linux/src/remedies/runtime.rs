@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 pub use super::traits::Traits;
-use crate::census::start::variable::{Merged, merged};
+use crate::program::start::variable::{Merged, merged};
 use crate::shell::quoted;
 
 /// One row of the table. A program must match every column of the row.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::census::start::Start;
+use crate::program::start::Start;
 
 fn found(traits: &Traits, wanted: &Wanted) -> &'static str {
     Runtime::of(traits, wanted).map_or("", |row| row.name.as_str())

@@ -10,9 +10,9 @@ use super::runtime::{constants, is_known_allocator};
 use super::traits::{LIBC, Traits};
 use super::verbs::{LiveVerbs, Verbs};
 use crate::census::process::Process;
-use crate::census::start::{Start, is_loader};
 use crate::proc::Task;
 use crate::proc::maps::Vma;
+use crate::program::start::{Start, is_loader};
 use crate::system::System;
 
 impl Traits {

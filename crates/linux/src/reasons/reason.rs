@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::census::block::Obstacle;
-use crate::census::remedy::Remedy;
-use crate::census::remedy::verbs::Verbs;
+use crate::remedies::Remedy;
+use crate::remedies::verbs::Verbs;
 use crate::system::System;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -33,9 +33,9 @@ mod tmpfs;
 pub use reason::{Finding, FolioLimit, Question, Reason, Refusal};
 
 use self::judge::Judge;
-use super::Census;
-use super::folios::{Cell, Kind};
-use super::process::Mapping;
+use crate::census::Census;
+use crate::census::folios::{Cell, Kind};
+use crate::census::process::Mapping;
 use crate::proc::maps::Vma;
 
 /// Judges the mappings of a census with the most memory to gain. For the others, only counts the

@@ -3,6 +3,10 @@
 //! The command runs in a `Family`. After its end, its remaining processes are killed. If this
 //! process is killed, the family's guard does it.
 
+pub(crate) mod family;
+pub mod memory_sample;
+pub mod output;
+
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,12 +17,25 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::family::{Adoption, Family};
-use super::memory_sample::{self, MemorySample, When};
-use super::output::{Capture, Output};
-use super::{VerifyError, failed};
+use self::family::{Adoption, Family};
+use self::memory_sample::{MemorySample, When};
+use self::output::{Capture, Output};
 use crate::helpers;
 use crate::signals::{self, Signals};
+
+#[derive(Debug, thiserror::Error)]
+pub enum TimedRunError {
+    #[error("cannot start {command}: {source}{remedy}")]
+    Start { command: String, source: io::Error, remedy: &'static str },
+    #[error("{what} was killed but does not end; no more rounds can run while it does")]
+    Immortal { what: String },
+    #[error("{call} failed: {source}")]
+    Call { call: &'static str, source: io::Error },
+}
+
+pub(crate) fn failed(call: &'static str) -> impl FnOnce(io::Error) -> TimedRunError {
+    move |source| TimedRunError::Call { call, source }
+}
 
 /// Pause before the clock starts. The guard and programs started by an arm's preparation have then
 /// settled, and both arms start on an idle machine.
@@ -47,20 +64,20 @@ pub enum Ended {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(super) struct RunOptions<'a> {
-    pub(super) when: When,
+pub(crate) struct RunOptions<'a> {
+    pub(crate) when: When,
     /// Whether to capture the output, and where else it goes.
-    pub(super) capture: Option<Output>,
-    pub(super) server: Option<&'a Family>,
-    pub(super) limit: Option<Duration>,
+    pub(crate) capture: Option<Output>,
+    pub(crate) server: Option<&'a Family>,
+    pub(crate) limit: Option<Duration>,
 }
 
 #[derive(Debug)]
-pub(super) struct Observed {
-    pub(super) ended: Ended,
-    pub(super) look: Option<MemorySample>,
-    pub(super) output: Vec<u8>,
-    pub(super) left: Option<String>,
+pub(crate) struct Observed {
+    pub(crate) ended: Ended,
+    pub(crate) look: Option<MemorySample>,
+    pub(crate) output: Vec<u8>,
+    pub(crate) left: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,15 +91,15 @@ enum Why {
 ///
 /// # Errors
 /// It cannot be started or waited for.
-pub fn timed(command: Command, signals: &Watch) -> Result<Ended, VerifyError> {
+pub fn timed(command: Command, signals: &Watch) -> Result<Ended, TimedRunError> {
     Ok(observed(command, signals, &RunOptions::default())?.ended)
 }
 
-pub(super) fn observed(
+pub(crate) fn observed(
     mut command: Command,
     signals: &Watch,
     options: &RunOptions<'_>,
-) -> Result<Observed, VerifyError> {
+) -> Result<Observed, TimedRunError> {
     let mut family = Family::start(None)?;
     if options.server.is_some() {
         family.is_beside_a_server();
@@ -117,7 +134,7 @@ pub(super) fn observed(
     family.has_no_leader();
     let output = capture.map(Capture::end).unwrap_or_default();
     if !is_over {
-        return Err(VerifyError::Immortal { what: left.unwrap_or_default() });
+        return Err(TimedRunError::Immortal { what: left.unwrap_or_default() });
     }
     let ended = match why {
         Why::Stopped => Ended::Stopped,
@@ -133,8 +150,8 @@ pub(super) fn observed(
     Ok(Observed { ended, look, output, left })
 }
 
-pub(super) fn start_error(command: &Command, source: io::Error) -> VerifyError {
-    VerifyError::Start {
+pub(crate) fn start_error(command: &Command, source: io::Error) -> TimedRunError {
+    TimedRunError::Start {
         command: command.get_program().to_string_lossy().into_owned(),
         remedy: match source.kind() {
             io::ErrorKind::NotFound => "; is it installed, and is the path right?",
@@ -167,7 +184,7 @@ impl Watch {
     ///
     /// # Errors
     /// If handlers cannot be installed.
-    pub fn start() -> Result<Self, VerifyError> {
+    pub fn start() -> Result<Self, TimedRunError> {
         Self::within(None)
     }
 
@@ -175,7 +192,7 @@ impl Watch {
     ///
     /// # Errors
     /// As [`Watch::start`].
-    pub fn within(time: Option<Duration>) -> Result<Self, VerifyError> {
+    pub fn within(time: Option<Duration>) -> Result<Self, TimedRunError> {
         let signals = Signals::watch().map_err(failed("sigaction"))?;
         let deadline = time.and_then(|time| Instant::now().checked_add(time));
         Ok(Self { signals, deadline, _adoption: Adoption::start() })
@@ -197,7 +214,7 @@ fn wait_for_end(
     leader: &Child,
     signals: &Watch,
     options: &RunOptions<'_>,
-) -> Result<Why, VerifyError> {
+) -> Result<Why, TimedRunError> {
     let start = Instant::now();
     let failed = |errno: rustix::io::Errno| failed("pidfd_open")(errno.into());
     let process = pidfd_open(Pid::from_child(leader), PidfdFlags::empty()).map_err(failed)?;
@@ -220,7 +237,7 @@ fn wait_for_end(
     unreachable!("a command of 27 years")
 }
 
-fn reap(leader: &Child) -> Result<(ExitStatus, libc::rusage), VerifyError> {
+fn reap(leader: &Child) -> Result<(ExitStatus, libc::rusage), TimedRunError> {
     let Ok(pid) = i32::try_from(leader.id()) else {
         unreachable!("the kernel's process numbers fit")
     };

@@ -5,7 +5,7 @@ use super::judge::{Case, Judge};
 use super::pieces::Piece;
 use super::reason::{Finding, Refusal};
 use crate::census::block::{AreaFacts, Backing, FileBlock, When};
-use crate::census::remedy::{Action, Remedy};
+use crate::remedies::{Action, Remedy};
 
 impl Judge<'_> {
     pub(super) fn gains(&mut self, case: &Case<'_>) -> Gains {

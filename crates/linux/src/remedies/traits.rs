@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::census::start::Start;
+use crate::program::start::Start;
 
 /// The C library that provides `malloc` to most programs.
 pub(super) const LIBC: &str = "libc.so.6";

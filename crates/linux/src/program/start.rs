@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns reading and interpreting these files. An option that is already in effect is never
-//! recommended again ([`super::remedy::runtime`] asks here).
+//! recommended again ([`crate::remedies::runtime`] asks here).
 //!
 //! Invariant T1: whatever a process wrote over its command line and environment, the printed
 //! command has only words it was started with, or its program's path.

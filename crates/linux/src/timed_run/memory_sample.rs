@@ -39,7 +39,7 @@ impl MemorySample {
         large.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    pub(super) fn at(pids: &[u32]) -> Option<Self> {
+    pub(crate) fn at(pids: &[u32]) -> Option<Self> {
         let start = Instant::now();
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().ok()?;
         let census = one.install(|| census::take(&Live, pids)).ok()?;
@@ -59,7 +59,7 @@ impl MemorySample {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum When {
+pub(crate) enum When {
     #[default]
     Never,
     Doubling,
@@ -67,18 +67,18 @@ pub(super) enum When {
 }
 
 impl When {
-    pub(super) fn near_end(wall: Duration) -> Self {
+    pub(crate) fn near_end(wall: Duration) -> Self {
         Self::After(wall.mul_f64(NEAR_END))
     }
 }
 
 /// Returns the fraction of the run that a sample took, if it is too much.
-pub(super) fn too_dear(wall: Duration, look: Option<&MemorySample>) -> Option<f64> {
+pub(crate) fn too_dear(wall: Duration, look: Option<&MemorySample>) -> Option<f64> {
     let part = look?.took.as_secs_f64() / wall.as_secs_f64();
     (part > COST_MAX).then_some(part)
 }
 
-pub(super) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<MemorySample> {
+pub(crate) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<MemorySample> {
     let mut wait = match when {
         When::Never => return None,
         When::Doubling => FIRST,

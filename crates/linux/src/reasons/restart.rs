@@ -13,14 +13,14 @@ use super::allocated::Allocated;
 use super::heap;
 use super::judge::{Case, Judge};
 use super::reason::Question;
-use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted};
-use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
-use crate::census::start::{Ancestor, Disabled};
 use crate::proc::Task;
 use crate::proc::choice::Choice;
 use crate::proc::host;
 use crate::proc::smaps::Smap;
+use crate::program::start::{Ancestor, Disabled};
+use crate::remedies::runtime::{Memory, Runtime, Started, Traits, Wanted};
+use crate::remedies::{Action, Remedy, Restart};
 use crate::shell::as_typed;
 use crate::system::System;
 

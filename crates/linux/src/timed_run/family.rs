@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{VerifyError, failed};
+use super::{TimedRunError, failed};
 use crate::census;
 use crate::helpers::{self, Own};
 use crate::keeper::Keeper;
@@ -49,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_millis(20);
 
 /// The processes of one command. Dropping it kills them.
-pub(super) struct Family {
+pub(crate) struct Family {
     guard: Keeper,
     cgroup: Option<PathBuf>,
     leader: Option<Own>,
@@ -57,14 +57,14 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn start(cgroup: Option<PathBuf>) -> Result<Self, VerifyError> {
+    pub(crate) fn start(cgroup: Option<PathBuf>) -> Result<Self, TimedRunError> {
         let group = cgroup.as_deref().map_or_else(|| OsStr::new(""), Path::as_os_str);
         let guard = Keeper::start(GUARD, &[group], Stdio::null())
             .map_err(failed("starting the process that ends a command's children"))?;
         Ok(Self { guard, cgroup, leader: None, has_daemons: true })
     }
 
-    pub(super) fn group(&self) -> i32 {
+    pub(crate) fn group(&self) -> i32 {
         let Ok(group) = i32::try_from(self.guard.pid()) else {
             unreachable!("the kernel's process numbers fit")
         };
@@ -72,7 +72,7 @@ impl Family {
     }
 
     /// Sets the command's process. If it did not get into the cgroup, it is tracked without.
-    pub(super) fn is_led_by(&mut self, leader: Own) {
+    pub(crate) fn is_led_by(&mut self, leader: Own) {
         let pid = leader.pid();
         self.leader = Some(leader);
         if !self.in_cgroup().contains(&pid) && is_alive(pid) {
@@ -80,18 +80,18 @@ impl Family {
         }
     }
 
-    pub(super) fn has_no_leader(&mut self) {
+    pub(crate) fn has_no_leader(&mut self) {
         self.leader = None;
     }
 
     /// A server runs too and can turn into a daemon at any time.
-    pub(super) fn is_beside_a_server(&mut self) {
+    pub(crate) fn is_beside_a_server(&mut self) {
         self.has_daemons = false;
     }
 
     /// Returns user and kernel CPU time and page faults so far. Without a cgroup this covers the
     /// live processes and the children they waited for.
-    pub(super) fn usage(&self) -> ([Duration; 2], u64) {
+    pub(crate) fn usage(&self) -> ([Duration; 2], u64) {
         let stats = self.pids().into_iter().filter_map(|pid| Task::of(&Live, pid).stat());
         let (mut user, mut system, mut faults) = (0_u64, 0_u64, 0_u64);
         for stat in stats {
@@ -105,7 +105,7 @@ impl Family {
         (of_group.unwrap_or_else(|| [time(user), time(system)]), faults)
     }
 
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         let mut all: BTreeSet<u32> = self.in_cgroup().into_iter().collect();
         all.extend(self.heads().flat_map(|head| tree(&Live, head)));
         all.into_iter().filter(|pid| is_alive(*pid)).collect()
@@ -115,7 +115,7 @@ impl Family {
         self.leader.as_ref().map(Own::pid).into_iter().chain(self.adopted())
     }
 
-    pub(super) fn left_running(&self) -> Option<String> {
+    pub(crate) fn left_running(&self) -> Option<String> {
         let alive = || self.pids().into_iter().next();
         alive()?;
         thread::sleep(GRACE);
@@ -124,7 +124,7 @@ impl Family {
 
     /// Sends SIGTERM to the process group, the command and adopted children, once each. `told`
     /// lists those already signalled.
-    pub(super) fn terminate(&self, signalled: &mut BTreeSet<i32>) {
+    pub(crate) fn terminate(&self, signalled: &mut BTreeSet<i32>) {
         let all = [-self.group()].into_iter().chain(self.outside(self.heads()));
         for pid in all.filter(|pid| signalled.insert(*pid)) {
             send(pid, libc::SIGTERM);
@@ -139,7 +139,7 @@ impl Family {
         pids.filter(has_left).filter_map(|pid| i32::try_from(pid).ok())
     }
 
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         if let Some(group) = &self.cgroup {
             let _ = fs::write(group.join("cgroup.kill"), "1");
         }
@@ -148,7 +148,7 @@ impl Family {
     }
 
     /// Kills all and reaps all except the command. Returns false if one did not end in time.
-    pub(super) fn end(&self) -> bool {
+    pub(crate) fn end(&self) -> bool {
         let start = Instant::now();
         loop {
             self.kill();
@@ -243,10 +243,10 @@ pub(crate) fn join(command: &mut Command, mut procs: File) {
 
 /// While this exists, the commands' orphans become children of this process.
 #[derive(Debug)]
-pub(super) struct Adoption;
+pub(crate) struct Adoption;
 
 impl Adoption {
-    pub(super) fn start() -> Self {
+    pub(crate) fn start() -> Self {
         subreaper(1);
         Self
     }

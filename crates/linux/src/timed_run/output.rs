@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-pub(super) const TAIL_BYTES_MAX: usize = 1 << 20;
+pub(crate) const TAIL_BYTES_MAX: usize = 1 << 20;
 /// Bytes kept of the first errors: the cause comes before its consequences.
 const FIRST_BYTES_MAX: usize = 400;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -23,7 +23,7 @@ pub enum Output {
     Shown,
 }
 
-pub(super) struct Capture {
+pub(crate) struct Capture {
     tail: Arc<Mutex<Vec<u8>>>,
     first_errors: Arc<Mutex<Vec<u8>>>,
     is_over: Arc<AtomicBool>,
@@ -31,7 +31,7 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    pub(super) fn of(command: &mut Command, output: Output) -> io::Result<Self> {
+    pub(crate) fn of(command: &mut Command, output: Output) -> io::Result<Self> {
         let ((stdout, to_stdout), (stderr, to_stderr)) = (io::pipe()?, io::pipe()?);
         command.stdout(Stdio::from(to_stdout)).stderr(Stdio::from(to_stderr));
         let (tail, first_errors) = (Arc::default(), Arc::default());
@@ -50,21 +50,21 @@ impl Capture {
         Ok(captured)
     }
 
-    pub(super) fn first_errors(&self) -> Vec<u8> {
+    pub(crate) fn first_errors(&self) -> Vec<u8> {
         self.first_errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn tail(&self) -> Vec<u8> {
+    pub(crate) fn tail(&self) -> Vec<u8> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the end of the output after the last writer has ended.
-    pub(super) fn end(mut self) -> Vec<u8> {
+    pub(crate) fn end(mut self) -> Vec<u8> {
         self.stop();
         self.tail()
     }
 
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.is_over.store(true, Relaxed);
         for reader in self.readers.drain(..) {
             let _ = reader.join();

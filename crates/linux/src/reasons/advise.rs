@@ -18,11 +18,11 @@ use super::restart::{EXCEPT_ADVISED, OwnOption};
 use super::tmpfs::{Home, TmpfsMount};
 use crate::census::block::{self, Backing};
 use crate::census::process::{Mapping, Process};
-use crate::census::remedy::runtime::Memory;
-use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::proc::host::HugetlbPool;
 use crate::proc::smaps::Smap;
+use crate::remedies::runtime::Memory;
+use crate::remedies::{self, Action, Remedy, Restart};
 use crate::run::{Obstacle, Placed};
 use crate::setting::thp::size_name;
 use crate::shell::{as_typed, quoted};
@@ -82,7 +82,7 @@ impl Judge<'_> {
         let mut remedies = Vec::new();
         let smap = self.smap(case);
         if self.is_collapsible(case, &smap, gains) {
-            remedies.push(remedy::collapse(case.process.pid));
+            remedies.push(remedies::collapse(case.process.pid));
         }
         if gains.has_borders && gains.next.bytes == 0 {
             remedies.push(Remedy::nothing(IN_PIECES));
@@ -114,7 +114,7 @@ impl Judge<'_> {
         let (home, setting) = (self.home(case), self.settings.shmem(case.target_bytes));
         let is_denied = self.settings.is_shmem_denied();
         if self.is_collapsible(case, &smap, gains) && !is_denied {
-            remedies.push(remedy::collapse(case.process.pid));
+            remedies.push(remedies::collapse(case.process.pid));
         }
         if let Some(disabled) = self.disabled(case) {
             return vec![Remedy::nothing(disabled.way_out())];
@@ -178,7 +178,7 @@ impl Judge<'_> {
     fn reserved(&self, case: &Case<'_>) -> Option<Remedy> {
         let pool = HugetlbPool::of(self.question.system)?;
         let bytes = case.mapping.vma.len_bytes();
-        let remedy = remedy::hugetlb(&pool, bytes, "postgres -c huge_pages=on ..".to_owned());
+        let remedy = remedies::hugetlb(&pool, bytes, "postgres -c huge_pages=on ..".to_owned());
         let is_view = |other: &&Mapping| {
             (other.vma.device, other.vma.inode) == (case.mapping.vma.device, case.mapping.vma.inode)
         };
@@ -311,9 +311,9 @@ fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
     let path = &case.mapping.vma.path;
     match warm.map(|warm| warm.refusal) {
         None => Remedy::nothing("folio warm cannot read the file"),
-        Some(None) => remedy::warm(path, false),
+        Some(None) => remedies::warm(path, false),
         Some(Some(WarmRefusal::InUse { pids, .. })) => {
-            remedy::warm(path, pids.iter().any(|pid| *pid != case.process.pid))
+            remedies::warm(path, pids.iter().any(|pid| *pid != case.process.pid))
         }
         Some(Some(refusal)) => Remedy::nothing(format!("{refusal}; {}", refusal.remedy(path))),
     }

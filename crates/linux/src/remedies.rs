@@ -6,7 +6,7 @@
 //!   around       stop the program, run it, start again     folio warm FILE
 //! ```
 //!
-//! Owns the texts. [`super::why`] chooses a mapping's remedy and asks the verbs first ([`verbs`]);
+//! Owns the texts. [`crate::reasons`] chooses a mapping's remedy and asks the verbs first ([`verbs`]);
 //! the options of runtimes are data ([`runtime`]).
 //!
 //! Invariants:
@@ -25,6 +25,7 @@ use serde::Serialize;
 
 use crate::proc::host::HugetlbPool;
 use crate::shell::{as_root, as_typed, quoted};
+use crate::warm::refusal::replaced_by_copy;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -216,17 +217,6 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
 fn is_systems(path: &Path) -> bool {
     let roots = ["/usr", "/lib", "/lib64", "/bin", "/sbin"];
     !path.starts_with("/usr/local") && roots.iter().any(|root| path.starts_with(root))
-}
-
-/// Builds the commands that replace a file by a copy. mktemp never overwrites an existing file.
-pub(crate) fn replaced_by_copy(path: &Path, typed: impl Fn(&str) -> String) -> String {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".XXXXXX");
-    let (file, name) = (quoted(path), quoted(&name));
-    let make = typed(&format!("mktemp {name}"));
-    let copy = typed(&format!("cp -a {file} \"$new\""));
-    let replace = typed(&format!("mv \"$new\" {file}"));
-    format!("new=$({make}) && {copy} && {replace}")
 }
 
 #[cfg(test)]

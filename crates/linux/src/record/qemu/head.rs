@@ -1,1 +1,0 @@
-../../../../recorder/src/head.rs
