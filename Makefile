@@ -112,6 +112,7 @@ lab: build
 ## Recording and replay speed, trace size, peak memory (BASE=rev compares these); series 001 and 004 on
 ## this kernel and in the model; replay beside cachegrind, lackey and libCacheSim.
 bench: build
+	$(CARGO) build --release --package largefolio-lab
 	scripts/bench.py $(if $(BASE),--base $(BASE))
 	scripts/peers.py
 

@@ -117,8 +117,8 @@ def micro_benchmarks(folio, is_smoke):
     small = ["--rounds", "1", "--region", "4M"] if is_smoke else []
     for words in (["clear"], ["fault", *model], ["anon", *model], *([] if model else [["anon-cow"]])):
         sizes = ["--size", "4K,2M"] if is_smoke else []
-        show([folio, "bench", *words, *small, *sizes])
-    show([folio, "bench", "owners", *(["--rounds", "1", "--calls", "1000"] if is_smoke else [])])
+        show([folio.with_name("folio-lab"), "bench", *words, *small, *sizes])
+    show([folio.with_name("folio-lab"), "bench", "owners", *(["--rounds", "1", "--calls", "1000"] if is_smoke else [])])
 
 
 def show(command):

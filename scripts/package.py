@@ -38,7 +38,7 @@ LIBRARIES = ["--package=largefolio-recorder", "--package=largefolio-preload"]
 # Built together with folio, so that cargo selects the features of a wheel's folio.
 MODULE = ["--package=largefolio-python"]
 # Not published as crates: the wheel has one, the tests use the other.
-UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
+UNPUBLISHED = ["largefolio-lab", "largefolio-python", "largefolio-testkit"]
 
 
 class Wrong(Exception):

@@ -16,6 +16,7 @@ use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
+use largefolio_lab::study::Study;
 use largefolio_linux::census;
 use largefolio_linux::elf::ElfFile;
 use largefolio_linux::elf::dynamic::{Dynamic, Symbols};
@@ -33,7 +34,6 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay;
-use largefolio_sim::study::Study;
 use largefolio_trace::import::lackey;
 use largefolio_trace::{Batch, Info, Reader};
 use libfuzzer_sys::fuzz_target;

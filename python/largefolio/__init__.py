@@ -8,14 +8,12 @@ any machine. Inspect the running kernel.
     ['6.1', '6.12']
 
 Predictions run in this process (:func:`predict`, :func:`report`, :func:`why`, :class:`Trace`,
-:class:`Rules`). Many predictions run on all its CPUs or on a cluster (:func:`sweep`). :func:`maps`,
-:func:`study` and the replay of recordings also run in this process. The package's command ``folio``
-runs programs, changes settings and mounts filesystems (:func:`record`, ``study(live=True)``,
-:func:`crosscheck` of the running kernel).
+:class:`Rules`). Many predictions run on all its CPUs or on a cluster (:func:`sweep`). :func:`maps`
+also runs in this process. The package's command ``folio`` runs programs (:func:`record`).
 """
 
 from largefolio import _command, _native
-from largefolio._live import Crosscheck, Maps, Study, crosscheck, maps, record, study
+from largefolio._live import Maps, maps, record
 from largefolio._names import edits, filesystems, kernels, machines
 from largefolio._native import __version__
 from largefolio._policy import Policy, Window
@@ -31,10 +29,8 @@ from largefolio.errors import (
     KernelError,
     MachineError,
     MapsError,
-    RecordingError,
     ReplayError,
     RequestError,
-    StudyError,
     SweepError,
     TraceError,
 )
@@ -42,7 +38,6 @@ from largefolio.errors import (
 __all__ = [
     "ClusterError",
     "CommandError",
-    "Crosscheck",
     "FolioError",
     "FolioWarning",
     "KernelError",
@@ -50,19 +45,15 @@ __all__ = [
     "Maps",
     "MapsError",
     "Policy",
-    "RecordingError",
     "ReplayError",
     "RequestError",
     "Rules",
-    "Study",
-    "StudyError",
     "SweepError",
     "Swept",
     "Trace",
     "TraceError",
     "Window",
     "__version__",
-    "crosscheck",
     "edits",
     "filesystems",
     "kernels",
@@ -71,7 +62,6 @@ __all__ = [
     "predict",
     "record",
     "report",
-    "study",
     "sweep",
     "why",
 ]

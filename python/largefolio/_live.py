@@ -1,9 +1,7 @@
 """Results of the command ``folio``.
 
-:func:`maps`, :func:`study` and the replay of recordings run in this process, with the command's own
-code. Other functions need the command as a separate process: :func:`record` runs a program and
-forwards signals to it, ``study(live=True)`` forks a keeper that always restores settings, and
-:func:`crosscheck` of the running kernel mounts filesystems and traces.
+:func:`maps` runs in this process, with the command's own code. :func:`record` needs the command as a
+separate process: it runs a program and forwards signals to it.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
 Recorder = Literal["auto", "qemu"]
 
-_DONE_OR_NO = (0, 1)
 _RECORDERS = ("auto", "qemu")
 _PID_MAX = 2**31 - 1
 
@@ -188,117 +185,6 @@ def _result(found: _native.Found) -> dict[str, Any]:
     return result
 
 
-class Study(dict[str, Any]):
-    """The output of ``folio study --json``, with :meth:`to_arrow`."""
-
-    def to_arrow(self) -> pa.Table:
-        """One row per row of a published table: the published numbers, ours, and the distance."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(list(_study_rows(self)))
-
-
-def study(
-    *names: str,
-    files: Path | Iterable[Path] = (),
-    live: bool = False,
-    rounds: int | None = None,
-    traces: Path | None = None,
-) -> Study:
-    """The published tables of the patch series, compared with our numbers.
-
-    Args:
-        names: studies; default: all.
-        files: your own study files.
-        live: measure on this kernel the times that the model cannot determine; needs root.
-        rounds: rounds per measurement.
-        traces: directory of the recorded traces; default: ``traces`` here, otherwise the
-            package's.
-
-    ``"command"`` is the equivalent command.
-
-    Raises:
-        StudyError: no such study, an invalid study file, or a trace that cannot be replayed.
-        CommandError: ``live`` cannot measure something.
-    """
-    arguments = ["study", "--json"]
-    if switch(live, "live"):
-        arguments.append("--live")
-    elif rounds is not None:
-        raise ValueError("rounds: only with live=True")
-    if rounds is not None:
-        arguments += ["--rounds", str(whole(rounds, "rounds"))]
-    recorded = None if traces is None else file_path(traces, "traces")
-    if recorded is not None:
-        arguments += ["--traces", recorded]
-    own = [file_path(path, "files") for path in items(files, "files", (str, os.PathLike))]
-    for path in own:
-        arguments += ["--file", path]
-    named = [text(name, "names") for name in names]
-    arguments += ["--", *named]
-    if live:
-        return Study(json.loads(_command.run(arguments, _DONE_OR_NO)))
-    asked = {"names": named, "files": own, "traces": recorded, "folio": _command.place()}
-    return Study(_result(_native.study(asked, ["folio", *arguments])))
-
-
-class Crosscheck(dict[str, Any]):
-    """``folio crosscheck --json``: one row per workload; ``"outcome"`` is ``"equal"``,
-    ``"different"``, ``"skipped"`` or ``"failed"``."""
-
-    @property
-    def agrees(self) -> bool:
-        """Whether kernel and model agree in every row that was not skipped on purpose."""
-        return not any(row["outcome"] in ("different", "failed") for row in self["rows"])
-
-
-def crosscheck(
-    recordings: Path | Iterable[Path] | None = None,
-    *,
-    filesystems: str | Iterable[str] = (),
-    windows: str | Iterable[str] = (),
-    only: str | None = None,
-    kernel: str | None = None,
-) -> Crosscheck:
-    """Runs small workloads on this kernel and in the model, and compares folio for folio.
-
-    Needs root and 300 MiB of memory; changes no setting and leaves nothing behind. With
-    ``recordings``, made earlier or elsewhere, nothing runs on this kernel and root is not needed:
-    the recordings are replayed in this process and compared.
-
-    Args:
-        recordings: recordings (``*.txt``), archives of them (``*.tar.xz``), or folders of either.
-        filesystems: ``"ext4"``, ``"xfs"``, ``"ext4-encrypt"``; default: the first two.
-        windows: readahead windows such as ``"128K"``; default: four.
-        only: workloads whose name contains this (``*`` matches anything).
-        kernel: rules to replay under; default: the recorded kernel's.
-
-    Raises:
-        RecordingError: an invalid recording, or one that cannot be replayed under these rules.
-        CommandError: something that this kernel or this user cannot do, with the remedy.
-    """
-    given = () if recordings is None else recordings
-    replayed = [
-        file_path(path, "recordings") for path in items(given, "recordings", (str, os.PathLike))
-    ]
-    if recordings is not None and not replayed:
-        raise ValueError("recordings: none is given; omit the argument to record this kernel")
-    arguments = ["crosscheck", "--json"]
-    for option, values in (("--fs", filesystems), ("--window", windows)):
-        listed = [text(value, option.strip("-")) for value in items(values, option.strip("-"), (str,))]
-        if listed:
-            arguments += [option, ",".join(listed)]
-    for option, value in (("--only", only), ("--kernel", kernel)):
-        if value is not None:
-            arguments += [option, text(value, option.strip("-"))]
-    if not replayed:
-        return Crosscheck(json.loads(_command.run(arguments, _DONE_OR_NO)))
-    if len(arguments) > (2 if kernel is None else 4):
-        raise ValueError("recordings: filesystems, windows and only come from the recordings")
-    command = ["folio", "crosscheck", "replay", *arguments[1:], "--", *replayed]
-    return Crosscheck(_result(_native.replay(replayed, kernel, command)))
-
-
 def _mapped(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for process in result.get("processes", ()):
         for mapping in process["mappings"]:
@@ -354,16 +240,3 @@ def _segments(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
     """Returns the fields that are numbers or words."""
     return {key: value for key, value in found.items() if not isinstance(value, (list, dict))}
-
-
-def _study_rows(result: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for study in result["studies"]:
-        for table in study["tables"]:
-            for row in table["rows"]:
-                flat: dict[str, Any] = {"study": study["study"], "table": table["title"]}
-                for key, value in row.items():
-                    if key in ("published", "ours"):
-                        flat |= {f"{key}_{part}": number for part, number in (value or {}).items()}
-                    elif not isinstance(value, (list, dict)):
-                        flat[key] = value
-                yield flat

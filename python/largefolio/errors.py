@@ -33,14 +33,6 @@ class MapsError(FolioError):
     """Processes or files that do not exist, or that this kernel does not show."""
 
 
-class StudyError(FolioError):
-    """An unknown study, an invalid study file, or a trace that it cannot use."""
-
-
-class RecordingError(FolioError):
-    """A recording that cannot be read, or not be replayed under these rules."""
-
-
 class ClusterError(SweepError):
     """A cluster that cannot run a sweep: its scheduler is gone, or workers lack this package."""
 

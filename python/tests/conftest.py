@@ -38,23 +38,6 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(place.glob("*.folio"))
 
 
-@pytest.fixture
-def recordings(tmp_path: Path) -> tuple[Path, Path]:
-    """Two touches of an eight-page file: with 6.18's responses, and with impossible ones."""
-    text = (
-        "# kernel=6.18.44-test arch=x86-64 variant=small fs=ext4 read_ahead_kb=128 "
-        "max_sectors_kb=512 fault_around_bytes=65536 prot=r map=shared advice=plain pattern=seq "
-        "page=4096 file_pages=8 file_bytes=32768 n=2 seed=0 opens=1 skew=0 settle=1500 "
-        "resid_before=0 minflt=1 majflt=1 ra_pages=32 events=1 lost=0\n"
-        "N 0 open=0 first=0 pages=8 prot=r map=shared advice=plain addr=0x400000000000\n"
-        "T 0\nA 0 0 x8\nT 1\nE 0\nP 0..7\n"
-    )
-    equal, other = tmp_path / "equal.txt", tmp_path / "other.txt"
-    equal.write_text(text)
-    other.write_text(text.replace("x8", "x7"))
-    return equal, other
-
-
 @pytest.fixture(scope="session")
 def folio() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs ``folio``."""

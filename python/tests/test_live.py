@@ -34,7 +34,6 @@ qemu = qemu_with_plugins()
 # A folio in a Python environment does not find a QEMU built in the checkout.
 os.environ |= {"LARGEFOLIO_QEMU": qemu} if qemu else {}
 needs_qemu = pytest.mark.skipif(not qemu, reason="SKIPPED: no QEMU with plugins (make qemu)")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: needs root")
 
 
 @needs_qemu
@@ -165,7 +164,7 @@ def test_an_interrupted_command_puts_everything_back(tmp_path: Path) -> None:
     code = (
         "import signal, largefolio as lf\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "try:\n    lf.crosscheck()\n"
+        "try:\n    lf.record(['true'])\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n"
     )
     environment = {**os.environ, "LARGEFOLIO_FOLIO": str(fake)}
@@ -212,38 +211,21 @@ def test_maps_of_nobody_is_an_error() -> None:
             lf.maps(pids)  # type: ignore[arg-type]
 
 
-def test_studies_come_with_their_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = lf.study("owners", "history")
-    assert [study["study"] for study in found["studies"]] == ["owners", "history"]
-    table = found.to_arrow()
-    assert isinstance(table, pa.Table)
-    assert {"study", "table", "what", "published_after", "ours_after"} <= set(table.column_names)
-    with pytest.raises(lf.StudyError, match="there is no study"):
-        lf.study("nothing")
-    with pytest.raises(ValueError, match="live=True"):
-        lf.study("owners", rounds=3)
-
-
 _TIMES = ("taken_unix_s",)
 
 
-def _same_as(folio: Folio, found: dict[str, Any], code: int = 0) -> None:
+def _same_as(folio: Folio, found: dict[str, Any]) -> None:
     """The command line in a result prints the same result."""
     words = found["command_line"]
     done = folio(*words[1:])
-    assert done.returncode == code, done
+    assert done.returncode == 0, done
     again = {**json.loads(done.stdout), **{key: found[key] for key in _TIMES if key in found}}
     assert again == found
 
 
-def test_results_are_those_of_the_command(
-    folio: Folio, recordings: tuple[Path, Path], traces: Path
-) -> None:
+def test_results_are_those_of_the_command(folio: Folio) -> None:
     _same_as(folio, lf.maps(elf=["/bin/sh", sys.executable], kernel="7.2+page=16K"))
     _same_as(folio, lf.maps(files="/bin/sh"))
-    _same_as(folio, lf.study("owners", "history", traces=traces))
-    _same_as(folio, lf.crosscheck(recordings, kernel="6.18"), code=1)
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         try:
             # The program's memory changes until it sleeps.
@@ -263,39 +245,13 @@ def _sleeps(pid: int) -> bool:
     return words[1] == "(sleep)" and words[2] == "S"
 
 
-def test_recordings_are_replayed_here(recordings: tuple[Path, Path], tmp_path: Path) -> None:
-    equal, other = recordings
-    assert lf.crosscheck(equal).agrees
-    found = lf.crosscheck(recordings)
-    assert [row["outcome"] for row in found["rows"]] == ["equal", "different"]
-    assert not found.agrees
-    with pytest.raises(lf.RecordingError, match="nowhere"):
-        lf.crosscheck(tmp_path / "nowhere")
-    (tmp_path / "text.txt").write_text("hello\n")
-    with pytest.raises(lf.RecordingError, match="text.txt:1"):
-        lf.crosscheck(tmp_path / "text.txt")
-    with pytest.raises(lf.KernelError):
-        lf.crosscheck(equal, kernel="0.1")
-    with pytest.raises(ValueError, match="come from the recordings"):
-        lf.crosscheck(equal, only="*seq*")
-    with pytest.raises(ValueError, match="recordings: none is given"):
-        lf.crosscheck([])
-
-
-def test_a_newer_kernel_is_warned_of(recordings: tuple[Path, Path]) -> None:
-    equal, _ = recordings
-    equal.write_text(equal.read_text().replace("kernel=6.18.44", "kernel=7.4.1"))
-    with pytest.warns(lf.FolioWarning, match="newer than the kernels"):
-        lf.crosscheck(equal)
-
-
-def test_ctrl_c_stops_a_study_and_leaves_python_alive(traces: Path) -> None:
+def test_ctrl_c_stops_a_prediction_and_leaves_python_alive(traces: Path) -> None:
     """The signal arrives during a replay; the interpreter and the module keep working."""
     code = (
         "import os, signal, threading, largefolio as lf\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-        f"try:\n    lf.study(traces={str(traces)!r})\n"
+        f"try:\n    [lf.predict({str(traces / 'make.folio')!r}) for _ in range(99)]\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n"
         "print(len(lf.maps(elf='/bin/sh')['files']))\n"
     )
@@ -304,30 +260,13 @@ def test_ctrl_c_stops_a_study_and_leaves_python_alive(traces: Path) -> None:
     assert ended.stdout == "interrupted\n1\n", ended
 
 
-def test_a_forked_child_can_look(recordings: tuple[Path, Path]) -> None:
+def test_a_forked_child_can_look() -> None:
     """A fork loses no thread pool."""
-    lf.crosscheck(recordings[0])
     lf.maps(os.getpid())
     child = os.fork()
     if child == 0:
-        is_right = lf.crosscheck(recordings[0]).agrees and bool(lf.maps(os.getpid())["processes"])
-        os._exit(0 if is_right else 1)
+        os._exit(0 if lf.maps(os.getpid())["processes"] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@needs_root
-def test_kernel_and_model_agree() -> None:
-    with warnings.catch_warnings():
-        # A kernel that hides some settings causes a warning.
-        warnings.simplefilter("ignore", lf.FolioWarning)
-        try:
-            found = lf.crosscheck(filesystems="ext4", windows="128K", only="*seq_s0")
-        except lf.CommandError as error:
-            if "PID namespace" not in str(error):
-                raise
-            pytest.skip(f"a container has no names for processes of the kernel's events: {error}")
-    assert any(row["outcome"] == "equal" for row in found["rows"]), found["rows"]
-    assert found.agrees
 
 
 def test_the_command_is_on_the_path() -> None:
@@ -339,7 +278,7 @@ def test_the_command_is_on_the_path() -> None:
 def test_a_missing_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LARGEFOLIO_FOLIO", "/nowhere/folio")
     with pytest.raises(lf.CommandError, match="/nowhere/folio is missing"):
-        lf.crosscheck()
+        lf.record(["true"])
 
 
 def test_a_signal_that_ends_the_command_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,5 +287,5 @@ def test_a_signal_that_ends_the_command_is_told(tmp_path: Path, monkeypatch: pyt
     fake.chmod(0o755)
     monkeypatch.setenv("LARGEFOLIO_FOLIO", str(fake))
     with pytest.raises(lf.CommandError) as raised:
-        lf.crosscheck()
+        lf.record(["true"])
     assert raised.value.returncode == -signal.SIGKILL

@@ -12,7 +12,7 @@ SHELL_FENCES = {"", "console", "sh", "bash", "shell"}
 # make it a drawing: `folio      process`.
 COMMAND = re.compile(
     r"(sudo )?([A-Za-z_]+=\S* )*"
-    r"(for \w+ in |folio (?=[a-z-])|(make|gcc|cc|python3?|pip|perf|duckdb|jq|cargo|mdbook|git|curl|tar"
+    r"(for \w+ in |folio(-lab)? (?=[a-z-])|(make|gcc|cc|python3?|pip|perf|duckdb|jq|cargo|mdbook|git|curl|tar"
     r"|cd|cp|mv|rm|mkdir|ln|cat|echo|printf|export|source|awk|sed|grep|ssh|scp|scripts/\S+)(?= \S|$))"
     r"|[A-Za-z_]+=\S*$|export [A-Za-z_]+="
 )
@@ -151,7 +151,7 @@ def doubtful(text):
         if block.language or COMMAND.match(first) or any(line.startswith("$ ") for line in block.lines):
             continue
         for offset, line in enumerate(block.lines):
-            if re.match(r"\s*(sudo )?folio [a-z-]+ \S", line):
+            if re.match(r"\s*(sudo )?folio(-lab)? [a-z-]+ \S", line):
                 yield block.line + offset, line.strip()
 
 

@@ -10,33 +10,35 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 class Words:
-    """The words of `folio` and the Makefile; each help text is read once."""
+    """The words of `folio`, `folio-lab` and the Makefile; each help text is read once."""
 
     def __init__(self, folio, root, foreign):
-        self.folio, self.root, self.foreign = folio, root, foreign
+        self.root, self.foreign = root, foreign
+        lab = folio.with_name("folio-lab")
+        self.programs = {path.name: path for path in (folio, lab) if path.exists()}
         self.used_foreign = set()
         rules = re.findall(r"^([a-z][\w -]*):", (root / "Makefile").read_text(), re.M)
         self.targets = {target for rule in rules for target in rule.split()}
 
     @functools.cache
-    def help(self, *verbs):
+    def help(self, program, *verbs):
         """Returns a command's help text, or None if the command does not exist."""
-        shown = subprocess.run([self.folio, *verbs, "--help"], capture_output=True, text=True, check=False)
+        shown = subprocess.run([self.programs[program], *verbs, "--help"], capture_output=True, text=True, check=False)
         return shown.stdout if shown.returncode == 0 else None
 
     @functools.cache
     def verbs(self, *parents):
-        """The verbs below a verb."""
+        """The verbs below a program or a verb."""
         section = (self.help(*parents) or "").partition("Commands:\n")[2].partition("\n\n")[0]
         return set(re.findall(r"^  ([a-z][\w-]*)(?:  |$)", section, re.M)) - {"help"}
 
     @functools.cache
     def all_help(self):
-        """{command: help text} of `folio` and of all verbs."""
-        found, todo = {}, [()]
+        """{command: help text} of the programs and of all verbs."""
+        found, todo = {}, [(program,) for program in self.programs]
         while todo:
             parents = todo.pop()
-            found[" ".join(("folio", *parents, "--help"))] = self.help(*parents) or ""
+            found[" ".join((*parents, "--help"))] = self.help(*parents) or ""
             todo.extend((*parents, verb) for verb in self.verbs(*parents))
         return found
 
@@ -46,29 +48,29 @@ class Words:
         return {option for text in self.all_help().values() for option in OPTION.findall(text)}
 
     def folio_complaint(self, words):
-        """Describes the error in `folio WORDS`, or None."""
-        parents = ()
+        """Describes the error in `folio WORDS` or `folio-lab WORDS`, or None."""
+        parents = (words[0],)
         while len(words) > len(parents) and words[len(parents)] in self.verbs(*parents):
             parents += (words[len(parents)],)
-        if not parents and words and re.fullmatch(r"[a-z]+", words[0]) and not words[0].startswith("-"):
-            return f"folio has no verb {words[0]}"
+        if len(parents) == 1 and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
+            return f"{words[0]} has no verb {words[1]}"
         own = words[: words.index("--")] if "--" in words else words
         known = set(OPTION.findall(self.help(*parents) or "")) | {"--help", "--version"}
         unknown = [option for option in OPTION.findall(" ".join(own)) if option not in known]
-        return f"folio {' '.join(parents)} has no {', '.join(unknown)}" if unknown else None
+        return f"{' '.join(parents)} has no {', '.join(unknown)}" if unknown else None
 
     def complaint(self, code):
         """Describes the error in a piece of code in prose, or None."""
         words = code.removeprefix("sudo ").split()
-        if words[:1] == ["folio"]:
-            return self.folio_complaint(words[1:])
+        if words and words[0] in self.programs:
+            return self.folio_complaint(words)
         if words[:1] == ["make"] and len(words) > 1:
             return None if words[1] in self.targets else f"the Makefile has no target {words[1]}"
         if code.startswith("scripts/"):
             return None if (self.root / words[0]).exists() else f"there is no {words[0]}"
-        verb = words[0] if words and words[0] in self.verbs() else None
-        if verb:  # `verify --tune` is short for `folio verify --tune`
-            return self.folio_complaint(words)
+        for program in self.programs:  # `verify --tune` is short for `folio verify --tune`
+            if words and words[0] in self.verbs(program):
+                return self.folio_complaint([program, *words])
         return self.option_complaint(code) if code.startswith("--") else None
 
     def option_complaint(self, code):

@@ -19,7 +19,7 @@ from . import machine, shape
 # Assignments and directory changes apply to later commands.
 LASTING = re.compile(r"(export )?[A-Za-z_]\w*=\S*$|(cd|source|\.) \S+$")
 # These change settings, measure times, or need unmapped files: run them alone.
-ALONE = re.compile(r"folio (verify|tune|bench|calibrate|crosscheck|run|warm|collapse)|--live")
+ALONE = re.compile(r"folio (verify|tune|calibrate|run|warm|collapse)|folio-lab (bench|crosscheck)|--live")
 PACKAGES = re.compile(r"import (largefolio|pandas|polars|duckdb|pyarrow)|python3? -m (venv|dask)")
 PYTHON_DRIVER = pathlib.Path(__file__).with_name("driver.py")
 
@@ -38,7 +38,7 @@ def interrupt():
 
 
 # Progress messages, which only a slow machine prints.
-PROGRESS = re.compile(r"^folio: (replaying|searching|explaining|rounds): .*(in all|so far|after .*)\n", re.MULTILINE)
+PROGRESS = re.compile(r"^folio(-lab)?: (replaying|searching|explaining|rounds): .*(in all|so far|after .*)\n", re.MULTILINE)
 
 
 class Failure(Exception):
@@ -63,7 +63,8 @@ class Session:
         home, shims = self.root / "home", self.root / "bin"
         for directory in (self.work, home, shims):
             directory.mkdir()
-        (shims / "folio").symlink_to(self.house.folio)
+        for program in ("folio", "folio-lab"):
+            (shims / program).symlink_to(self.house.folio.with_name(program))
         if os.geteuid() == 0:
             (shims / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
             (shims / "sudo").chmod(0o755)

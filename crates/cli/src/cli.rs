@@ -1,17 +1,15 @@
 //! The command line.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
-use anyhow::Result;
-use clap::error::ErrorKind;
+use anyhow::{Result, bail};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use largefolio_trace::shown;
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::parse::{command_line, parsed};
 use crate::verbs::advise::AdviseArgs;
 use crate::verbs::align::AlignArgs;
-use crate::verbs::bench::BenchArgs;
 use crate::verbs::calibrate::CalibrateArgs;
 use crate::verbs::collapse::CollapseArgs;
 use crate::verbs::completions::CompletionsArgs;
@@ -22,7 +20,6 @@ use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::run::RunArgs;
 use crate::verbs::schema::SchemaArgs;
-use crate::verbs::study::StudyArgs;
 use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
 use crate::verbs::verify::VerifyArgs;
@@ -60,7 +57,6 @@ struct Cli {
 enum Verb {
     Record(RecordArgs),
     Predict(PredictArgs),
-    Study(StudyArgs),
     Maps(MapsArgs),
     Advise(AdviseArgs),
     Run(RunArgs),
@@ -70,7 +66,6 @@ enum Verb {
     Tune(TuneArgs),
     Verify(VerifyArgs),
     Trace(TraceArgs),
-    Bench(BenchArgs),
     Calibrate(CalibrateArgs),
     Crosscheck(CrosscheckArgs),
     Schema(SchemaArgs),
@@ -78,37 +73,26 @@ enum Verb {
     Man(ManArgs),
 }
 
+/// Verbs that the unpublished program `folio-lab` has.
+const OF_LAB: [&[&str]; 2] = [&["study"], &["bench"]];
+
 pub(crate) fn run() -> Result<Exit> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    let cli = match Cli::try_parse_from(&words) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let error = with_printable_words(&words, error);
-            return told(&error);
-        }
-    };
-    carried_out(cli.verb, &words, &mut Console::new())
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if let Some(verb) = OF_LAB.iter().find(|verb| is_verb(&words, verb)) {
+        let verb = verb.join(" ");
+        bail!("`folio {verb}` has moved to another program: run `folio-lab {verb} ..`");
+    }
+    parsed(|cli: Cli, words, console| carried_out(cli.verb, words, console))
 }
 
-fn told(error: &clap::Error) -> Result<Exit> {
-    if error.use_stderr() {
-        let _ = error.print();
-        return Ok(Exit::Error);
-    }
-    let text = error.render();
-    let mut text = if Console::is_styled() { text.ansi().to_string() } else { text.to_string() };
-    if error.kind() == ErrorKind::DisplayVersion && text.lines().count() > 1 {
-        text.push_str(&version::found());
-    }
-    Console::new().deliver(text.as_bytes(), None)?;
-    Ok(Exit::Done)
+fn is_verb(words: &[OsString], verb: &[&str]) -> bool {
+    words.len() >= verb.len() && words.iter().zip(verb).all(|(word, verb)| word == verb)
 }
 
 fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {
     match verb {
         Verb::Record(args) => args.plan(&command_line(words))?.run(console),
         Verb::Predict(args) => args.plan(command_line(words))?.run(console),
-        Verb::Study(args) => args.plan(command_line(words))?.run(console),
         Verb::Advise(args) => args.plan(command_line(words))?.run(console, &mut |more, console| {
             let words: Vec<OsString> = words.iter().take(1).chain(more).cloned().collect();
             carried_out(Cli::try_parse_from(&words)?.verb, &words, console)
@@ -121,33 +105,12 @@ fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<
         Verb::Tune(args) => args.plan(command_line(words))?.run(console),
         Verb::Verify(args) => args.plan(command_line(words))?.run(console),
         Verb::Trace(args) => args.plan()?.run(console),
-        Verb::Bench(args) => args.plan(command_line(words))?.run(console),
         Verb::Calibrate(args) => args.plan(command_line(words))?.run(console),
         Verb::Crosscheck(args) => args.plan(command_line(words))?.run(console),
         Verb::Schema(args) => args.plan().run(console),
         Verb::Completions(args) => args.plan(Cli::command()).run(console),
         Verb::Man(args) => args.plan(Cli::command())?.run(console),
     }
-}
-
-/// Makes the command line's words in `error` printable: `folio trace info *` takes file names that
-/// others chose.
-fn with_printable_words(words: &[OsString], error: clap::Error) -> clap::Error {
-    let shown: Vec<String> = words.iter().map(|word| shown(word).to_string()).collect();
-    if shown.iter().zip(words).all(|(shown, word)| OsStr::new(shown) == word) {
-        return error;
-    }
-    // Invalid UTF-8 was the only error: only file names may be arbitrary bytes.
-    let is_foreign = |(_, word): &(&String, &OsString)| word.to_str().is_none();
-    let foreign = shown.iter().zip(words).find(is_foreign).map_or("", |(shown, _)| shown);
-    let cannot = format!("the name '{foreign}' must be UTF-8 here; rename the file\n");
-    Cli::try_parse_from(shown).err().unwrap_or_else(|| Cli::command().error(error.kind(), cannot))
-}
-
-/// Returns the command line for results, with `folio` as program name regardless of its path.
-fn command_line(words: &[OsString]) -> Vec<String> {
-    let further = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
-    std::iter::once("folio".to_owned()).chain(further).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,16 +14,29 @@ use largefolio_trace::shown::{is_printable, shown};
 /// Characters per line without a terminal and without `COLUMNS`.
 const WIDTH: usize = 120;
 
+static PROGRAM: OnceLock<&'static str> = OnceLock::new();
+
+/// Sets the program's name for messages and command lines.
+pub fn set_program(name: &'static str) {
+    let _ = PROGRAM.set(name);
+}
+
+#[must_use]
+pub fn program() -> &'static str {
+    PROGRAM.get().copied().unwrap_or("folio")
+}
+
 pub(crate) const NOT_WRITTEN: &str = "cannot write to standard output";
 
-pub(crate) struct Console {
+pub struct Console {
     out: BufWriter<Stdout>,
     /// Whether the reader of standard output has gone away.
     is_closed: bool,
 }
 
 impl Console {
-    pub(crate) fn new() -> Self {
+    #[must_use]
+    pub fn new() -> Self {
         Self { out: BufWriter::with_capacity(1 << 16, Stdout), is_closed: false }
     }
 
@@ -37,7 +51,10 @@ impl Console {
 
     /// Writes a result atomically to `path`, or to standard output without one. If the reader has
     /// gone away, that is not an error, and the result still determines the exit status.
-    pub(crate) fn deliver(&mut self, result: &[u8], path: Option<&Path>) -> Result<()> {
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn deliver(&mut self, result: &[u8], path: Option<&Path>) -> Result<()> {
         if let Some(path) = path.filter(|path| !disk::is_stdout(path)) {
             return disk::write_whole(path, result)
                 .with_context(|| format!("cannot write {}", shown(path)));
@@ -98,7 +115,7 @@ impl Write for Stdout {
 }
 
 /// Prints a line on standard error. A failure has nowhere to be reported.
-pub(crate) fn say(text: &str) {
+pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{}", harmless(text, no_style));
 }
 
@@ -135,8 +152,8 @@ fn style_len(text: &str) -> usize {
     }
 }
 
-pub(crate) fn warn(text: &str) {
-    say(&format!("folio: warning: {text}"));
+pub fn warn(text: &str) {
+    say(&format!("{}: warning: {text}", program()));
 }
 
 pub(crate) fn words(remark: &Remark) -> String {
@@ -144,11 +161,11 @@ pub(crate) fn words(remark: &Remark) -> String {
     harmless(text, no_style).into_owned()
 }
 
-pub(crate) fn remark(remarks: &[Remark]) {
+pub fn remark(remarks: &[Remark]) {
     for remark in remarks {
         match remark {
             Remark::Warning(text) => warn(text),
-            Remark::Missing(text) => say(&format!("folio: error: {text}")),
+            Remark::Missing(text) => say(&format!("{}: error: {text}", program())),
         }
     }
 }
@@ -178,11 +195,13 @@ pub(crate) fn bar(nr_rows: u64, what: &'static str) -> ProgressBar {
     progress(Some(nr_rows), template).with_message(what)
 }
 
-pub(crate) fn counter(nr: u64, what: &'static str) -> ProgressBar {
+#[must_use]
+pub fn counter(nr: u64, what: &'static str) -> ProgressBar {
     progress(Some(nr), "{msg} [{bar:30}] {pos} of {len}, {eta} left").with_message(what)
 }
 
-pub(crate) fn status() -> ProgressBar {
+#[must_use]
+pub fn status() -> ProgressBar {
     progress(None, "{msg}")
 }
 

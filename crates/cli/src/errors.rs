@@ -14,7 +14,7 @@ use crate::console;
 
 /// How a verb ended without an error to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub enum Exit {
     Done,
     /// Done; the answer is "no".
     No,
@@ -43,7 +43,7 @@ pub(crate) fn exit_code(result: Result<Exit>) -> ExitCode {
     if console::is_output_closed(&error) {
         return ExitCode::SUCCESS;
     }
-    console::say(&format!("folio: error: {}", told(&error)));
+    console::say(&format!("{}: error: {}", console::program(), told(&error)));
     ExitCode::from(2)
 }
 

@@ -1,15 +1,14 @@
 //! Facts for bug reports: the program's version and the files it found.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use largefolio_linux::environment::Host;
 use largefolio_linux::record::tools;
 use largefolio_linux::remap;
-use largefolio_results::study::beside;
 use largefolio_sim::kernel::Kernel;
 
-pub(crate) const OF_BUILD: &str = concat!(
+pub const OF_BUILD: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\ntarget ",
     env!("FOLIO_TARGET"),
@@ -20,6 +19,16 @@ pub(crate) const OF_BUILD: &str = concat!(
     ", profile ",
     env!("FOLIO_PROFILE"),
 );
+
+/// The repository's directories relative to the program: `target/release/folio` or an installed
+/// `bin/folio`.
+const BESIDE: [&str; 2] = ["../..", "../share/largefolio"];
+
+/// Returns where the directory `name` of the repository or of an installation can be.
+#[must_use]
+pub fn beside(program: &Path, name: &str) -> Vec<PathBuf> {
+    BESIDE.iter().filter_map(|path| Some(program.parent()?.join(path).join(name))).collect()
+}
 
 pub(crate) fn found() -> String {
     // The self-built kernels of recordings have longer names.

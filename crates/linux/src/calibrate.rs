@@ -3,12 +3,15 @@
 //! Reading order: [`cpu`](Cpu) (the CPU's own data), `curve` (translation), `step` (the steps of a
 //! curve), `loads` (cache lines and overlapping walks), `rounds` (which rounds count),
 //! [`work`](Work) (one operation), `operations` (many of them), `kernel` (faults, fork, unmapping),
-//! `storage`, [`Calibration`].
+//! `storage`, [`Calibration`]. They use [`anon`] (anonymous memory by folio size), [`mod@clear`]
+//! (clearing and copying in user space) and [`stubs`] (calls of one instruction per page).
 //!
 //! Everything is measured in interleaved rounds. A [`Figure`] is the median of rounds with its
 //! spread. `docs/design/calibration.md` explains each figure and its accuracy.
 
+pub mod anon;
 mod cached;
+pub mod clear;
 mod cpu;
 mod curve;
 mod kernel;
@@ -17,6 +20,7 @@ mod operations;
 mod rounds;
 mod step;
 mod storage;
+pub mod stubs;
 mod work;
 
 use std::path::Path;
@@ -34,15 +38,15 @@ pub use step::{Bracket, Point, solve, step_within};
 pub use storage::Storage;
 pub use work::Work;
 
+use self::anon::BenchError;
+use self::clear::{Arena, Cell, PAGEWISE};
+use self::stubs::StubsError;
 use crate::geometry::{Geometry, page_bytes};
 use crate::proc::host;
 pub use crate::proc::host::Caches;
 use crate::setting::thp::size_name;
 use crate::system::Live;
 
-use crate::bench::anon::BenchError;
-use crate::bench::clear::{self, Arena, Cell, PAGEWISE};
-use crate::bench::stubs::StubsError;
 use crate::measure::Spread;
 
 #[derive(Debug, thiserror::Error)]

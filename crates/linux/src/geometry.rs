@@ -16,7 +16,8 @@ use crate::system::{Live, System as _};
 /// after a few hours of uptime.
 const BLOCK_BYTES_MAX: u64 = 2 << 20;
 
-pub(crate) fn page_bytes() -> usize {
+#[must_use]
+pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
 
 /// Called in a child after fork: kills it when its parent thread ends. Returns `false` if that has
 /// already happened. Makes two system calls, which are async-signal-safe.
-pub(crate) fn end_with(parent: Pid) -> bool {
+pub fn end_with(parent: Pid) -> bool {
     // It fails only for an invalid signal.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     getppid() == Some(parent)

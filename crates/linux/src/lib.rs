@@ -5,14 +5,13 @@
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model);
 //! [`mod@warm`], [`run`], [`mod@align`], [`mod@collapse`] and [`remap`] (applying large folios),
 //! [`setting`] (temporary settings), [`tune`] (settings until they are undone) and [`persist`]
-//! (settings that survive a reboot); [`measure`], [`mod@bench`] (the series' micro-benchmarks),
+//! (settings that survive a reboot); [`measure`],
 //! [`calibrate`] (this machine's costs), [`verify`] (a command with and without a change);
 //! [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`] and [`census`]
 //! (folio sizes of the running system), [`reasons`] and [`remedies`] (why folios are small); [`signals`] (Ctrl-C),
 //! [`mod@shell`] (quoting), [`stack`] and [`confine`] (for folio itself).
 
 pub mod align;
-pub mod bench;
 pub mod calibrate;
 pub mod census;
 pub mod collapse;
@@ -21,6 +20,7 @@ pub mod crosscheck;
 pub mod elf;
 pub mod environment;
 pub mod geometry;
+pub mod helpers;
 pub mod measure;
 pub mod persist;
 pub mod proc;
@@ -43,7 +43,7 @@ pub mod watch;
 
 mod fault_probe;
 mod filesystem;
-mod helpers;
+
 mod keeper;
 mod library;
 mod mount;

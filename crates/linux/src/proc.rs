@@ -23,13 +23,13 @@ pub(crate) mod block;
 pub(crate) mod cgroup;
 pub(crate) mod choice;
 pub(crate) mod fd;
-pub(crate) mod host;
+pub mod host;
 pub mod maps;
 pub mod pinned;
 pub mod smaps;
 pub(crate) mod stat;
 mod task;
-pub(crate) mod thp;
+pub mod thp;
 
 pub use host::{Processor, load};
 
@@ -37,7 +37,7 @@ use std::io;
 use std::path::Path;
 
 pub use task::Held;
-pub(crate) use task::Task;
+pub use task::Task;
 
 use crate::system::{Entries, System, ids};
 

@@ -7,7 +7,7 @@
 //! Invariant S1: [`aftermath`] reports every value that was not restored, and every value of
 //! another program that was overwritten.
 
-pub(crate) mod thp;
+pub mod thp;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};

@@ -18,7 +18,7 @@ use rustix::process::{Resource, getrlimit};
 const ENOUGH_BYTES: u64 = 1 << 20;
 const STACK_BYTES: usize = 8 << 20;
 
-pub fn with_enough<T: Send + 'static>(work: fn() -> T) -> T {
+pub fn with_enough<T: Send + 'static>(work: impl Fn() -> T + Copy + Send + 'static) -> T {
     let limit = getrlimit(Resource::Stack).current;
     if limit.is_none_or(|bytes| bytes >= ENOUGH_BYTES) {
         return work();

@@ -1,25 +1,19 @@
-//! Results of folio's commands in this process: `maps`, `elf`, `study`, `crosscheck replay`.
+//! Results of folio's commands in this process: `maps`, `elf`.
 //!
 //! Each call runs the command's own code (`largefolio_results`) with the equivalent command line,
-//! which the result contains. `record`, `study --live` and `crosscheck` on the running kernel are
-//! not here: they run programs, watch signals, fork keepers of settings and mount filesystems, so
-//! they need their own process.
+//! which the result contains. `record` is not here: it runs programs and watches signals, so it
+//! needs its own process.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use largefolio_report::ExportError;
-use largefolio_results::crosscheck::ReplayRequest;
 use largefolio_results::maps::{ElfResult, MapsRequest, MapsResult, Selection, elf_kernel};
-use largefolio_results::study::{self, StudyRequest};
 use largefolio_results::{Forms as _, Remark};
-use largefolio_sim::kernel::Kernel;
-use largefolio_sim::replay::{Budget, ReplayError};
-use largefolio_sim::study::Measurements;
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 
 use crate::asked::of_kernel;
-use crate::beside::{self, Shared};
+use crate::beside;
 use crate::errors::{Failure, detached};
 
 /// A result as printed by `folio --json`, and its remarks.
@@ -63,7 +57,7 @@ pub(crate) fn maps(
     let request = MapsRequest { selection, files, page_cache, nr_judged: usize::MAX, command_line };
     let fail = |error| Failure::Found { class: "MapsError", error: Box::new(error) };
     request.check().map_err(fail)?;
-    on_all_processors(py, |_| {
+    on_all_processors(py, || {
         let look = request.look().map_err(fail)?;
         let json = MapsResult::of(&look, &request.command_line).json();
         Found::new(json, request.remarks(&look))
@@ -89,7 +83,7 @@ pub(crate) fn elf(
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
     let kernel = elf_kernel(kernel).map_err(of_kernel)?;
-    on_all_processors(py, move |_| {
+    on_all_processors(py, move || {
         let result = ElfResult::of(&kernel, &paths, command_line);
         let of_rules = Remark::of_rules(kernel.note.as_deref());
         let remarks = of_rules.into_iter().chain(result.remarks().iter().cloned());
@@ -97,68 +91,13 @@ pub(crate) fn elf(
     })
 }
 
-/// Published tables compared with the model's counts and estimates. `traces` is the folder of
-/// recorded traces; by default, it is searched for here and next to the command `folio`.
-#[pyfunction]
-#[pyo3(name = "study")]
-pub(crate) fn study_(
-    py: Python<'_>,
-    asked: &Bound<'_, PyAny>,
-    command_line: Vec<String>,
-) -> Result<Found, Failure> {
-    let asked: AskedStudy = asked.extract()?;
-    let fail = |error| Failure::Found { class: "StudyError", error: Box::new(error) };
-    let studies = StudyRequest::studies(&asked.names, &asked.files, Budget::default());
-    let studies = studies.map_err(|error| fail(error.into()))?;
-    let beside = || study::beside(Path::new(&asked.folio), "traces");
-    let traces = asked.traces.unwrap_or_else(|| study::find_traces(&studies, beside()));
-    let request = StudyRequest { studies, traces, command_line };
-    on_all_processors(py, |shared| {
-        let result = request.run(&Measurements::new(), &mut |_, nr_rows| shared.done(nr_rows));
-        let result = result.map_err(fail)?.ok_or(ReplayError::Stopped)?;
-        let missing = request.remarks().into_iter();
-        Found::new(result.json(), missing.chain(result.surprises()).collect())
-    })
-}
-
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct AskedStudy {
-    names: Vec<String>,
-    files: Vec<PathBuf>,
-    traces: Option<PathBuf>,
-    folio: String,
-}
-
-/// Replays recordings of kernels in the model and compares, under the rules of `kernel` or of each
-/// recorded kernel.
-#[pyfunction]
-pub(crate) fn replay(
-    py: Python<'_>,
-    paths: Vec<PathBuf>,
-    kernel: Option<&str>,
-    command_line: Vec<String>,
-) -> Result<Found, Failure> {
-    let kernel = kernel.map(Kernel::parse).transpose()?.map(Kernel::without_policy).transpose()?;
-    let request = ReplayRequest { paths, kernel, command_line };
-    let fail = |error| Failure::Found { class: "RecordingError", error: Box::new(error) };
-    request.check().map_err(fail)?;
-    on_all_processors(py, |shared| {
-        let result = request.run(&mut |nr| shared.done(nr as u64)).map_err(fail)?;
-        let result = result.ok_or(ReplayError::Stopped)?;
-        Found::new(result.json(), result.remarks())
-    })
-}
-
 /// Runs `work` outside the interpreter, in its own pool: a child created by fork would lose a
 /// process-wide one.
 fn on_all_processors<T: Send>(
     py: Python<'_>,
-    work: impl FnOnce(&Shared) -> Result<T, Failure> + Send,
+    work: impl FnOnce() -> Result<T, Failure> + Send,
 ) -> Result<T, Failure> {
     detached(py, || {
-        beside::run(|shared| ThreadPoolBuilder::new().build()?.install(|| work(shared)), &|_, _| {
-            Ok(())
-        })
+        beside::run(|_| ThreadPoolBuilder::new().build()?.install(work), &|_, _| Ok(()))
     })
 }

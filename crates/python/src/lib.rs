@@ -3,7 +3,7 @@
 //!
 //! Reading order: `errors` (Python's exceptions), `kernel`, `trace`, `asked` (arguments become a
 //! request), `policy` (callables), `beside` (work outside the interpreter), `predict`, `sweep`,
-//! `found` (`maps`, `study`, recordings), `names`.
+//! `found` (`maps`), `names`.
 //!
 //! Owns only the bridge: the crates below check and compute everything, and
 //! `python/largefolio/*.py` is the public interface. JSON crosses the bridge as text, tables as
@@ -44,8 +44,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<found::Found>()?;
     module.add_function(wrap_pyfunction!(found::maps, module)?)?;
     module.add_function(wrap_pyfunction!(found::elf, module)?)?;
-    module.add_function(wrap_pyfunction!(found::study_, module)?)?;
-    module.add_function(wrap_pyfunction!(found::replay, module)?)?;
     module.add_function(wrap_pyfunction!(names::kernels, module)?)?;
     module.add_function(wrap_pyfunction!(names::machines, module)?)?;
     module.add_function(wrap_pyfunction!(names::edits, module)?)?;

@@ -1,9 +1,10 @@
 //! The costs of this machine as a machine file, and a check of that file.
 //!
-//! Reading order: `machine` (figures become a machine), `result` (the output), `check` (predictions
+//! Reading order: [`counters`] (map-count updates from threads), `machine` (figures become a machine), `result` (the output), `check` (predictions
 //! against measurements).
 
 mod check;
+pub mod counters;
 mod machine;
 mod result;
 

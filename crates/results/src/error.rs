@@ -2,9 +2,9 @@
 
 use std::io;
 
-use largefolio_linux::bench::anon::BenchError;
-use largefolio_linux::bench::stubs::StubsError;
 use largefolio_linux::calibrate::CalibrateError;
+use largefolio_linux::calibrate::anon::BenchError;
+use largefolio_linux::calibrate::stubs::StubsError;
 use largefolio_linux::census::CensusError;
 use largefolio_linux::census::file::FileError;
 use largefolio_linux::crosscheck::CrosscheckError;
@@ -14,7 +14,6 @@ use largefolio_sim::crosscheck::{CheckError, LibraryError, ParseError};
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;
 use largefolio_sim::replay::ReplayError;
-use largefolio_sim::study::StudyError;
 use largefolio_trace::TraceError;
 use largefolio_trace::generate::GenerateError;
 
@@ -53,8 +52,6 @@ pub enum Error {
     Machine(#[from] MachineError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    #[error(transparent)]
-    Study(#[from] StudyError),
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]

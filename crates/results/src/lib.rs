@@ -8,15 +8,14 @@
 //! Reading order: [`form`] (the output formats), `sentence` (an answer for text and page),
 //! [`remark`] (warnings about a result), [`running`] (this kernel in the model), `remedy` (remedies
 //! in `folio maps` and `folio advise`), [`schemas`] (the JSON schemas), then one module per verb:
-//! [`maps`], [`crosscheck`], [`study`], [`verify`], [`calibrate`], [`mod@bench`], [`tune`],
-//! [`warm`], [`collapse`], [`advise`].
+//! [`maps`], [`crosscheck`], [`verify`], [`calibrate`], [`tune`], [`warm`], [`collapse`],
+//! [`advise`].
 //!
 //! Owns no stream and no exit code: the caller decides where to print and how the process ends.
 //! Imports within a module point one way: the result knows no format, page and text know the
 //! result, and the module's own file knows both.
 
 pub mod advise;
-pub mod bench;
 pub mod calibrate;
 pub mod collapse;
 pub mod crosscheck;
@@ -30,7 +29,6 @@ mod remedy;
 pub mod running;
 pub mod schemas;
 mod sentence;
-pub mod study;
 pub mod tune;
 pub mod verify;
 pub mod warm;

@@ -13,7 +13,6 @@ macro_rules! schema {
 const SCHEMAS: &[(&str, &str)] = &[
     schema!("advise"),
     schema!("advise-process"),
-    schema!("bench"),
     schema!("calibrate"),
     schema!("calibrate-check"),
     schema!("collapse"),
@@ -24,7 +23,6 @@ const SCHEMAS: &[(&str, &str)] = &[
     schema!("maps-diff"),
     schema!("maps-elf"),
     schema!("predict"),
-    schema!("study"),
     schema!("sweep"),
     schema!("trace-cat"),
     schema!("trace-info"),

@@ -5,14 +5,12 @@
 mod anon;
 mod count;
 mod file;
-mod gigantic;
 
 pub use anon::{AnonBench, AnonBenchError};
 pub use count::{AnonOperation, Counted};
 pub use file::FileBench;
-pub use gigantic::{GIGANTIC_BYTES, fault_gigantic};
 
 use largefolio_mm::rules::Arch;
 
 /// The host's architecture, so that model times are comparable with its kernel.
-const ARCH: Arch = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 };
+pub const ARCH: Arch = if cfg!(target_arch = "aarch64") { Arch::Arm64 } else { Arch::X86_64 };

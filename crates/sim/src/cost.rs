@@ -41,7 +41,7 @@ use crate::machine::{Costs, Machine, Unit};
 use crate::tlb::WalkCounters;
 
 pub use count::Mark;
-pub(crate) use count::by_unit;
+pub use count::by_unit;
 pub use device::{Device, Read, Timing};
 pub use latency::{Latency, SizeLatency};
 pub use price::ns_each;

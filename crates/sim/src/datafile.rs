@@ -29,26 +29,26 @@ pub enum DataFileError {
 #[derive(Debug)]
 pub struct DataFiles {
     /// The kind's name: `machine`.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
     /// How to specify a file that is not built in, for an error.
-    pub(crate) own: &'static str,
+    pub own: &'static str,
     /// Name and text of the built-in files, in display order.
-    pub(crate) built_in: &'static [(&'static str, &'static str)],
+    pub built_in: &'static [(&'static str, &'static str)],
     /// A hundred times the largest built-in file: a wrong path, such as a device, must not fill
     /// memory.
-    pub(crate) bytes_max: u64,
+    pub bytes_max: u64,
 }
 
 impl DataFiles {
-    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.built_in.iter().map(|(name, _)| *name)
     }
 
-    pub(crate) fn text(&self, name: &str) -> Option<&'static str> {
+    pub fn text(&self, name: &str) -> Option<&'static str> {
         self.built_in.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    pub(crate) fn named(&'static self, name: &str) -> Result<&'static str, DataFileError> {
+    pub fn named(&'static self, name: &str) -> Result<&'static str, DataFileError> {
         self.text(name).ok_or_else(|| {
             let lower = name.to_ascii_lowercase();
             let also: Vec<&str> = self.also_called(&lower).collect();
@@ -71,7 +71,7 @@ impl DataFiles {
         self.built_in.iter().filter(move |(_, text)| lists_it(text)).map(|(file, _)| *file)
     }
 
-    pub(crate) fn read(&'static self, path: &Path) -> Result<(String, String), DataFileError> {
+    pub fn read(&'static self, path: &Path) -> Result<(String, String), DataFileError> {
         let origin = shown(path).to_string();
         match read_text(path, self.bytes_max) {
             Ok(text) => Ok((text, origin)),
@@ -83,7 +83,7 @@ impl DataFiles {
     }
 }
 
-pub(crate) fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, DataFileError> {
+pub fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, DataFileError> {
     toml::from_str(text).map_err(|error| DataFileError::Syntax {
         origin: origin.to_owned(),
         line: locate::line_at(text, error.span().map_or(0, |span| span.start)),
@@ -91,4 +91,4 @@ pub(crate) fn parse<T: DeserializeOwned>(text: &str, origin: &str) -> Result<T, 
     })
 }
 
-pub(crate) use locate::line_of;
+pub use locate::line_of;

@@ -13,7 +13,6 @@ pub mod names;
 pub mod policy;
 pub mod replay;
 pub mod size;
-pub mod study;
 pub mod sweep;
 pub mod tlb;
 pub mod why;

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use largefolio_linux::bench::stubs::default_dir;
+use largefolio_linux::calibrate::stubs::default_dir;
 use largefolio_linux::calibrate::{Calibration, Effort};
-use largefolio_results::bench::mapcount_costs;
+use largefolio_results::calibrate::counters::mapcount_costs;
 use largefolio_results::calibrate::{CalibrationResult, CheckRequest, machine};
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::machine::{Machine, THIS, this_path};

@@ -20,7 +20,7 @@ pub(crate) fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>
     of_root(&Files { read: read.to_vec(), write: files(write), ..Files::default() });
 }
 
-pub(crate) fn to_with_temporary<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
+pub fn to_with_temporary<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
     let fill = Some(env::temp_dir());
     of_root(&Files { read: read.to_vec(), write: files(write), fill, ..Files::default() });
 }

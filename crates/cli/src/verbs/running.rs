@@ -11,7 +11,7 @@ use crate::console;
 
 /// Returns the named kernels, each with `edits`, or the default kernels. Those with this system's
 /// settings share one reading of them.
-pub(crate) fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
+pub fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
     let this = This::new();
     let own = if names.is_empty() { this.default_names()? } else { Vec::new() };
     let mut kernels = Vec::new();

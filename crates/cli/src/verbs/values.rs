@@ -11,7 +11,7 @@ use largefolio_results::Form;
 use largefolio_sim::size::parse_bytes;
 
 /// `64K`, `16G`.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "expected bytes, such as 4096, 64K, 2M or 16G".to_owned())
 }
 
@@ -22,17 +22,17 @@ pub(crate) fn page_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A folio size: a base page of 4 KiB times a power of two.
-pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
+pub fn folio_size(text: &str) -> Result<u64, String> {
     parse_bytes(text)
         .filter(|&bytes| bytes.is_power_of_two() && (4 << 10..=1 << 30).contains(&bytes))
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
-pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
+pub fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| "expected a whole number below 2^64".to_owned())
 }
 
-pub(crate) fn within<T>(
+pub fn within<T>(
     range: RangeInclusive<T>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where
@@ -91,7 +91,7 @@ pub(crate) struct ProgramArgs {
 
 /// The options that choose the output format.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct FormArgs {
+pub struct FormArgs {
     /// Write JSON
     #[arg(long)]
     json: bool,
@@ -101,7 +101,7 @@ pub(crate) struct FormArgs {
 }
 
 impl FormArgs {
-    pub(crate) fn form(self) -> Form {
+    pub fn form(self) -> Form {
         match (self.json, self.csv) {
             (true, _) => Form::Json,
             (false, true) => Form::Csv,

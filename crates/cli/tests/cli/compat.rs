@@ -148,7 +148,7 @@ fn recordings_and_looks_are_read() {
     assert!(said.contains("1 the same"), "{said}");
 }
 
-/// Files that users write or copy: a kernel with every rule, a machine, a study, a tuning profile.
+/// Files that users write or copy: a kernel with every rule, a machine, a tuning profile.
 #[test]
 fn files_of_users_are_read() {
     let place = Place::new();
@@ -157,8 +157,6 @@ fn files_of_users_are_read() {
     let (kernel, machine) = (file("kernel.toml"), file("machine.toml"));
     let said = place.done(&format!("predict {trace} --kernel {kernel} --machine {machine}"));
     assert!(said.contains("altra-of-1.0, 4K pages"), "{said}");
-    let said = place.done(&format!("study --file {}", file("study.toml")));
-    assert!(said.contains("Text of libraries on 4K and on 2M folios (series 003)"), "{said}");
     let settings = place.path("sys/kernel/mm/transparent_hugepage");
     fs::create_dir_all(&settings).unwrap();
     fs::write(settings.join("enabled"), "always madvise [never]\n").unwrap();

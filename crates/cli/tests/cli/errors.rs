@@ -204,8 +204,6 @@ fn a_list_takes_no_other_form() {
         "predict --list -o list",
         "predict --list --report list.html",
         "predict --list mix.folio",
-        "study --list --json",
-        "study --list --report list.html",
     ] {
         let said = place.fails(words);
         assert!(said.contains("cannot be used with"), "{words}: {said}");
@@ -231,4 +229,16 @@ fn names_that_stand_in_the_wrong_place_are_told_so() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("must be UTF-8 here; rename the file"), "{said}");
+}
+
+#[test]
+fn verbs_of_the_lab_name_its_program() {
+    for words in ["study", "study owners --json", "bench clear --rounds 5"] {
+        let verb = words.split(' ').next().unwrap();
+        let said = Place::new().fails(words);
+        let expected = format!(
+            "folio: error: `folio {verb}` has moved to another program: run `folio-lab {verb} ..`\n"
+        );
+        assert_eq!(said, expected);
+    }
 }

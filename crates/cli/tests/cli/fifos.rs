@@ -47,7 +47,6 @@ fn what_a_user_names_is_refused() {
         "verify --tune thp.32K=never --trace f.folio -- true",
         "verify --tune thp.32K=never --trace mix.folio --machine ./f.toml -- true",
         "calibrate --check --machine ./f.toml",
-        "study --file f.toml",
         "tune --profile f.toml",
         "crosscheck replay f.txt",
         "crosscheck replay f.tar.xz",

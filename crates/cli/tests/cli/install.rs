@@ -132,8 +132,6 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
         assert!(said.contains(&format!("`{}`", script.display())), "{said}");
         largefolio_testkit::skipped!("recording: {said}");
     }
-    let (study, said) = installed.done("study exec-order");
-    assert!(study.contains("aligned 64 kB") && said.is_empty(), "{said}");
     // folio itself has enough text. The asserted message comes from the library in that process.
     let (_, said) = installed.done("run --text remap --summary -- folio --version");
     if said.contains("/dev/shm") {
@@ -200,7 +198,7 @@ fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
         let is_program = ["bin/folio", "lib/largefolio/qemu.sh"].contains(&file.as_str());
         assert_eq!(mode & 0o777, if is_program { 0o755 } else { 0o644 }, "{file}");
     }
-    for shipped in ["kernels", "machines", "schemas", "studies", "tunings", "traces"] {
+    for shipped in ["kernels", "machines", "schemas", "tunings", "traces"] {
         let inside =
             expected.iter().filter(|f| f.contains(&format!("largefolio/{shipped}/"))).count();
         let all = fs::read_dir(root().join(shipped)).unwrap();

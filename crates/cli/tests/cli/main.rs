@@ -1,6 +1,8 @@
 //! Tests of the program from outside: its output and exit codes.
 #![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
 
+use std::path::PathBuf;
+
 mod advise;
 mod calibrate;
 mod compat;
@@ -28,11 +30,16 @@ mod record_live;
 mod report;
 mod results;
 mod run;
+mod schema;
 mod schemas;
-mod study;
 mod support;
 mod swap;
 mod sweep;
 mod trace;
 mod tune;
 mod verify;
+
+/// The program that the tests run.
+fn program() -> PathBuf {
+    assert_cmd::cargo::cargo_bin!("folio").to_owned()
+}

@@ -1,4 +1,4 @@
-//! `--report` of `maps`, `study`, `verify` and `crosscheck`: the file, its data, hostile names, and
+//! `--report` of `maps`, `verify` and `crosscheck`: the file, its data, hostile names, and
 //! each page in a real browser.
 
 use std::ffi::OsStr;
@@ -141,48 +141,6 @@ fn a_page_of_programs_with_names_that_are_no_text() {
 }
 
 #[test]
-fn a_page_of_a_study_of_ones_own() {
-    let place = Place::new();
-    let cell = |name: &str, kernel: &str| {
-        format!(
-            "[cells.{name}]\nmodel = {{ do = \"clear\", kernel = \"{kernel}\", size = \"2M\" }}\n"
-        )
-    };
-    let mut toml = format!(
-        "name = \"mine\"\ntitle = '''{HOSTILE}'''\nsource = '''{HOSTILE}'''\nsetup = \"none\"\n{}{}\
-         [[tables]]\ntitle = '''{HOSTILE}'''\nbefore = \"a\"\nafter = \"b\"\n",
-        cell("a", "6.19"),
-        cell("b", "7.0")
-    );
-    for (what, published, more) in [
-        ("pieces", "{ before = 512, after = 3 }", ""),
-        (HOSTILE, "{ change = 3000 }", "disagrees = \"it is fewer\"\n"),
-        ("same", "{ change = -90 }", "reason = \"close\"\n"),
-    ] {
-        let row = format!("[[tables.rows]]\nwhat = '''{what}'''\npublished = {published}\n");
-        toml.push_str(&row);
-        toml.push_str(more);
-        toml.push_str("count = \"units\"\n");
-    }
-    fs::write(place.path("mine.toml"), toml).unwrap();
-    let printed = place.done("study --file mine.toml --json --report page.html");
-    let printed: Value = serde_json::from_str(&printed).unwrap();
-    let page = page(&place, "page.html");
-    assert_eq!(data(&page), printed);
-    let summary = &printed["summary"][0];
-    let counts = ["nr_independent", "nr_match", "nr_miss"].map(|name| summary[name].as_u64());
-    assert_eq!(counts, [Some(3), Some(1), Some(2)]);
-    assert!(page.contains("it is fewer") && page.contains("1 of 3"), "reasons and the answer");
-    let kernel = format!("kernel {}", printed["kernel"].as_str().unwrap());
-    insta::assert_snapshot!("page_of_a_study", skeleton(&page.replace(&kernel, "kernel RELEASE")));
-    read_without_scripts(&page, 2);
-    use_in_a_browser(&page);
-    let said = place.fails("study --file mine.toml --report mine.toml");
-    assert!(said.contains("mine.toml is an input file"), "{said}");
-    assert!(fs::read_to_string(place.path("mine.toml")).unwrap().starts_with("name"));
-}
-
-#[test]
 fn a_page_of_a_verdict_has_every_round() {
     let place = Place::new();
     let words = "verify --env X=1 --runs 4 --margin 50 --json --report page.html -- true";
@@ -238,7 +196,6 @@ fn a_page_without_a_place_is_refused_before_the_work() {
         "verify --heap 64K --report nowhere/page.html -- touch made",
         "maps --all --report nowhere/page.html",
         "maps --elf /bin/true --report nowhere/page.html",
-        "study --report nowhere/page.html",
         "crosscheck replay equal.txt --report nowhere/page.html",
     ] {
         let said = place.fails(words);

@@ -23,8 +23,6 @@ struct Writer {
 /// Every option that names an output file. Options that this machine cannot use are skipped loudly.
 fn writers(place: &Place) -> Vec<Writer> {
     fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
-    let study = "published = { before = 512, after = 3 }\ncount = \"units\"";
-    fs::write(place.path("mine.toml"), crate::study::small(study)).unwrap();
     let replay = "crosscheck replay a.txt";
     let mut writers = Vec::new();
     let mut add = |words: &str, file: &'static str| {
@@ -37,7 +35,6 @@ fn writers(place: &Place) -> Vec<Writer> {
     add(&format!("{predict} --parquet -o DIR/out"), "out");
     add(&format!("{predict} --report DIR/out.html"), "out.html");
     add("trace gen zipf --files 1 --file-size 1M --anon-size 1M --runs 500 -o DIR/out", "out");
-    add("study --file mine.toml --report DIR/out.html", "out.html");
     add(&format!("{replay} --report DIR/out.html"), "out.html");
     add("man -o DIR", "folio.1");
     add("calibrate --quick --dir . -o DIR/out", "out");

@@ -7,26 +7,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::OnceLock;
 
-use jsonschema::Validator;
 use serde_json::{Deserializer, Value};
 
 use crate::help::VERBS;
+use crate::schema::Closed;
 use crate::support::{Place, hold_settings};
 
 /// Schemas of results that need root, on a kernel that can be traced.
 const OF_ROOT: &[&str] = &["collapse", "crosscheck-programs"];
 
 /// The schemas that `folio schema` prints, changed to forbid further fields.
-fn validators() -> &'static BTreeMap<String, Validator> {
-    static VALIDATORS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
+fn validators() -> &'static BTreeMap<String, Closed> {
+    static VALIDATORS: OnceLock<BTreeMap<String, Closed>> = OnceLock::new();
     VALIDATORS.get_or_init(|| {
-        let validator = |name: &str| {
-            let mut schema = published(name);
-            jsonschema::meta::validate(&schema).unwrap_or_else(|fault| panic!("{name}: {fault}"));
-            close(&mut schema);
-            (name.to_owned(), jsonschema::validator_for(&schema).unwrap())
-        };
-        names().iter().map(|name| validator(name)).collect()
+        let closed = |name: String| (name.clone(), Closed::new(&name, published(&name)));
+        names().into_iter().map(closed).collect()
     })
 }
 
@@ -46,25 +41,11 @@ fn said(words: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn close(schema: &mut Value) {
-    match schema {
-        Value::Object(keys) => {
-            keys.values_mut().for_each(close);
-            if keys.contains_key("properties") && !keys.contains_key("additionalProperties") {
-                keys.insert("additionalProperties".to_owned(), false.into());
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(close),
-        _ => {}
-    }
-}
-
 fn schema_of(words: &[&str], value: &Value) -> &'static str {
     let has = |word| words.contains(&word);
     match words {
         ["predict", ..] if has("--sweep") => "sweep",
         ["predict", ..] => "predict",
-        ["study", ..] => "study",
         ["maps", ..] if has("--diff") => "maps-diff",
         ["maps", ..] if has("--elf") => "maps-elf",
         ["maps", ..] => "maps",
@@ -76,7 +57,6 @@ fn schema_of(words: &[&str], value: &Value) -> &'static str {
         ["verify", ..] => "verify",
         ["trace", "info", ..] => "trace-info",
         ["trace", "cat", ..] => "trace-cat",
-        ["bench", ..] => "bench",
         ["calibrate", ..] if has("--check") => "calibrate-check",
         ["calibrate", ..] => "calibrate",
         ["crosscheck", "cow" | "collapse", ..] => "crosscheck-programs",
@@ -94,9 +74,8 @@ fn asks_for_json(words: &str) -> Option<Vec<&str>> {
 }
 
 fn faults(name: &str, value: &Value) -> Vec<String> {
-    let validator = validators().get(name).unwrap_or_else(|| panic!("there is no schema {name}"));
-    let faults = validator.iter_errors(value);
-    faults.map(|fault| format!("{}: {fault}", fault.instance_path())).take(5).collect()
+    let closed = validators().get(name).unwrap_or_else(|| panic!("there is no schema {name}"));
+    closed.faults(value)
 }
 
 pub(crate) fn check(words: &str, stdout: &[u8]) {
@@ -115,15 +94,12 @@ fn every_schema_has_a_result_that_is_checked() {
     let place = Place::with_trace();
     fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
     fs::write(place.path("b.txt"), crate::crosscheck::small("0").replace("x8", "x7")).unwrap();
-    let study = "published = { before = 512, after = 3 }\ncount = \"units\"";
-    fs::write(place.path("mine.toml"), crate::study::small(study)).unwrap();
     let own = std::process::id();
     fs::write(place.path("old.json"), place.done(&format!("maps {own} --json"))).unwrap();
     let program = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
     let commands = [
         "predict mix.folio --kernel 6.12,7.2 --machine altra --why --json".to_owned(),
         "predict mix.folio --kernel 6.12 --machine altra --sweep set --json".to_owned(),
-        "study --file mine.toml --json".to_owned(),
         format!("maps {own} --json"),
         format!("maps {own} --diff old.json --json"),
         format!("maps --elf {program} --json"),
@@ -134,7 +110,6 @@ fn every_schema_has_a_result_that_is_checked() {
         "verify --env X=1 --runs 4 --margin 50 --json -- true".to_owned(),
         "trace info mix.folio --json".to_owned(),
         "trace cat mix.folio --head 100 --json".to_owned(),
-        "bench owners --threads 1 --calls 100 --rounds 2 --json".to_owned(),
         "calibrate --quick --dir . -o quick.toml --json".to_owned(),
         "calibrate --check --quick --dir . --machine zen4 --json".to_owned(),
         "crosscheck replay a.txt b.txt --json".to_owned(),

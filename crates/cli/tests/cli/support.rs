@@ -1,4 +1,4 @@
-//! Runs `folio` in a temporary directory.
+//! Runs the program under test in a temporary directory. The tests of `folio-lab` use it too.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -30,7 +30,7 @@ impl Place {
     }
 
     pub(crate) fn command(&self, words: &str) -> std::process::Command {
-        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("folio"));
+        let mut command = std::process::Command::new(crate::program());
         command.current_dir(self.0.path()).args(words.split_whitespace());
         command.env("COLUMNS", "100").env_remove("RUST_BACKTRACE");
         command
@@ -38,7 +38,7 @@ impl Place {
 
     /// Returns how root types folio if it is not in a directory that sudo searches.
     pub(crate) fn as_root() -> String {
-        format!("sudo {}", assert_cmd::cargo::cargo_bin!("folio").display())
+        format!("sudo {}", crate::program().display())
     }
 
     /// The same as user nobody, who may change nothing and may read this directory.

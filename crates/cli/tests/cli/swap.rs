@@ -9,7 +9,7 @@ use largefolio_testkit::swap::Swap;
 use crate::support::Place;
 
 /// Command lines; `@` is the attacked name. Each ends by itself, whatever it finds.
-const VERBS: [&str; 22] = [
+const VERBS: [&str; 21] = [
     "maps PID --openmetrics @",
     "maps PID --report @",
     "maps --file @",
@@ -29,7 +29,6 @@ const VERBS: [&str; 22] = [
     "warm --check @",
     "run --text large -- @",
     "crosscheck replay @",
-    "study --file @",
     "tune --profile @",
     "calibrate --check --machine @",
 ];

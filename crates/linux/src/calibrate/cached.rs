@@ -7,9 +7,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::mm::ProtFlags;
 
 use super::CalibrateError;
+use super::stubs::file::failed;
+use super::stubs::mapping::{Mapping, Source};
 use super::work::cpu;
-use crate::bench::stubs::file::failed;
-use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::geometry::page_bytes;
 
 pub const AROUND_BYTES: usize = 64 << 10;

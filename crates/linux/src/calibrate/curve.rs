@@ -15,9 +15,9 @@ use std::time::Duration;
 use rustix::mm::{Advice, ProtFlags};
 
 use super::step::Point;
-use crate::bench::stubs::call::{LINE_BYTES, follow, line_of, shuffled};
-use crate::bench::stubs::mapping::{Mapping, Source};
-use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
+use super::stubs::call::{LINE_BYTES, follow, line_of, shuffled};
+use super::stubs::mapping::{Mapping, Source};
+use super::stubs::{Backing, Layout, Stubs, StubsError};
 use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::{Series, interleave};
 
@@ -213,7 +213,7 @@ mod tests {
     fn both_sides_have_a_point_for_each_working_set() {
         for side in [Side::Data, Side::Instruction] {
             let (curves, missing) =
-                measure(side, &[8, 256], 2, &crate::bench::stubs::default_dir()).unwrap();
+                measure(side, &[8, 256], 2, &crate::calibrate::stubs::default_dir()).unwrap();
             assert!(curves.len() == 2 || missing.is_some(), "{missing:?}");
             for curve in &curves {
                 let sets: Vec<usize> = curve.extra.iter().map(|point| point.nr).collect();

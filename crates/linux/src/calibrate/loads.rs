@@ -23,10 +23,10 @@ use std::time::Duration;
 
 use rustix::mm::{Advice, ProtFlags};
 
+use super::stubs::call::{LINE_BYTES, follow, line_of, load_apart, load_list, shuffled};
+use super::stubs::mapping::{Mapping, Source};
+use super::stubs::{Backing, Layout, Stubs, StubsError};
 use super::{Figure, count};
-use crate::bench::stubs::call::{LINE_BYTES, follow, line_of, load_apart, load_list, shuffled};
-use crate::bench::stubs::mapping::{Mapping, Source};
-use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
 use crate::geometry::page_bytes;
 use crate::measure::{Spread, interleave};
 use crate::proc::host::{self, Caches};

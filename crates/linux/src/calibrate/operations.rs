@@ -4,10 +4,10 @@
 //! the plan: a calibration and its check use different sizes and regions.
 
 use super::CalibrateError;
+use super::anon::FolioSize;
 use super::cached::fault_each_ns;
 use super::rounds::{Pace, Subject, Until, watched};
 use super::work::{Work, warm};
-use crate::bench::anon::FolioSize;
 use crate::measure::Series;
 
 #[derive(Clone, Debug)]

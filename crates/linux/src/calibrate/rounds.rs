@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-use crate::bench::anon::FolioSize;
+use super::anon::FolioSize;
 use crate::geometry::page_bytes;
 use crate::measure::{Series, Spread, turns};
 use crate::setting::thp::size_name;

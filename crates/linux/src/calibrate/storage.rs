@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Advice, OFlags, fadvise};
 use rustix::mm::ProtFlags;
 
+use super::stubs::StubsError;
+use super::stubs::call::draws;
+use super::stubs::file::{drop_cache, failed, on_disk, write};
+use super::stubs::mapping::{Mapping, Source};
 use super::{Figure, count};
-use crate::bench::stubs::StubsError;
-use crate::bench::stubs::call::draws;
-use crate::bench::stubs::file::{drop_cache, failed, on_disk, write};
-use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::geometry::page_bytes;
 use crate::measure::{Series, interleave};
 

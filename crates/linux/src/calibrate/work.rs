@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use crate::bench::anon::{BenchError, Child, FolioSize, Inherit, Life, Region};
+use super::anon::{BenchError, Child, FolioSize, Inherit, Life, Region};
 use crate::geometry::pmd_bytes;
 use crate::measure::{Spread, cpu_time};
 
@@ -45,14 +45,14 @@ impl Work {
     /// # Errors
     /// A failed system call.
     pub fn time_ns(self, size: &FolioSize, len_bytes: usize) -> Result<f64, BenchError> {
-        let region = Region::new(len_bytes, size.bytes)?;
+        let region = Region::new(len_bytes, size.bytes())?;
         if self == Self::Zeroes {
             return Ok(cpu(|| region.load_all()).0);
         }
         let touched = cpu(|| region.store_all()).0;
         match self {
             Self::Touch | Self::Zeroes => Ok(touched),
-            Self::ForkBeyond => fork_beyond(&region, size.bytes),
+            Self::ForkBeyond => fork_beyond(&region, size.bytes()),
             Self::Munmap => {
                 let (taken, result) = cpu(|| region.unmap());
                 result.map(|()| taken)
@@ -75,7 +75,7 @@ impl Work {
 /// # Errors
 /// A failed system call.
 pub(super) fn warm(size: &FolioSize, len_bytes: usize) -> Result<(), BenchError> {
-    Region::new(len_bytes, size.bytes)?.store_all();
+    Region::new(len_bytes, size.bytes())?.store_all();
     Ok(())
 }
 

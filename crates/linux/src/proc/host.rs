@@ -157,7 +157,7 @@ pub(crate) fn memory_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemTotal")?)
 }
 
-pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
+pub fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn generations(text: &str) -> Option<bool> {
     bits.ok().map(|bits| bits & 1 != 0)
 }
 
-pub(crate) fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
+pub fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
     let read = |name| number(system, &hugetlb(kib, name)).unwrap_or(0);
     // Reservations can fall below zero; the kernel shows that as a number near 2^64.
     let free = i128::from(read("free_hugepages"));

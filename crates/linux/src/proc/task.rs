@@ -17,7 +17,7 @@ use crate::system::{self, Entries, FileRef, System, ids};
 
 /// `/proc/PID`. It may not exist: reading an exited process returns errors.
 #[derive(Clone)]
-pub(crate) struct Task<'a> {
+pub struct Task<'a> {
     system: &'a dyn System,
     dir: PathBuf,
 }
@@ -29,11 +29,11 @@ pub struct Held {
 }
 
 impl<'a> Task<'a> {
-    pub(crate) fn of(system: &'a dyn System, id: impl Display) -> Self {
+    pub fn of(system: &'a dyn System, id: impl Display) -> Self {
         Self { system, dir: PathBuf::from(format!("/proc/{id}")) }
     }
 
-    pub(crate) fn own(system: &'a dyn System) -> Self {
+    pub fn own(system: &'a dyn System) -> Self {
         Self::of(system, "self")
     }
 
@@ -179,7 +179,7 @@ impl<'a> Task<'a> {
     }
 
     /// Returns its resident pages from `statm`; the kernel's count lags a few pages per CPU.
-    pub(crate) fn nr_resident_pages(&self) -> io::Result<u64> {
+    pub fn nr_resident_pages(&self) -> io::Result<u64> {
         let text = self.text("statm")?;
         let words = std::str::from_utf8(&text).unwrap_or_default().split_ascii_whitespace();
         Ok(words.skip(1).find_map(|pages| pages.parse().ok()).unwrap_or(0))

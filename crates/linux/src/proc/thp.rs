@@ -21,7 +21,7 @@ pub(crate) fn of_size(kib: u64, name: &str) -> PathBuf {
     setting(&format!("hugepages-{kib}kB/{name}"))
 }
 
-pub(crate) fn control(kib: u64) -> PathBuf {
+pub fn control(kib: u64) -> PathBuf {
     of_size(kib, "enabled")
 }
 

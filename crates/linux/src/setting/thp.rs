@@ -8,7 +8,7 @@ use crate::system::Live;
 ///
 /// # Errors
 /// If they cannot be listed. Linux 6.8 is the first with them.
-pub(crate) fn sizes_kib() -> Result<Vec<u64>, SettingError> {
+pub fn sizes_kib() -> Result<Vec<u64>, SettingError> {
     thp::sizes_kib(&Live).map_err(|source| SettingError::Read { path: THP.into(), source })
 }
 

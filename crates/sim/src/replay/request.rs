@@ -432,7 +432,7 @@ impl Request {
 }
 
 /// Returns a hint with the nearest names if `name` is unknown. [`NO_LARGE_FOLIOS`] is a known name.
-pub(crate) fn unknown_filesystem(name: &str) -> Option<String> {
+pub fn unknown_filesystem(name: &str) -> Option<String> {
     static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(filesystems);
     let is_known = name == NO_LARGE_FOLIOS || KNOWN.contains(name);
     (!is_known).then(|| nearest(name, KNOWN.iter().map(String::as_str)))

@@ -20,7 +20,9 @@ fn texts(source: &str) -> Vec<&str> {
 
 #[test]
 fn no_line_of_help_is_broken_twice() {
-    let sources = files_below(&root().join("crates/cli/src/verbs"), "rs");
+    let folders =
+        ["crates/cli/src/verbs", "crates/lab/src/verbs"].map(|folder| root().join(folder));
+    let sources = folders.iter().flat_map(|folder| files_below(folder, "rs")).collect::<Vec<_>>();
     let mut nr_texts = 0;
     for path in &sources {
         let source = fs::read_to_string(path).unwrap();

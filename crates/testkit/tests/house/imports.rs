@@ -10,8 +10,8 @@ use super::{files_below, root};
 
 /// All crates but `testkit`, whose models do not import each other.
 const CRATES: &[&str] = &[
-    "bulk", "cli", "linux", "mm", "preload", "python", "recorder", "report", "results", "sim",
-    "trace",
+    "bulk", "cli", "lab", "linux", "mm", "preload", "python", "recorder", "report", "results",
+    "sim", "trace",
 ];
 
 type Module = Vec<String>;

@@ -32,7 +32,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         ("PATH", "Where folio searches for the program and, for `record`, for QEMU."),
     ),
     (
-        &["record", "study", "calibrate", "crosscheck program"],
+        &["record", "calibrate", "crosscheck program"],
         ("TMPDIR", "Directory for temporary files if memory (/dev/shm) cannot be used [/tmp]."),
     ),
     (
@@ -127,12 +127,8 @@ const FILES: &[(&[&str], Fact)] = &[
         ),
     ),
     (
-        &["tune", "run", "verify", "calibrate", "bench fault", "bench anon"],
+        &["tune", "run", "verify", "calibrate"],
         ("/sys/kernel/mm/transparent_hugepage/", "Settings for large folios of private memory."),
-    ),
-    (
-        &["study"],
-        ("PREFIX/share/largefolio/traces/*.folio", "The recorded programs of the studies."),
     ),
     (
         &["record", "run"],

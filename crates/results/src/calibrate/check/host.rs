@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use largefolio_linux::bench::stubs::{Backing, Cache, Layout, Stubs};
+use largefolio_linux::calibrate::stubs::{Backing, Cache, Layout, Stubs};
 use largefolio_linux::calibrate::{
     AROUND_BYTES, OfSize, Operations, Pace, Times, Until, Work, allowed, operations,
 };

@@ -1,6 +1,6 @@
 //! The predicted side: runs the operation in the model and prices its events with the machine file.
 
-use largefolio_linux::bench::stubs::Backing;
+use largefolio_linux::calibrate::stubs::Backing;
 use largefolio_linux::calibrate::{AROUND_BYTES, Work};
 use largefolio_sim::bench::{AnonBench, FileBench};
 use largefolio_sim::cost::{Cause, Estimate};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use largefolio_linux::bench::stubs::Backing;
+use largefolio_linux::calibrate::stubs::Backing;
 use largefolio_linux::calibrate::{AROUND_BYTES, Effort, Work};
 use largefolio_linux::measure::Series;
 use largefolio_sim::cost::Walks;

@@ -1,0 +1,61 @@
+//! Words become arguments; help, version and errors are printed.
+
+use std::ffi::{OsStr, OsString};
+
+use anyhow::Result;
+use clap::Parser;
+use clap::error::ErrorKind;
+use largefolio_trace::shown;
+
+use crate::console::{self, Console};
+use crate::errors::Exit;
+use crate::version;
+
+/// Parses this process's command line and calls `run` with the arguments and all words.
+///
+/// # Errors
+/// As `run`, or if help cannot be printed.
+pub fn parsed<C: Parser>(
+    run: impl FnOnce(C, &[OsString], &mut Console) -> Result<Exit>,
+) -> Result<Exit> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match C::try_parse_from(&words) {
+        Ok(cli) => run(cli, &words, &mut Console::new()),
+        Err(error) => told(&with_printable_words::<C>(&words, error)),
+    }
+}
+
+fn told(error: &clap::Error) -> Result<Exit> {
+    if error.use_stderr() {
+        let _ = error.print();
+        return Ok(Exit::Error);
+    }
+    let text = error.render();
+    let mut text = if Console::is_styled() { text.ansi().to_string() } else { text.to_string() };
+    if error.kind() == ErrorKind::DisplayVersion && text.lines().count() > 1 {
+        text.push_str(&version::found());
+    }
+    Console::new().deliver(text.as_bytes(), None)?;
+    Ok(Exit::Done)
+}
+
+/// Makes the command line's words in `error` printable: `folio trace info *` takes file names that
+/// others chose.
+fn with_printable_words<C: Parser>(words: &[OsString], error: clap::Error) -> clap::Error {
+    let shown: Vec<String> = words.iter().map(|word| shown(word).to_string()).collect();
+    if shown.iter().zip(words).all(|(shown, word)| OsStr::new(shown) == word) {
+        return error;
+    }
+    // Invalid UTF-8 was the only error: only file names may be arbitrary bytes.
+    let is_foreign = |(_, word): &(&String, &OsString)| word.to_str().is_none();
+    let foreign = shown.iter().zip(words).find(is_foreign).map_or("", |(shown, _)| shown);
+    let cannot = format!("the name '{foreign}' must be UTF-8 here; rename the file\n");
+    C::try_parse_from(shown).err().unwrap_or_else(|| C::command().error(error.kind(), cannot))
+}
+
+/// Returns the command line for results, with the program's name regardless of its path.
+#[must_use]
+pub fn command_line(words: &[OsString]) -> Vec<String> {
+    let further = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+    std::iter::once(console::program().to_owned()).chain(further).collect()
+}

@@ -1,0 +1,45 @@
+//! Errors of making a result. Messages come from the crate that found the error.
+
+use std::io;
+
+use largefolio_linux::calibrate::anon::BenchError;
+use largefolio_linux::calibrate::stubs::StubsError;
+use largefolio_sim::bench::AnonBenchError;
+use largefolio_sim::kernel::KernelError;
+
+use crate::study::StudyError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    #[error(transparent)]
+    Stubs(#[from] StubsError),
+    #[error(transparent)]
+    Model(#[from] AnonBenchError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Study(#[from] StudyError),
+    #[error("{0}")]
+    Asked(String),
+    #[error("{doing}: {source}")]
+    System { doing: String, source: io::Error },
+    #[error("{about}: {source}")]
+    About { about: String, source: Box<Self> },
+}
+
+impl Error {
+    pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        |source| Self::System { doing, source }
+    }
+
+    pub(crate) fn about(about: &str, error: impl Into<Self>) -> Self {
+        Self::About { about: about.to_owned(), source: Box::new(error.into()) }
+    }
+
+    pub(crate) fn asked(text: impl Into<String>) -> Self {
+        Self::Asked(text.into())
+    }
+}

@@ -1,0 +1,56 @@
+//! `folio-lab`: proves and calibrates the model of `folio`.
+
+mod verbs;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use largefolio_cli::errors::Exit;
+use largefolio_cli::parse::{command_line, parsed};
+use largefolio_cli::version;
+
+use verbs::bench::BenchArgs;
+use verbs::study::StudyArgs;
+
+/// Prove and calibrate the model of folio
+///
+/// Compares the model with real kernels, with published numbers and with this machine. Needs a
+/// checkout of the repository.
+#[derive(Debug, Parser)]
+#[command(
+    name = "folio-lab",
+    version,
+    long_version = version::OF_BUILD,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  folio-lab study exec-order
+  folio-lab bench clear --rounds 5
+
+Exit status: 0 done, 1 the answer is \"no\", 2 error. The result goes to standard output, everything
+else to standard error."
+)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Study(StudyArgs),
+    Bench(BenchArgs),
+}
+
+fn main() -> ExitCode {
+    largefolio_cli::program("folio-lab", run)
+}
+
+fn run() -> Result<Exit> {
+    parsed(|cli: Cli, words, console| match cli.verb {
+        Verb::Study(args) => args.plan(command_line(words))?.run(console),
+        Verb::Bench(args) => args.plan(command_line(words))?.run(console),
+    })
+}
