@@ -1,17 +1,19 @@
 //! The running kernel: recording of programs and kernel behaviour, benchmarks, temporary settings,
 //! and programs on disk.
 //!
-//! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
-//! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model);
-//! [`mod@warm`], [`run`], [`mod@align`], [`mod@collapse`] and [`remap`] (applying large folios),
-//! [`setting`] (temporary settings), [`tune`] (settings until they are undone) and [`persist`]
-//! (settings that survive a reboot); [`measure`],
-//! [`calibrate`] (this machine's costs), [`verify`] (a command with and without a change);
-//! [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`] and [`census`]
-//! (folio sizes of the running system), [`reasons`] and [`remedies`] (why folios are small); [`signals`] (Ctrl-C),
-//! [`mod@shell`] (quoting), [`stack`] and [`confine`] (for folio itself).
+//! Reading order: [`elf`] (segments of a file) and [`alignment`] (which folios can map them),
+//! [`record`] (a program's memory references into a trace file), [`crosscheck`] (small workloads
+//! under tracefs, for a comparison with the model); [`mod@warm`], [`run`], [`mod@align`],
+//! [`mod@collapse`] and [`remap`] (applying large folios), [`setting`] (temporary settings),
+//! [`tune`] (settings until they are undone) and [`persist`] (settings that survive a reboot);
+//! [`measure`], [`calibrate`] (this machine's costs), [`verify`] (a command with and without a
+//! change); [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`] and
+//! [`census`] (folio sizes of the running system), [`reasons`] and [`remedies`] (why folios are
+//! small); [`signals`] (Ctrl-C), [`mod@shell`] (quoting), [`stack`] and [`confine`] (for folio
+//! itself).
 
 pub mod align;
+pub mod alignment;
 pub mod calibrate;
 pub mod census;
 pub mod collapse;

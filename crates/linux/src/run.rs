@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Program        the ELF file that runs, and its privileges                       (program)
-//!   Launch         for each file: can its text be mapped large (placement), and is its cache
+//!   Launch         for each file: can its text be mapped large (alignment), and is its cache
 //!                  filled (crate::warm); the heap's size and the loader's variable (heap)
 //!   Launch::exec   the program replaces this process, which leaves nothing
 //!   Launch::watch  the program as a child: passes signals on, samples its areas
@@ -23,7 +23,6 @@ mod choice;
 mod fallback;
 mod heap;
 mod inherited;
-mod placement;
 mod program;
 mod remap;
 mod sample;
@@ -33,5 +32,4 @@ pub use choice::{Launch, Request, RunError, Text, Watched, placed, remap_refusal
 pub use fallback::Fallback;
 pub use heap::Heap;
 pub use inherited::thp_disabled;
-pub use placement::{Obstacle, Placed};
 pub use sample::{Samples, Sampling};

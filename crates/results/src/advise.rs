@@ -22,9 +22,10 @@ mod words;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use largefolio_linux::alignment::Placed;
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remedies::verbs::{LiveVerbs, Verbs as _};
-use largefolio_linux::run::{Fallback, Placed};
+use largefolio_linux::run::Fallback;
 use largefolio_report::Goal;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::CacheState;

@@ -1,7 +1,6 @@
 #![forbid(unsafe_code)]
 //! Machines, kernels and the replay of a trace through the memory manager.
 
-pub mod alignment;
 pub mod bench;
 pub mod cost;
 pub mod crosscheck;

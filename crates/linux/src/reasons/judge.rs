@@ -10,6 +10,7 @@ use super::gain::{Blocks, Promised};
 use super::is_kernels;
 use super::reason::{Finding, Question, Reason, Refusal};
 use super::tmpfs::{Home, MountTables};
+use crate::alignment::Placed;
 use crate::census::block::{AreaFacts, Backing, Place, When};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
@@ -20,7 +21,6 @@ use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
 use crate::program::start::Disabled;
 use crate::remedies::runtime::Traits;
-use crate::run::Placed;
 use crate::system::{FileFacts, FileRef};
 use crate::warm::Warmed;
 

@@ -10,11 +10,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock};
 
+use crate::alignment::Placed;
 use crate::elf::ElfFile;
 use crate::elf::constants::constants;
 use crate::elf::symbols::defined;
 use crate::environment::{Host, find_in_path};
-use crate::run::{self, Placed};
+use crate::run;
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, Warmed};
 

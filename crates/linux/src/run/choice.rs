@@ -15,10 +15,10 @@ use super::child::{self, ChildError, Ended};
 use super::fallback::Fallback;
 use super::heap::Heap;
 use super::inherited;
-use super::placement::{self, Obstacle, Placed, Placing};
 use super::program::{Program, Unknown};
 use super::remap;
 use super::sample::{Samples, Sampling};
+use crate::alignment::{self, Ground, Obstacle, Placed};
 use crate::elf::ElfFile;
 use crate::filesystem;
 use crate::geometry::Geometry;
@@ -95,7 +95,7 @@ struct Own<'a> {
 impl Own<'_> {
     /// Returns whether its text can fill a PMD folio, the only size that `MADV_COLLAPSE` makes.
     fn has_moving_block(&self) -> bool {
-        placement::has_text_of(self.elf, Geometry::running().pmd_bytes())
+        alignment::has_text_of(self.elf, Geometry::running().pmd_bytes())
     }
 }
 
@@ -325,11 +325,16 @@ fn is_short(path: &Path) -> bool {
 /// text once it is in large folios. `elf` has the file's headers.
 #[must_use]
 pub fn placed(path: &Path, elf: &ElfFile, block_bytes: u64) -> Placed {
-    let ground = open_regular(path).and_then(filesystem::of).ok();
-    let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
+    let filesystem = open_regular(path).and_then(filesystem::of).ok();
     let sizes = Geometry::running();
-    let placing = if is_placing { Placing::Alike(sizes) } else { Placing::Anywhere };
-    placement::judge(elf, block_bytes, placing)
+    let ground = Ground {
+        page_bytes: sizes.page_bytes,
+        pmd_bytes: sizes.pmd_bytes(),
+        // The caller finds out which folios the page cache gets.
+        folio_bytes_max: u64::MAX,
+        places_aligned: filesystem.is_some_and(|found| PLACING.contains(&found.name.as_str())),
+    };
+    alignment::judge(elf, block_bytes, ground)
 }
 
 /// Returns why the text of the program at `path` cannot be moved, `None` if it can.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use largefolio_trace::shown;
 
-use super::placement::Obstacle;
+use crate::alignment::Obstacle;
 use crate::geometry::Geometry;
 use crate::setting::thp::size_name;
 use crate::shell::as_typed;

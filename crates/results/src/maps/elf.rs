@@ -4,10 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use largefolio_linux::alignment::{self, Ground, Refusal};
 use largefolio_linux::elf::{Class, ElfError, ElfFile, ElfKind, Load};
+use largefolio_mm::mapping::disk::Disk;
+use largefolio_mm::rules::Rules;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
-use largefolio_sim::alignment::{self, Ground, Loading, Refusal, Segment};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 use serde::Serialize;
@@ -99,10 +101,10 @@ impl ElfResult {
         let rules = &kernel.rules;
         let page = rules.page.bytes();
         let grounds: Vec<_> =
-            rules.filesystems.keys().map(|name| (name.clone(), Ground::of(rules, name))).collect();
-        let large = grounds.iter().filter(|(_, ground)| ground.max.get() > 0);
+            rules.filesystems.keys().map(|name| (name.clone(), ground(rules, name))).collect();
+        let large = grounds.iter().filter(|(_, ground)| ground.folio_bytes_max > page);
         let filesystems =
-            large.map(|(name, ground)| (name.clone(), page << ground.max.get())).collect();
+            large.map(|(name, ground)| (name.clone(), ground.folio_bytes_max)).collect();
         let mut view = Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
@@ -110,7 +112,7 @@ impl ElfResult {
             kernel: kernel.name.clone(),
             page_bytes: page,
             filesystems,
-            size_bytes: alignment::sizes(rules),
+            size_bytes: sizes(rules),
             files: Vec::new(),
             failed: Vec::new(),
             summary: ElfCounts::default(),
@@ -255,13 +257,11 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn file(&self, path: &Path, elf: &ElfFile) -> FileView {
-        let (loading, kind) = match (elf.kind, elf.class) {
-            (ElfKind::Fixed, _) => (Loading::Fixed, "fixed"),
-            (ElfKind::Program, _) => (Loading::Program, "program"),
-            (_, Class::Bits64) => (Loading::Library, "shared"),
-            (_, Class::Bits32) => (Loading::Library32, "shared"),
+        let kind = match elf.kind {
+            ElfKind::Fixed => "fixed",
+            ElfKind::Program => "program",
+            ElfKind::Shared | ElfKind::Other => "shared",
         };
-        let segments: Vec<_> = elf.loads.iter().map(segment).collect();
         let views = elf.loads.iter().enumerate().map(|(nr, load)| SegmentView {
             nr,
             flags: flags(load.prot),
@@ -270,8 +270,8 @@ impl Judge<'_> {
             file_bytes: load.file_bytes,
             mem_bytes: load.mem_bytes,
             align: load.align,
-            shares_page_with: alignment::sharing(&segments, nr, self.kernel.rules.page),
-            sizes: self.sizes.iter().map(|&size| self.size(loading, &segments, nr, size)).collect(),
+            shares_page_with: alignment::sharing(&elf.loads, nr, self.kernel.rules.page.bytes()),
+            sizes: self.sizes.iter().map(|&size| self.size(elf, nr, size)).collect(),
         });
         FileView {
             path: path.to_string_lossy().into_owned(),
@@ -279,20 +279,20 @@ impl Judge<'_> {
             bits: if elf.class == Class::Bits64 { 64 } else { 32 },
             is_little_endian: elf.is_little_endian,
             kind,
-            step_bytes: alignment::step_bytes(loading, &segments, self.best_ground()),
+            step_bytes: alignment::step_bytes(elf, self.best_ground()),
             segments: views.collect(),
         }
     }
 
     /// Returns the filesystem that allows most: a refusal there holds everywhere.
     fn best_ground(&self) -> Ground {
-        let none = Ground::of(&self.kernel.rules, "");
+        let none = ground(&self.kernel.rules, "");
         let grounds = self.grounds.iter().map(|(_, ground)| *ground);
-        grounds.max_by_key(|ground| (ground.max, ground.places_aligned)).unwrap_or(none)
+        grounds.max_by_key(|ground| (ground.folio_bytes_max, ground.places_aligned)).unwrap_or(none)
     }
 
-    fn size(&self, loading: Loading, segments: &[Segment], nr: usize, bytes: u64) -> SizeView {
-        let covered = |ground| alignment::covered(loading, segments, nr, ground, bytes);
+    fn size(&self, elf: &ElfFile, nr: usize, bytes: u64) -> SizeView {
+        let covered = |ground| alignment::covered(elf, nr, ground, bytes);
         let on =
             self.grounds.iter().filter_map(|(name, ground)| Some((name, covered(*ground).ok()?)));
         let (filesystems, covered_bytes): (Vec<_>, Vec<_>) =
@@ -303,12 +303,12 @@ impl Judge<'_> {
             covered_bytes: covered_bytes.into_iter().max().unwrap_or(0),
             filesystems,
             refusal,
-            remedy: refusal.and_then(|refusal| remedy(refusal, &segments[nr], bytes)),
+            remedy: refusal.and_then(|refusal| remedy(refusal, &elf.loads[nr], bytes)),
         }
     }
 }
 
-fn remedy(refusal: Refusal, segment: &Segment, bytes: u64) -> Option<String> {
+fn remedy(refusal: Refusal, segment: &Load, bytes: u64) -> Option<String> {
     match refusal {
         Refusal::Incongruent | Refusal::RandomAddress => {
             Some(format!("re-link with -Wl,-z,max-page-size={bytes}"))
@@ -321,9 +321,28 @@ fn remedy(refusal: Refusal, segment: &Segment, bytes: u64) -> Option<String> {
     }
 }
 
-fn segment(load: &Load) -> Segment {
-    let Load { offset, vaddr, file_bytes, align, .. } = *load;
-    Segment { offset, vaddr, file_bytes, align }
+fn ground(rules: &Rules, filesystem: &str) -> Ground {
+    let page = rules.page;
+    Ground {
+        page_bytes: page.bytes(),
+        pmd_bytes: page.bytes() << page.pmd_order().get(),
+        folio_bytes_max: page.bytes() << rules.order_range(filesystem).max.get(),
+        places_aligned: Disk::of(filesystem).places_aligned,
+    }
+}
+
+/// Returns the sizes that one TLB entry can hold on some machine (C), limited to the page cache's
+/// folios: 16K by the hardware with 4K base pages, a contpte block, a PMD entry.
+fn sizes(rules: &Rules) -> Vec<u64> {
+    let page = rules.page;
+    let max = page.bytes() << rules.max_pagecache_order().get();
+    let contpte = page.bytes() << page.contpte_order().get();
+    let pmd = page.bytes() << page.pmd_order().get();
+    let mut sizes = vec![16 << 10, 64 << 10, contpte, pmd];
+    sizes.retain(|&bytes| bytes > page.bytes() && bytes <= max);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
 
 fn flags(prot: u32) -> String {
@@ -345,4 +364,30 @@ fn machine(number: u16) -> String {
     ];
     let known = NAMES.iter().find(|(known, _)| *known == number);
     known.map_or_else(|| format!("machine {number}"), |(_, name)| (*name).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_one_tlb_entry_on_some_machine() {
+        let of = |kernel: &str| sizes(&Kernel::parse(kernel).unwrap().rules);
+        assert_eq!(of("7.2"), [16 << 10, 64 << 10, 2 << 20]);
+        assert_eq!(of("7.2+page=16K"), [64 << 10, 2 << 20, 32 << 20]);
+        assert_eq!(of("7.2+page=64K"), [2 << 20]);
+    }
+
+    #[test]
+    fn a_kernel_decides_the_largest_folio_of_a_filesystem() {
+        let of =
+            |kernel: &str, filesystem| ground(&Kernel::parse(kernel).unwrap().rules, filesystem);
+        assert_eq!(of("7.2", "xfs").folio_bytes_max, 2 << 20);
+        assert!(of("7.2", "btrfs").folio_bytes_max < 2 << 20);
+        assert_eq!(
+            [of("6.12", "ext4"), of("6.16", "ext4")].map(|on| on.folio_bytes_max),
+            [4 << 10, 2 << 20]
+        );
+        assert!(of("7.2", "xfs").places_aligned && !of("7.2", "vfat").places_aligned);
+    }
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{K, edited, finding, fixture, judged, judged_with, replace};
+use crate::alignment::{Obstacle, Placed};
 use crate::census::block::{BlockFacts, Runs};
 use crate::reasons::Refusal;
 use crate::remedies::verbs::Verbs;
 use crate::remedies::{Action, Remedy, Restart};
-use crate::run::{Obstacle, Placed};
 use crate::shell::as_root;
 use crate::system::MemSystem;
 use crate::warm::{WarmRefusal, Warmed};
