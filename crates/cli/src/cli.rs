@@ -29,7 +29,7 @@ use crate::version;
 /// Show which folio sizes back a program, under any kernel on any machine.
 ///
 /// Record a program once, then predict how it would run under other kernels and on other machines.
-/// A model of the kernel's memory management counts folio sizes, page faults, readahead and TLB
+/// A model of the kernel's memory management reports folio sizes, page faults, readahead and TLB
 /// misses.
 #[derive(Debug, Parser)]
 #[command(
@@ -73,7 +73,7 @@ enum Verb {
     Man(ManArgs),
 }
 
-/// Verbs that the unpublished program `folio-lab` has.
+/// Verbs that exist only in the unpublished program `folio-lab`.
 const OF_LAB: [&[&str]; 2] = [&["study"], &["bench"]];
 
 pub(crate) fn run() -> Result<Exit> {
@@ -122,8 +122,8 @@ mod tests {
         super::Cli::command().debug_assert();
     }
 
-    /// Returns the messages for `x` as the value of each option of `command` that expects a number
-    /// or similar.
+    /// Returns the error messages for the value `x`, for each option of `command` that expects a
+    /// number or similar.
     fn refusals(command: &Command, words: &[String], said: &mut Vec<String>) {
         for option in command.get_opts().filter_map(|option| option.get_long()) {
             let words = words.iter().cloned().chain([format!("--{option}=x")]);

@@ -11,7 +11,7 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::version;
 
-/// Parses this process's command line and calls `run` with the arguments and all words.
+/// Parses this process's command line and calls `run` with the parsed arguments and all words.
 ///
 /// # Errors
 /// As `run`, or if help cannot be printed.
@@ -39,8 +39,8 @@ fn told(error: &clap::Error) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Makes the command line's words in `error` printable: `folio trace info *` takes file names that
-/// others chose.
+/// Makes words from the command line printable in `error`: `folio trace info *` takes file names
+/// that other people chose.
 fn with_printable_words<C: Parser>(words: &[OsString], error: clap::Error) -> clap::Error {
     let shown: Vec<String> = words.iter().map(|word| shown(word).to_string()).collect();
     if shown.iter().zip(words).all(|(shown, word)| OsStr::new(shown) == word) {
@@ -53,7 +53,7 @@ fn with_printable_words<C: Parser>(words: &[OsString], error: clap::Error) -> cl
     C::try_parse_from(shown).err().unwrap_or_else(|| C::command().error(error.kind(), cannot))
 }
 
-/// Returns the command line for results, with the program's name regardless of its path.
+/// Returns the command line to store in results, with the program's name instead of its path.
 #[must_use]
 pub fn command_line(words: &[OsString]) -> Vec<String> {
     let further = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());

@@ -13,9 +13,9 @@ use largefolio_cli::version;
 use verbs::bench::BenchArgs;
 use verbs::study::StudyArgs;
 
-/// Prove and calibrate the model of folio
+/// Validate and calibrate folio's model
 ///
-/// Compares the model with real kernels, with published numbers and with this machine. Needs a
+/// Compares the model with real kernels, with published numbers and with this machine. It needs a
 /// checkout of the repository.
 #[derive(Debug, Parser)]
 #[command(

@@ -29,8 +29,8 @@ pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit>
 ///
 /// Replays a recording of the program under settings that the running kernel offers - folio sizes
 /// of private memory, text in large folios, readahead - one by one and combined. Prints one plan:
-/// its commands, the gain, how certain that is, the cost in memory, and how to undo it. Changes
-/// nothing without --apply.
+/// its commands, the gain, how certain the gain is, the cost in memory, and how to undo the plan.
+/// Changes nothing without --apply.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,25 +43,25 @@ Examples:
   sudo folio advise job.folio --unit job.service --persist --apply
   sudo folio advise --undo
 
---verify runs the recorded program with its arguments in this directory; to run another command, put
-it after the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
+--verify runs the recorded program with its arguments in this directory; to run a different command,
+put it after the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
 
 Exit status: 0 a plan was found (with --verify: confirmed), 1 nothing is certain to help, 2 error.")]
 pub(crate) struct AdviseArgs {
-    /// Trace from `folio record`; or running processes, by pid (lists such as 12,13 too) or name
+    /// Trace from `folio record`, or running processes by pid (also lists such as 12,13) or name
     #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo", "name", "unit"])]
     target: Vec<PathBuf>,
-    /// Running processes with this name; may be repeated
+    /// Advise on running processes with this name; may be repeated
     #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "command", "undo", "unit"])]
     name: Vec<String>,
     /// What to optimise for
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>)]
     goal: Goal,
-    /// Allowed growth of memory, in percent
+    /// Allowed growth in memory use, in percent
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = percent)]
     memory_growth: f64,
-    /// Start with an empty page cache [default: as an earlier run left it]
+    /// Start with an empty page cache [default: the page cache that an earlier run left]
     #[arg(long)]
     cold: bool,
     /// Physical memory
@@ -72,8 +72,8 @@ pub(crate) struct AdviseArgs {
     within: Option<Duration>,
     #[command(flatten)]
     deed: DeedArgs,
-    /// The program is this systemd service: a drop-in changes how it starts. Without a program,
-    /// gives advice for the unit's running processes
+    /// The program is this systemd service, and a drop-in changes how it starts. Without a program,
+    /// folio advises on the unit's running processes
     #[arg(long, value_name = "UNIT", conflicts_with = "undo")]
     unit: Option<String>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ pub(crate) struct AdviseArgs {
     command: Vec<OsString>,
 }
 
-/// What to do with the advice.
+/// The options that decide what happens to the plan.
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 struct DeedArgs {
@@ -101,7 +101,7 @@ struct DeedArgs {
     undo: bool,
 }
 
-/// The subject of the advice.
+/// What the advice is about.
 enum Target {
     Trace(PathBuf),
     Processes(Selection),
@@ -130,8 +130,8 @@ impl AdviseArgs {
 }
 
 impl AdvisePlan {
-    /// Searches, prints the plan, and verifies, applies or undoes as requested; `folio` runs
-    /// commands of folio.
+    /// Searches, prints the plan, and verifies, applies or undoes it as requested; `folio` runs
+    /// `folio` commands.
     pub(crate) fn run(self, console: &mut Console, folio: &mut Folio<'_>) -> Result<Exit> {
         if self.args.deed.undo {
             return folio(&words(["tune", "--undo"]), console);
@@ -256,7 +256,7 @@ impl AdvisePlan {
     }
 }
 
-/// Interprets a single word: a trace, a process, or the trace file to write. A process takes
+/// Interprets a single word as a trace, a process, or the trace file to write. A process takes
 /// precedence over a directory or non-trace file of the same name.
 fn one_target(target: &Path) -> Result<Target> {
     if OpenTrace::looks_like(target) {

@@ -19,9 +19,10 @@ use crate::errors::Exit;
 ///
 /// A position-independent program linked for 4K pages is loaded at a random multiple of 4K, where
 /// no PMD entry fits. On arm64, programs are linked for 64K, where no contpte block of 16K or 64K
-/// pages fits. The copy requests a multiple of 2M, and its segments move to matching offsets in the
-/// file. No address in it changes. Symbols, debug information and build id stay. If you can link
-/// the program again, you do not need a copy: use -Wl,-z,max-page-size=2097152.
+/// pages fits. The copy requests a load address that is a multiple of 2M, and its segments move to
+/// matching offsets in the file. No address in the program changes. Symbols, debug information and
+/// build ID are kept. If you can relink the program, you do not need a copy: use
+/// -Wl,-z,max-page-size=2097152.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,9 +31,9 @@ Examples:
   folio align server -o server.2m --validate -- --version
 
 folio compares the copy with the original, segment by segment; --validate also runs it. It refuses
-packed and signed files, files with data after their sections, 32-bit files and object files. A
-copy has no set-id bits and no capabilities. Programs need Linux 5.10 or later for the alignment to
-take effect, libraries glibc 2.35 or later.
+packed and signed files, files with data after their sections, 32-bit files and object files. A copy
+has no set-id bits and no capabilities. The alignment takes effect since Linux 5.10 for programs,
+and since glibc 2.35 for libraries.
 
 Exit status: 0 done, 1 the copy did not run, 2 error.")]
 pub(crate) struct AlignArgs {
@@ -42,7 +43,7 @@ pub(crate) struct AlignArgs {
     /// The copy; replaces an existing file
     #[arg(short, long, value_name = "COPY")]
     output: PathBuf,
-    /// Alignment
+    /// Alignment to give the copy
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = values::folio_size)]
     align: u64,
     /// Run the copy with these arguments to check that it starts

@@ -23,16 +23,18 @@ use crate::errors::Exit;
 ///
 /// Measures TLB reach and the cost of hits and walks, for data and instructions, and the cost of
 /// faults, fork, unmapping, freeing, map counts, clearing, copying and reads. Takes one to four
-/// minutes on a mostly idle machine: it repeats until two results agree, and reports a change of
-/// the clock frequency. `folio predict --machine this` uses the file. Each number says how it was
-/// measured. A number that could not be measured is marked as assumed, with the reason. Folio sizes
-/// between 4K and 2M need root: folio changes their settings while it runs, and always restores
-/// them.
+/// minutes on a mostly idle machine: folio repeats each measurement until two results agree, and
+/// reports a change in clock frequency. `folio predict --machine this` uses the file. The file
+/// states how each number was measured. Numbers that could not be measured are marked as assumed,
+/// with the reason. Folio sizes between 4K and 2M need root: folio changes their settings while it
+/// runs and always restores them.
 ///
-/// Machines drift. If the file exists for the same CPU and kernel, each cost becomes the mean of
-/// all calibrations, and its range covers them all. Repeat the calibration at another time of day.
+/// Machines drift. If the file already has calibrations for the same CPU and kernel, each cost
+/// becomes the mean over all of them, and its range covers them all. Repeat the calibration at a
+/// different time of day.
 ///
-/// --check writes nothing: it predicts operations with the file, runs them, and compares.
+/// --check writes no file: it predicts the times of operations from the machine file, runs them,
+/// and compares.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +50,7 @@ pub(crate) struct CalibrateArgs {
     /// File to write [default: ~/.config/largefolio/machines/this.toml]
     #[arg(short, long, value_name = "FILE", conflicts_with = "check")]
     output: Option<PathBuf>,
-    /// Take only a few seconds: wide brackets, few rounds, smaller regions
+    /// Finish in a few seconds, with wider ranges, fewer rounds and smaller regions
     #[arg(long)]
     quick: bool,
     /// Discard earlier calibrations of this machine
@@ -57,7 +59,7 @@ pub(crate) struct CalibrateArgs {
     /// Compare predictions with measurements
     #[arg(long)]
     check: bool,
-    /// Machine to predict with
+    /// Machine whose constants the predictions use
     #[arg(long, value_name = "MACHINE", default_value = THIS, requires = "check",
         value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,
@@ -79,7 +81,7 @@ pub(crate) struct CheckPlan {
     command_line: Vec<String>,
 }
 
-/// A prepared calibration.
+/// A calibration that is ready to run.
 pub(crate) struct WritePlan {
     effort: Effort,
     dir: PathBuf,
@@ -128,8 +130,8 @@ impl CalibrateArgs {
     }
 }
 
-/// Returns the number of calibrations in a machine file, or 0 if the file is invalid: then nothing
-/// is lost.
+/// Returns the number of calibrations in a machine file, or 0 if the file is invalid and nothing
+/// would be lost.
 fn nr_calibrations(path: &Path) -> u32 {
     let machine = Machine::from_path(path).ok();
     machine.and_then(|machine| machine.calibrated).map_or(0, |calibrated| calibrated.nr)

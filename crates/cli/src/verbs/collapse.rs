@@ -13,12 +13,12 @@ use crate::errors::Exit;
 
 /// Collapse the memory of a running process into PMD folios
 ///
-/// Copies every whole PMD-sized block with memory (2M; on arm64 32M with 16K pages, 512M with 64K)
-/// into one folio. Addresses and content stay the same. Works for anonymous memory, memfd and
-/// tmpfs; since Linux 7.2 also for files on ext4, XFS and btrfs. Holes in a block become memory, so
-/// the resident size may grow. folio first says how much memory that takes and how much is
-/// available on this machine and in the process's control groups. If too little is available, folio
-/// skips the blocks with the most holes.
+/// Copies each PMD-sized block that contains memory (2M; on arm64 32M with 16K pages, 512M with
+/// 64K) into one folio. Addresses and contents stay the same. Works for anonymous memory, memfd and
+/// tmpfs; since Linux 7.2 also for files on ext4, XFS and btrfs. Holes in a block are filled with
+/// memory, so the resident size may grow. folio first reports how much memory the collapse needs
+/// and how much is available on this machine and in the process's control groups. If too little is
+/// available, folio skips the blocks with the most holes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,20 +28,20 @@ Examples:
 
 Needs CAP_SYS_NICE and permission to trace the process, so usually root.
 
-The result begins with the answer, followed by the memory that was not collapsed and the reasons.
+The output begins with the result, followed by the memory that was not collapsed and the reasons.
 
-Exit status: 0 more memory is in PMD folios than before, and no whole block is left; 1 no more than
-before, or some blocks are left; 2 error. Files that this kernel does not collapse count only with
---kind file; forbidden areas (MADV_NOHUGEPAGE, thread stacks) only if they have at least a block of
-memory.")]
+Exit status: 0 more memory is in PMD folios than before, and every whole block was collapsed; 1 no
+more memory is in PMD folios than before, or some blocks were not collapsed; 2 error. Files that
+this kernel does not collapse count only with --kind file. Areas where collapse is forbidden
+(MADV_NOHUGEPAGE, thread stacks) count only if they contain at least one block of memory.")]
 pub(crate) struct CollapseArgs {
-    /// The process
+    /// Process to collapse
     #[arg(value_name = "PID", value_parser = values::pid)]
     pid: u32,
-    /// Kinds of memory [default: all of them]
+    /// Kinds of memory to collapse [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     kind: Vec<KindName>,
-    /// Skip smaller areas
+    /// Skip areas smaller than this
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = values::size)]
     min_size: u64,
     #[command(flatten)]
@@ -50,11 +50,11 @@ pub(crate) struct CollapseArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum KindName {
-    /// Private memory without a file
+    /// Private memory not backed by a file
     Anon,
     /// memfd, tmpfs, shared anonymous memory
     Shmem,
-    /// Files: text and libraries
+    /// Files: program text and libraries
     File,
 }
 

@@ -19,7 +19,7 @@ Examples:
   folio completions fish > ~/.config/fish/completions/folio.fish
   source <(folio completions bash)                  for this shell only")]
 pub(crate) struct CompletionsArgs {
-    /// Shell
+    /// Shell to print the script for
     #[arg(value_enum, value_name = "SHELL")]
     shell: Shell,
 }

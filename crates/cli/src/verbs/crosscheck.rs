@@ -23,9 +23,9 @@ use crate::errors::Exit;
 /// Check the model against the running kernel
 ///
 /// Runs small workloads on the running kernel, on filesystems in memory, and records the page
-/// cache's activity through tracefs. Then it replays the same touches in the model under this
+/// cache's activity through tracefs. Then it replays the same accesses in the model under this
 /// kernel's rules and reports every difference. Needs root and 300 MiB of memory. It changes no
-/// system settings and leaves nothing behind, not even after Ctrl-C.
+/// system settings and leaves nothing behind, even after Ctrl-C.
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -52,8 +52,8 @@ pub(crate) struct CrosscheckArgs {
     select: SelectArgs,
     #[command(flatten)]
     random: RandomArgs,
-    /// Run workloads in a memory cgroup with a limit below their use, each with its own window, and
-    /// compare what reclaim evicts
+    /// Run each workload in a memory cgroup whose limit is below what the workload needs, each with
+    /// its own readahead window, and compare what reclaim evicts
     #[arg(long, conflicts_with_all = ["random", "windows_kb"])]
     limited: bool,
     #[command(flatten)]

@@ -16,8 +16,8 @@ use crate::errors::Exit;
 
 /// Print a manual page, or write all of them
 ///
-/// Without --output, prints the page of folio or of a verb, for `man -l -`. If folio is installed,
-/// all pages are already in place: man folio, man folio-predict.
+/// Without --output, prints the page for folio or for one verb, to be piped into `man -l -`. If
+/// folio is installed, all pages are already in place: man folio, man folio-predict.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -25,10 +25,10 @@ Examples:
   folio man trace gen zipf > folio-trace-gen-zipf.1
   folio man -o man1                                 one file for folio and for each verb")]
 pub(crate) struct ManArgs {
-    /// Verb, and its subcommand [default: folio itself]
+    /// Verb, optionally with a subcommand [default: folio itself]
     #[arg(value_name = "VERB", conflicts_with = "output")]
     verb: Vec<String>,
-    /// Directory for all pages; created if it is missing
+    /// Write all pages to this directory, which is created if it is missing
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

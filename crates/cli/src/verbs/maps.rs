@@ -32,10 +32,10 @@ use crate::errors::Exit;
 /// For running processes: bytes by folio size and kind, the largest mappings with their shares,
 /// and, for each mapping that could have larger folios, the reason and its remedy. A page that
 /// several processes share counts once in the totals and once in each process that maps it. Folio
-/// sizes need root; without root, you see what smaps shows.
+/// sizes need root; without root, folio shows only what smaps reports.
 ///
-/// For programs on disk (--elf): how much of each LOAD segment folios of a size can map, what
-/// prevents more, and the linker option that fixes it.
+/// For programs on disk (--elf): how much of each LOAD segment can be mapped by folios of each
+/// size, what prevents more, and which linker option fixes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -51,44 +51,45 @@ Examples:
   folio maps --elf build/server --kernel 6.12+page=16K
   sudo folio maps --all --report folios.html    also as pictures
 
-Terms: a folio is `aligned` if it is fully mapped, and at an address aligned like its place in the
-file or in memory; `unaligned` if it is fully mapped at another address; `partial` if only a part is
-mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that are fully mapped from
-one folio; arm64 can hold each in one TLB entry. `PMD`: mapped by one PMD entry (2M with 4K pages,
-32M with 16K, 512M with 64K).
+Terms: a folio is `aligned` if it is fully mapped and its address has the same alignment as its
+position in the file or in memory; `unaligned` if it is fully mapped at any other address; `partial`
+if only part of it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that
+one folio fully maps; on arm64, one TLB entry can cover each. `PMD`: mapped by one PMD entry (2M
+with 4K pages, 32M with 16K, 512M with 64K).
 
-Terms of --elf: a percentage is the part of the segment that naturally aligned folios of that size
-can map at any load address. `small`: the segment is smaller; `ends`: it contains no whole block;
-`offset`: address and file offset differ modulo the size; `random`: the load address is random in
-smaller steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K for machines
-that merge pages in the TLB, an arm64 contpte block, a PMD entry. `folio predict` shows the folios
-that a kernel then reads and maps.
+Terms of --elf: a percentage is the share of the segment that naturally aligned folios of that size
+can map at any load address. `small`: the segment is smaller than the folio; `ends`: the segment
+contains no whole block of that size; `offset`: address and file offset differ modulo the size;
+`random`: the load address is randomized in smaller steps; `no folio`: under this kernel, no
+filesystem supports such folios. Sizes: 16K for machines that coalesce pages in the TLB, the size of
+an arm64 contpte block, and the size that a PMD entry maps. `folio predict` shows the folios that a
+kernel then reads and maps.
 
-Exit status: 0 done; 1 no process given by PID has memory (kernel threads, zombies); 2 error, also
-if something that you named is missing or unreadable: the rest is still shown.")]
+Exit status: 0 done; 1 none of the processes given by PID has memory (kernel threads, zombies); 2
+error, or something that you named is missing or unreadable (the rest is still shown).")]
 pub(crate) struct MapsArgs {
     #[command(flatten)]
     selection: SelectionArgs,
-    /// Page cache of these files, mapped or not
+    /// Show the page cache of these files, whether or not they are mapped
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
-    /// Page cache of all files below a directory; may be repeated
+    /// Show the page cache of all files below a directory; may be repeated
     #[arg(long, value_name = "DIR")]
     page_cache: Vec<PathBuf>,
-    /// Rows of each table
+    /// Maximum number of rows per table
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::number::<usize>)]
     top: usize,
-    /// Also show reasons and remedies of mappings below 4 MiB or 1% of all memory
+    /// Also show reasons and remedies for mappings smaller than 4 MiB or 1% of all memory
     #[arg(long)]
     full: bool,
-    /// Order of the rows
+    /// Sort key of the rows, largest first
     #[arg(long, value_name = "KEY", value_enum, default_value_t = Sort::Size)]
     sort: Sort,
-    /// Repeat every TIME (default 2s) until Ctrl-C
+    /// Repeat every TIME (default: 2s) until Ctrl-C
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = values::interval)]
     watch: Option<Duration>,
-    /// Changes since a look that --json saved: until now, or until a second saved look
+    /// Show the changes from an output saved with --json to now, or to a second saved output
     #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 1..=2,
         conflicts_with_all = ["elf", "watch", "report"])]
     diff: Vec<PathBuf>,
@@ -96,7 +97,7 @@ pub(crate) struct MapsArgs {
     /// `node_exporter`'s textfile collector; --top limits processes, control groups and files
     #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
     openmetrics: Option<PathBuf>,
-    /// Programs and shared objects on disk; for a directory, all files below it
+    /// Check programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["selection", "file", "page_cache", "watch", "top", "sort"])]
     elf: Vec<PathBuf>,
@@ -113,7 +114,7 @@ pub(crate) struct MapsArgs {
 /// The sort key of rows, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sort {
-    /// Mapped bytes
+    /// Bytes mapped
     Size,
     /// Bytes in base pages
     Small,

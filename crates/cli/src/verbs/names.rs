@@ -17,7 +17,8 @@ use largefolio_sim::policy::KernelPolicy;
 #[derive(Clone, Copy)]
 pub(crate) struct Named(fn() -> Vec<&'static str>);
 
-/// A kernel, a file, or either with edits. Self-built kernels of recordings are not completed.
+/// A kernel, a file, or either with edits. Completion omits the self-built kernels that made
+/// recordings.
 pub(crate) const KERNEL: Named = Named(|| {
     Kernel::names().filter(|name| version(name).is_some()).chain([running::THIS]).collect()
 });

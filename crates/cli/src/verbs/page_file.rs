@@ -15,7 +15,7 @@ use largefolio_trace::{disk, shown};
 
 use crate::console::Console;
 
-/// The page option.
+/// The option that writes a page.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PageArgs {
     /// Also write one self-contained HTML file with pictures
@@ -71,7 +71,7 @@ pub(crate) fn check_writable(path: &Path, option: &str) -> Result<()> {
     })
 }
 
-/// Returns whether two paths name the same file, even if it does not exist.
+/// Returns whether two paths refer to the same file, even if it does not exist yet.
 pub(crate) fn is_same(a: &Path, b: &Path) -> bool {
     let same = |a: &Path, b: &Path| Some(fs::canonicalize(a).ok()? == fs::canonicalize(b).ok()?);
     same(a, b).unwrap_or(a == b)

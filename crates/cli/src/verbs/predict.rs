@@ -41,16 +41,17 @@ use form::{FrameArgs, Sink};
 use replay::ReplayPlan;
 use sweep::{Summary, SweepPlan};
 
-/// The warning if seeds make no difference.
+/// The warning if seeds have no effect.
 const IDLE_SEEDS: &str = "seeds have no effect on unfragmented memory; add --fragmentation, such \
                           as --fragmentation 64K:80%, or --aged";
 
 /// Predict how a recorded program behaves under other kernels and machines
 ///
-/// Replays a trace through a model of each kernel on each machine. Says which is best, by how much,
+/// Replays a trace in a model of each kernel on each machine. Reports which is best, by how much,
 /// how certain that is, and which rules make the difference. Then prints a table with one column
-/// per combination. The first column is the baseline; the others show how they differ from it.
-/// Nothing runs on this kernel. Every number is an exact count, except the estimated times.
+/// per combination. The first column is the baseline; the others show how they differ from it. The
+/// program itself does not run. Every number is an exact count, except the times, which are
+/// estimates.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Use --list to see every kernel, machine and edit.",
@@ -77,12 +78,12 @@ Examples:
   folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
   folio predict --list
 
-A kernel is a name (6.12), `this` (the running one with its settings), a file (./mine.toml) or one
-of these with edits: 7.2+page=64K+readahead=1M. An edit is a short name, or any rule by its name in
-a kernel file: 7.2+fault.exec_miss=counted. Some edits create rules that no kernel has:
-sizes=64K:always+exec/2M:always uses 64K folios for text and data, 2M folios for data, and
-otherwise only base pages; sizes.xfs=.. does this for one filesystem. A machine is a name (altra),
-a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
+A kernel is a name (6.12), `this` (the running kernel with its settings), a file (./mine.toml) or
+any of these with edits: 7.2+page=64K+readahead=1M. An edit uses a short name, or the name of any
+rule in a kernel file: 7.2+fault.exec_miss=counted. Some edits create rules that no kernel has:
+sizes=64K:always+exec/2M:always uses 64K folios for text and data, 2M folios for data only, and
+otherwise base pages; sizes.xfs=.. does this for one filesystem. A machine is a name (altra), a
+file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
 )]
 pub(crate) struct PredictArgs {
     /// Trace from `folio record` or `folio trace gen`; several with --sweep
@@ -93,16 +94,17 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', value_parser = names::KERNEL,
         hide_possible_values = true)]
     kernel: Vec<String>,
-    /// Let a policy make each kernel's decisions, in an additional column: a policy that comes with
-    /// folio, or a BPF object file (docs/guide/policy.md)
+    /// Add a column per kernel in which a policy makes the kernel's decisions: a policy that comes
+    /// with folio, or a BPF object file (docs/guide/policy.md)
     #[arg(long, value_name = "POLICY,..", value_delimiter = ',', value_parser = names::POLICY,
         hide_possible_values = true)]
     policy: Vec<String>,
-    /// Machines [default: this one, as `folio calibrate` measured it, else the closest known one]
+    /// Machines [default: this machine if `folio calibrate` has measured it, else the closest known
+    /// one]
     #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
         hide_possible_values = true)]
     machine: Vec<String>,
-    /// Goal that ranks the columns
+    /// Goal by which the columns are ranked
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>,
         conflicts_with_all = ["csv", "parquet", "sweep"])]
@@ -111,7 +113,7 @@ pub(crate) struct PredictArgs {
     depth: DepthArgs,
     #[command(flatten)]
     cache: CacheArgs,
-    /// Seeds of fragmentation and ageing: one column each
+    /// Seeds for fragmentation and ageing: one column per seed
     #[arg(
         long, value_name = "N,..", value_delimiter = ',', default_value = "1",
         value_parser = values::number::<u64>,
@@ -121,19 +123,21 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
         value_parser = size::memory)]
     memory: Vec<u64>,
-    /// Swap space on zram (`+reclaim.swap_device=disk`: on a disk); without it, private memory is
-    /// never reclaimed
+    /// Swap space, on zram or, with `+reclaim.swap_device=disk`, on a disk; without swap, private
+    /// memory is never reclaimed
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
-    /// Run everything, or PROGRAM (a name or path, `*` and `?` allowed) and what it starts, in a
-    /// control group with memory.max = LIMIT; may be repeated
+    /// Run everything, or PROGRAM (a name or path; `*` and `?` are allowed) and the processes it
+    /// starts, in a control group with memory.max = LIMIT; may be repeated
     #[arg(long, value_name = "[PROGRAM=]LIMIT", value_parser = str::parse::<Cgroup>)]
     cgroup: Vec<Cgroup>,
-    /// Huge pages that the kernel reserves at boot, for mappings with `MAP_HUGETLB`: 2M=64,1G=1
+    /// Number of huge pages that the kernel reserves at boot for mappings with `MAP_HUGETLB`, such
+    /// as 2M=64,1G=1
     #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
     hugetlb_pages: Vec<Pool>,
-    /// Fragmentation at the start: 64K:80% = 80% of the free memory is in blocks smaller than 64K;
-    /// a number = thousandths of it that have no room for a PMD folio
+    /// Fragmentation at the start: 64K:80% means that 80% of the free memory is in blocks smaller
+    /// than 64K; a number is the share of the free memory, in thousandths, that has no room for a
+    /// PMD folio
     #[arg(long, value_name = "SIZE:SHARE", default_value = "0",
         value_parser = str::parse::<Fragmented>)]
     fragmentation: Fragmented,
@@ -142,40 +146,40 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N", default_value_t = 0,
         value_parser = values::within::<u32>(0..=AGED_ROUNDS_MAX))]
     aged: u32,
-    /// Filesystem for all files, or `none` for one without large folios [default: as recorded]
+    /// Filesystem for all files; `none` is one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
-    /// Folio size that the loader requests when it maps FILE (a name or path, `*` and `?` allowed);
-    /// overrides the kernel's rules; FILE=collapse:SIZE instead collapses the text after mapping
-    /// it; may be repeated
+    /// Folio size that the loader requests when it maps FILE (a name or path; `*` and `?` are
+    /// allowed). It overrides the kernel's rules. With FILE=collapse:SIZE, the loader instead
+    /// collapses the text after mapping it. May be repeated
     #[arg(long, value_name = "FILE=SIZE", value_parser = str::parse::<Annotation>)]
     annotate: Vec<Annotation>,
-    /// Lay out FILE (a name or path, `*` and `?` allowed), or all programs and libraries, as if
-    /// they were linked for pages of SIZE (-z max-page-size): one column per size; may be repeated
-    /// [default: as recorded]
+    /// Lay out FILE (a name or path; `*` and `?` are allowed), or all programs and libraries, as if
+    /// linked for pages of SIZE (-z max-page-size): one column per size; may be repeated [default:
+    /// as recorded]
     #[arg(long, value_name = "[FILE=]SIZE,..", value_parser = str::parse::<LinkedChoices>)]
     linked: Vec<LinkedChoices>,
-    /// Time of one reference on the clock of khugepaged and kcompactd, in nanoseconds; 0 = neither
+    /// Time that passes for khugepaged and kcompactd per reference, in nanoseconds; with 0, neither
     /// runs
     #[arg(
         long, value_name = "NS", default_value_t = NS_PER_REFERENCE,
         value_parser = values::number::<u64>,
     )]
     reference_ns: u64,
-    /// Run the trace's threads on N CPUs [default: as many as the machine has]
+    /// Run the trace's threads on N CPUs [default: the machine's number of CPUs]
     #[arg(long, value_name = "N",
         value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
     cpus: Option<u32>,
-    /// Allow N times the work and memory that a trace may cause; if a trace exceeds the limit, the
-    /// error suggests this option
+    /// Raise the limits on the work and memory that a trace may cause N times; if a trace exceeds a
+    /// limit, the error suggests this option
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = values::within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,
-    /// Time of one run of the program, such as 12.3s or 250ms: changes are in percent of it
-    /// [default: as `folio record --runs` measured it on this machine's CPU, else estimated]
+    /// Run time of the program, such as 12.3s or 250ms; changes are in percent of it [default: the
+    /// time that `folio record --runs` measured on this machine's CPU, else an estimate]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
     runtime: Option<f64>,
-    /// Stop after this time, such as 2m, and use the columns that are complete
+    /// Stop after this time, such as 2m, and show the columns completed by then
     #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with_all = ["sweep", "why"])]
     within: Option<Duration>,
     /// Estimate for a virtual machine: page walks go through two page tables
@@ -189,13 +193,13 @@ pub(crate) struct PredictArgs {
     /// Also write one self-contained HTML file with pictures
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Add the results of all traces to the data set in this directory, one row per cell; finished
-    /// cells are not computed again
+    /// Add the results from all traces to the data set in this directory, one row per cell; cells
+    /// already there are not computed again
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime"])]
     sweep: Option<PathBuf>,
-    /// Say which rules make the difference between two kernels, and how much each contributes: for
-    /// the results named as in the CSV, such as `reads` [default: walks, faults, bytes read,
+    /// Show which rules make the difference between two kernels, and how much each contributes, for
+    /// these results, named as in the CSV, such as `reads` [default: walks, faults, bytes read,
     /// memory, time]
     #[arg(long, value_name = "RESULT,..", value_delimiter = ',', num_args = 0..=1,
         require_equals = true,
@@ -206,13 +210,13 @@ pub(crate) struct PredictArgs {
     list: bool,
 }
 
-/// How much the table shows.
+/// The options that choose how much the table shows.
 #[derive(Args, Clone, Copy, Debug)]
 struct DepthArgs {
-    /// Show every number, not only the summary
+    /// Show all numbers, not only the summary
     #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why"])]
     full: bool,
-    /// Also show the estimated time by cause, and its constants
+    /// Also show the estimated time by cause, and the constants of the estimate
     #[arg(long)]
     time: bool,
 }
@@ -269,7 +273,7 @@ fn pool(text: &str) -> Result<Pool, String> {
     parsed.ok_or_else(|| "expected a size and a number of pages, such as 2M=64".to_owned())
 }
 
-/// Returns a word that is not a file, but could be the name of a kernel or machine.
+/// Returns the word if it is not a file but could be the name of a kernel or machine.
 fn kernel_or_machine(path: &Path) -> Option<&str> {
     let name = path.to_str().filter(|_| !path.exists())?;
     (Kernel::parse(name).is_ok() || Machine::named(name).is_ok()).then_some(name)

@@ -20,26 +20,27 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::within;
 
-/// Shells add this to the signal that ended a program.
+/// Shells add this to the number of the signal that ended a program.
 const SIGNALLED: u8 = 128;
 
-/// A program that ends sooner shows no progress, which keeps its output undisturbed.
+/// For a program that ends sooner, folio shows no progress, so as not to disturb its output.
 const QUIET_START: Duration = Duration::from_secs(1);
 
 /// Record the memory references of a program
 ///
-/// The program runs unmodified under QEMU user emulation, with its threads and child
-/// processes. It runs ten to a hundred times slower than natively, at 20 to 200 million references
-/// per second. Ctrl-C goes to the program; press it again to terminate the program, and a third
-/// time to kill it. The trace is complete up to that point. Needs QEMU with plugins.
+/// The program runs unmodified under QEMU user emulation, with its threads and child processes. It
+/// runs ten to a hundred times slower than natively, at 20 to 200 million references per second.
+/// Ctrl-C goes to the program; press it again to terminate the program, and a third time to kill
+/// it. The trace is complete up to that point. Needs a QEMU that supports plugins.
 ///
 /// Programs that the program executes are recorded too, at any depth: `folio record -- make -j2`
-/// traces the whole build. Programs that cannot be followed (set-user-id, 32-bit) run unrecorded
-/// and are named.
+/// traces the whole build. Programs that cannot be recorded (set-user-ID, 32-bit) run unrecorded,
+/// and folio names them.
 ///
-/// With --live, the program runs at its own speed, or is already running, and the kernel reports
-/// its page faults, mappings and reads. Such a trace predicts folios, faults, reads and memory. It
-/// has no accesses between faults, so predictions leave out TLB misses and run time.
+/// With --live, the program runs at full speed, or is already running, and the kernel reports its
+/// page faults, mappings and reads. From such a trace, folio can predict folios, faults, reads and
+/// memory. The trace contains no accesses between faults, so its predictions omit TLB misses and
+/// run time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -57,13 +58,13 @@ pub(crate) struct RecordArgs {
     /// Accepted from earlier scripts: QEMU is the only emulator
     #[arg(long, hide = true, value_parser = recorder)]
     with: Option<String>,
-    /// Search DIR first for absolute paths of the program, of its libraries and of the programs
-    /// that it executes: the files of another system, such as a Debian root for arm64
+    /// Look up absolute paths of the program, its libraries and the programs that it executes in
+    /// DIR first. DIR contains the files of another system, such as a Debian root for arm64
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// First run the plain program N times and keep its times in the trace, so that predictions are
-    /// in percent of its run. The program then runs N + 1 times, with all its effects. Input and
-    /// output of these runs are /dev/null
+    /// First run the program N times without recording and store its times in the trace, so that
+    /// predictions are in percent of its run time. The program then runs N + 1 times, with all its
+    /// side effects. The input and output of these N runs are /dev/null
     #[arg(long, value_name = "N", value_parser = within::<u16>(1..=1000))]
     runs: Option<u16>,
     /// Show no progress and no summary, only warnings

@@ -14,7 +14,7 @@ use super::values::{self, ProgramArgs};
 use crate::console::{say, warn};
 use crate::errors::Exit;
 
-/// Exit code for a program that does not exist, as in shells.
+/// Exit status if the program does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTED: u8 = 126;
 
@@ -24,13 +24,13 @@ const NOT_EXECUTED: u8 = 126;
 /// program starts, if their addresses allow one TLB entry to map a large block (2M; on arm64 with
 /// 4K pages 64K). As root, it also refills shorter files that no process uses, with the largest
 /// folios that fit. It changes only the cache: memory stays shared, and perf, gdb and core dumps
-/// work as before. --text remap moves the text onto shared memory with PMD folios before the
-/// program begins; all processes of a file share one copy. --text auto does that if the page cache
-/// cannot help. --heap SIZE gives glibc's malloc folios of that size while the program runs. It
-/// needs root and changes system settings until the program ends: in all programs, memory that
-/// requests large folios gets this size and no larger one, and memory that does not request them
-/// gets none through thp.enabled=always. If something cannot be done, one line says so, and the
-/// program runs as it would have.
+/// work as before. --text remap moves the text into shared memory with PMD folios before the
+/// program begins; all processes that run the same file share one copy. --text auto does so only if
+/// the page cache cannot help. --heap SIZE gives glibc's malloc folios of that size while the
+/// program runs. It needs root and changes system settings until the program ends: in all programs,
+/// memory that requests large folios gets this size and no larger one, and memory that does not
+/// request them no longer gets any through thp.enabled=always. If something cannot be done, folio
+/// prints one line, and the program runs as it would without folio.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,9 +39,9 @@ Examples:
   sudo folio run --heap 64K -- ./solver             also puts the heap on 64K folios
 
 The summary shows how much of the files was cached in 2M folios before and after, and how much text
-PMD entries mapped; for that, folio samples smaps of the program and its children. PMD entries
-cannot map a position-independent program that is aligned to 4K; folio align makes a copy that they
-can map.
+was mapped by PMD entries; to find out, folio samples smaps of the program and its children. PMD
+entries cannot map a position-independent program that is aligned to 4K; folio align makes a copy
+that they can map.
 
 Exit status: the program's (or the same signal); 126 or 127 if it cannot be started, 2 for other
 errors.")]
@@ -52,11 +52,11 @@ pub(crate) struct RunArgs {
     /// Folio size of the heap: off, or a size such as 64K or 2M
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
-    /// Print every file and every reason
+    /// List every file and every reason
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Print a summary on standard error at the end, even if nothing was done [default: only if
-    /// something was done]
+    /// Print a summary to standard error at the end, even if folio changed nothing [default: only
+    /// if it changed something]
     #[arg(long, conflicts_with = "quiet")]
     summary: bool,
     /// Print nothing; the program replaces folio, unless --heap is set or text is moved
@@ -70,11 +70,11 @@ pub(crate) struct RunArgs {
 pub(super) enum TextMode {
     /// Leave the text unchanged
     Off,
-    /// `large` if it can help, else `remap`
+    /// Use `large` if it can help, else `remap`
     Auto,
     /// Refill the page cache with large folios
     Large,
-    /// Copy it into shared memory of large folios
+    /// Copy the text into shared memory with large folios
     Remap,
 }
 
@@ -100,11 +100,11 @@ pub(super) fn heap_size(text: &str) -> Result<HeapSize, String> {
     }
 }
 
-/// How much to report.
+/// How much folio reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Telling {
     Nothing,
-    /// A summary if something was done.
+    /// A summary if folio changed something.
     Default,
     Summary,
     All,
@@ -134,8 +134,8 @@ impl RunArgs {
 }
 
 impl RunPlan {
-    /// Prepares and starts the program, and ends as it does. Standard output belongs to the
-    /// program.
+    /// Prepares and starts the program, and exits as it does. Only the program writes to standard
+    /// output.
     pub(crate) fn run(self) -> Result<Exit> {
         let plan = match Launch::new(&self.request) {
             Ok(plan) => plan,
@@ -170,7 +170,7 @@ impl RunPlan {
         }
     }
 
-    /// Returns whether folio keeps running with the program: to restore settings, or to report
+    /// Returns whether folio keeps running alongside the program, to restore settings or report
     /// results.
     fn is_watched(&self, plan: &Launch) -> bool {
         let is_told = match self.telling {

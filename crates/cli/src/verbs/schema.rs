@@ -13,15 +13,16 @@ use crate::errors::Exit;
 
 /// Print the JSON Schema of a result
 ///
-/// Describes the fields in the JSON of a verb, with their types and meanings. A later version of
-/// folio may add fields; if a field is removed or changes its meaning, `schema_version` increases.
+/// The schema describes the fields in the JSON output of a verb, with their types and meanings. A
+/// later version of folio may add fields; if a field is removed or changes its meaning,
+/// `schema_version` increases.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio schema                          lists the schemas
   folio schema predict > predict.schema.json")]
 pub(crate) struct SchemaArgs {
-    /// Name of the schema; without it, lists all schemas
+    /// Name of the schema; without it, all schemas are listed
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(schemas::names()))]
     name: Option<String>,
 }

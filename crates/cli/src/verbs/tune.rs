@@ -28,10 +28,10 @@ use crate::errors::Exit;
 
 /// Plan, apply and undo the system's settings for large folios
 ///
-/// Prints what would change and why; --yes changes it. The old values are on disk before the first
-/// setting changes, so --undo restores them even after a crash. A reboot does too, unless --persist
-/// writes files that apply the settings at every boot. --unit and --env give a service environment
-/// variables. --undo undoes all of this.
+/// Prints what would change and why; --yes makes the changes. folio saves the old values to disk
+/// before it changes the first setting, so --undo can restore them even after a crash. A reboot
+/// also restores them, unless --persist writes files that apply the settings at every boot. --unit
+/// and --env set environment variables for a service. --undo reverts all of this.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,29 +42,29 @@ Examples:
   sudo folio tune --unit redis-server --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 --yes
   sudo folio tune --undo
 
-Without --yes, --persist and --unit show the files that would be written. They are below /etc:
-tmpfiles.d/largefolio.conf, udev/rules.d/60-largefolio.rules and
+Without --yes, --persist and --unit show the files that would be written. These files are below
+/etc: tmpfiles.d/largefolio.conf, udev/rules.d/60-largefolio.rules and
 systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd but does not restart services.
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
-khugepaged.NAME readahead.DISK (KiB). The old values are in the home of the user who ran folio:
-$XDG_STATE_HOME/largefolio/tune.json (tune-DIR.json with --root DIR). Exit status: 1 if none of the
-settings exists, or if --undo left a setting or file alone because it was changed later.")]
+khugepaged.NAME readahead.DISK (KiB). The old values are stored in the home directory of the user
+who ran folio: $XDG_STATE_HOME/largefolio/tune.json (tune-DIR.json with --root DIR). Exit status: 1
+if none of the settings exists, or if --undo skipped a setting or file because it was changed later.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]
     profile: Option<String>,
-    /// One setting and its value; overrides the profile
+    /// Set one setting to this value; overrides the profile
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "undo")]
     set: Vec<String>,
     /// Also apply the settings at every boot, with files for systemd-tmpfiles and udev
     #[arg(long, conflicts_with = "undo")]
     persist: bool,
-    /// Service that gets the variables of --env, through a systemd drop-in
+    /// Service for which a systemd drop-in sets the variables in --env
     #[arg(long, value_name = "UNIT", requires = "env", conflicts_with = "undo")]
     unit: Option<String>,
-    /// Variable for --unit; may be repeated
+    /// Environment variable for the service in --unit; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "unit", conflicts_with = "undo")]
     env: Vec<String>,
     /// Change the settings and write the files
@@ -76,8 +76,8 @@ pub(crate) struct TuneArgs {
     /// With --undo: also undo settings and files that others have changed since
     #[arg(long, requires = "undo")]
     force: bool,
-    /// Use DIR/sys, DIR/proc and DIR/etc instead of /sys, /proc and /etc, for example to try things
-    /// on a copy
+    /// Use DIR/sys, DIR/proc and DIR/etc instead of /sys, /proc and /etc, for example to try the
+    /// command on a copy
     #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     root: PathBuf,
     #[command(flatten)]
@@ -262,7 +262,7 @@ impl TunePlan {
     }
 }
 
-/// Returns the exit: "no" if none of the settings exists.
+/// Returns the exit status: "no" if none of the settings exists.
 fn done(plan: &ChangeSet) -> Exit {
     if plan.has_none() { Exit::No } else { Exit::Done }
 }
@@ -279,8 +279,8 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
     }
 }
 
-/// Returns the drop-in of `--unit` and `--env`. A variable keeps the options that the unit gives
-/// it.
+/// Returns the drop-in for `--unit` and `--env`. Options that the unit already passes in a variable
+/// are kept.
 fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
     let given = env.iter().map(|one| Variable::parse(one)).collect::<Result<Vec<_>, _>>()?;
     let unit = ServiceName::of_service(unit, root)?;

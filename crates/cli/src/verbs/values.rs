@@ -81,7 +81,7 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "expected a PID; pgrep -d, NAME prints the PIDs of a name".to_owned())
 }
 
-/// A program to start, after the options.
+/// The program to start, after all options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProgramArgs {
     /// Program and its arguments

@@ -36,12 +36,12 @@ const NEITHER: [&str; 2] = ["large folios", "server large folios"];
 
 /// Run a command alternately with and without a change, and say whether the change helps
 ///
-/// The plain and the changed command take turns, so that drift of the machine affects both; values
-/// are compared within a round. A round counts only if no other program changed a setting during
-/// it. If --heap or --tune determines folio sizes, the change must also show in folio sizes and
-/// page faults. The verdict is one of: confirmed (better by more than --margin, with 95%
-/// confidence), not confirmed (worse, or no such difference), inconclusive (the rounds do not
-/// decide it, or there are fewer than ten), not proved (the change took effect in fewer than ten).
+/// The plain and the changed command take turns, so drift of the machine affects both; values are
+/// compared within a round. A round counts only if no other program changes a setting during it. If
+/// --heap or --tune determines folio sizes, folio sizes and page faults must also show the change.
+/// The verdict is one of: confirmed (better by more than --margin, with 95% confidence), not
+/// confirmed (worse, or no such difference), inconclusive (the data does not decide it, or fewer
+/// than ten rounds count), not proved (the change took effect in fewer than ten rounds).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -55,14 +55,15 @@ Examples:
       redis-benchmark -t set -n 500000 -r 1000000
   sudo folio verify --tune thp.64K=always --json --fail-if 'wall>+2%' -- ./job
 
---tune takes the settings of folio tune. folio changes them for each changed run and restores them
-after it, even if folio is killed. With --text it evicts program and libraries from the page cache
-before each plain run and caches them before each changed run, unless other processes map them. Then
-it runs the command untimed until two runs take the same CPU time (at most 8 runs, 2 on a noisy
-machine). With --server each run starts the server, waits for --ready, times the command as its load
-and stops the server; the change applies to the server. Exit status: 0 confirmed, or every --fail-if
-passed; 1 any other verdict, or a --fail-if failed or undecided; 2 error.
-Ctrl-C ends the rounds and shows the complete ones.")]
+--tune accepts the settings that folio tune lists. folio changes them before each changed run and
+restores them after it, even if folio is killed. With --text, folio evicts the program and its
+libraries from the page cache before each plain run and caches them in large folios before each
+changed run, unless other processes map them. Then it runs the command untimed until two runs take
+the same CPU time (at most 8 runs, 2 on a noisy machine). With --server, each run starts the server,
+waits for --ready, times the command that loads it and stops the server; the change applies to the
+server. Exit status: 0 confirmed, or every --fail-if passed; 1 any other verdict, or a --fail-if
+failed or was undecided; 2 error.
+Ctrl-C ends the measurement and shows the complete rounds.")]
 pub(crate) struct VerifyArgs {
     /// Change a system setting for the changed runs (folio tune lists them)
     #[arg(long, value_name = "NAME=VALUE")]
@@ -70,13 +71,13 @@ pub(crate) struct VerifyArgs {
     /// Set an environment variable in the changed runs
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Start the changed runs with their text on large folios, as folio run does
+    /// Put the text of the changed runs on large folios, as folio run does
     #[arg(long, value_enum, default_value_t = TextMode::Off)]
     text: TextMode,
-    /// Give malloc of the changed runs folios of this size, as folio run does
+    /// Put the heap of the changed runs on folios of this size, as folio run does
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
-    /// Start this server for each run, with the change; the command is its load
+    /// Start this server for each run and apply the change to it; the command is its load
     #[arg(long, value_name = "CMD", requires = "ready")]
     server: Option<String>,
     /// The server is ready when this shell command succeeds or, as /REGEX/, when its output matches
@@ -85,24 +86,26 @@ pub(crate) struct VerifyArgs {
     /// Run this shell command before each run (not timed), after the server is ready
     #[arg(long, value_name = "CMD")]
     prepare: Option<String>,
-    /// Rounds: one plain and one changed run each [default: 20]
+    /// Number of rounds, each of one plain and one changed run [default: 20]
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1..=100_000))]
     runs: Option<u32>,
-    /// Run rounds for this long, such as 90s or 5m; with --runs, whichever comes first
+    /// Run rounds for this long, such as 90s or 5m; with --runs, stop at whichever limit comes
+    /// first
     #[arg(long, value_parser = values::duration)]
     time: Option<Duration>,
     /// Stop after this time, such as 2m, and use the completed rounds
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     within: Option<Duration>,
     /// Base the verdict on wall, cpu (user and system), user, system, memory, minor faults, major
-    /// faults, a figure of the server (such as server user), or the number that a shell command
-    /// prints after each run
+    /// faults, one of these for the server (such as server user), or the number that a shell
+    /// command prints after each run
     #[arg(long, value_name = "NAME|CMD", default_value = "wall")]
     metric: String,
-    /// Base the verdict on a number in the command's output: the last match, its first group
+    /// Base the verdict on a number in the command's output: the first group of the last match
     #[arg(long, value_name = "REGEX", conflicts_with = "metric")]
     metric_pattern: Option<String>,
-    /// The better direction of the printed number [default: by words such as tps or latency]
+    /// Which direction of the printed number is better [default: guessed from words such as tps or
+    /// latency]
     #[arg(long, value_enum)]
     better: Option<Direction>,
     /// Unit of the printed number
@@ -111,7 +114,8 @@ pub(crate) struct VerifyArgs {
     /// Ignore differences below this, in percent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     margin: f64,
-    /// Let a limit decide the exit status, such as 'wall>+2%', 'tps<-3%', 'server memory>+10%'
+    /// Exit with status 1 if this condition holds, such as 'wall>+2%', 'tps<-3%', 'server
+    /// memory>+10%'
     #[arg(long, value_name = "LIMIT", value_parser = Threshold::parse)]
     fail_if: Vec<Threshold>,
     /// Predict the change from a trace of the command (folio record), and show the prediction next

@@ -26,14 +26,14 @@ use crate::errors::Exit;
 /// Refill the page cache of files with large folios
 ///
 /// The page cache keeps the folio sizes with which a file was read: small ones after cp, git or a
-/// cold start. This command evicts small folios and reads the file again in 2M folios (one PMD
-/// entry; on arm64 with 16K and 64K pages one contpte block), if the filesystem supports them:
-/// ext4, XFS, btrfs. Files shorter than 2M get the largest folios that fit, which makes their
-/// faults cheaper. Programs started afterwards are mapped by large entries if their addresses fit
-/// (folio maps --elf; folio align), and share the memory as before. Nothing is written to the
-/// files; dirty pages are synced, never dropped. Pages that running processes have mapped stay
-/// unchanged. The gain lasts until the pages are evicted. --persist makes systemd warm the file
-/// again at every boot and when an upgrade replaces it.
+/// cold start. This command evicts the small folios and reads the file again into 2M folios (one
+/// PMD entry; on arm64 with 16K or 64K pages, one contpte block), if the filesystem supports them
+/// (ext4, XFS, btrfs). Files shorter than 2M get the largest folios that fit, which makes their
+/// faults cheaper. Programs started afterwards are mapped by large entries if their addresses allow
+/// it (see folio maps --elf and folio align), and share the memory as before. Nothing is written to
+/// the files; dirty pages are synced, never dropped. Pages that running processes have mapped stay
+/// unchanged. The gain lasts until the pages are evicted. With --persist, systemd warms the file
+/// again at every boot and whenever an upgrade replaces it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,21 +44,21 @@ Examples:
   sudo folio warm --persist /usr/bin/node     again at every boot and after an upgrade
   sudo folio tune --undo                      removes the units of --persist
 
-Needs read permission on the file. Shows the large folios from before only for files that you own or
-can write to. For files shorter than 2M, and for all files with 16K or 64K pages, only root can see
-folio sizes.
+Needs read permission on the file. The large folios before the command are shown only for files that
+you own or can write to. For files shorter than 2M, and for all files with 16K or 64K pages, only
+root can see folio sizes.
 
-Exit status: 0 all or part is in large folios, or was read again but only root can see the sizes;
-1 nothing could be enlarged; 2 error.")]
+Exit status: 0 all or part of the memory is in large folios, or the files were read again but only
+root can see the sizes; 1 nothing could be enlarged; 2 error.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct WarmArgs {
-    /// Files; folders with --recursive
+    /// Files to warm; with --recursive, also folders
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Also the shared libraries of each program (nothing is executed)
+    /// Also warm the shared libraries of each program (nothing is executed)
     #[arg(long)]
     libs: bool,
-    /// For a folder: all ELF files below it
+    /// For a folder, warm all ELF files below it
     #[arg(short, long)]
     recursive: bool,
     /// Write a service and a path unit for each file, so that systemd runs this again at boot and
@@ -74,7 +74,7 @@ pub(crate) struct WarmArgs {
         requires = "persist"
     )]
     root: PathBuf,
-    /// Change nothing: show how much is in large folios and what prevents more
+    /// Only show how much is in large folios and what prevents more
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -220,8 +220,8 @@ impl WarmPlan {
     }
 }
 
-/// Returns ELF programs and shared objects below `folder`, sorted by name. Does not follow links or
-/// enter other filesystems.
+/// Returns the ELF programs and shared objects below `folder`, sorted by name. It does not follow
+/// links or enter other filesystems.
 fn programs_below(folder: &Path) -> Vec<PathBuf> {
     let device = fs::metadata(folder).map(|found| found.dev()).ok();
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());

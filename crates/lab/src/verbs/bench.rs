@@ -26,8 +26,8 @@ const PUBLISHED_CLEARING: [&str; 1] = [
 /// Run the patch series' benchmarks, on this kernel and in the model
 ///
 /// Every round runs each subject once, so drift of the machine affects them all. A result is the
-/// median over all rounds; a ratio is the median of the ratios within rounds. Both come with their
-/// smallest and largest value.
+/// median over all rounds; a ratio is the median of the ratios within rounds. Both are shown with
+/// their smallest and largest values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -50,14 +50,15 @@ enum What {
 }
 
 struct Found {
-    /// Published results, if any.
+    /// The published results, if there are any.
     published: &'static [&'static str],
     rows: Vec<BenchRow>,
-    /// Missing measurements, with the reason.
+    /// Measurements that are missing, with the reason.
     notes: Vec<String>,
 }
 
-/// Returns the kernels to time in the model, with this machine's base page and without policies.
+/// Returns the kernels to time in the model, with this machine's base page size and without
+/// policies.
 fn timed_kernels(names: &[String]) -> Result<Vec<Kernel>> {
     let kernels = running::all_with(names, &page_edit())?;
     Ok(kernels.into_iter().map(Kernel::without_policy).collect::<Result<_, _>>()?)

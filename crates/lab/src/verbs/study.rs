@@ -24,12 +24,12 @@ const INTERRUPTED: u8 = 130;
 ///
 /// Each row shows a published number or pair, our number, the distance between the two changes, how
 /// close change and level are, whether the row counts, and where our number comes from: counted in
-/// the model, estimated with a machine file's costs, measured on this kernel (--live), or quoted
-/// from a document. A row counts if none of its inputs comes from its own series, if it measures
-/// the published quantity, and if it does not compare zero with zero. It matches if level and
-/// change are within 10%; a match that rests on assumed constants is called a coincidence. A study
-/// may also run a program below memory limits, with a line per kernel, or many programs under
-/// several kernels, and then shows the gains, the costs, and the programs that lose.
+/// the model, estimated from the costs in a machine file, measured on this kernel (--live), or
+/// quoted from a document. A row counts if none of its inputs comes from its own series, if it
+/// measures the published quantity, and if it does not compare zero with zero. It matches if level
+/// and change are within 10%; a match that rests on assumed constants is called a coincidence. A
+/// study can also run a program under memory limits, with a line per kernel, or many programs under
+/// several kernels. It then shows the gains, the costs, and the programs that lose.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,25 +40,25 @@ Examples:
   folio-lab study --file mine.toml --json
   folio-lab study pressure
 
-Exit status: 0 if every row changes in its known direction, 1 if one does not, 2 error.")]
+Exit status: 0 if every row changes in the known direction, 1 if one does not, 2 error.")]
 pub(crate) struct StudyArgs {
     /// Studies [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Your own study (studies/*.toml are examples)
+    /// File with your own study (studies/*.toml are examples)
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
     /// Directory of the recorded traces [default: `traces` here or next to the program]
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Measure on this kernel the rows that are otherwise quoted
+    /// Measure the rows on this kernel that are otherwise quoted
     #[arg(long)]
     live: bool,
-    /// Rounds of each measurement
+    /// Rounds per measurement
     #[arg(long, default_value_t = 7, requires = "live",
         value_parser = within::<u32>(1..=1000))]
     rounds: u32,
-    /// Allow N times the work and memory that a trace may cause
+    /// Raise the limits on the work and memory that a trace may cause N times
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,
@@ -71,7 +71,7 @@ pub(crate) struct StudyArgs {
 
 pub(crate) struct StudyPlan {
     request: StudyRequest,
-    /// Rounds, if rows are measured.
+    /// The number of rounds, if rows are measured.
     rounds: Option<usize>,
     form: Form,
     is_list: bool,

@@ -23,7 +23,7 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values;
 
-/// The longest file of programs to read: a kept program has a few hundred bytes.
+/// The maximum length of a file of programs: a program takes a few hundred bytes.
 const FROM_BYTES_MAX: u64 = 64 << 20;
 
 /// Check fork and copy-on-write against the running kernel
@@ -32,9 +32,9 @@ const FROM_BYTES_MAX: u64 = 64 << 20;
 /// mremap, exit) run in lock step on the kernel and in the model. After each step, every page is
 /// compared: whether it is present, in the same or a new frame, exclusive, shared and with which
 /// process, and PMD-mapped; its folio's order; and its number of mappings. For each area, the smaps
-/// values are compared. `--hugetlb` compares the free, reserved and surplus pages of the pool
-/// instead. Needs root. It sets per-size THP controls and the pool of huge pages for each group of
-/// programs and keeps khugepaged asleep; all of them are restored.
+/// values are compared. `--hugetlb` compares the free, reserved and surplus pages in the pool
+/// instead. Needs root. For each group of programs, folio sets the per-size THP controls and the
+/// pool of huge pages, and it keeps khugepaged asleep; it restores all of this at the end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -50,7 +50,7 @@ pub(super) struct CowArgs {
     /// Test hugetlb pages of this size instead (2M or another size of this machine)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "2M", value_parser = values::size, conflicts_with = "sizes")]
     hugetlb: Option<u64>,
-    /// Run programs in a memory-limited cgroup with swap (for making recordings)
+    /// Run the programs in a memory-limited cgroup with swap (to make recordings)
     #[arg(long, requires = "print", conflicts_with_all = ["hugetlb", "from"])]
     swap: bool,
     #[command(flatten)]
@@ -59,17 +59,17 @@ pub(super) struct CowArgs {
 
 /// Check collapse against the running kernel
 ///
-/// Random programs of one to four processes call `MADV_COLLAPSE` for anonymous memory and for a
-/// file in memory (memfd, tmpfs) that they share or copy from: with holes, pages shared after a
-/// fork, read-only and lazy-free pages, partially mapped folios, pages that a pipe refers to,
-/// requests that straddle or miss a block. They run in lock step on the kernel and in the model.
-/// After each step the error number, every page (as in `crosscheck cow`) and its content must be
-/// equal. Needs root. It sets per-size THP controls for each group of programs and keeps khugepaged
-/// asleep; both are restored.
+/// Random programs of one to four processes call `MADV_COLLAPSE` on anonymous memory and on a file
+/// in memory (memfd, tmpfs) that they share or map privately. The memory has holes, pages shared
+/// after a fork, read-only and lazy-free pages, partially mapped folios and pages that a pipe
+/// refers to; some requests straddle or miss a block. The programs run in lock step on the kernel
+/// and in the model. After each step, the error number, every page (as in `crosscheck cow`) and its
+/// contents must be equal. Needs root. For each group of programs, folio sets the per-size THP
+/// controls, and it keeps khugepaged asleep; it restores both at the end.
 ///
-/// With `--khugepaged` the programs do not request a collapse: they advise areas, set khugepaged's
-/// limits and wake it. This also compares the blocks that it scans, in order over all processes,
-/// the result for each, and its counters.
+/// With `--khugepaged` the programs do not request a collapse: they call madvise, set khugepaged's
+/// limits and wake it. folio also compares which blocks khugepaged scans, in order across all
+/// processes, the result for each block, and the counters.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -83,10 +83,10 @@ Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CollapseArgs {
     #[command(flatten)]
     programs: ProgramsArgs,
-    /// Check khugepaged instead: steps of the programs wake it, and its scans are compared
+    /// Check khugepaged instead: the programs wake it, and its scans are compared
     #[arg(long, conflicts_with = "from")]
     khugepaged: bool,
-    /// Run programs with a file on a disk and its writers (for making recordings)
+    /// Run programs that share a file on a disk with writers (to make recordings)
     #[arg(long, requires = "print", conflicts_with = "from")]
     disk: bool,
 }
@@ -97,13 +97,13 @@ struct ProgramsArgs {
     /// Number of programs to generate
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = values::number::<u64>)]
     programs: u64,
-    /// Seed of the first program; the others follow
+    /// Seed for the first program; each following program uses the next seed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::number::<u64>)]
     seed: u64,
-    /// Folio sizes to enable; `none`: only base pages [default: several sets in turn]
+    /// Folio sizes to enable; `none` means only base pages [default: several sets in turn]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = size)]
     sizes: Vec<u64>,
-    /// Steps of each program
+    /// Number of steps in each program
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = values::within::<u16>(1..=1000))]
     steps: u16,
     /// Run the programs in this file instead
@@ -112,7 +112,7 @@ struct ProgramsArgs {
     /// Print the programs without running them; needs no root
     #[arg(long)]
     print: bool,
-    /// Print programs for another base page [default: the running kernel's]
+    /// Print programs for this base page size [default: the running kernel's]
     #[arg(long, value_name = "SIZE", requires = "print", conflicts_with = "from",
         value_parser = values::page_bytes)]
     page: Option<u64>,
@@ -126,7 +126,7 @@ struct ProgramsArgs {
     json: bool,
 }
 
-/// `--sizes none`: the base page has no control, because every kernel provides it.
+/// `--sizes none`: the base page size has no control, because every kernel provides it.
 const NONE: u64 = 0;
 pub(crate) struct CowPlan {
     programs: Vec<ProcessProgram>,

@@ -18,13 +18,14 @@ use crate::errors::Exit;
 
 /// Check the model with a real program: its binary, libraries and data
 ///
-/// Runs the program once to find the files it reads, and copies them to a filesystem in memory,
-/// where only the program sees them in place of the originals. Runs the program again with every
-/// file cold and replays its page faults, mappings and reads in the model. The folios of every file
-/// must be the same as the kernel's. It follows the program's processes and threads. The program
-/// runs twice, so it also writes twice; its standard output goes to standard error. If no rule
-/// covers how the program uses a file (`mlock`, `O_DIRECT`, `splice`, `MADV_PAGEOUT`), the file is
-/// named and no longer compared from that point on.
+/// folio runs the program once to find the files that it reads, and copies them to a filesystem in
+/// memory, where only the program sees them in place of the originals. Then folio runs the program
+/// again with every file cold and replays its page faults, mappings and reads in the model. The
+/// model must have the same folios as the kernel for every file. folio follows all processes and
+/// threads of the program. The program runs twice, so it also writes twice; its standard output
+/// goes to standard error. If the program uses a file in a way that no rule covers (`mlock`,
+/// `O_DIRECT`, `splice`, `MADV_PAGEOUT`), folio names the file and stops comparing it from that
+/// point on.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +43,7 @@ pub(super) struct ProgramArgs {
     #[arg(long = "window", value_name = "SIZE,..", value_delimiter = ',',
         default_value = "128K,2560K", value_parser = window_kb)]
     windows_kb: Vec<u64>,
-    /// Device below the filesystem
+    /// Block device for the filesystem
     #[arg(long, value_enum, default_value_t = DiskArg::Auto)]
     disk: DiskArg,
     #[command(flatten)]
@@ -59,7 +60,7 @@ pub(super) struct ProgramArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DiskArg {
-    /// zram if the kernel has it, else a loop device
+    /// zram if the kernel supports it, else a loop device
     Auto,
     /// zram: a read is complete when the call returns, and nothing depends on time
     Within,

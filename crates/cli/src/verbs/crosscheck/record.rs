@@ -20,7 +20,8 @@ use crate::errors::Exit;
 /// Record workloads on the running kernel
 ///
 /// Writes `FS_raKB_PROT_ADVICE_PATTERN_sSEED.txt` for each workload, in the format of
-/// recordings/README.md. With words after `--`, it records that one workload instead of the set.
+/// recordings/README.md. With words after `--`, it records the one workload that they describe
+/// instead of the built-in set.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +42,7 @@ pub(super) struct RecordArgs {
     /// Directory to write to
     #[arg(short, long, value_name = "DIR", required = true)]
     output: PathBuf,
-    /// Your own workload
+    /// Description of your own workload
     #[arg(last = true, value_name = "KEY=VALUE", conflicts_with = "only")]
     words: Vec<String>,
 }
@@ -94,7 +95,7 @@ impl RecordPlan {
         }
     }
 
-    /// Calls `each` with the problem of each workload, or with `None`.
+    /// Calls `each` once per workload, with its problem or `None`.
     fn record(&self, each: &mut dyn FnMut(Option<String>)) -> Result<(), Error> {
         // A kernel without rules can still be recorded.
         let kernel = rules(&self.facts.release, self.facts.page_bytes).ok();

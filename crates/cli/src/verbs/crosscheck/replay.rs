@@ -14,8 +14,8 @@ use crate::verbs::confined;
 
 /// Replay recordings and compare; needs no root
 ///
-/// Each recording is replayed under the rules of the kernel that made it. `--kernel` names other
-/// rules; each recording still keeps its base page, unless the name has a `page=`.
+/// Each recording is replayed under the rules of the kernel that made it. `--kernel` selects other
+/// rules; each recording still keeps its base page size, unless the name contains `page=`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -5,7 +5,7 @@ use largefolio_linux::crosscheck::{Filesystem, Random, Selection, WorkloadSet};
 
 use super::super::values;
 
-/// Maximum number of random workloads per run; each takes a KiB of memory.
+/// Maximum number of random workloads per run; each takes 1 KiB of memory.
 const NR_RANDOM_MAX: u64 = 1_000_000;
 
 /// The options that choose workloads.
@@ -18,7 +18,7 @@ pub(super) struct SelectArgs {
     /// Readahead windows [default: 128K,512K,2560K,8192K; with --random from 4K to 4M at random]
     #[arg(long = "window", value_name = "SIZE,..", value_delimiter = ',', value_parser = window_kb)]
     windows_kb: Vec<u64>,
-    /// Only workloads whose name contains this; a pattern with * must match the whole name
+    /// Select the workloads whose name contains this; a pattern with * must match the whole name
     #[arg(long, value_name = "PATTERN")]
     only: Option<String>,
 }
@@ -29,7 +29,7 @@ pub(super) struct RandomArgs {
     /// Generate this many random workloads instead of the built-in set
     #[arg(long, value_name = "N", value_parser = values::within::<u64>(0..=NR_RANDOM_MAX))]
     random: Option<u64>,
-    /// Seed of the first workload; the others follow
+    /// Seed for the first workload; each following workload uses the next seed
     #[arg(
         long, value_name = "N", default_value_t = 1, requires = "random",
         value_parser = values::number::<u64>,
@@ -48,7 +48,7 @@ impl SelectArgs {
         self.or(Selection::default())
     }
 
-    /// Returns the selection for random workloads: no window means any.
+    /// Returns the selection for random workloads: no window given means any window.
     pub(super) fn selection_of_random(&self) -> Selection {
         let filesystems = Filesystem::RANDOM.to_vec();
         let (windows_kb, only) = (Vec::new(), None);

@@ -10,7 +10,7 @@ use super::select::RandomArgs;
 use crate::console::Console;
 use crate::errors::Exit;
 
-/// List the workloads for packaged kernels: the set of `crosscheck` and some more
+/// List the workloads for packaged kernels: those that `crosscheck` runs and some more
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,13 +24,13 @@ pub(super) struct WorkloadsArgs {
     filesystems: Vec<Filesystem>,
     #[command(flatten)]
     random: RandomArgs,
-    /// List the workloads in a memory cgroup with a limit below their use
+    /// List the workloads that run in a memory cgroup whose limit is below what they need
     #[arg(long, conflicts_with = "random")]
     limited: bool,
-    /// Base page
+    /// Base page size
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = values::page_bytes)]
     page: u64,
-    /// Write JSON, with the files the workloads use
+    /// Write JSON, including the files that the workloads use
     #[arg(long)]
     json: bool,
 }

@@ -13,7 +13,7 @@ use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use super::facts;
 use super::parts::{Parts, joined};
 
-/// The exit status if the help does not describe it.
+/// The text about the exit status if the help has none.
 const EXIT_STATUS: &str = "0 done, 2 error.";
 
 /// The page's name: `folio-trace-gen`.
@@ -42,7 +42,7 @@ pub(super) fn render(command: &Command, verbs_of_all: &[String]) -> Result<Vec<u
 }
 
 /// Renders the options, and reduces the blank lines that `clap_mangen` puts before a list of values
-/// to one.
+/// to a single one.
 fn options(page: &Man) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     page.render_options_section(&mut text)?;

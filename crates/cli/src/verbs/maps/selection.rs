@@ -11,23 +11,23 @@ use crate::verbs::values;
 #[derive(Args, Debug)]
 #[group(id = "selection", multiple = false)]
 pub(super) struct SelectionArgs {
-    /// Processes; lists such as 12,13 too
+    /// Show these processes; accepts lists such as 12,13
     #[arg(value_name = "PID", value_delimiter = ',', value_parser = values::pid)]
     pub(super) pids: Vec<u32>,
-    /// All processes
+    /// Show all processes
     #[arg(long, short = 'a')]
     all: bool,
-    /// Processes with this name: the name of the program's file or of /proc/PID/comm; may be
-    /// repeated
+    /// Show processes with this name: the program's file name, or the name in /proc/PID/comm; may
+    /// be repeated
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
-    /// Processes of a systemd unit, such as nginx or nginx.service
+    /// Show the processes of a systemd unit, such as nginx or nginx.service
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
-    /// Processes of a container: its id or the start of it
+    /// Show the processes of a container, given by its ID or the beginning of its ID
     #[arg(long, value_name = "ID")]
     container: Option<String>,
-    /// Processes in a control group and its descendants: a directory, or a path as in
+    /// Show the processes in a control group and its descendants: a directory, or a path as in
     /// /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,

@@ -12,22 +12,22 @@ use largefolio_results::maps::Selection;
 
 use crate::verbs::values;
 
-/// The options that only a live recording has.
+/// The options that only live recordings accept.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Live")]
 pub(super) struct LiveArgs {
-    /// Record at the program's own speed the events that the kernel reports: page faults, system
-    /// calls that change memory, reads of files. Needs root
+    /// Run the program at full speed and record the events that the kernel reports: page faults,
+    /// system calls that change memory, file reads. Needs root
     #[arg(long)]
     live: bool,
-    /// Running processes, with their children; lists such as 12,13 too. Ctrl-C ends the recording,
-    /// and they continue
+    /// Record running processes and their children; accepts lists such as 12,13. Ctrl-C ends the
+    /// recording; the processes continue
     #[arg(
         short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = values::pid,
         requires = "live", conflicts_with_all = ["command", "cgroup"]
     )]
     pids: Vec<u32>,
-    /// Processes in a control group and its descendants: a directory, or a path as in
+    /// Record the processes in a control group and its descendants: a directory, or a path as in
     /// /proc/PID/cgroup
     #[arg(long, value_name = "PATH", requires = "live", conflicts_with = "command")]
     cgroup: Option<PathBuf>,
@@ -37,8 +37,8 @@ pub(super) struct LiveArgs {
     /// Stop recording when the trace reaches this size, such as 1G; the program continues
     #[arg(long, value_name = "SIZE", value_parser = values::size, requires = "live")]
     max_size: Option<u64>,
-    /// Check at this interval, such as 5s, which pages are written again; without it, only the
-    /// first store to a page is seen. Each recorded store costs the program one extra fault
+    /// Check at this interval, such as 5s, which pages have been written again; without it, only
+    /// the first store to a page is recorded. Each recorded store costs the program one extra fault
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "live")]
     hot: Option<Duration>,
 }

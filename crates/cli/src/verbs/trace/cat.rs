@@ -18,8 +18,8 @@ use crate::verbs::values::{FormArgs, number};
 
 /// Print the events of a trace, one per line
 ///
-/// The trace is streamed, so memory use does not depend on its length. JSON has one object per
-/// line.
+/// The trace is streamed, so memory use does not depend on its length. The JSON contains one object
+/// per line.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +29,7 @@ Examples:
 pub(crate) struct CatArgs {
     /// Trace
     trace: PathBuf,
-    /// Only the first N events
+    /// Print only the first N events
     #[arg(long, value_name = "N", value_parser = number::<u64>)]
     head: Option<u64>,
     #[command(flatten)]

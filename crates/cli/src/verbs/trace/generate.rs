@@ -17,7 +17,7 @@ use crate::verbs::values::{number, size};
 
 /// Generate a synthetic trace
 ///
-/// The same options and seed give the same events on every machine.
+/// The same options and seed produce the same events on every machine.
 #[derive(Args, Debug)]
 #[command(
     subcommand_required = true,
@@ -46,10 +46,10 @@ enum GenVerb {
     Server(ServerArgs),
 }
 
-/// Options of every workload.
+/// Options that every workload accepts.
 #[derive(Args, Debug)]
 struct CommonArgs {
-    /// Filesystem of the files
+    /// Filesystem for the files
     #[arg(long = "fs", value_name = "NAME", default_value = "ext4")]
     filesystem: String,
     /// Trace to write
@@ -60,22 +60,22 @@ struct CommonArgs {
 /// One function per page: a sweep over all of them, then random calls (series 002)
 #[derive(Args, Debug)]
 struct RetStubsArgs {
-    /// Functions
+    /// Number of functions, each on its own page
     #[arg(long, value_name = "N", default_value_t = 8192, value_parser = number::<u64>)]
     pages: u64,
-    /// Bytes from function to function
+    /// Distance between functions, in bytes
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size)]
     stub_size: u64,
-    /// Order of the sweep
+    /// Order in which the sweep visits the pages
     #[arg(long, value_enum, default_value_t = Order::Random)]
     order: Order,
-    /// Calls after the sweep
+    /// Number of random calls after the sweep
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = number::<u64>)]
     calls: u64,
     /// madvise before the sweep
     #[arg(long, value_enum, default_value_t = Advised::None)]
     advice: Advised,
-    /// Seed of the random orders
+    /// Seed for the random orders
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
@@ -88,7 +88,7 @@ struct SequentialArgs {
     /// Size of the file
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
     file_size: u64,
-    /// Bytes of a read
+    /// Bytes per read
     #[arg(long, value_name = "SIZE", default_value = "128K", value_parser = size)]
     read_size: u64,
     /// Read through a mapping instead of with pread
@@ -98,13 +98,13 @@ struct SequentialArgs {
     common: CommonArgs,
 }
 
-/// Pieces of a file read at random positions
+/// Reads at random positions in a file
 #[derive(Args, Debug)]
 struct RandomArgs {
     /// Size of the file
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size)]
     file_size: u64,
-    /// Bytes of a read
+    /// Bytes per read
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size)]
     read_size: u64,
     /// Reads
@@ -113,7 +113,7 @@ struct RandomArgs {
     /// Read through a mapping instead of with pread
     #[arg(long)]
     mapped: bool,
-    /// Seed of the positions
+    /// Seed for the positions
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
@@ -123,7 +123,7 @@ struct RandomArgs {
 /// A program: text, data files and heap, each with few hot and many cold pages
 #[derive(Args, Debug)]
 struct ZipfArgs {
-    /// Files: the first is text, the others data
+    /// Number of files: the first is text, the others are data
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = number::<u64>)]
     files: u64,
     /// Size of each file
@@ -132,10 +132,10 @@ struct ZipfArgs {
     /// Size of the heap
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     anon_size: u64,
-    /// Runs of references to one page
+    /// Number of runs; a run references one page repeatedly
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = number::<u64>)]
     runs: u64,
-    /// References of the longest run
+    /// References in the longest run
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = number::<u64>)]
     run_max: u64,
     /// Percentage of the runs that execute text
@@ -144,10 +144,10 @@ struct ZipfArgs {
     /// Percentage of the other runs that write
     #[arg(long, value_name = "PERCENT", default_value_t = 33, value_parser = number::<u64>)]
     write_percent: u64,
-    /// Percentage of the other runs that go to the heap
+    /// Percentage of the other runs that access the heap
     #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = number::<u64>)]
     anon_percent: u64,
-    /// Seed of everything random
+    /// Seed for all random choices
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
@@ -158,19 +158,19 @@ struct ZipfArgs {
 /// 003)
 #[derive(Args, Debug)]
 struct LibraryArgs {
-    /// Text of the library
+    /// Size of the library's text
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size)]
     text_size: u64,
-    /// Text of the program itself
+    /// Size of the program's own text
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = size)]
     program_size: u64,
-    /// Page size the library is linked and placed for
+    /// Page size for which the library is linked and placed
     #[arg(long, value_enum, default_value_t = MaxPage::Huge)]
     max_page_size: MaxPage,
-    /// Runs of fetches from one page
+    /// Number of runs; a run fetches from one page repeatedly
     #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = number::<u64>)]
     calls: u64,
-    /// Fetches of the longest run
+    /// Fetches in the longest run
     #[arg(long, value_name = "N", default_value_t = 137, value_parser = number::<u64>)]
     run_max: u64,
     /// Percentage of the calls that stay in the program
@@ -179,58 +179,57 @@ struct LibraryArgs {
     /// Percentage of the calls after which a process opens the library for writing
     #[arg(long, value_name = "PERCENT", value_parser = number::<u64>)]
     opened_at: Option<u64>,
-    /// Percentage of the calls after which it is closed again
+    /// Percentage of the calls after which that process closes the library
     #[arg(long, value_name = "PERCENT", requires = "opened_at", value_parser = number::<u64>)]
     closed_at: Option<u64>,
-    /// Seed of the calls
+    /// Seed for the calls
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
 }
 
-/// A process that forks to write snapshots of its memory while it continues changing it (series
-/// 004)
+/// A process that forks children to write snapshots while it keeps changing its memory (series 004)
 #[derive(Args, Debug)]
 struct ForkArgs {
-    /// Memory of the process
+    /// Size of the process's memory
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     anon_size: u64,
-    /// Snapshots, a child each
+    /// Number of snapshots; each forks a child
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<u64>)]
     snapshots: u64,
-    /// Pages written during a snapshot, and again after it
+    /// Percentage of the pages that are written during a snapshot, and again after it
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = number::<u64>)]
     write_percent: u64,
-    /// Seed of the pages written
+    /// Seed for the choice of pages to write
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
 }
 
-/// A server whose workers inherit text and heap by fork and answer requests concurrently
+/// A server with forked workers that inherit its text and heap and handle requests concurrently
 #[derive(Args, Debug)]
 struct ServerArgs {
-    /// Workers at a time
+    /// Number of concurrent workers
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = number::<u64>)]
     workers: u64,
-    /// Text of the program
+    /// Size of the program's text
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size)]
     text_size: u64,
-    /// Heap that the workers inherit
+    /// Size of the heap that the workers inherit
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     heap_size: u64,
-    /// Memory that each worker maps for itself
+    /// Size of the memory that each worker maps for itself
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size)]
     own_size: u64,
-    /// Requests in all, 44 rows each
+    /// Total number of requests; each adds 44 rows
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = number::<u64>)]
     requests: u64,
-    /// Requests after which a worker is replaced; 0 for never
+    /// Number of requests after which a worker is replaced; 0 means never
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<u64>)]
     requests_per_worker: u64,
-    /// Seed of everything random
+    /// Seed for all random choices
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]

@@ -14,10 +14,10 @@ use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::confined;
 
-/// Maximum number of files in the text; the JSON has all of them.
+/// The text lists at most this many files; the JSON lists them all.
 const NR_FILES_SHOWN: usize = 40;
 
-/// Show the contents of a trace: program, size, files, rows by operation
+/// Summarize a trace: its program, size, files and rows by operation
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -25,12 +25,12 @@ const OPERATIONS: [(Operation, &str); 5] = [
 const PUBLISHED: [&str; 1] =
     ["reuse instead of copy -65% and -54% run time; without page mapcounts munmap up to -30% \
      and -70%, fork up to -20% and -10%"];
-/// Smaller regions are too noisy, larger ones may not fit.
+/// Smaller regions are too noisy; larger ones may not fit in memory.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
-/// Nanoseconds are per this many bytes, whatever the base page.
+/// Nanoseconds are per this many bytes, regardless of the base page size.
 const BASE_BYTES: u64 = 4096;
 
-/// Returns the base page, 64K and the size that pays, without duplicates.
+/// Returns the base page size, 64K and the size that pays, without duplicates.
 pub(super) fn usual_sizes() -> Vec<u64> {
     let machine = Geometry::running();
     let mut sizes = vec![machine.page_bytes, 64 << 10, machine.block_bytes()];
@@ -38,23 +38,23 @@ pub(super) fn usual_sizes() -> Vec<u64> {
     sizes
 }
 
-/// First touch, fork, munmap and copy-on-write of anonymous memory by folio size
+/// Time first touch, fork, munmap and copy-on-write of anonymous memory by folio size
 ///
-/// Sizes above the base page need root: folio changes the per-size settings of transparent huge
-/// pages while it runs, and always restores them. It touches only its own memory.
+/// Sizes above the base page size need root: folio changes the per-size settings of transparent
+/// huge pages while it runs, and always restores them. folio touches only its own memory.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio-lab bench anon
   folio-lab bench anon --size 4K,64K --region 1G --rounds 9 --kernel 6.12,6.18
 
-How to read it: nanoseconds per 4 KiB of the region. The first subject of a size is this kernel; the
-others are the model under a kernel's rules.")]
+How to read it: nanoseconds per 4 KiB of the region. For each size, the first subject is this
+kernel; the others are the model under one kernel's rules.")]
 pub(crate) struct AnonArgs {
     /// Folio sizes [default: the base page, 64K, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
-    /// Bytes of the region
+    /// Size of the region in bytes
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds
@@ -63,7 +63,7 @@ pub(crate) struct AnonArgs {
     /// Kernels to model
     #[arg(long, value_delimiter = ',', default_value = "6.18,6.18+mapcount=folio,6.12")]
     kernel: Vec<String>,
-    /// Run only the model: needs no privileges
+    /// Run only the model, which needs no privileges
     #[arg(long)]
     model_only: bool,
     #[command(flatten)]

@@ -20,26 +20,26 @@ const PUBLISHED: [&str; 1] =
 /// Smaller regions are too noisy; every child copies its own region.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 30;
 
-/// Concurrent copy-on-write of anonymous memory by several processes, in order and at random
+/// Time concurrent copy-on-write of anonymous memory by several processes, in order and at random
 ///
-/// The children of one process store to every page of its memory. Sizes above the base page need
-/// root, as in folio-lab bench anon.
+/// The children of one process store to every page of its memory. Sizes above the base page size
+/// need root, as in folio-lab bench anon.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio-lab bench anon-cow
   folio-lab bench anon-cow --size 4K,2M --children 1,2,4 --region 256M
 
-How to read it: nanoseconds a child takes per 4 KiB that it writes, until the last child has ended.
-The first child count is the baseline: 1.00x for more children is perfect scaling.")]
+How to read it: nanoseconds that a child takes per 4 KiB that it writes, until the last child has
+ended. The first number of children is the baseline: 1.00x with more children means perfect scaling.")]
 pub(crate) struct AnonCowArgs {
     /// Folio sizes [default: the base page, 64K, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
-    /// Children that store at the same time
+    /// Number of children that store at the same time
     #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = within::<u32>(1..=1024))]
     children: Vec<u32>,
-    /// Bytes of the region: a power of two
+    /// Size of the region in bytes: a power of two
     #[arg(long, default_value = "64M", value_parser = size)]
     region: u64,
     /// Rounds

@@ -19,14 +19,14 @@ const UNIT_BYTES: std::ops::RangeInclusive<u64> = 4 << 10..=LARGE_BYTES;
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
 /// Rounds of calibration; the best one counts.
 const NR_CALIBRATION_ROUNDS: u32 = 9;
-/// `--gaps` has this many short rounds per round of the table.
+/// `--gaps` runs this many short rounds per round of the table.
 const NR_NEAR_ROUNDS: usize = 10;
 
-/// Clearing memory in user space by size, cold and hot: folio's choice against others
+/// Time clearing memory in user space by size, cold and hot: folio's choice against alternatives
 ///
 /// Kernels before 7.0 clear page by page with `rep stosb`. The C library's memset and every
-/// primitive of the CPU are measured for comparison. Times are the thread's CPU time. Needs no
-/// privileges.
+/// primitive that the CPU supports are measured for comparison. Times are the thread's CPU time.
+/// Needs no privileges.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(after_help = "\
@@ -35,10 +35,10 @@ Examples:
   folio-lab bench clear --copy --large --region 1G
   folio-lab bench clear --gaps --rounds 5 --json
 
-How to read it: GB/s, and the ratio to page-at-a-time within a round. Cold: one of many units, each
-used again only after all others. Hot: written just before and just after.")]
+How to read it: GB/s, and the ratio to clearing page by page within a round. Cold: one of many
+units, each reused only after all others. Hot: the unit is written just before and just after.")]
 pub(crate) struct ClearArgs {
-    /// Sizes of a unit
+    /// Sizes of the units that are cleared
     #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M,32M", value_parser = size)]
     size: Vec<u64>,
     /// Also measure units of 1G
@@ -47,7 +47,7 @@ pub(crate) struct ClearArgs {
     /// Also measure copying
     #[arg(long)]
     copy: bool,
-    /// Measure every primitive, not only the best
+    /// Measure all primitives, not only the best
     #[arg(long)]
     every: bool,
     /// Calibrate the choice on this machine instead of using the defaults
@@ -56,7 +56,7 @@ pub(crate) struct ClearArgs {
     /// Also measure how long other tasks wait, and what stays in the cache
     #[arg(long)]
     gaps: bool,
-    /// Bytes of the region that contains the cold units
+    /// Size of the region that contains the cold units, in bytes
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
     /// Rounds

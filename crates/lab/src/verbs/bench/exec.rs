@@ -19,7 +19,7 @@ use largefolio_cli::verbs::values::{FormArgs, size, within};
 const PUBLISHED: [&str; 1] =
     ["series 002, Neoverse V2, 64K base pages, 512 MB on ext4: cold 83.4 \
      -> 41.3 ms (-50%), random 76.0 -> 58.3 ms (-23%)"];
-/// Smaller regions are too noisy, larger ones may not fit.
+/// Smaller regions are too noisy; larger ones may not fit in memory.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
 
 type Subject<'a> = Box<dyn FnMut() -> Result<Duration> + 'a>;
@@ -36,7 +36,7 @@ enum BackingArg {
     MemfdBase,
     /// The same after `MADV_COLLAPSE`
     MemfdCollapse,
-    /// File in memory on reserved 2 MiB pages
+    /// File in memory on reserved 2 MiB huge pages
     Hugetlb,
 }
 
@@ -54,11 +54,12 @@ impl From<BackingArg> for Backing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Phase {
-    /// In-order sweep of a fresh mapping whose file is not in the page cache: faults that read
+    /// In-order sweep of a fresh mapping whose file is not in the page cache: the faults read the
+    /// file
     Cold,
-    /// The same with a warm page cache: faults that only map
+    /// The same with a warm page cache: the faults only map pages
     Mapped,
-    /// Random calls after a sweep: no faults, only translations
+    /// Random calls after a sweep: no faults, only address translation
     Random,
 }
 
@@ -74,9 +75,10 @@ impl Phase {
 
 /// Calls of one RET instruction per page, by the backing of the text
 ///
-/// Every page of a file has one return instruction, on a different cache line from page to page.
-/// The time of a call is mostly the fault (cold, mapped) or the translation (random). The file has
-/// no name, so nothing remains. Only instructions that this command wrote are executed.
+/// Every page of a file contains one return instruction, on a cache line that varies from page to
+/// page. Most of the time per call goes to the fault (cold, mapped) or the address translation
+/// (random). The file has no name, so nothing remains afterwards. Only instructions that this
+/// command wrote are executed.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -85,15 +87,15 @@ Examples:
   folio-lab bench exec --region 64M --dir /var/tmp --json
 
 How to read it: nanoseconds per call, including the address list, the call and the stub's cache
-miss. The first backing is the baseline. A note shows how much PMD entries map.")]
+miss. The first backing is the baseline. A note shows how much memory PMD entries map.")]
 pub(crate) struct ExecArgs {
     /// Phases to time
     #[arg(long, value_delimiter = ',', default_value = "cold,random", value_enum)]
     phase: Vec<Phase>,
-    /// Backing of the text [default: everything this machine supports]
+    /// Backing of the text [default: all that this machine supports]
     #[arg(long, value_delimiter = ',', value_enum)]
     backing: Vec<BackingArg>,
-    /// Bytes of the text
+    /// Size of the text in bytes
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
     /// Calls per random round
@@ -102,7 +104,7 @@ pub(crate) struct ExecArgs {
     /// Rounds
     #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
-    /// Directory of the file on disk [default: the user's cache directory, else /var/tmp]
+    /// Directory for the file on disk [default: the user's cache directory, else /var/tmp]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     #[command(flatten)]

@@ -18,14 +18,14 @@ use largefolio_cli::console;
 use largefolio_cli::verbs::values::{FormArgs, folio_size, size, within};
 
 const OPERATION: &str = "demand faults, one store to every folio";
-/// Smaller regions are too noisy, larger ones may not fit.
+/// Smaller regions are too noisy; larger ones may not fit in memory.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=16 << 30;
 
-/// Demand faults by folio size: a fresh region, one store to every folio
+/// Time demand faults by folio size: a fresh region, one store to every folio
 ///
-/// Repeats the measurement of series 001. The model's memory has real bytes, which it clears by the
-/// kernel's rule; that memory is on base pages of this machine unless huge pages are enabled
-/// everywhere. Times are the thread's CPU time. Sizes above the base page need root: folio changes
+/// Repeats the measurement from series 001. The model allocates real memory and clears it by the
+/// kernel's rule; that memory is on this machine's base pages unless huge pages are enabled for all
+/// memory. Times are the thread's CPU time. Sizes above the base page size need root: folio changes
 /// the per-size settings of transparent huge pages, or for 1G the hugetlb pool, while it runs, and
 /// always restores them.
 #[derive(Args, Debug)]
@@ -35,13 +35,13 @@ Examples:
   folio-lab bench fault --size 4K,64K,2M --region 1G --kernel 6.18,7.0
   folio-lab bench fault --size 2M,1G --model-only --kernel 6.19,6.19+clear=posted
 
-How to read it: GB/s of zeroed memory. The first subject of a size is this kernel; the others are
-the model under a kernel's rules.")]
+How to read it: GB/s of zeroed memory. For each size, the first subject is this kernel; the others
+are the model under one kernel's rules.")]
 pub(crate) struct FaultArgs {
-    /// Folio sizes up to 2M, or 1G [default: the base page, the enabled sizes, 2M]
+    /// Folio sizes up to 2M, or 1G [default: the base page size, the enabled sizes, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
-    /// Bytes of the region; at least 1G for 1G pages
+    /// Size of the region in bytes; at least 1G for 1G pages
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds
@@ -54,7 +54,7 @@ pub(crate) struct FaultArgs {
         default_value = "6.18+clear=converging,6.18+clear=posted,6.18+clear=merged,6.18+clear=one-pass"
     )]
     kernel: Vec<String>,
-    /// Run only the model: needs no privileges
+    /// Run only the model, which needs no privileges
     #[arg(long)]
     model_only: bool,
     #[command(flatten)]
@@ -65,9 +65,9 @@ pub(super) struct FaultPlan {
     args: FaultArgs,
     sizes: Vec<u64>,
     kernels: Vec<Kernel>,
-    /// One memory for all rules.
+    /// The memory that all rules share.
     spare: Spare,
-    /// The same for 1 GiB pages.
+    /// The shared memory for 1 GiB pages.
     gigantic: Spare,
 }
 

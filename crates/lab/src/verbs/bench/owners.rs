@@ -16,28 +16,30 @@ use largefolio_cli::verbs::values::{FormArgs, within};
 /// Orders of the folios: 64 KiB and 2 MiB in 4 KiB pages.
 const ORDERS: [u32; 2] = [4, 9];
 const CALLS: [u32; 6] = [1, 2, 4, 8, 16, 512];
-/// Minimum number of pairs of calls per round that update page counts: enough for the clock.
+/// Minimum number of pairs of calls per round that update page counts: enough for the clock's
+/// resolution.
 const NR_CALLS_MIN: u32 = 100;
 
-/// Threads that map and unmap pages of folios: the owner word against page counts
+/// Time threads that map and unmap pages in folios: the owner word against page counts
 ///
-/// Each row is a call that adds mappings of that many pages, and one that removes them. `page
-/// counts` is the method of kernels up to 6.14: an atomic addition to the map count of each page,
-/// one to the mapped pages if the first or the last mapping of a page is among them, and one to the
-/// folio's mapcount; each page's count has its own cache line. `owner word` is this project's
-/// method, which the model's memory manager uses as well: one atomic operation to lock, plain
-/// stores, a release store. `one addition` is a single atomic addition, for comparison: no kernel
-/// counted so little. Ratios are to page counts.
+/// Each row times one call that maps the given number of pages and one that unmaps them. `page
+/// counts` is the method in kernels up to 6.14: an atomic addition to the map count of each page,
+/// one to the number of mapped pages if the first or the last mapping of a page is among them, and
+/// one to the folio's mapcount; each page's count has its own cache line. `owner word` is this
+/// project's method, which the model's memory manager also uses: one atomic operation to lock,
+/// plain stores, a release store. `one addition` is a single atomic addition, for comparison: no
+/// kernel has ever counted so little. Ratios are relative to page counts.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio-lab bench owners
   folio-lab bench owners --threads 2 --rounds 15 --json")]
 pub(crate) struct OwnersArgs {
-    /// Most threads: one row each for 1, 2, 4 .. up to this number [default: one per CPU]
+    /// Maximum number of threads: one row each for 1, 2, 4 .. up to this number [default: one per
+    /// CPU]
     #[arg(long, value_parser = within::<u32>(1..=64))]
     threads: Option<u32>,
-    /// Pairs of calls per thread and round; for page counts fewer, depending on the pages per call
+    /// Pairs of calls per thread and round; page counts use fewer, depending on the pages per call
     #[arg(long, default_value_t = 200_000, value_parser = within::<u32>(1..=u32::MAX))]
     calls: u32,
     /// Rounds
