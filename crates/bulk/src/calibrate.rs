@@ -59,7 +59,7 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CalibrateError {
     /// Too little memory for cold extents.
-    #[error("{len_bytes} bytes are too few to measure in: pass at least {MEMORY_BYTES_MIN}")]
+    #[error("{len_bytes} bytes are too few for a measurement; pass at least {MEMORY_BYTES_MIN}")]
     Memory {
         /// Bytes passed.
         len_bytes: usize,
@@ -68,7 +68,7 @@ pub enum CalibrateError {
     #[error("0 rounds: pass at least 1")]
     NoRounds,
     /// No size has a cacheable primitive measured both hot and cold.
-    #[error("no sample of a cacheable primitive for {operation:?}: measure hot and cold")]
+    #[error("there is no sample of a cacheable primitive for {operation:?}; measure hot and cold")]
     NoSamples {
         /// Operation without a choice.
         operation: Operation,

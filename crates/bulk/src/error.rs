@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RangeError {
     /// The range extends past the end of the address space.
-    #[error("{len_bytes} bytes at {start:#x} pass the end of the address space")]
+    #[error("{len_bytes} bytes at {start:#x} extend past the end of the address space")]
     Wraps {
         /// First address.
         start: usize,
@@ -27,7 +27,7 @@ pub enum RangeError {
         len_bytes: usize,
     },
     /// Source and destination differ in length.
-    #[error("{from_bytes} bytes do not fill {to_bytes}: pass slices of the same length")]
+    #[error("{from_bytes} bytes do not fill {to_bytes} bytes; pass slices of the same length")]
     Lengths {
         /// Length of the destination.
         to_bytes: usize,

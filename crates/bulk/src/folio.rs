@@ -15,7 +15,7 @@ use crate::tuning::{Residency, Tuning};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FolioError {
     /// The plan is for another number of bytes.
-    #[error("{len_bytes} bytes for a plan of {plan_bytes}: pass the whole folio")]
+    #[error("{len_bytes} bytes do not match a plan for {plan_bytes} bytes; pass the whole folio")]
     Length {
         /// Bytes passed.
         len_bytes: usize,

@@ -94,7 +94,7 @@ pub enum GapsError {
     #[error(transparent)]
     Folio(#[from] FolioError),
     /// Even the smallest unit exceeds the target.
-    #[error("units of {unit_bytes} bytes take {gap_ns} ns (99th percentile): allow longer")]
+    #[error("units of {unit_bytes} bytes take {gap_ns} ns (99th percentile); allow more time")]
     TooSlow {
         /// Smallest unit tried.
         unit_bytes: u64,

@@ -88,10 +88,12 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// The folio has no pages.
-    #[error("a folio of 0 pages: pass at least 1")]
+    #[error("a folio cannot have 0 pages; pass at least 1")]
     NoPages,
     /// The fault page is outside the folio.
-    #[error("fault page {fault_page} of a folio of {nr_pages}: pass one of 0..{nr_pages}")]
+    #[error(
+        "a folio of {nr_pages} pages has no fault page {fault_page}; pass one of 0..{nr_pages}"
+    )]
     FaultPageOutside {
         /// The requested page.
         fault_page: u64,
@@ -99,13 +101,13 @@ pub enum PlanError {
         nr_pages: u64,
     },
     /// Not a valid page size.
-    #[error("base pages of {page_bytes} bytes: pass a power of two")]
+    #[error("base pages cannot have {page_bytes} bytes; pass a power of two")]
     PageBytes {
         /// The requested size.
         page_bytes: u64,
     },
     /// The folio's length in bytes does not fit in 64 bits.
-    #[error("{nr_pages} pages of {page_bytes} bytes are more than 64 bits count")]
+    #[error("{nr_pages} pages of {page_bytes} bytes are more bytes than 64 bits can count")]
     TooLong {
         /// Requested pages.
         nr_pages: u64,

@@ -53,16 +53,19 @@ pub struct Choices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TuningError {
     /// I2: no rung begins at 0 bytes.
-    #[error("I2: a ladder must begin with a rung from 0 bytes")]
+    #[error("I2: the first rung of a ladder must start at 0 bytes")]
     NoFirst,
     /// I2: sizes do not ascend, or are not powers of two.
-    #[error("I2: a rung from {from_bytes} bytes: pass ascending powers of two")]
+    #[error("I2: a rung cannot start at {from_bytes} bytes here; pass ascending powers of two")]
     Rungs {
         /// The invalid size.
         from_bytes: usize,
     },
     /// I1: this CPU lacks the instruction, or the primitive cannot do the operation.
-    #[error("I1: this CPU does not support {primitive}: calibrate on this CPU")]
+    #[error(
+        "I1: the calibration uses {primitive}, which this CPU does not support; recalibrate on \
+         this CPU"
+    )]
     Unavailable {
         /// The rejected primitive.
         primitive: Primitive,

@@ -54,7 +54,9 @@ pub enum HugeMapError {
     #[error("there is no pool of huge pages of {0} bytes")]
     NoPool(u64),
     /// The pool has fewer free, unreserved pages than the mapping needs (`ENOMEM`).
-    #[error("{wanted} huge pages of {page_bytes} bytes are needed, {available} are available")]
+    #[error(
+        "{wanted} huge pages of {page_bytes} bytes are needed, but only {available} are available"
+    )]
     PoolTooSmall {
         /// Pages that the mapping needs.
         wanted: u64,

@@ -71,7 +71,7 @@ impl Map {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// The length is zero or extends past the end of the address space.
-    #[error("a mapping of {len_bytes} bytes at {addr:#x} does not fit the address space")]
+    #[error("a mapping of {len_bytes} bytes at {addr:#x} does not fit in the address space")]
     BadRange {
         /// Requested address, 0 = any.
         addr: u64,
@@ -82,7 +82,7 @@ pub enum MapError {
     #[error("address {0:#x} is not a multiple of the page size")]
     Unaligned(u64),
     /// No gap is large enough.
-    #[error("no free addresses for {0} pages")]
+    #[error("there is no free address range for {0} pages")]
     NoSpace(u64),
     /// Nothing is mapped at the address.
     #[error("address {0:#x} is not mapped")]
@@ -91,7 +91,7 @@ pub enum MapError {
     #[error("a process may have at most {NR_AREAS_MAX} mappings")]
     TooManyAreas,
     /// A file offset cannot express the file position.
-    #[error("{nr_pages} pages from page {pgoff} of a file exceed the largest file offset")]
+    #[error("{nr_pages} pages from file page {pgoff} extend past the largest file offset")]
     BadOffset {
         /// First page of the file.
         pgoff: u64,
@@ -99,7 +99,9 @@ pub enum MapError {
         nr_pages: u64,
     },
     /// The page cache has no folios of this size.
-    #[error("the page cache has no folios of {bytes} bytes: {page_bytes} to {max_bytes}")]
+    #[error(
+        "the page cache cannot have folios of {bytes} bytes; expected {page_bytes} to {max_bytes}"
+    )]
     NoSuchFolio {
         /// Requested size in bytes.
         bytes: u64,
@@ -118,7 +120,7 @@ pub enum MapError {
     #[error("the mapping of huge pages at {0:#x} cannot become longer")]
     HugeGrows(u64),
     /// A mapping of huge pages does not accept this advice (`EINVAL`).
-    #[error("the mapping of huge pages at {0:#x} takes no such advice")]
+    #[error("the mapping of huge pages at {0:#x} does not accept this advice")]
     HugeAdvice(u64),
     /// A shared mapping with stores would write a file that a process runs.
     #[error(transparent)]

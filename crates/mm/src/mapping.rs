@@ -218,7 +218,7 @@ pub enum Violation {
         index: PageIndex,
     },
     /// A control that names an order the mapping does not have.
-    #[error("I4: the control marks {exec} exec, outside {range:?}")]
+    #[error("I4: the control marks {exec} as exec, but it is outside {range:?}")]
     I4 {
         /// The order marked exec.
         exec: Order,
@@ -232,7 +232,7 @@ pub enum Violation {
         block: u64,
     },
     /// A wrong count of collapsed folios.
-    #[error("I3: {counted} folios are counted as collapsed, {found} are there")]
+    #[error("I3: {counted} folios are counted as collapsed, but {found} exist")]
     Collapsed {
         /// The counter.
         counted: u64,

@@ -63,7 +63,7 @@ pub enum Violation {
         pins: u64,
     },
     /// A folio's map count disagrees with the page tables.
-    #[error("I2: folio {folio:?} counts {maps} mappings, the page tables have {found}")]
+    #[error("I2: folio {folio:?} counts {maps} mappings, but the page tables have {found}")]
     I2 {
         /// The folio.
         folio: FolioId,
@@ -109,7 +109,7 @@ pub enum Violation {
         index: PageIndex,
     },
     /// Pages are allocated and unused, or used and not allocated.
-    #[error("I7: {allocated} pages are allocated, {used} are used")]
+    #[error("I7: {allocated} pages are allocated, but {used} are used")]
     I7 {
         /// Pages allocated.
         allocated: u64,
@@ -125,7 +125,7 @@ pub enum Violation {
         mmap_miss: u32,
     },
     /// A store would reach a page that other processes see.
-    #[error("I9: page {vpn} of {mm:?} is writable but not its own")]
+    #[error("I9: page {vpn} of {mm:?} is writable but not exclusive to it")]
     I9 {
         /// Process with the wrong entry.
         mm: MmId,
@@ -141,7 +141,7 @@ pub enum Violation {
         vpn: Vpn,
     },
     /// A folio's count disagrees with the page tables.
-    #[error("I11: {what} of folio {folio:?} is {counted}, the page tables have {found}")]
+    #[error("I11: {what} of folio {folio:?} is {counted}, but the page tables have {found}")]
     I11 {
         /// The folio.
         folio: FolioId,
@@ -161,7 +161,7 @@ pub enum Violation {
         what: &'static str,
     },
     /// A queue or counter disagrees with the folios.
-    #[error("I13: {what} is {counted}, the folios say {found}")]
+    #[error("I13: {what} is {counted}, but the folios add up to {found}")]
     I13 {
         /// The queue or counter.
         what: &'static str,
@@ -171,7 +171,7 @@ pub enum Violation {
         found: u64,
     },
     /// A gate disagrees with opens, processes or folios.
-    #[error("I14: {what} of file {file:?} is {counted}, should be {found}")]
+    #[error("I14: {what} of file {file:?} is {counted}, but should be {found}")]
     I14 {
         /// The file.
         file: MappingId,
@@ -197,7 +197,7 @@ pub enum Violation {
         what: &'static str,
     },
     /// Counts of mapped pages disagree with the page tables.
-    #[error("I17: the machine counts {counted:?}, the page tables have {found:?}")]
+    #[error("I17: the machine counts {counted:?}, but the page tables have {found:?}")]
     I17 {
         /// Stored counts.
         counted: MappedCounters,
@@ -205,7 +205,7 @@ pub enum Violation {
         found: MappedCounters,
     },
     /// Huge pages or their reservations do not add up.
-    #[error("I18: {what} of the pool of {order}: {counted}, should be {found}")]
+    #[error("I18: {what} in the pool of {order} is {counted}, but should be {found}")]
     I18 {
         /// Order of the pool's pages.
         order: Order,

@@ -68,7 +68,7 @@ impl Memory {
     pub fn close(&mut self, open: OpenId) {
         let opened = self.open_file_mut(open);
         let Some(left) = opened.nr_descriptors.checked_sub(1) else {
-            panic!("{open:?} is closed more often than it was opened")
+            panic!("{open:?} was closed more often than it was opened")
         };
         opened.nr_descriptors = left;
         self.release_writer(open);

@@ -128,7 +128,7 @@ fn watch<T>(
         match receiver.recv_timeout(LOOK) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failure::Panic("the work ended without a result".to_owned()));
+                return Err(Failure::Panic("the worker ended without a result".to_owned()));
             }
             Err(RecvTimeoutError::Timeout) => {
                 let looked = Python::attach(|py| {

@@ -116,7 +116,7 @@ impl Running {
         }
         if methods.iter().all(Option::is_none) {
             let points = Point::ALL.map(Point::name).join(", ");
-            let text = format!("a policy has one method per point that it answers: {points}");
+            let text = format!("a policy has one method per point at which it decides: {points}");
             return Err(PyTypeError::new_err(text));
         }
         Ok(Self { methods, raised: raised.clone(), stop: raised.stop() })

@@ -63,7 +63,10 @@ pub enum RowFault {
     #[error("{1:#x} bytes from {0:#x} exceed the 64-bit address space")]
     Overflow(u64, u64),
     /// A call moved too many bytes (I5).
-    #[error("a {op} of {1} bytes: one call moves at most {CALL_BYTES_MAX}", op = .0.name())]
+    #[error(
+        "a {op} transfers {1} bytes, but one call transfers at most {CALL_BYTES_MAX}",
+        op = .0.name()
+    )]
     TooLong(Op, u64),
     /// The file id is not in the file table (I3).
     #[error("file {0} is not in the file table of {1} files")]
@@ -82,7 +85,7 @@ pub enum RowFault {
     #[error("an execve names execution {0}, which is not in the metadata's table of {1}")]
     UnknownExec(u64, usize),
     /// The op number is not in [`Op::ALL`].
-    #[error("op number {0} is not known")]
+    #[error("op number {0} is unknown")]
     UnknownOp(u8),
 }
 
@@ -117,12 +120,15 @@ pub enum MetaFault {
     TooManyReferences(u64),
     /// More rows or references are marked as before the recording than the trace has (I9).
     #[error(
-        "{0} rows with {1} references belong to the time before the recording; only a trace of \
-         page faults with at least as many can have them"
+        "{0} rows with {1} references belong to the time before the recording; only a page-fault \
+         trace with at least as many rows and references can contain them"
     )]
     BadAttached(u64, u64),
     /// References are counted in a different page size.
-    #[error("page_bytes is {0}, but version 1 counts references by {REFERENCE_PAGE_BYTES} bytes")]
+    #[error(
+        "page_bytes is {0}, but version 1 counts references in units of {REFERENCE_PAGE_BYTES} \
+         bytes"
+    )]
     PageBytes(u64),
 }
 

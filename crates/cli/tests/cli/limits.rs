@@ -323,7 +323,7 @@ fn memory_whose_state_has_no_room_is_an_error_that_names_the_option() {
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(
-        told.contains("this host has too little memory for that: give the machine less memory"),
+        told.contains("this host has too little memory; give the machine less memory"),
         "{told}"
     );
     assert!(told.contains("with `--memory`"), "{told}");

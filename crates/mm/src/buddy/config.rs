@@ -35,8 +35,8 @@ pub enum BuddyError {
     },
     /// The host has no memory for the zone's state.
     #[error(
-        "the model keeps {} MiB of state for {nr_pages} page frames, but this host has too little \
-         memory for that: give the machine less memory",
+        "the model needs {} MiB of state for {nr_pages} page frames, but this host has too little \
+         memory; give the machine less memory",
         bytes >> 20
     )]
     NoRoom {
@@ -57,8 +57,8 @@ pub enum BuddyError {
     },
     /// No placement of pinned pages meets the fragmentation target.
     #[error(
-        "fragmentation of {used_permille} permille used and {unusable_permille} permille unusable \
-         at {order} cannot be met: {why}"
+        "memory cannot be fragmented to {used_permille} permille used and {unusable_permille} \
+         permille unusable at {order}: {why}"
     )]
     Fragmentation {
         /// Share of memory to pin.

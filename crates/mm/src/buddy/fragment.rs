@@ -63,7 +63,9 @@ impl Fragmentation {
         let group = self.order.nr_pages();
         let nr_groups = nr_pages / group;
         if self.used_permille > 999 || self.unusable_permille > 1000 || self.order > max_order {
-            return Err(self.error("use 0..=999 permille used, 0..=1000 unusable, a buddy order"));
+            return Err(self.error(
+                "pass 0..=999 permille used, 0..=1000 permille unusable and a buddy order",
+            ));
         }
         let nr_pinned = nr_pages * u64::from(self.used_permille) / 1000;
         let nr_unusable = (nr_pages - nr_pinned) * u64::from(self.unusable_permille) / 1000;

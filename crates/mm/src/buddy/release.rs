@@ -17,8 +17,14 @@ impl Buddy {
     pub fn free(&mut self, pfn: Pfn, order: Order) {
         let Pfn(pfn) = pfn;
         let is_inside = order <= self.max_order && pfn + order.nr_pages() <= self.nr_pages;
-        assert!(is_inside && order.is_aligned(pfn), "free of {order} at {pfn}: no such block");
-        assert!(self.allocated.is_all_set(pfn, order), "free of {order} at {pfn}: already free");
+        assert!(
+            is_inside && order.is_aligned(pfn),
+            "cannot free {order} at {pfn}: there is no such block"
+        );
+        assert!(
+            self.allocated.is_all_set(pfn, order),
+            "cannot free {order} at {pfn}: it is already free"
+        );
         self.allocated.clear(pfn, order);
         self.movable.clear(pfn, order);
         self.nr_allocated -= order.nr_pages();

@@ -35,7 +35,10 @@ pub enum Violation {
         order: Order,
     },
     /// A block on a list that does not match its pageblocks' type.
-    #[error("I4: block {order} at {pfn} is on the list of {listed:?}, its pageblocks are not")]
+    #[error(
+        "I4: block {order} at {pfn} is on the list for {listed:?}, but its pageblocks have \
+         another type"
+    )]
     I4 {
         /// First page frame of the block.
         pfn: Pfn,
@@ -45,7 +48,7 @@ pub enum Violation {
         listed: MigrateType,
     },
     /// A counter or link that disagrees with the lists.
-    #[error("I5: {what} is {counted}, the lists say {found}")]
+    #[error("I5: {what} is {counted}, but the lists contain {found}")]
     I5 {
         /// The counter or link.
         what: &'static str,

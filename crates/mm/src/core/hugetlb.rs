@@ -107,8 +107,8 @@ pub(crate) struct Hugetlb {
 pub enum PoolError {
     /// Not enough memory.
     #[error(
-        "{nr_pages} huge pages of {kib}K do not fit {ram_mib} MiB of memory: ask for fewer, \
-             or give the model more memory"
+        "{nr_pages} huge pages of {kib}K do not fit in {ram_mib} MiB of memory; request fewer, or \
+         give the model more memory"
     )]
     TooLarge {
         /// Huge pages in the pool.
@@ -120,8 +120,8 @@ pub enum PoolError {
     },
     /// The architecture has no huge pages of this size with these base pages.
     #[error(
-        "this machine has no huge pages of {size} KiB: with these base pages it supports {known} \
-         KiB"
+        "this machine has no huge pages of {size} KiB; with this base page size it supports \
+         {known} KiB"
     )]
     NoSuchSize {
         /// The requested size.

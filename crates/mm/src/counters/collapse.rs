@@ -79,7 +79,7 @@ pub enum CollapseRefusal {
     #[error("the mapping may not be collapsed")]
     VmaCheck,
     /// The block is not inside the area.
-    #[error("the block does not fit the mapping")]
+    #[error("the block does not fit in the mapping")]
     AddressRange,
     /// A page could not be taken from its LRU list.
     #[error("a page could not be isolated from its LRU list")]

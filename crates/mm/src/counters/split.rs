@@ -10,10 +10,10 @@ pub enum SplitRefusal {
     #[error("an anonymous folio cannot have order 1")]
     AnonOrderOne,
     /// The file's minimum order is larger.
-    #[error("the file has no folios of such a small order")]
+    #[error("the file cannot have folios of such a small order")]
     BelowMinimum,
     /// The file's filesystem does not support large folios.
-    #[error("the file has no large folios")]
+    #[error("the file cannot have large folios")]
     NoLargeFolios,
     /// A reference beyond mappings and page cache exists: a pin.
     #[error("the folio is pinned")]

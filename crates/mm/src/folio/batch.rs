@@ -187,13 +187,15 @@ impl FolioTable {
         if nr_batched != adds.len() || !adds.iter().all(is_batched) {
             return Err((
                 None,
-                "the batch of new folios differs from the folios marked as being in it",
+                "the batch of new folios differs from the folios that are marked as being in the \
+                 batch",
             ));
         }
         if nr_activating != activations.len() || !activations.iter().all(is_activating) {
             return Err((
                 None,
-                "the batch of activations differs from the folios marked as being in it",
+                "the batch of activations differs from the folios that are marked as being in the \
+                 batch",
             ));
         }
         Ok(())

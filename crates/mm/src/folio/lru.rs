@@ -243,7 +243,7 @@ impl Lru {
             }
         }
         if !self.vecs.iter().all(|vec| vec.gens.is_sound()) {
-            return Err((None, "a group has more generations than lists, or none"));
+            return Err((None, "a group has no generations, or more generations than lists"));
         }
         if totals != self.totals {
             return Err((None, "the page counts of all groups do not add up to the total"));
@@ -253,14 +253,22 @@ impl Lru {
             match self.links.get(id.nr()).map(|link| (link.place, link.order)) {
                 Some((Place::On(_), of)) if of == order => nr_alive += 1,
                 Some((Place::Isolated | Place::Batched, of)) if of == order => {}
-                _ => return Err((Some(id), "it is on no list, or as a folio of another order")),
+                _ => {
+                    return Err((
+                        Some(id),
+                        "it is on no list, or on a list as a folio of a different order",
+                    ));
+                }
             }
             charged[self.group_of(id).0 as usize] += order.nr_pages();
         }
         if !self.vecs.iter().map(Lruvec::nr_charged).eq(charged) {
-            return Err((None, "a group's page count differs from its folios' pages"));
+            return Err((
+                None,
+                "a group's page count differs from the number of pages in its folios",
+            ));
         }
-        if nr_alive == nr_linked { Ok(()) } else { Err((None, "a list links a freed folio")) }
+        if nr_alive == nr_linked { Ok(()) } else { Err((None, "a list contains a freed folio")) }
     }
 
     fn validate_list(
@@ -272,7 +280,7 @@ impl Lru {
         for id in self.iter(group, list) {
             let link = self.links[id.nr()];
             if link.place != Place::On(list) || link.newer != newer || link.group != group {
-                return Err((Some(id), "it is in another list than the one it names"));
+                return Err((Some(id), "it is on a different list from the one that it names"));
             }
             newer = id.nr() as u32;
             nr_folios += 1;
@@ -280,7 +288,7 @@ impl Lru {
         }
         let of = self.vec(group).lists[list.at()];
         if (of.nr_folios, of.nr_pages, of.tail) != (nr_folios, nr_pages, newer) {
-            return Err((None, "a list's count differs from its folios"));
+            return Err((None, "a list's count differs from the number of its folios"));
         }
         Ok(nr_folios)
     }

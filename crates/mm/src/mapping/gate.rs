@@ -161,7 +161,7 @@ impl<A: Atomics> Gate<A> {
     /// If there is none.
     pub fn close_write(&self) {
         let was = self.writecount.fetch_add(-1);
-        assert!(was > 0, "a file without writers is closed by one: i_writecount was {was}");
+        assert!(was > 0, "a writer closed a file that had none: i_writecount was {was}");
     }
 
     /// Adds a deny-write holder: a process that runs the file.
@@ -178,7 +178,7 @@ impl<A: Atomics> Gate<A> {
     /// If there is none.
     pub fn allow_write(&self) {
         let was = self.writecount.fetch_add(1);
-        assert!(was < 0, "writes that are not denied are allowed: i_writecount was {was}");
+        assert!(was < 0, "writes were allowed that had not been denied: i_writecount was {was}");
     }
 
     /// Uncounts a huge folio that has left the cache or did not enter it.
@@ -187,7 +187,7 @@ impl<A: Atomics> Gate<A> {
     /// If none is counted.
     pub fn remove_thp(&self) {
         let was = self.nr_thps.fetch_add(-1);
-        assert!(was > 0, "a huge folio that is not counted goes: nr_thps was {was}");
+        assert!(was > 0, "a huge folio was removed that had not been counted: nr_thps was {was}");
     }
 
     /// Whether a writer has the file open (`inode_is_open_for_write`, H.1.4).

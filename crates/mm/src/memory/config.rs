@@ -43,12 +43,12 @@ pub enum MemoryError {
     #[error(transparent)]
     Buddy(#[from] BuddyError),
     /// No page is free.
-    #[error("no page is free for the kernel's own use: give the model more memory")]
+    #[error("no page is free for the kernel's own use; give the model more memory")]
     NoPage,
     /// The host has no room for the bytes of the model's memory.
     #[error(
-        "the model's memory takes {} MiB, more than this process can get: raise its limit \
-         (ulimit -v), or model less memory",
+        "the model's memory takes {} MiB, which is more than this process can allocate; raise its \
+         limit (ulimit -v), or model less memory",
         bytes >> 20
     )]
     NoRoom {
@@ -56,7 +56,7 @@ pub enum MemoryError {
         bytes: u64,
     },
     /// The caller stopped the ageing of memory.
-    #[error("interrupted while ageing memory")]
+    #[error("interrupted while memory was being aged")]
     Stopped,
     /// A hugetlb pool has a size that the machine lacks, or is larger than memory.
     #[error(transparent)]

@@ -163,7 +163,7 @@ impl PageTable {
             if matches!(part.slot, PmdSlot::Leaf(_)) {
                 assert!(
                     part.is_whole(self.pmd_order),
-                    "PMD leaf cut at {}..{}",
+                    "the range {}..{} cuts a PMD leaf",
                     part.vpn,
                     part.end
                 );

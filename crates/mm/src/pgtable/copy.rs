@@ -89,7 +89,12 @@ impl PageTable {
         part: Part,
         copier: &mut C,
     ) -> Result<(), C::Error> {
-        assert!(part.is_whole(self.pmd_order), "PMD leaf cut at {}..{}", part.vpn, part.end);
+        assert!(
+            part.is_whole(self.pmd_order),
+            "the range {}..{} cuts a PMD leaf",
+            part.vpn,
+            part.end
+        );
         match copier.pmd(pte.pfn(), pte.flags()) {
             CopiedPmd::Skipped => Ok(()),
             CopiedPmd::Shared => {

@@ -29,7 +29,7 @@ impl PageTable {
         let id = self.table_for(vpn);
         let position = self.position(vpn);
         let targets = &self.tables.ptes(id)[position..position + nr as usize];
-        assert!(targets.iter().all(|pte| pte.is_none()), "map over a set PTE in {vpn}+{nr}");
+        assert!(targets.iter().all(|pte| pte.is_none()), "mapping over a set PTE in {vpn}+{nr}");
 
         self.stats.nr_ptes += nr;
         let first = Pte::new(pfn, flags);

@@ -70,7 +70,7 @@ impl Tables {
     pub(super) fn fill(&mut self, id: u32, position: usize, ptes: impl Iterator<Item = Pte>) {
         let mut nr = 0;
         for (place, pte) in self.ptes_mut(id)[position..].iter_mut().zip(ptes) {
-            debug_assert!(place.is_none() && pte.is_present(), "fill over a set PTE");
+            debug_assert!(place.is_none() && pte.is_present(), "filling a PTE that is already set");
             *place = pte;
             nr += 1;
         }
@@ -79,7 +79,7 @@ impl Tables {
 
     pub(super) fn clear(&mut self, id: u32, position: usize, nr: usize) {
         let ptes = &mut self.ptes_mut(id)[position..position + nr];
-        debug_assert!(ptes.iter().all(|pte| pte.is_present()), "clear of an empty PTE");
+        debug_assert!(ptes.iter().all(|pte| pte.is_present()), "clearing an empty PTE");
         ptes.fill(Pte::NONE);
         self.nr_present[id as usize] -= nr as u32;
     }

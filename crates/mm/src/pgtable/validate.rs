@@ -36,7 +36,7 @@ pub enum Violation {
         pte: Pte,
     },
     /// A counter that disagrees with the entries.
-    #[error("I4: {counter} is {counted}, the entries say {counts}")]
+    #[error("I4: {counter} is {counted}, but the entries add up to {counts}")]
     I4 {
         /// The field of [`super::Stats`], or the internal count.
         counter: &'static str,
@@ -46,7 +46,7 @@ pub enum Violation {
         counts: u64,
     },
     /// A PTE table that two slots name.
-    #[error("I5: PTE table {id} hangs in two PMD slots, one at {vpn}")]
+    #[error("I5: PTE table {id} is linked from two PMD slots, one of them at {vpn}")]
     I5 {
         /// The table.
         id: u32,

@@ -105,7 +105,7 @@ pub enum Violation {
     #[error("I1: {0}")]
     I1(owners::Violation),
     /// The mapcount differs from the sum of all mappings.
-    #[error("I2: the mapcount is {mapcount}, pages and PMD entries have {found}")]
+    #[error("I2: the mapcount is {mapcount}, but pages and PMD entries have {found} mappings")]
     I2 {
         /// The mapcount.
         mapcount: u32,
@@ -113,7 +113,7 @@ pub enum Violation {
         found: u64,
     },
     /// `nr_pages_mapped` differs from the page counts.
-    #[error("I3: nr_pages_mapped is {nr_pages_mapped}, the pages say {found}")]
+    #[error("I3: nr_pages_mapped is {nr_pages_mapped}, but {found} pages are mapped")]
     I3 {
         /// The counter.
         nr_pages_mapped: u32,
@@ -121,7 +121,7 @@ pub enum Violation {
         found: u32,
     },
     /// A counter that the rules do not keep.
-    #[error("I4: a counter is used that the rules do not maintain")]
+    #[error("I4: the folio uses a counter that the rules do not maintain")]
     I4,
 }
 
@@ -194,11 +194,14 @@ impl Mapcount {
         match &mut self.0 {
             Repr::Large(large) => {
                 let is_mapped = !of.has_page_counts() || large.pages.are_mapped(pages.clone());
-                assert!(is_mapped, "pages {pages:?} are unmapped, and one is not mapped");
+                assert!(
+                    is_mapped,
+                    "pages {pages:?} are being unmapped, but one of them is not mapped"
+                );
                 large.remove_ptes(of, mm, pages)
             }
             Repr::Small(count) => {
-                assert!(*count > 0, "a page is unmapped, and it is not mapped");
+                assert!(*count > 0, "a page is being unmapped that is not mapped");
                 *count -= 1;
                 Change::unmapped(u32::from(*count == 0), false).with(MapcountUpdates::of_pages(1))
             }

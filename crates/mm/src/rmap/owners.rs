@@ -118,7 +118,7 @@ pub struct MapcountOverflow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotExclusive {
     /// Step 1: at most one page is still mapped, and copying it frees the folio (L.9).
-    #[error("at most one mapping is left: copying and freeing the folio is better")]
+    #[error("at most one mapping is left: it is better to copy and free the folio")]
     LastMapping,
     /// Steps 2 and 5: other processes may map it.
     #[error("other processes may map the folio")]

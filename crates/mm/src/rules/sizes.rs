@@ -101,10 +101,10 @@ pub enum SizesError {
     #[error("'{0}' is not a folio size; expected a power of two, such as 64K, or `others`")]
     Size(String),
     /// An unknown word.
-    #[error("'{0}' is not a use of a size; expected never, always, exec or always+exec")]
+    #[error("'{0}' is not a use for a size; expected never, always, exec or always+exec")]
     Use(String),
     /// A size named twice.
-    #[error("{0} is named twice; expected each size once")]
+    #[error("{0} is given twice; give each size once")]
     Twice(String),
     /// More than one size for executable mappings.
     #[error("{0} and {1} are both marked exec; expected at most one size with exec or always+exec")]

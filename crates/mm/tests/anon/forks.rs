@@ -257,7 +257,7 @@ fn a_32_bit_kernel_has_owner_ids_for_32767_processes_at_a_time() {
     world.write(mm, 3);
     let mut children: Vec<_> = (2..1 << 15).map(|_| world.memory.fork(mm).unwrap()).collect();
     let refused = world.memory.fork(mm).unwrap_err();
-    assert!(refused.to_string().starts_with("all 32767 owner ids are in use by live processes"));
+    assert!(refused.to_string().starts_with("live processes use all 32767 owner ids"));
     // A reused id shows no trace of the previous process.
     world.memory.exit(children.swap_remove(7));
     children.push(world.memory.fork(mm).unwrap());

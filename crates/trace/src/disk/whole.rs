@@ -277,7 +277,7 @@ fn temporary_names() -> impl Iterator<Item = OsString> {
 }
 
 fn no_name() -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, "all names for a temporary file are taken")
+    io::Error::new(io::ErrorKind::AlreadyExists, "every name for a temporary file is already taken")
 }
 
 fn stdout() -> io::Result<File> {

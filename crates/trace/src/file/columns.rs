@@ -173,7 +173,7 @@ impl<T: Value> Decoder<T> {
 
     fn take_of_page(&mut self, nr: usize, target: &mut Values<T>) -> Result<(), ParquetError> {
         let column = self.column;
-        let ends_early = || column.bad("has a page that ends early");
+        let ends_early = || column.bad("contains a page that ends early");
         match &mut self.values {
             Encoded::Numbers => self
                 .numbers

@@ -90,7 +90,10 @@ pub enum TraceError {
         fault: MetaFault,
     },
     /// The trace exceeds a limit of the format.
-    #[error("{} cannot take more: {what}. Record a shorter part, or fewer processes.", shown(path))]
+    #[error(
+        "{} cannot hold more: {what}. Record a shorter part of the run, or fewer processes.",
+        shown(path)
+    )]
     TooLarge {
         /// The file.
         path: PathBuf,

@@ -102,7 +102,7 @@ fn describe(start: &[u8]) -> String {
 
 fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     let path = source.path();
-    let cut = || TraceError::corrupt(path, "it ends before its footer");
+    let cut = || TraceError::corrupt(path, "the file ends before its footer");
     let tail_at = source.bytes().checked_sub(TAIL_BYTES as u64).ok_or_else(cut)?;
     let mut tail = [0; TAIL_BYTES];
     source.read_into(tail_at, &mut tail).map_err(|e| TraceError::io(path, "read", e))?;
@@ -127,7 +127,7 @@ pub(super) fn len_of(tail: [u8; TAIL_BYTES]) -> Option<u64> {
 pub(super) fn check(bytes: &[u8]) -> Result<(), &'static str> {
     let outline = Outline::of(bytes, &FOOTER).ok_or("its footer is not a Parquet footer")?;
     if LIST_LIMITS.iter().any(|&(field, limit)| outline.list_len(field) > limit) {
-        return Err("its footer lists more than such a file can have");
+        return Err("its footer lists more entries than such a file can have");
     }
     Ok(())
 }
@@ -203,13 +203,13 @@ fn check_groups(
 ) -> Result<u64, TraceError> {
     let bad = |what: &str| TraceError::corrupt(source.path(), what);
     if !has_our_columns(parquet) {
-        return Err(bad("its columns are not trace columns"));
+        return Err(bad("its columns are not those of a trace"));
     }
     let mut nr_rows = 0;
     let mut end = MAGIC.len() as u64;
     for group in parquet.row_groups() {
         let of_group =
-            group_rows(group).ok_or_else(|| bad("a row group has an impossible size"))?;
+            group_rows(group).ok_or_else(|| bad("the size of a row group is impossible"))?;
         nr_rows += of_group;
         let bytes_max = of_group * CHUNK_BYTES_PER_ROW_MAX + CHUNK_MORE_BYTES_MAX;
         for chunk in group.columns() {
@@ -219,7 +219,10 @@ fn check_groups(
         }
     }
     if nr_rows != meta.nr_rows {
-        return Err(bad(&format!("it has {nr_rows} rows but should have {}", meta.nr_rows)));
+        return Err(bad(&format!(
+            "it contains {nr_rows} rows but should contain {}",
+            meta.nr_rows
+        )));
     }
     Ok(end)
 }

@@ -42,7 +42,7 @@ impl ForeignParquet {
     /// A damaged footer, one that the library would read differently than it was written, or one
     /// with longer lists than largefolio writes.
     pub fn metadata(&self) -> Result<ParquetMetaData, ParquetError> {
-        let cut = || ParquetError::General("it ends before its footer".to_owned());
+        let cut = || ParquetError::General("the file ends before its footer".to_owned());
         let tail_at = self.bytes.len().checked_sub(TAIL_BYTES).ok_or_else(cut)?;
         let tail: [u8; TAIL_BYTES] = self.bytes[tail_at..].try_into().map_err(|_| cut())?;
         let len = footer::len_of(tail).ok_or_else(cut)?;
@@ -57,7 +57,9 @@ impl ForeignParquet {
         let range = start.and_then(|start| Some(start..start.checked_add(len)?));
         match range.filter(|range| range.end <= self.bytes.len()) {
             Some(range) => Ok(self.bytes.slice(range)),
-            None => Err(ParquetError::EOF("it ends before a page that it lists".to_owned())),
+            None => Err(ParquetError::EOF(
+                "the file ends before a page that its footer lists".to_owned(),
+            )),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Checks {
         }
         let buf = if self.column == Column::Op { op_numbers(&buf, nr_values)?.into() } else { buf };
         if buf.len() != nr_values.saturating_mul(self.column.value_bytes()) {
-            return Err(self.column.bad("has a dictionary with another size than declared"));
+            return Err(self.column.bad("has a dictionary of a size other than the declared one"));
         }
         Ok(Page::DictionaryPage { buf, num_values, encoding, is_sorted })
     }
@@ -115,7 +115,7 @@ fn op_numbers(names: &[u8], nr_values: usize) -> Result<Vec<u8>, ParquetError> {
             .ok_or_else(|| ParquetError::General("column op ends inside a name".to_owned()))?;
         let op = Op::ALL.into_iter().find(|op| op.name().as_bytes() == name).ok_or_else(|| {
             let name = String::from_utf8_lossy(&name[..name.len().min(32)]);
-            ParquetError::General(format!("op {name:?} is not known"))
+            ParquetError::General(format!("op {name:?} is unknown"))
         })?;
         numbers.push(op as u8);
         rest = tail;

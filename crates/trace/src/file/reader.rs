@@ -159,7 +159,9 @@ impl Reader {
         let stated = self.trace.meta().nr_references;
         TraceError::corrupt(
             self.trace.path(),
-            format!("its rows have {than} references than the {stated} that its metadata declares"),
+            format!(
+                "its rows contain {than} references than the {stated} that its metadata declares"
+            ),
         )
     }
 

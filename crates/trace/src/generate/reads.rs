@@ -119,7 +119,7 @@ fn validate_sizes(file_bytes: u64, read_bytes: u64, way: ReadWay) -> Result<(), 
     let is_legal = (1..=file_bytes).contains(&read_bytes);
     require(is_legal, "read_bytes", read_bytes, "it must be from 1 to file_bytes")?;
     let is_one_call = way == ReadWay::Mapped || read_bytes <= CALL_BYTES_MAX;
-    let rule = "one call moves at most 2147479552; with --mapped there is no such limit";
+    let rule = "one call transfers at most 2147479552 bytes; with --mapped there is no such limit";
     require(is_one_call, "read_bytes", read_bytes, rule)
 }
 

@@ -96,7 +96,7 @@ fn damaged_metadata_is_named() {
         ("", "has no version"),
         ("{}", "has no version"),
         (r#"{"schema_version": 1, "colour": 1}"#, "unknown field `colour`"),
-        (r#"{"schema_version": 1, "page_bytes": 4096}"#, "columns are not trace columns"),
+        (r#"{"schema_version": 1, "page_bytes": 4096}"#, "columns are not those of a trace"),
     ];
     for (json, expected) in cases {
         let error = error_of(&foreign_parquet(Some(json)));
@@ -184,6 +184,6 @@ fn footers_whose_elements_decode_to_gigabytes_are_refused() {
     let pairs = footer_of(5, &[0x18, 0, 0], 1 << 22);
     for bytes in [schema, groups, pairs] {
         let error = error_of(&bytes).to_string();
-        assert!(error.contains("lists more than such a file can have"), "{error}");
+        assert!(error.contains("lists more entries than such a file can have"), "{error}");
     }
 }

@@ -227,7 +227,7 @@ fn nobody_writes_more_references_than_a_program_makes() {
     let most = Event::references(0, Op::Exec, 0x1000, NR_REFERENCES_MAX - 1);
     writer.push(most).unwrap();
     let error = writer.push(Event::references(0, Op::Exec, 0x1000, 1)).unwrap_err();
-    assert!(error.to_string().contains("cannot take more: 2^62 references"), "{error}");
+    assert!(error.to_string().contains("cannot hold more: 2^62 references"), "{error}");
 }
 
 #[test]

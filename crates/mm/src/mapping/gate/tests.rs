@@ -57,7 +57,7 @@ fn a_clone_counts_for_itself() {
 }
 
 #[test]
-#[should_panic(expected = "a file without writers is closed by one: i_writecount was -1")]
+#[should_panic(expected = "a writer closed a file that had none: i_writecount was -1")]
 fn a_writer_that_never_opened_cannot_close() {
     let gate = gate();
     assert_eq!(gate.deny_write(), Ok(()));
@@ -65,13 +65,13 @@ fn a_writer_that_never_opened_cannot_close() {
 }
 
 #[test]
-#[should_panic(expected = "writes that are not denied are allowed: i_writecount was 0")]
+#[should_panic(expected = "writes were allowed that had not been denied: i_writecount was 0")]
 fn only_who_denied_writes_allows_them() {
     gate().allow_write();
 }
 
 #[test]
-#[should_panic(expected = "a huge folio that is not counted goes: nr_thps was 0")]
+#[should_panic(expected = "a huge folio was removed that had not been counted: nr_thps was 0")]
 fn only_a_counted_huge_folio_goes() {
     gate().remove_thp();
 }

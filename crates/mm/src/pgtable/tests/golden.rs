@@ -290,14 +290,14 @@ fn a_pmd_leaf_at_an_unaligned_page_is_a_programmer_error() {
 }
 
 #[test]
-#[should_panic(expected = "map over a set PTE")]
+#[should_panic(expected = "mapping over a set PTE")]
 fn mapping_over_a_set_pte_is_a_programmer_error() {
     let mut table = folded_block();
     map(&mut table, (40, 72, 1), RW, folio(64, 6));
 }
 
 #[test]
-#[should_panic(expected = "PMD leaf cut")]
+#[should_panic(expected = "cuts a PMD leaf")]
 fn clearing_part_of_a_pmd_leaf_is_a_programmer_error() {
     let mut table = arm64();
     table.map_pmd(Vpn(512), Pfn(1024), RW);

@@ -125,7 +125,7 @@ impl Large {
     }
 
     fn uncount_pmd(&mut self, of: &Shape, left: u32) -> Change {
-        assert!(self.entire_mapcount > 0, "a PMD mapping is removed, and none is there");
+        assert!(self.entire_mapcount > 0, "a PMD mapping is being removed, but there is none");
         self.entire_mapcount -= 1;
         let is_last_pmd = self.entire_mapcount == 0;
         if of.kind == MapcountKind::Hugetlb {

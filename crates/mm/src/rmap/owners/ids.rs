@@ -10,8 +10,7 @@ use super::state::MmOwnerId;
 /// Live mms use every id of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "all {nr_ids} owner ids are in use by live processes; a process must end before another one \
-     starts"
+    "live processes use all {nr_ids} owner ids; a process must end before another one can start"
 )]
 pub struct IdsExhausted {
     /// Ids in the layout.

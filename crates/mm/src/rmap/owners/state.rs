@@ -63,7 +63,7 @@ pub struct State {
 
 /// A broken invariant of a [`State`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{invariant} of owner tracking is broken: {state:?}")]
+#[error("owner tracking violates {invariant}: {state:?}")]
 pub struct Violation {
     /// The invariant: `"I1"` to `"I5"` of [`State`].
     pub invariant: &'static str,
