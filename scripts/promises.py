@@ -55,7 +55,7 @@ SPLITS_AGAIN = {"holes", "swapped"}
 # one block of four.
 CONDITIONS = {
     "THP is disabled for the process except for advised memory": ("except advised", 0),
-    "less if the allocator mapped it in pieces": ("own malloc", 0.75),
+    "the gain is smaller if the allocator mapped the memory in pieces": ("own malloc", 0.75),
 }
 READY_SECONDS = 30
 SWAP_MIB = 512

@@ -94,7 +94,7 @@ impl Obstacle {
         match self {
             Self::TooSmall(_) => None,
             Self::Incongruent(_) | Self::Random(_) => Some(format!(
-                "{} makes a well-placed copy",
+                "{} makes a copy that is aligned",
                 as_typed(&format!("folio align {} -o COPY", quoted(file)))
             )),
         }
@@ -114,7 +114,7 @@ impl fmt::Display for Obstacle {
                 let kib = step >> 10;
                 write!(
                     out,
-                    "its alignment is {kib}K, so it is loaded at a random multiple of {kib}K"
+                    "its alignment is {kib}K, so its load address is a random multiple of {kib}K"
                 )
             }
         }

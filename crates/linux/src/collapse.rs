@@ -110,7 +110,7 @@ pub struct Outcome {
 
 #[derive(Debug, thiserror::Error)]
 pub enum CollapseError {
-    #[error("there is no process {0}; ps -e lists processes")]
+    #[error("there is no process {0}; ps -e lists all processes")]
     NoProcess(u32),
     #[error("process {pid} cannot be {what}: {}", not_allowed(command))]
     NotAllowed { pid: u32, what: &'static str, command: String },

@@ -151,8 +151,7 @@ impl ElfFile {
         if self.loads.len() > NR_LOADS_MAX {
             let nr = self.loads.len();
             return Err(damaged(format!(
-                "{nr} LOAD segments; a kernel accepts at most \
-                                        {NR_LOADS_MAX}"
+                "it has {nr} LOAD segments, but a kernel accepts at most {NR_LOADS_MAX}"
             )));
         }
         for (nr, load) in self.loads.iter().enumerate() {
@@ -161,10 +160,14 @@ impl ElfFile {
             };
             if end > self.file_bytes {
                 let have = self.file_bytes;
-                let what = format!("LOAD segment {nr} ends at byte {end}, the file has {have}");
+                let what = format!(
+                    "LOAD segment {nr} ends at byte {end}, but the file has only {have} bytes"
+                );
                 return Err(damaged(format!("{what}: is it truncated?")));
             } else if load.vaddr.checked_add(load.mem_bytes.max(load.file_bytes)).is_none() {
-                return Err(damaged(format!("LOAD segment {nr} ends past the address space")));
+                return Err(damaged(format!(
+                    "LOAD segment {nr} extends past the end of the address space"
+                )));
             } else if load.mem_bytes < load.file_bytes {
                 return Err(damaged(format!(
                     "LOAD segment {nr} is larger in the file than in \

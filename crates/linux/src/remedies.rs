@@ -189,8 +189,8 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let warm = as_typed(&format!("folio warm {}", quoted(path)));
     if is_shared && is_systems(path) {
         return Remedy::nothing(format!(
-            "it is a system file that other programs map; stop all of them, then {warm} gives it \
-             large folios"
+            "it is a system file that other programs map; stop all of them, then {warm} puts it \
+             in large folios"
         ));
     }
     let (command, restart, cost) = if is_shared {

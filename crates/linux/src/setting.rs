@@ -42,7 +42,7 @@ pub enum SettingError {
     Write { path: PathBuf, value: String, source: io::Error },
     #[error(
         "{}: another folio process has changed it temporarily; try again when that process has \
-         ended",
+            ended",
         shown(path)
     )]
     Busy { path: PathBuf },

@@ -27,7 +27,7 @@ use crate::signals::{self, Signals};
 pub enum TimedRunError {
     #[error("cannot start {command}: {source}{remedy}")]
     Start { command: String, source: io::Error, remedy: &'static str },
-    #[error("{what} was killed but does not end; no more rounds can run while it does")]
+    #[error("{what} was killed but has not ended; no more rounds can run until it does")]
     Immortal { what: String },
     #[error("{call} failed: {source}")]
     Call { call: &'static str, source: io::Error },

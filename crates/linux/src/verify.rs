@@ -47,7 +47,7 @@ pub enum VerifyError {
     Prepare { arm: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("{option} {how} in the {arm} run of round {round}")]
     Script { option: &'static str, how: String, arm: &'static str, round: usize },
-    #[error("no metric in the {arm} run of round {round}: {why} (--show-output shows its output)")]
+    #[error("the {arm} run of round {round} has no metric: {why} (--show-output shows its output)")]
     Metric { why: String, arm: &'static str, round: usize },
     #[error("the server was not ready within {seconds} s: --ready: {why}{output}")]
     NotReady { seconds: u64, why: String, output: String },

@@ -47,8 +47,8 @@ pub(crate) const RECORD_BYTES_MAX: usize = 512;
 
 /// The texts contain no whole block. arm64 has three block sizes.
 const TINY: &str = if cfg!(target_arch = "aarch64") {
-    "no text contains a whole aligned block of a PMD entry (2 MiB with 4K pages, 32 MiB with 16K, \
-     512 MiB with 64K); link with -Wl,-z,max-page-size=0x200000"
+    "no text contains a whole aligned PMD-sized block (2 MiB with 4K pages, 32 MiB with 16K, 512 \
+     MiB with 64K); link with -Wl,-z,max-page-size=0x200000"
 } else {
     "no text contains a whole aligned 2 MiB block; link with -Wl,-z,max-page-size=0x200000"
 };
@@ -102,11 +102,12 @@ macro_rules! refusals {
 }
 
 refusals! {
-    Secure = 1: "the program runs with the privileges of its file (set-id or capabilities): left \
-                 alone",
+    Secure = 1: "the program runs with the privileges of its file (set-id or capabilities), so it \
+        is left unchanged",
     Seccomp = 2: "a seccomp filter is active, and a system call that it does not allow could kill \
                   the process",
-    Sanitizer = 3: "built with a sanitizer, which tracks the address space: left alone",
+    Sanitizer = 3: "the program is built with a sanitizer, which tracks the address space, so it \
+        is left unchanged",
     ThpDisabled = 4: "the process has large folios disabled (PR_SET_THP_DISABLE)",
     PageSize = 5: "base pages are not 4, 16 or 64 KiB, so the PMD size is not known",
     NoProc = 6: "/proc/self cannot be read: mount /proc so that the library can find the mappings",
@@ -122,14 +123,14 @@ refusals! {
     Busy = 15: "another process was still making a copy when the wait ended",
     NoLargeFolio = 16: NO_LARGE_FOLIO,
     OldKernel = 17: "the kernel cannot collapse shared memory (MADV_COLLAPSE, Linux 6.1 with THP)",
-    NoExec = 18: "the store's file system is mounted noexec; name another tmpfs",
+    NoExec = 18: "the store's filesystem is mounted noexec; name another tmpfs",
     Denied = 19: "the system denies executable mappings of the store (SELinux or another W^X policy)",
-    BadCopy = 20: "a file of the store has the wrong owner, mode or size and is not used",
+    BadCopy = 20: "a file in the store has the wrong owner, mode or size and is not used",
     Unreadable = 21: "the file cannot be opened for reading",
     FileLimit = 22: "the limit on file sizes (ulimit -f) is below the copy's size",
     Os = 23: "a system call failed for another reason",
-    Static = 24: "a static program: no loader, so no library can be preloaded",
-    Foreign = 25: "a program of another architecture or word size than the library",
+    Static = 24: "the program is static and has no loader, so no library can be preloaded",
+    Foreign = 25: "the program's architecture or word size differs from the library's",
     NoLibrary = 26: "the library liblargefolio_preload.so was not found in folio's directory, in \
                      ../lib/largefolio or in LARGEFOLIO_PRELOAD",
     LibraryOpen = 28: "other users can write to the library's directory, so it is not loaded; move \

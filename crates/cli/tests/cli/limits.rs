@@ -250,7 +250,7 @@ fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
     let result: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(result["rows"][0]["refusal"], "low_group", "{said}");
     let reason = result["rows"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("the control group can take only"), "{reason}");
+    assert!(reason.contains("the control group can use only"), "{reason}");
     assert!(result["rows"][0]["remedy"].as_str().unwrap().contains("memory.max"), "{said}");
 }
 

@@ -49,7 +49,7 @@ fn processes_are_found_by_name() {
 fn units_and_containers_are_control_groups() {
     let place = Place::new();
     assert!(place.fails("maps --unit no-such-unit").contains("systemctl list-units"));
-    assert!(place.fails("maps --container 0123456789ab").contains("show ids, not names"));
+    assert!(place.fails("maps --container 0123456789ab").contains("show IDs, not names"));
     assert!(place.fails("maps --unit a --container b").contains("cannot be used with"));
     let mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
     let unit = own_name("folio-test");

@@ -278,7 +278,7 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
         text(&output.stderr)
     };
     let said = told("-- true");
-    assert!(said.contains("have no whole block of 2M of text, so no PMD entry"), "{said}");
+    assert!(said.contains("contain no whole block of 2M of text, so no PMD entry"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert_eq!(told("--text off -- true"), "");
     if !compile(&place, "-no-pie") {

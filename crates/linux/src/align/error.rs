@@ -14,12 +14,12 @@ pub enum AlignError {
     #[error(transparent)]
     Elf(#[from] ElfError),
     #[error(
-        "{}: a 32-bit file; only 64-bit files can be aligned: re-link it with \
-        -Wl,-z,max-page-size={align}",
+        "{}: this is a 32-bit file, and only 64-bit files can be aligned; re-link it with \
+         -Wl,-z,max-page-size={align}",
         shown(path)
     )]
     Bits32 { path: PathBuf, align: u64 },
-    #[error("{}: already aligned; folio warm fills its page cache", shown(.0))]
+    #[error("{}: it is already aligned; folio warm fills its page cache", shown(.0))]
     Already(PathBuf),
     #[error(
         "{}: its text of {} KiB contains no whole aligned block of {}: aligning it would gain \
@@ -29,7 +29,8 @@ pub enum AlignError {
         size_name(*align)
     )]
     NoGain { path: PathBuf, align: u64, text_bytes: u64 },
-    #[error("{}: packed (UPX): its text is unpacked elsewhere in memory; unpack it first (upx -d)",
+    #[error("{}: it is packed (UPX), so its text is unpacked elsewhere in memory; unpack it first \
+        (upx -d)",
         shown(.0))]
     Packed(PathBuf),
     #[error(
@@ -38,8 +39,8 @@ pub enum AlignError {
         shown(path)
     )]
     Appended { path: PathBuf, bytes: u64 },
-    #[error("{}: signed (security.ima), and a copy would lose the signature; align it before \
-             signing",
+    #[error("{}: it is signed (security.ima), and a copy would lose the signature; align it \
+        before signing",
         shown(.0))]
     Signed(PathBuf),
     #[error(
@@ -50,8 +51,7 @@ pub enum AlignError {
     #[error("{}: the copy would overwrite the original; choose another -o", shown(.0))]
     Same(PathBuf),
     #[error(
-        "{}: the copy differs from the original in {what}: please report this; nothing was \
-        written",
+        "{}: the copy differs from the original in {what}; nothing was written; please report this",
         shown(path)
     )]
     Differs { path: PathBuf, what: String },

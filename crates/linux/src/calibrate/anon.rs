@@ -28,20 +28,20 @@ pub enum BenchError {
     )]
     NoSize { kib: u64 },
     #[error(
-        "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: {}",
+        "folios of {folio_bytes} bytes filled only {resident_bytes} of {len_bytes} bytes: {}",
         cause()
     )]
     NotFilled { resident_bytes: usize, len_bytes: usize, folio_bytes: usize },
     #[error(
-        "{} MiB took {nr_faults} faults, but with folios of {} KiB it takes {nr_folios}: {}",
+        "{} MiB took {nr_faults} faults, but would take {nr_folios} with folios of {} KiB: {}",
         len_bytes >> 20,
         (len_bytes / nr_folios) >> 10,
         cause()
     )]
     NotGiven { nr_faults: u64, nr_folios: usize, len_bytes: usize },
     #[error(
-        "{mib} MiB in pages of 1 GiB: only {free} of them could be reserved; free memory is \
-         fragmented or short, so reserve them at boot with hugepagesz=1G hugepages=N"
+        "{mib} MiB need pages of 1 GiB, but only {free} of them could be reserved; free memory is \
+         fragmented or short, so reserve the pages at boot with hugepagesz=1G hugepages=N"
     )]
     NoPool { mib: usize, free: usize },
     #[error(transparent)]

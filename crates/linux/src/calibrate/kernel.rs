@@ -138,10 +138,10 @@ pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, Calibrat
     Solver { machine, times: &measured.works }.solve(&mut costs, &around);
     if machine.pmd > PMD_BYTES_MAX {
         let [.., pmd] = machine.names();
-        missing.push(format!("folios of {pmd}, which a PMD entry maps here: too few are free"));
+        missing.push(format!("too few folios of {pmd}, which a PMD entry maps here, are free"));
     }
     if nr_cached.is_empty() {
-        missing.push("fault-around looks at one page here".to_owned());
+        missing.push("fault-around covers only one page here".to_owned());
     }
     costs.name_missing(&mut missing);
     Ok(KernelCosts { pace: Some(measured.pace), missing, ..costs })
@@ -320,7 +320,7 @@ impl KernelCosts {
             ("page_free", &self.page_free),
         ];
         for (name, _) in all.iter().filter(|(_, figure)| figure.is_none()) {
-            missing.push(format!("{name}: not measured, or the result was not a cost"));
+            missing.push(format!("{name}: not measured, or the result is not a valid cost"));
         }
     }
 }

@@ -88,8 +88,8 @@ impl Pace {
             Some((false, by)) => {
                 let _ = write!(
                     text,
-                    ". NO TWO BLOCKS OF ROUNDS AGREE: a tenth of the last medians differ by {:.0}% \
-                     or more; repeat it when the machine does less",
+                    ". NO TWO BLOCKS OF ROUNDS AGREE: a tenth of the last medians differ by \
+                     {:.0}% or more; repeat the calibration when the machine is less busy",
                     by * 100.0
                 );
             }

@@ -40,7 +40,7 @@ const HUGETLB_BYTES: usize = 2 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StubsError {
-    #[error("cannot make a file in {dir}: {source}; choose another directory with --dir", dir = shown(.dir))]
+    #[error("cannot create a file in {dir}: {source}; choose another directory with --dir", dir = shown(.dir))]
     Directory { dir: PathBuf, source: io::Error },
     #[error(
         "files there may not be executed (mounted noexec); choose another directory with --dir"
@@ -49,13 +49,13 @@ pub enum StubsError {
     #[error("stubs exist only for x86-64 and arm64; this machine is neither")]
     Architecture,
     #[error(
-        "{needed} pages of 2 MiB are needed, but {free} are in the pool, free and not reserved; \
-         to add them: echo $((`cat {pool}` + {needed})) > {pool}",
+        "{needed} pages of 2 MiB are needed, but the pool has only {free} that are free and not \
+         reserved; to add them: echo $((`cat {pool}` + {needed})) > {pool}",
         pool = pool()
     )]
     NotReserved { needed: usize, free: usize },
     #[error(
-        "MADV_COLLAPSE makes only folios of {}, and the region is smaller; choose a larger one \
+        "MADV_COLLAPSE creates only folios of {}, and the region is smaller; choose a larger one \
          with --region",
         size_name(*.block_bytes as u64)
     )]

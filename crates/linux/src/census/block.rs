@@ -150,7 +150,7 @@ impl Obstacle {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::Large => "in one folio already",
+            Self::Large => "already in one folio",
             Self::Empty => "not touched yet",
             Self::SwappedOut => "swapped out",
             Self::Guard => "the block contains a guard page (MADV_GUARD_INSTALL)",

@@ -46,7 +46,7 @@ pub enum FileError {
     /// It is a directory, a device or another special file.
     #[error("{} is not a regular file; for a directory use --page-cache", shown(.0))]
     NotRegular(PathBuf),
-    #[error("{call} of {} failed: {source}", shown(path))]
+    #[error("{call} failed for {}: {source}", shown(path))]
     Call { call: &'static str, path: PathBuf, source: io::Error },
     #[error("page-cache folio sizes need PFNs, which only root can read")]
     NoPfns,

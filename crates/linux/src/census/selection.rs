@@ -33,13 +33,13 @@ pub enum Selection {
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
     #[error(
-        "no process is called {}: give the whole name as shown by ps -eo comm, or the program's \
+        "no process is called {}; give the whole name as shown by ps -eo comm, or the program's \
          file name",
         shown(.0)
     )]
     Name(String),
     #[error(
-        "cannot read {}: {source}; is it a control group directory? systemd-cgls shows them",
+        "cannot read {}: {source}; is it a control group directory? systemd-cgls lists them",
         shown(path)
     )]
     Cgroup { path: PathBuf, source: io::Error },
@@ -50,12 +50,12 @@ pub enum Missing {
     )]
     Unit { unit: String, like: Vec<String> },
     #[error(
-        "no control group belongs to a container with the id {}; docker ps, podman ps or crictl ps \
-         show ids, not names",
+        "no control group belongs to a container with the ID {}; docker ps, podman ps and crictl \
+         ps show IDs, not names",
         shown(.0)
     )]
     Container(String),
-    #[error("several container ids begin with {}: {}", shown(id), ids.join(", "))]
+    #[error("several container IDs begin with {}: {}", shown(id), ids.join(", "))]
     Containers { id: String, ids: Vec<String> },
 }
 

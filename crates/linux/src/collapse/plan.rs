@@ -36,14 +36,14 @@ impl Left {
         let size = size_name(block_bytes);
         match self {
             Self::Block(Obstacle::Incongruent) => format!(
-                "mapped at an address that no {size} entry fits: address and offset in the memory \
-                 or file differ modulo {size}"
+                "mapped at an address that no {size} entry fits: the address and the offset in \
+                 the memory or file differ modulo {size}"
             ),
-            Self::Block(Obstacle::Short) => format!("in areas without a whole {size} block"),
+            Self::Block(Obstacle::Short) => format!("in areas that contain no whole {size} block"),
             Self::Block(obstacle) => obstacle.meaning().to_owned(),
             Self::BelowMinimum => "in areas below --min-size".to_owned(),
             Self::NoMemory => format!(
-                "in {size} blocks that do not fit in the available memory: filling their holes \
+                "in {size} blocks for which too little memory is available: filling their holes \
                  takes memory"
             ),
         }

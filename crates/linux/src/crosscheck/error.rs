@@ -20,8 +20,8 @@ pub enum CrosscheckError {
     )]
     NotPermitted { what: &'static str },
     #[error(
-        "the programs advise their memory, so transparent_hugepage/enabled must be madvise; run \
-         `echo madvise | {}`",
+        "the programs use madvise, so transparent_hugepage/enabled must be madvise; run `echo \
+         madvise | {}`",
         as_root("tee /sys/kernel/mm/transparent_hugepage/enabled")
     )]
     ThpNotMadvise,
@@ -32,13 +32,13 @@ pub enum CrosscheckError {
     )]
     SharedNotNever { path: PathBuf, value: String },
     #[error(
-        "programs of this machine use huge pages of {kib} KiB, so the pool cannot be set: end them, \
-         or choose another size with --hugetlb"
+        "programs on this machine use huge pages of {kib} KiB, so the pool cannot be set; end \
+         them, or choose another size with --hugetlb"
     )]
     PoolInUse { kib: u64 },
     #[error(
-        "the kernel gave {got} of {wanted} huge pages of {kib} KiB: memory is fragmented; run \
-         `{}` and try again",
+        "the kernel provided only {got} of {wanted} huge pages of {kib} KiB because memory is \
+         fragmented; run `{}` and try again",
         compact_memory()
     )]
     PoolTooSmall { kib: u64, wanted: u64, got: u64 },
@@ -60,19 +60,17 @@ pub enum CrosscheckError {
     )]
     NoEvent(&'static str),
     #[error(
-        "no memory cgroup can be created: cgroup.subtree_control of /sys/fs/cgroup lacks memory; \
-         run \
-         `echo +memory | {}`",
+        "no memory cgroup can be created because cgroup.subtree_control in /sys/fs/cgroup lacks \
+         memory; run `echo +memory | {}`",
         as_root("tee /sys/fs/cgroup/cgroup.subtree_control")
     )]
     NoMemoryGroups,
     #[error(
         "this kernel also charges its own memory to memory cgroups, so it evicts a few pages more \
-         or fewer than the model; boot it with `cgroup.memory=nokmem` and cgroup v2, or run \
-         `folio crosscheck replay` on recordings of such a kernel"
+         or fewer than the model; boot it with `cgroup.memory=nokmem` and cgroup v2, or run `folio crosscheck replay` on recordings from such a kernel"
     )]
     KernelMemory,
-    #[error("no filesystem to record on: {0}")]
+    #[error("there is no filesystem to record on: {0}")]
     NoFilesystem(String),
     #[error("no workload is left: {0}")]
     NothingSelected(String),
@@ -108,7 +106,7 @@ pub enum CrosscheckError {
          probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS"
     )]
     NoFaultAddresses(io::Error),
-    #[error("{}: not found; name a program in PATH or a path to one after `--`", shown(.0))]
+    #[error("{}: not found; after `--`, name a program in PATH or give the path of one", shown(.0))]
     NoProgram(String),
     #[error("{} reads no regular file, so there is nothing to compare", shown(.0))]
     NoFiles(String),

@@ -147,7 +147,7 @@ impl WorkloadPlan {
         if facts.fault_around_bytes.is_none() {
             warnings.push(format!(
                 "this kernel does not show fault_around_bytes (debugfs is absent or locked down); \
-                 assuming the default of {}K",
+                    folio assumes the default of {}K",
                 DEFAULT_AROUND_BYTES >> 10
             ));
         }
@@ -214,7 +214,7 @@ impl WorkloadPlan {
             (None, Some(only)) => {
                 format!("no name contains {only:?}; `folio crosscheck workloads` lists the names")
             }
-            (None, None) => "no window was named (--window 128K), or --random 0".to_owned(),
+            (None, None) => "no window was given (--window 128K), or --random is 0".to_owned(),
         }
     }
 }
@@ -231,16 +231,16 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
             && workload.name.contains(OF_LISTS) =>
         {
             Some(
-                "needs /sys/kernel/mm/lru_gen/enabled at 0: MGLRU counts accesses that the LRU \
+                "needs 0 in /sys/kernel/mm/lru_gen/enabled: MGLRU counts accesses that the LRU \
                  lists do not",
             )
         }
         _ if workload.word("limit").is_some() && facts.limits == Limits::Absent => {
-            Some("needs memory cgroups: cgroup.subtree_control of /sys/fs/cgroup lacks memory")
+            Some("needs memory cgroups, but cgroup.subtree_control in /sys/fs/cgroup lacks memory")
         }
         _ if workload.word("cgroup").is_some() => Some("needs its own memory cgroup"),
         Thp::Never if workload.is_huge() => {
-            Some("needs /sys/kernel/mm/transparent_hugepage/enabled at madvise or always")
+            Some("needs madvise or always in /sys/kernel/mm/transparent_hugepage/enabled")
         }
         Thp::Absent if workload.is_huge() => Some("needs a kernel with transparent huge pages"),
         _ => None,

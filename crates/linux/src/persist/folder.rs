@@ -164,7 +164,7 @@ pub(crate) fn in_the_way(path: &Path) -> PersistError {
     error(
         path,
         format!(
-            "it exists, but this user's record does not list it; if another user wrote it with \
+            "it exists, but this user's record does not list it. If another user wrote it with \
              folio, that user can undo it; otherwise move it away: mv {0} {0}.old",
             shown(path)
         ),

@@ -176,7 +176,7 @@ impl From<OwnUnit> for String {
 fn check(stem: &str, name: &str) -> Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\@-".contains(&byte);
     if stem.is_empty() || stem.starts_with('.') || !name.bytes().all(is_plain) {
-        return Err("a unit name has only letters, digits and : _ . \\ @ -".to_owned());
+        return Err("a unit name can contain only letters, digits and : _ . \\ @ -".to_owned());
     }
     if name.len() > NAME_BYTES_MAX {
         return Err(format!("the unit name is longer than {NAME_BYTES_MAX} bytes"));

@@ -30,12 +30,11 @@ impl Variable {
         let starts_well = name.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
         if !starts_well || !name.bytes().all(is_plain) || name.len() > VALUE_BYTES_MAX {
             return Err(error(
-                "a name has only letters, digits and _ and does not begin with a \
-                              digit",
+                "a name contains only letters, digits and _ and does not begin with a digit",
             ));
         }
         if value.chars().any(char::is_control) {
-            return Err(error("systemd allows no control characters in a variable"));
+            return Err(error("systemd does not allow control characters in a variable"));
         }
         if value.len() > VALUE_BYTES_MAX {
             return Err(error("the value is longer than 4096 bytes"));

@@ -84,8 +84,8 @@ impl Variables {
             return Err(given(
                 &name,
                 format!(
-                    "the unit reads {} (EnvironmentFile=), whose {name} overrides this: change it \
-                 there",
+                    "the unit reads {} (EnvironmentFile=), whose {name} overrides this value; \
+                     change it there",
                     file.display()
                 ),
             ));
@@ -94,14 +94,14 @@ impl Variables {
             return Ok(Joined { variable, note: String::new() });
         };
         let old = old.as_ref().map_err(|raw| given(&name, format!(
-            "the unit has {name}={raw}, and only systemd can expand the %: write the whole value with \
-             systemctl edit"
+            "the unit sets {name}={raw}, and only systemd can expand the %; write the whole value \
+             with systemctl edit"
         )))?;
         let new = merged(&name, Some(OsStr::new(old)), &wanted).value;
         let value = OsString::into_string(new).unwrap_or(wanted);
         let note = match value {
-            _ if *old == value => format!("the unit already has {name}={old}"),
-            _ => format!("the unit has {name}={old}; with this it becomes {name}={value}"),
+            _ if *old == value => format!("the unit already sets {name}={old}"),
+            _ => format!("the unit sets {name}={old}; this changes it to {name}={value}"),
         };
         Ok(Joined { variable: Variable::parse(&format!("{name}={value}"))?, note })
     }

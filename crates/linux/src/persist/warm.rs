@@ -95,7 +95,8 @@ fn checked_file(file: &Path) -> Result<&str, PersistError> {
     let text = file.to_str().ok_or_else(|| error("systemd accepts only UTF-8 names"))?;
     if text.chars().any(char::is_control) || text.ends_with(['\\', ' ', '\t']) || text == "/" {
         return Err(error(
-            "systemd cannot watch a name with control characters, or with a space or \\ at its end",
+            "systemd cannot watch a name that contains control characters or ends with a space or \
+             \\",
         ));
     }
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
@@ -109,7 +110,7 @@ fn checked_folio(folio: &Path) -> Result<&str, PersistError> {
     let error = |message: String| PersistError::Given {
         what: format!("the program {}", quoted(folio)),
         message: format!(
-            "{message}; install it where only root writes, for example: {}",
+            "{message}; install it where only root can write, for example: {}",
             as_root(&format!("install -m 755 {} /usr/local/bin/folio", quoted(folio)))
         ),
     };

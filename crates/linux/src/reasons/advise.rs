@@ -29,10 +29,10 @@ use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
-const SHARED_WIDE: &str = "it applies to the shared memory of all programs, but only to whole blocks; with always \
-    instead of within_size, even the smallest would take 2M";
-const IN_PIECES: &str = "malloc mapped each request separately, and none contains a whole block: \
-                         no setting will change this at the next start";
+const SHARED_WIDE: &str = "it applies to shared memory in all programs, but only to whole blocks; \
+    with always instead of within_size, even the smallest object would take 2M";
+const IN_PIECES: &str = "malloc mapped each request separately, and no mapping contains a whole \
+    block: no setting will change this the next time the program starts";
 /// The program that can move its shared memory to hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
@@ -145,7 +145,9 @@ impl Judge<'_> {
                 "its tmpfs mount decides, but neither folio nor the process can see it: it is in \
                  another mount namespace or was unmounted",
             )),
-            (_, None) => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
+            (_, None) => {
+                Some(Remedy::nothing("this kernel has no folios of this size for shared memory"))
+            }
             (_, Some(InForce { allows: Allows::All, .. })) => refusal.is_some().then(|| Remedy {
                 action: Action::Restart,
                 restart: Restart::After,
@@ -186,7 +188,7 @@ impl Judge<'_> {
         let processes = self.census.processes.iter().filter(maps_it);
         let tables: u64 = processes.map(|process| process.held.page_table_bytes).sum();
         Some(remedy.costing(format!(
-            "it reserves {} of {} each, which other programs can then not use; its page tables, \
+            "it reserves {} of {} each, which other programs then cannot use; its page tables, \
              now {} KiB, shrink",
             pool.nr_for(bytes),
             size_name(pool.page_bytes),
@@ -196,7 +198,7 @@ impl Judge<'_> {
 
     fn mounted(&self, mount: &TmpfsMount, smap: &Smap) -> Remedy {
         match self.settings.tmpfs(&mount.huge) {
-            None => Remedy::nothing("this kernel has no such folios for shared memory"),
+            None => Remedy::nothing("this kernel has no folios of this size for shared memory"),
             Some(allows) if allows == Allows::All || allows == Allows::Advised && smap.is_huge => {
                 Remedy::nothing(
                     "its mount already allows it; files written from now on get larger folios",
@@ -232,17 +234,18 @@ impl Judge<'_> {
         }
         if vma.is_deleted {
             return Remedy::nothing(
-                "the file was deleted or replaced; restart the program and ask again",
+                "the file was deleted or replaced; restart the program and run folio again",
             );
         }
         if has(Refusal::Filesystem) {
             return Remedy::nothing(format!(
-                "{filesystem} has no such folios under this kernel; copy the file to ext4 or XFS"
+                "{filesystem} has no folios of this size under this kernel; copy the file to ext4 \
+                 or XFS"
             ));
         }
         let path = &vma.path;
         if !mounts::is_local(filesystem) || !self.question.verbs.is_here(path, vma.inode) {
-            return Remedy::nothing("the file cannot be reached from here");
+            return Remedy::nothing("the file is not accessible from here");
         }
         let plan = self.file_plan(case);
         if case.is_short {
@@ -287,10 +290,10 @@ impl Judge<'_> {
             ..Remedy::nothing(match obstacle {
                 // Each process would need its own copy.
                 Obstacle::Random(_) => {
-                    "each start makes its own copy of the text at its own address, which takes \
-                     memory; forked processes share that copy"
+                    "each time the program starts, it gets its own copy of the text at its own \
+                     address, which takes memory; forked processes share that copy"
                 }
-                _ => "it takes memory for one copy of the text, shared by all its processes",
+                _ => "it takes memory for one copy of the text, which all its processes share",
             })
         }
     }
@@ -345,8 +348,8 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
             "its address and file offset differ modulo {size}{at_any_address}"
         )),
         Some(Placed::Unmappable(Obstacle::Random(step))) => Remedy::nothing(format!(
-            "its alignment is {}, so it is loaded at a random multiple of that; {} makes a \
-             well-placed copy to use instead{at_any_address}",
+            "its alignment is {}, so its load address is a random multiple of that; {} makes an \
+             aligned copy to use instead{at_any_address}",
             size_name(step),
             as_typed(&format!("folio align --align {size} {path} -o COPY"))
         )),
@@ -354,7 +357,7 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
             Remedy::nothing(format!("no whole block of {size} of its text fits{at_any_address}"))
         }
         None => Remedy::nothing(format!(
-            "the kernel chooses its address anew at each start{at_any_address}"
+            "the kernel chooses a new address each time it starts{at_any_address}"
         )),
     }
 }

@@ -104,6 +104,6 @@ pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains) -> String {
     let reasons = finding.reasons.iter().map(|reason| reason.refusal);
     match reasons.into_iter().find(|refusal| OF_BLOCKS.contains(refusal)) {
         Some(refusal) => format!("no block can be larger: {}", refusal.meaning()),
-        None => "no whole block of it is touched".to_owned(),
+        None => "no whole block in it has been touched".to_owned(),
     }
 }

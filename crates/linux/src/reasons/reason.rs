@@ -107,7 +107,9 @@ impl Refusal {
             Self::SwappedOut => Obstacle::SwappedOut.meaning(),
             Self::SettingOff => "the setting is never",
             Self::NotAdvised => "the setting requires MADV_HUGEPAGE",
-            Self::MountUnseen => "on a tmpfs: its mount decides, but folio cannot see it",
+            Self::MountUnseen => {
+                "on a tmpfs whose mount options decide, but folio cannot see that mount"
+            }
             Self::FilledSmall => "touched in small folios",
             Self::PartlyMapped => "only parts of the folios are mapped",
             Self::MappedByPages => "whole large folios, mapped page by page",

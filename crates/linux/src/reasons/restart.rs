@@ -25,13 +25,13 @@ use crate::shell::as_typed;
 use crate::system::System;
 
 pub(super) const SYSTEM_WIDE: &str =
-    "it applies to all programs: those that use memory sparsely will take more";
+    "it applies to all programs: those that use memory sparsely will use more of it";
 
 pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
-const MAYBE_IN_PIECES: &str =
-    "less if the allocator mapped it in pieces: a block that spans two of them stays small";
+const MAYBE_IN_PIECES: &str = "the gain is smaller if the allocator mapped the memory in pieces: a block that spans two \
+        pieces stays small";
 
 const ONLY_IF_MADVISE: &str =
     "its allocator advises memory only if thp.enabled is madvise when the program starts";
@@ -61,7 +61,7 @@ impl Judge<'_> {
             ));
         }
         let Some(set) = self.settings.anon(case.target_bytes) else {
-            return Some(Remedy::nothing("this kernel has no such folios for this memory"));
+            return Some(Remedy::nothing("this kernel has no folios of this size for this memory"));
         };
         let is_advised = smap.is_huge;
         if !is_advised && self.is_excepted(case) == Some(true) {
@@ -94,8 +94,8 @@ impl Judge<'_> {
         // Advised memory is already as large as it gets.
         if !is_advised && case.grows && (case.is_short || case.mapping.vma.is_heap()) {
             return Some(Remedy::nothing(
-                "it grows in small steps, and no such folio fits at the end of a step: a setting \
-                 would help only partly",
+                "it grows in small steps, and no folio of this size fits at the end of a step: a \
+                 setting would help only in part",
             ));
         }
         if let Some(row) = row.filter(|row| row.in_pieces && is_sought) {
@@ -298,7 +298,7 @@ impl OwnOption {
     pub(super) fn note(&self) -> Option<String> {
         match self {
             Self::Already(what) => {
-                Some(format!("{what} is in effect and does not reach this memory"))
+                Some(format!("{what} is in effect but does not reach this memory"))
             }
             Self::Without(why) => Some(why.clone()),
             Self::Start(_) | Self::None => None,

@@ -44,8 +44,8 @@ impl TmpfsMount {
     }
 
     pub(super) fn cost(&self) -> String {
-        let files = "it applies to all files written there later, but only to whole blocks; with \
-                     huge=always, even the smallest file would occupy a whole block";
+        let files = "it applies to all files that are written there later, but only to whole \
+            blocks; with huge=always, even the smallest file would occupy a whole block";
         match self.mounted_for {
             None => files.to_owned(),
             Some(_) => format!(

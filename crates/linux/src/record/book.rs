@@ -167,7 +167,7 @@ impl<'sink> Book<'sink> {
         if self.nr_invalid > 0 {
             let nr = self.nr_invalid;
             self.warn(format!(
-                "{nr} system calls were left out because a trace cannot represent their arguments."
+                "{nr} system calls were omitted because a trace cannot represent their arguments."
             ));
         }
         self.warn_times(LEFT_OUT, self.files.nr_left_out());

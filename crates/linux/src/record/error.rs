@@ -13,13 +13,13 @@ use crate::timed_run::TimedRunError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    #[error("no program to record: put it after `--`, as in `folio record -- ls -l`")]
+    #[error("there is no program to record; put it after `--`, as in `folio record -- ls -l`")]
     NoProgram,
     #[error("{name}: not found in PATH; give its path, as in `./{name}`", name = shown(.0))]
     NotInPath(String),
-    #[error("{}: no such file; check the path", shown(.0))]
+    #[error("{}: there is no such file; check the path", shown(.0))]
     Missing(PathBuf),
-    #[error("{}: is a directory; name a program in it", shown(.0))]
+    #[error("{}: this is a directory; name a program in it", shown(.0))]
     Directory(PathBuf),
     #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
     NotExecutable(PathBuf),
@@ -34,17 +34,17 @@ pub enum RecordError {
     InterpreterLoop(PathBuf),
     #[error("{}: its interpreter cannot be recorded: {source}", shown(script))]
     Interpreter { script: PathBuf, source: Box<RecordError> },
-    #[error("{}: a 32-bit program; only x86-64 and arm64 programs can be recorded; build it for \
-             one of these", shown(.0))]
+    #[error("{}: this is a 32-bit program, and only x86-64 and arm64 programs can be recorded; \
+        build it for one of these", shown(.0))]
     ThirtyTwoBit(PathBuf),
     #[error(
-        "{}: a program for {machine}; only x86-64 and arm64 programs can be recorded; build it \
-         for one of these",
+        "{}: this is a program for {machine}, and only x86-64 and arm64 programs can be recorded; \
+         build it for one of these",
         shown(path)
     )]
     ForeignMachine { path: PathBuf, machine: String },
-    #[error("{}: an ELF file that is not a program (object file, core dump or damaged); link it \
-        first", shown(.0))]
+    #[error("{}: this ELF file is not a program (it is an object file, a core dump or damaged); \
+        link it first", shown(.0))]
     NotExecutableElf(PathBuf),
     #[error(
         "{}: cannot write the trace: {source}; choose another place with --output",
@@ -69,8 +69,8 @@ pub enum RecordError {
     NoRoot(PathBuf),
     /// A program of this system, although `--root` names another one.
     #[error(
-        "{}: not below {}; it is a program of this system: omit --root, or name a program below \
-         that root",
+        "{}: not below {}, so it is a program from this system; omit --root, or name a program \
+         below that root",
         shown(path),
         shown(root)
     )]
@@ -78,14 +78,14 @@ pub enum RecordError {
     /// The loader of a foreign program is missing.
     #[error(
         "{}: its loader {} is not on this system; use --root to name a directory with the {arch} \
-         libraries (mmdebstrap makes one)",
+            libraries (mmdebstrap creates one)",
         shown(program),
         shown(loader)
     )]
     NoLoader { program: PathBuf, loader: PathBuf, arch: &'static str },
     #[error(
-        "{}: runs with another user's or group's privileges or with capabilities (set-user-id), \
-         which a recorded program does not get; run folio as that user",
+        "{}: it runs with another user's or group's privileges or with capabilities \
+         (set-user-ID), which a recorded program does not get; run folio as that user",
         shown(.0)
     )]
     OtherRights(PathBuf),
@@ -96,8 +96,8 @@ pub enum RecordError {
     )]
     ToStdout(PathBuf),
     #[error(
-        "--live traces programs that run on this machine, and it cannot run programs for {0}; \
-         omit --live"
+        "--live traces programs that run on this machine, which cannot run programs for {0}; omit \
+         --live"
     )]
     NotNativeLive(&'static str),
     #[error(
@@ -111,8 +111,8 @@ pub enum RecordError {
     NoPlugin(String),
     /// The plugin uses another protocol version.
     #[error(
-        "{}: the recorder plugin and folio have different versions, and nothing was recorded; \
-         build both (`make build`), or name the right one in LARGEFOLIO_RECORDER", shown(.0)
+        "{}: the recorder plugin and folio have different versions, so nothing was recorded; \
+         build both (`make build`), or name the right plugin in LARGEFOLIO_RECORDER", shown(.0)
     )]
     OtherPlugin(PathBuf),
     #[error(
@@ -136,7 +136,7 @@ pub enum RecordError {
     Interrupted(i32),
     #[error("no process {0} is running; pgrep -a NAME finds processes by name")]
     NoProcess(u32),
-    #[error("no process to record: {0}")]
+    #[error("there is no process to record: {0}")]
     NoMatch(String),
     #[error("a live recording traces a program through the kernel, which needs root; run `{0}`")]
     NotRoot(String),

@@ -28,9 +28,8 @@ const TABLE_BYTES_MAX: usize = META_BYTES_MAX * 3 / 8;
 /// Known keys, also of files without a page cache.
 const NR_KEYS_MAX: usize = 2 * NR_FILES_MAX;
 
-pub(crate) const LEFT_OUT: &str = "A file was left out because the trace has no room for more \
-                                   files or its path is too long: its reads and writes are \
-                                   missing.";
+pub(crate) const LEFT_OUT: &str = "A file was omitted because the trace has no room for more \
+    files or the file's path is too long: its reads and writes are missing.";
 
 #[derive(Debug, Default)]
 pub(crate) struct Files {

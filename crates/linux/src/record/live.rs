@@ -246,7 +246,9 @@ fn processes(selection: &Selection) -> Result<Vec<u32>, RecordError> {
     let mut known = BTreeSet::from([std::process::id()]);
     pids.retain(|pid| known.insert(*pid) && !Task::of(&Live, *pid).command().is_empty());
     if pids.is_empty() {
-        return Err(RecordError::NoMatch("the group is empty; name one with processes".to_owned()));
+        return Err(RecordError::NoMatch(
+            "the group is empty; name a group that contains processes".to_owned(),
+        ));
     }
     Ok(pids)
 }

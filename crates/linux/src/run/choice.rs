@@ -53,8 +53,8 @@ pub enum RunError {
     #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
     NotExecutable(PathBuf),
     #[error(
-        "cannot create a process for {}: {source}; a seccomp filter or a limit (ulimit -u) forbids \
-         it",
+        "cannot create a process for {}: {source}; a seccomp filter or a limit (ulimit -u) can \
+         cause this",
         shown(program)
     )]
     NoProcess { program: PathBuf, source: io::Error },

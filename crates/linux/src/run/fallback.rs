@@ -44,19 +44,20 @@ impl fmt::Display for Fallback {
         match self {
             Self::OtherRights(file) => write!(
                 out,
-                "{} runs with its own privileges (set-id or capabilities) and is left alone",
+                "{} runs with its own privileges (set-id or capabilities) and is left unchanged",
                 shown(file)
             ),
             Self::Sanitizer(file) => write!(
                 out,
-                "{} is built with a sanitizer, which controls the address space: left alone",
+                "{} is built with a sanitizer, which controls the address space, and is left \
+                 unchanged",
                 shown(file)
             ),
             Self::TinyText(program) => write!(
                 out,
-                "{} and its libraries have no whole block of {} of text, so no {} entry maps it. \
-                 If it executes another program (as env and nice do), name that program; if it \
-                 loads its code with dlopen (as java does), warm that library: {}",
+                "{} and its libraries contain no whole block of {} of text, so no {} entry maps \
+                 it. If it executes another program (as env and nice do), name that program; if \
+                 it loads its code with dlopen (as java does), warm that library: {}",
                 shown(program),
                 size_name(Geometry::running().text_block_bytes()),
                 if Geometry::running().has_contpte { "contpte" } else { "PMD" },
@@ -76,12 +77,12 @@ impl fmt::Display for Fallback {
             Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),
             Self::NotGlibc(what) => write!(
                 out,
-                "--heap works for glibc's malloc in a dynamic program, and {what}: the heap is \
-                 unchanged"
+                "--heap works only for glibc's malloc in dynamic programs, but {what}: the heap \
+                 is unchanged"
             ),
             Self::OldGlibc(libc) => write!(
                 out,
-                "--heap needs glibc 2.35 or later, and {} is older: the heap is unchanged",
+                "--heap needs glibc 2.35 or later, but {} is older: the heap is unchanged",
                 shown(libc)
             ),
             Self::Tuned => {

@@ -89,7 +89,7 @@ fn check_libc(program: &Program, libraries: &[PathBuf]) -> Result<(), Fallback> 
     let Some(interpreter) = &elf.interpreter else { return not("the program is static") };
     let name = interpreter.file_name().unwrap_or_default().as_bytes();
     if !name.starts_with(b"ld-linux") && !name.starts_with(b"ld64.so") {
-        return not("the program has another C library");
+        return not("the program uses a different C library");
     }
     let is_libc = |path: &&PathBuf| path.file_name() == Some(OsStr::new("libc.so.6"));
     let Some(libc) = libraries.iter().find(is_libc) else {

@@ -198,7 +198,7 @@ pub fn planned(
         }
         let text = piece.text(found.as_deref());
         if text.len() as u64 > folder::BYTES_MAX {
-            return Err(folder::error(&path, "it would grow beyond 64 KiB").into());
+            return Err(folder::error(&path, "it would become larger than 64 KiB").into());
         }
         all.push(Planned { place: piece.place.clone(), path, text, found, nr_folders });
     }

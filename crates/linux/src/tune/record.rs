@@ -219,13 +219,13 @@ impl Store {
             Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
         };
         let mut record: Record = serde_json::from_slice(&bytes).map_err(|cause| {
-            error(format!("{cause}; read it, restore the settings by hand and remove it"))
+            error(format!("{cause}; restore the settings in it by hand, then remove it"))
         })?;
         if !(1..=SCHEMA_VERSION).contains(&record.schema_version) {
             let version = record.schema_version;
             return Err(error(format!(
-                "another version of folio wrote it (schema {version}, here {SCHEMA_VERSION}); undo \
-                 with that version"
+                "a different version of folio wrote it (schema {version}, not {SCHEMA_VERSION}); \
+                 undo the changes with that version"
             )));
         }
         if record.boot_id != self.boot_id {

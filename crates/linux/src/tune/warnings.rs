@@ -33,9 +33,9 @@ pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
         let kib = now.parse::<u64>().ok().filter(|kib| *kib > READAHEAD_USUAL_MAX)?;
         let size = if kib % 1024 == 0 { format!("{}M", kib / 1024) } else { format!("{kib}K") };
         let reason = format!(
-            "a window of {size} is unusually large: once memory is short, random file reads can \
-             read 50 to 500 times as much as they use; 128 to {READAHEAD_PROPOSED} is usual \
-             (--persist keeps the setting with a udev rule)"
+            "a readahead window of {size} is unusually large: when memory is short, random file \
+             reads can read 50 to 500 times as much as they use; 128 to {READAHEAD_PROPOSED} is \
+             usual (--persist keeps the setting with a udev rule)"
         );
         let command =
             as_root(&format!("folio tune --set {name}={READAHEAD_PROPOSED} --yes --persist"));

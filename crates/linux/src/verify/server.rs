@@ -102,7 +102,7 @@ impl Server {
                         Ended::Succeeded(_) => true,
                         Ended::Stopped => false,
                         Ended::Failed(status) => {
-                            why = format!("the command {} the last time", how_it_ended(status));
+                            why = format!("the last time, the command {}", how_it_ended(status));
                             false
                         }
                     }

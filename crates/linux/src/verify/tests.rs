@@ -294,7 +294,7 @@ fn a_server_runs_beside_each_load_and_is_ended() {
     let (rounds, _) = measured(["echo tps = much", "true"], Some(&server), &asked);
     let said = rounds.unwrap_err().to_string();
     assert!(
-        said.contains("no metric in the p run of round 0: the pattern matches nothing"),
+        said.contains("the p run of round 0 has no metric: the pattern matches nothing"),
         "{said}"
     );
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();

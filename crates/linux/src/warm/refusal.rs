@@ -126,7 +126,7 @@ impl WarmRefusal {
                 16 => "copy the file to ext4 (Linux 6.16) or XFS, and use the copy",
                 64 => {
                     "boot Linux 7.2 or later, with the file on ext4 or XFS: with 64K pages, \
-                     earlier kernels do not read files in such folios on request"
+                        earlier kernels do not read files into folios of this size on request"
                 }
                 _ => {
                     "copy the file to ext4 (Linux 6.16), XFS or btrfs (Linux 6.17), and use the copy"
@@ -187,7 +187,7 @@ impl fmt::Display for WarmRefusal {
             }
             Self::NoFolios { filesystem } => write!(
                 out,
-                "{filesystem} gave no folio of this size; it may not support it under this kernel"
+                "{filesystem} gave no folio of this size; it may not support them under this kernel"
             ),
             Self::NotCached { filesystem } => {
                 write!(out, "on {filesystem}, which keeps files in memory instead of caching them")
@@ -235,7 +235,7 @@ impl fmt::Display for WarmRefusal {
             ),
             Self::LowGroup { need_bytes, have_bytes } => write!(
                 out,
-                "it needs {} MiB of memory, but the control group can take only {} MiB more",
+                "it needs {} MiB of memory, but the control group can use only {} MiB more",
                 mib(need_bytes),
                 mib(have_bytes)
             ),

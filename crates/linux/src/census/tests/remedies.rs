@@ -282,7 +282,7 @@ fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
     let refused = of_short(&Answers { warm: in_use, ..Answers::default() });
     assert!(!refused.cost.contains("folio warm"), "it would refuse: {refused:?}");
     let none = of_short(&Answers::default());
-    assert!(!none.is_some() && none.cost.contains("anew at each start"), "{none:?}");
+    assert!(!none.is_some() && none.cost.contains("a new address each time it starts"), "{none:?}");
 }
 
 #[test]

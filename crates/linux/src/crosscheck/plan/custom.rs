@@ -107,7 +107,7 @@ fn check(key: &str, value: &str) -> Result<(), String> {
             if value.bytes().all(is_plain) && !value.is_empty() {
                 Ok(())
             } else {
-                Err(format!("{key} can have only letters, digits and .+,:/"))
+                Err(format!("{key} can contain only letters, digits and .+,:/"))
             }
         }
         _ => {

@@ -101,7 +101,9 @@ impl Drop for Kept {
 fn named(told: &[u8]) -> io::Result<(Option<u32>, PathBuf)> {
     let line = told.iter().position(|byte| *byte == b'\n');
     let Some((device, directory)) = line.map(|at| (&told[..at], &told[at + 1..])) else {
-        return Err(io::Error::other("cannot make a directory in the one for temporary files"));
+        return Err(io::Error::other(
+            "cannot create a directory in the directory for temporary files",
+        ));
     };
     let device = std::str::from_utf8(device).ok().and_then(|digits| digits.parse().ok());
     Ok((device, PathBuf::from(OsString::from_vec(directory.to_vec()))))

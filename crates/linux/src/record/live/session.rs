@@ -99,7 +99,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
         if found.is_empty() {
             return Err(RecordError::NoMatch(
-                "none has its own memory: they have ended or are kernel threads".to_owned(),
+                "none of them has its own memory: they have ended or are kernel threads".to_owned(),
             ));
         }
         let mut begun = Vec::new();
@@ -251,14 +251,14 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let nr_lost = self.instance.nr_lost();
         if nr_lost > 0 {
             warnings.push(format!(
-                "{nr_lost} events were lost, because they came faster than folio could write \
-                 them: faults and mappings are missing; record fewer processes, or record on a \
+                "{nr_lost} events were lost because they arrived faster than folio could write \
+                 them, so faults and mappings are missing; record fewer processes, or record on a \
                  less busy machine."
             ));
         }
         if self.names.nr_lost > 0 {
             warnings.push(format!(
-                "{} records of mapped files were lost: some files count as anonymous memory.",
+                "{} records of mapped files were lost, so some files count as anonymous memory.",
                 self.names.nr_lost
             ));
         }

@@ -56,7 +56,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     pub(crate) fn receive(&mut self, pid: u32, bytes: &[u8]) -> Result<(), TraceError> {
         let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.pid == pid) else {
-            self.book.warn("A message from the recorder could not be read and was left out.");
+            self.book.warn("A message from the recorder could not be read and was omitted.");
             return Ok(());
         };
         let header = packet.header;
@@ -85,7 +85,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     pub(crate) fn warn_stray(&mut self) {
         self.book.warn(
             "Messages from a process that had already ended, or that no recorded process had \
-             started, were left out.",
+                started, were omitted.",
         );
     }
 
@@ -159,7 +159,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         if !self.book.push_execve(first, command, image)? {
             let path = path.to_string_lossy();
             self.book.warn(format!(
-                "Too many programs were executed; {path} is shown in the previous program's memory."
+                "Too many programs were executed; {path} is recorded as part of the previous \
+                 program's memory."
             ));
         }
         Ok(())

@@ -173,7 +173,7 @@ pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
         }
         Unrecorded::ThirtyTwoBit => "it is a 32-bit program; build it without -m32",
         Unrecorded::Foreign => "its architecture differs from the first program's",
-        Unrecorded::Unreadable => "the recorder may not read it; make it readable",
+        Unrecorded::Unreadable => "the recorder has no permission to read it; make it readable",
         Unrecorded::Deleted => "its file was deleted or has no name",
         Unrecorded::NoRecorder => {
             "QEMU could not be started in its place (another root directory, or a user without \

@@ -47,7 +47,7 @@ static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoDirection {
-    #[error("say whether more or less of the metric is better")]
+    #[error("state whether more or less of the metric is better")]
     NoWord,
     /// The text has a word of each direction.
     #[error(

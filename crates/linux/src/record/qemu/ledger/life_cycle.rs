@@ -52,7 +52,7 @@ impl Ledger<'_, '_> {
         if !std::mem::replace(&mut self.is_full, true) {
             self.book.warn(format!(
                 "A trace has at most {NR_THREADS_MAX} threads, and {NR_PROCESSES_MAX} processes \
-                 at a time; later ones are missing."
+                    at a time; later ones are missing."
             ));
         }
     }
