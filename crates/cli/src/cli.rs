@@ -80,7 +80,7 @@ pub(crate) fn run() -> Result<Exit> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some(verb) = OF_LAB.iter().find(|verb| is_verb(&words, verb)) {
         let verb = verb.join(" ");
-        bail!("`folio {verb}` has moved to another program: run `folio-lab {verb} ..`");
+        bail!("`folio {verb}` has moved to another program; run `folio-lab {verb} ..`");
     }
     parsed(|cli: Cli, words, console| carried_out(cli.verb, words, console))
 }

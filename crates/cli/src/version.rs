@@ -50,7 +50,7 @@ fn policy_header() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let folders = beside(&program, "policies").into_iter();
     let mut found = folders.filter_map(|path| path.join("folio_policy.h").canonicalize().ok());
-    found.next().ok_or_else(|| "no share/largefolio/policies next to folio".to_owned())
+    found.next().ok_or_else(|| "there is no share/largefolio/policies next to folio".to_owned())
 }
 
 fn place(found: Result<PathBuf, String>) -> String {

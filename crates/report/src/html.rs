@@ -92,8 +92,8 @@ fn sections(report: &PredictResult) -> Vec<Section> {
             )
         },
         Section {
-            lead: "Mapped memory by folio size: one bar per cell; bars of the same kind share one \
-                   scale."
+            lead: "Mapped memory by folio size, one bar per cell. Bars of the same kind share one \
+                scale."
                 .to_owned(),
             ..section("sizes", "Folio sizes", Basis::Counted, folios::figures(rows))
         },
@@ -119,11 +119,10 @@ fn sections(report: &PredictResult) -> Vec<Section> {
         sections.push(Section { lead: processes::LEAD.to_owned(), ..section });
     }
     if let Some(body) = run_time::figures(rows) {
-        let lead =
-            "Each cell against the first of its machine, in per cent of a run of the program; a \
-                    bar that crosses 0, or ends nearer to it than 0.05%, is a difference that is not \
-                    certain."
-                .to_owned();
+        let lead = "Each cell is compared with the first cell for its machine, in percent of the \
+             program's run time. A bar that crosses 0, or ends within 0.05% of it, is a \
+             difference that is not certain."
+            .to_owned();
         let run = section("run-time", "Run time", Basis::Estimated, body);
         sections.push(Section { lead, ..run });
     }

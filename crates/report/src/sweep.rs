@@ -166,7 +166,7 @@ impl Sweep {
     pub fn note(&self) -> Option<String> {
         self.is_manifest_gone.then(|| {
             let lost = manifest::LOST;
-            format!("there are parts, but no {}: {lost}", manifest::MANIFEST)
+            format!("parts exist, but there is no {}: {lost}", manifest::MANIFEST)
         })
     }
 
@@ -196,7 +196,7 @@ impl Sweep {
         };
         let is_of_task = |id: &CellId| task.cells.iter().any(|cell| cell.id == *id);
         if !part.cells().iter().chain(result.failed.keys()).all(is_of_task) {
-            return refused("it has cells that are not in the task".to_owned());
+            return refused("it contains cells that are not in the task".to_owned());
         }
         if !part.is_of(&task.digest) {
             return refused("it belongs to another trace".to_owned());

@@ -149,7 +149,7 @@ impl AdvisePlan {
             if let Some(why) = &plan.not_verified {
                 bail!(
                     "--verify: {why}; nothing was run or applied. Without --verify, --apply \
-                     applies the plan unverified"
+                        applies the plan without verifying it"
                 );
             }
             if self.args.cold {
@@ -196,7 +196,7 @@ impl AdvisePlan {
     fn advise_processes(&self, selection: Selection, console: &mut Console) -> Result<Exit> {
         if self.args.deed.verify || self.args.deed.apply {
             bail!(
-                "--verify and --apply need a recording, or the program: folio advise -- CMD; for \
+                "--verify and --apply need a recording or the program (folio advise -- CMD); for \
                  a running process, run the commands in the advice yourself"
             );
         }
@@ -216,8 +216,8 @@ impl AdvisePlan {
         let trace = PathBuf::from(format!("{}.folio", name.to_string_lossy()));
         if trace.symlink_metadata().is_ok() {
             bail!(
-                "{0} exists; to get advice from it: folio advise {0}; to record the program \
-                 again, remove it first",
+                "{0} already exists; to get advice from it, run folio advise {0}; to record the \
+                 program again, remove the file first",
                 shown(&trace)
             );
         }
@@ -229,8 +229,8 @@ impl AdvisePlan {
         match ended {
             Exit::Done | Exit::Program(0) => Ok(trace),
             _ => bail!(
-                "the program failed while it was recorded, and folio gives no advice for a failed \
-                 run; to use the recording anyway: folio advise {}",
+                "the program failed while it was recorded, and folio does not advise on a failed \
+                 run; to use the recording anyway, run folio advise {}",
                 shown(&trace)
             ),
         }

@@ -84,7 +84,7 @@ impl AlignArgs {
              disk; {nr_compared} segments and sections compared: equal"
         ));
         for lost in lost {
-            say(&format!("folio: {name}: the copy lacks the original's {lost}"));
+            say(&format!("folio: {name}: the copy does not keep the original's {lost}"));
         }
         if !self.validate {
             say("folio: to run the copy, add --validate -- ARGS to the same command");
@@ -97,10 +97,12 @@ impl AlignArgs {
         let status = Command::new(&path)
             .args(&self.args)
             .status()
-            .with_context(|| format!("cannot run {name}; is it a program for this machine?"))?;
+            .with_context(|| format!("cannot run {name}; is it built for this machine?"))?;
         Ok(match (status.code(), status.signal()) {
             (_, Some(signal)) => {
-                say(&format!("folio: signal {signal} killed {name}; does the original die too?"));
+                say(&format!(
+                    "folio: signal {signal} killed {name}; does it also kill the original?"
+                ));
                 Exit::No
             }
             (code, None) => {

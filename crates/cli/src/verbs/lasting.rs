@@ -45,13 +45,14 @@ pub(super) fn tell(root: &Path, files: &[Planned]) {
     }
     if let Err(message) = manager::reload().and_then(|()| manager::start(new.iter().copied())) {
         console::warn(&format!(
-            "the files are written, but systemd does not use them yet: {message}; run: {}",
+            "the files are written, but systemd does not use them yet: {message}; to make it use \
+             them, run: {}",
             as_root("systemctl daemon-reload")
         ));
     }
     for service in services {
         console::say(&format!(
-            "folio: to give {service} the variables, run: {}",
+            "folio: to start {service} with the variables, run: {}",
             as_root(&format!("systemctl restart {service}"))
         ));
     }

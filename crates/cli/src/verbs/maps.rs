@@ -162,12 +162,13 @@ impl MapsArgs {
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
         let form = self.form.form();
         if self.watch.is_some() && self.page.is_asked() {
-            bail!("--report writes one result and --watch repeats; use only one of them");
+            bail!("--report writes a single result, but --watch repeats; use only one of them");
         }
         if let Some(kernel) = self.kernel.as_ref().filter(|_| self.elf.is_empty()) {
             bail!(
-                "--kernel {kernel} is only for programs on disk (--elf FILE); processes are shown \
-                 under the running kernel, and folio predict replays a recording under another one"
+                "--kernel {kernel} works only for programs on disk (--elf FILE); folio maps shows \
+                 processes under the running kernel, and folio predict replays a recording under \
+                 a different one"
             );
         }
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
@@ -211,12 +212,14 @@ impl MapsArgs {
         request.check()?;
         if self.watch.is_some() && form == Form::Csv {
             bail!(
-                "--watch repeats a table or prints one line of JSON per round; CSV would repeat \
-                 its header"
+                "--watch repeats a table, or prints one line of JSON per round; CSV would repeat \
+                 its header in every round"
             );
         }
         if let Some(seconds) = seconds_taken_for_pid(&command_line).filter(|_| watched_pids > 1) {
-            warn(&format!("{seconds} is read as a process: write --watch={seconds} with a ="));
+            warn(&format!(
+                "{seconds} is interpreted as a process; write --watch={seconds} with a ="
+            ));
         }
         Ok(MapsPlan::Live(live::LivePlan { request, show, watch: self.watch, output }))
     }

@@ -290,8 +290,8 @@ impl PredictArgs {
         let made = if let Some(dir) = &self.sweep {
             if dir.to_string_lossy().contains("://") {
                 bail!(
-                    "--sweep takes a directory of this machine, not {}; Python's largefolio.sweep \
-                     writes to storage",
+                    "--sweep takes a directory on this machine, not {}; Python's largefolio.sweep \
+                     can write to object storage",
                     shown(dir)
                 );
             }
@@ -311,8 +311,8 @@ impl PredictArgs {
         let [trace] = self.trace.as_slice() else {
             if let Some(name) = self.trace.iter().find_map(|path| kernel_or_machine(path)) {
                 bail!(
-                    "{name} is read as a trace; separate kernels and machines by commas, such as \
-                     --kernel 6.12,7.2"
+                    "{name} is interpreted as a trace; separate kernels and machines with commas, \
+                     such as --kernel 6.12,7.2"
                 );
             }
             bail!(

@@ -151,7 +151,7 @@ impl RunPlan {
             Ok(watched) => watched,
             Err(error @ RunError::NoProcess { .. }) => {
                 let told = printable(&error.to_string());
-                warn(&format!("{told}: the program replaces folio, so there is no summary"));
+                warn(&format!("{told}: the program replaces folio, so no summary is printed"));
                 return not_started(plan.exec());
             }
             Err(error) => return not_started(error),

@@ -195,7 +195,7 @@ impl TunePlan {
         let written = if plan.changes.is_empty() {
             written?
         } else {
-            written.context("the settings are changed, but will not survive a reboot")?
+            written.context("the settings were changed, but will not survive a reboot")?
         };
         self.deliver(&tune::applied(plan).wrote(&written), console)?;
         self.remark(plan, &written);
@@ -224,8 +224,8 @@ impl TunePlan {
     fn remark(&self, plan: &ChangeSet, files: &[Planned]) {
         if self.is_lasting && files.is_empty() && !plan.kept.is_empty() {
             console::say(
-                "folio: no file is needed: the system has these values already. To write one \
-                 anyway, name the setting: --set NAME=VALUE",
+                "folio: no file is needed because the system already has these values. To write \
+                 one anyway, name the setting: --set NAME=VALUE",
             );
         }
     }
@@ -245,7 +245,7 @@ impl TunePlan {
         if all.iter().any(is_refused)
             || taken.iter().any(|t| matches!(t.outcome, Removal::Refused(_)))
         {
-            bail!("not everything could be undone; the rest stays recorded for another --undo");
+            bail!("not everything could be undone; the rest stays on record for another --undo");
         }
         let is_left = |one: &Undone| matches!(one, Undone::ChangedSince { .. });
         let is_kept = taken.iter().any(|file| file.outcome == Removal::ChangedSince);
@@ -272,8 +272,8 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
     let is_persisted = |name: &str| recorded.iter().any(|e| e.is_persisted && e.name == name);
     for change in plan.changes.iter().filter(|change| is_persisted(&change.name)) {
         console::warn(&format!(
-            "{}: at the next boot a file restores the value of an earlier --persist; to keep {}, \
-             add --persist",
+            "{}: at the next boot, a file from an earlier --persist sets its old value again; to \
+             keep {}, add --persist",
             change.name, change.planned
         ));
     }

@@ -175,10 +175,16 @@ impl VerifyArgs {
             );
         }
         if self.trace.is_some() && has_start {
-            bail!("--trace predicts only --tune; for text, use folio predict --annotate FILE=2M");
+            bail!(
+                "--trace predicts only changes made with --tune; for text, use folio predict \
+                 --annotate FILE=2M"
+            );
         }
         if self.trace.is_some() && !self.env.is_empty() {
-            bail!("--trace predicts only --tune: the model does not know the effects of variables");
+            bail!(
+                "--trace predicts only changes made with --tune: the model does not know the \
+                 effects of variables"
+            );
         }
         let (measure, metric) = (self.measure()?, self.metric()?);
         let measure = Measure { metric: metric.clone(), ..measure };
@@ -247,14 +253,14 @@ impl VerifyArgs {
         }
         let (better, unit) = (self.better.map(Into::into), self.unit.clone());
         Metric::printed(source, text, better, unit)
-            .map_err(|why| anyhow!("{why} Say --better higher or --better lower"))
+            .map_err(|why| anyhow!("{why} Add --better higher or --better lower"))
     }
 
     /// Returns the quantity that --metric names; `None` for a shell command.
     fn quantity(&self) -> Result<Option<&'static str>> {
         if NEITHER.contains(&self.metric.as_str()) {
             bail!(
-                "--metric {0}: neither more nor fewer is better in itself; to set a limit: \
+                "--metric {0}: neither more nor fewer is better in itself; to set a limit, use \
                  --fail-if '{0}<-10%'",
                 self.metric
             );
@@ -294,7 +300,7 @@ impl VerifyArgs {
         for limit in &self.fail_if {
             if !names.contains(&limit.quantity.as_str()) {
                 bail!(
-                    "--fail-if {limit}: no quantity {}; expected one of {}",
+                    "--fail-if {limit}: there is no quantity {}; expected one of {}",
                     limit.quantity,
                     names.join(", ")
                 );

@@ -108,7 +108,7 @@ impl WarmArgs {
                 let found = programs_below(file);
                 if found.is_empty() {
                     console::say(&format!(
-                        "folio: {} has no ELF files: nothing to warm",
+                        "folio: {} contains no ELF files: there is nothing to warm",
                         shown(file)
                     ));
                 }
@@ -211,7 +211,7 @@ impl WarmPlan {
 
     fn persist(&self, store: &Store) -> Result<Vec<Planned>> {
         let written = store.persist(&self.units, &[], &mut || Ok(()));
-        written.context("the files are warm, but will not be warmed again")
+        written.context("the files were warmed, but will not be warmed again")
     }
 
     fn one(&self, file: &Path) -> Result<Warmed, WarmError> {

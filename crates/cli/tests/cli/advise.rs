@@ -53,7 +53,10 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(said.contains("no process is called nosuchname"), "{said}");
     std::fs::write(place.path("true.folio"), "mine").unwrap();
     let said = place.fails("advise -- true");
-    assert!(said.contains("true.folio exists") && said.contains("remove it first"), "{said}");
+    assert!(
+        said.contains("true.folio already exists") && said.contains("remove the file first"),
+        "{said}"
+    );
     assert_eq!(std::fs::read(place.path("true.folio")).unwrap(), b"mine");
     let said = place.fails("advise -- /no/such/program");
     assert!(said.contains("/no/such/program"), "{said}");

@@ -86,7 +86,7 @@ fn warm_says_no_and_why() {
     assert!(said.contains(".: is a folder; --recursive"), "{said}");
     fs::create_dir(place.path("bare")).unwrap();
     let said = text(&place.run("warm --check -r bare").stderr);
-    assert!(said.contains("bare has no ELF files: nothing to warm"), "{said}");
+    assert!(said.contains("bare contains no ELF files: there is nothing to warm"), "{said}");
 }
 
 #[test]

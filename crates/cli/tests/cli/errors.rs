@@ -237,7 +237,7 @@ fn verbs_of_the_lab_name_its_program() {
         let verb = words.split(' ').next().unwrap();
         let said = Place::new().fails(words);
         let expected = format!(
-            "folio: error: `folio {verb}` has moved to another program: run `folio-lab {verb} ..`\n"
+            "folio: error: `folio {verb}` has moved to another program; run `folio-lab {verb} ..`\n"
         );
         assert_eq!(said, expected);
     }

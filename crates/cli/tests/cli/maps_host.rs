@@ -118,7 +118,7 @@ fn what_cannot_be_compared_is_refused() {
     fs::write(place.path("x.json"), "[1").unwrap();
     assert!(place.fails("maps 1 --diff x.json").contains("not a result of folio maps"));
     assert!(place.fails("maps --diff none.json y.json").contains("cannot read none.json"));
-    assert!(place.fails("maps --diff x.json").contains("say which result to compare with"));
+    assert!(place.fails("maps --diff x.json").contains("specify what to compare with"));
     assert!(place.fails("maps --diff x.json 4242").contains("name processes before --diff"));
     assert!(place.fails("maps --all --diff x.json y.json").contains("is a second file to compare"));
 }

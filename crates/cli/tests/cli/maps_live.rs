@@ -111,7 +111,7 @@ fn what_makes_no_sense_is_refused() {
     let name = place.fails("maps postgres");
     assert!(name.contains("invalid value 'postgres'") && name.contains("pgrep -d,"), "{name}");
     let kernel = place.fails("maps 1 --kernel 6.12");
-    assert!(kernel.contains("--kernel 6.12 is only for programs on disk"), "{kernel}");
+    assert!(kernel.contains("--kernel 6.12 works only for programs on disk"), "{kernel}");
 }
 
 #[test]

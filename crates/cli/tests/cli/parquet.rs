@@ -94,5 +94,5 @@ fn binary_is_not_written_to_a_terminal() {
     };
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("write it to a file: -o FILE"), "{said}");
+    assert!(said.contains("write it to a file with -o FILE"), "{said}");
 }

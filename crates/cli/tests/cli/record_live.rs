@@ -146,14 +146,16 @@ fn what_a_trace_of_faults_cannot_give_is_absent() {
     assert!(result.pointer("/rows/0/tlb").is_none(), "{result}");
     assert_eq!(result.pointer("/rows/0/estimate/run/source").unwrap(), "not_known");
     let table = place.done("predict --kernel 6.18,7.2 --machine altra --full probe.folio");
-    assert!(table.contains("The trace has page faults only") && !table.contains("walks, data"));
+    assert!(
+        table.contains("The trace contains only page faults") && !table.contains("walks, data")
+    );
     assert!(table.contains("Which is best for time is not known"), "{table}");
     let csv = place.done("predict --kernel 6.18 --machine altra --csv probe.folio");
     assert!(csv.contains("faults_total") && !csv.contains("tlb_"), "{csv}");
     let page = place.path("page.html");
     place.done(&format!("predict --kernel 6.18 --report {} probe.folio", page.display()));
     let page = fs::read_to_string(page).unwrap();
-    assert!(page.contains("page faults only") && !page.contains("TLB misses</h2>"));
+    assert!(page.contains("contains only page faults") && !page.contains("TLB misses</h2>"));
     assert!(place.fails("advise probe.folio").contains("--goal memory"));
 }
 

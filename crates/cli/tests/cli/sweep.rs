@@ -209,7 +209,7 @@ fn a_damaged_manifest_is_kept_and_loses_no_row() {
         let output = place.run(&format!("{EIGHT} --sweep set"));
         let (told, said) = (text(&output.stdout), text(&output.stderr));
         assert!(told.starts_with("set: 0 cells done, 8 found"), "{told}");
-        assert!(said.contains(&format!("renamed to {name}, the rows are whole")), "{said}");
+        assert!(said.contains(&format!("renamed to {name}, the rows are complete")), "{said}");
         assert_eq!(fs::read_to_string(path(name)).unwrap(), damage);
     }
     assert_eq!(fs::read_to_string(path("_manifest.json.broken")).unwrap(), "first");
@@ -224,7 +224,7 @@ fn a_manifest_that_was_deleted_is_told() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(
-        said.contains("set: there are parts, but no _manifest.json: the rows are whole"),
+        said.contains("set: parts exist, but there is no _manifest.json: the rows are complete"),
         "{said}"
     );
 }
@@ -321,7 +321,7 @@ fn what_a_sweep_cannot_have_is_told() {
     let said = place.fails("predict a.folio b.folio --sweep set --cgroup nowhere=24M");
     assert!(said.contains("--cgroup nowhere=24M"), "{said}");
     let said = place.fails("predict a.folio --sweep s3://bucket/set");
-    assert!(said.contains("a directory of this machine") && !place.path("s3:").exists(), "{said}");
+    assert!(said.contains("a directory on this machine") && !place.path("s3:").exists(), "{said}");
     let said = place.fails("predict a.folio --sweep a.folio");
     assert!(said.contains("a.folio is a file, but a sweep needs a directory"), "{said}");
 }

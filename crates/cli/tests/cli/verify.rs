@@ -59,7 +59,7 @@ fn large_text_is_verified_and_a_change_that_is_none_is_refused() {
     let said = place.fails("verify --text large -- true");
     assert!(said.contains("the changed run would be the same as the plain one"), "{said}");
     let said = place.fails("verify --text large --trace x.folio -- true");
-    assert!(said.contains("--trace predicts only --tune"), "{said}");
+    assert!(said.contains("--trace predicts only changes made with --tune"), "{said}");
     if !has_large_folios(&place) || !compile(&place, "-no-pie") {
         return;
     }

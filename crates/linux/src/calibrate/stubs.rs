@@ -40,7 +40,10 @@ const HUGETLB_BYTES: usize = 2 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StubsError {
-    #[error("cannot create a file in {dir}: {source}; choose another directory with --dir", dir = shown(.dir))]
+    #[error(
+        "cannot create a file in {dir}: {source}; choose another directory with --dir",
+        dir = shown(.dir)
+    )]
     Directory { dir: PathBuf, source: io::Error },
     #[error(
         "files there may not be executed (mounted noexec); choose another directory with --dir"

@@ -67,7 +67,8 @@ pub enum CrosscheckError {
     NoMemoryGroups,
     #[error(
         "this kernel also charges its own memory to memory cgroups, so it evicts a few pages more \
-         or fewer than the model; boot it with `cgroup.memory=nokmem` and cgroup v2, or run `folio crosscheck replay` on recordings from such a kernel"
+         or fewer than the model; boot it with `cgroup.memory=nokmem` and cgroup v2, or run \
+         `folio crosscheck replay` on recordings from such a kernel"
     )]
     KernelMemory,
     #[error("there is no filesystem to record on: {0}")]

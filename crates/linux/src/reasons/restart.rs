@@ -30,8 +30,8 @@ pub(super) const SYSTEM_WIDE: &str =
 pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
-const MAYBE_IN_PIECES: &str = "the gain is smaller if the allocator mapped the memory in pieces: a block that spans two \
-        pieces stays small";
+const MAYBE_IN_PIECES: &str = "the gain is smaller if the allocator mapped the memory \
+    in pieces: a block that spans two pieces stays small";
 
 const ONLY_IF_MADVISE: &str =
     "its allocator advises memory only if thp.enabled is madvise when the program starts";

@@ -100,7 +100,8 @@ impl Recording {
 }
 
 const EMULATOR_ENDED: &str = "QEMU ended before the program did: the trace stops there, and the \
-    exit code is QEMU's. Record again; if this happens every time, try another QEMU (LARGEFOLIO_QEMU) or --live.";
+    exit code is QEMU's. Record again; if this happens every time, try \
+    another QEMU (LARGEFOLIO_QEMU) or --live.";
 
 /// Raises the descriptor limit to its maximum until it is dropped.
 struct ManyDescriptors(Rlimit);

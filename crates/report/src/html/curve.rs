@@ -82,11 +82,11 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
 
 const NOTE: &str = "Lines: a fully associative buffer with this many entries that replaces the \
                     least recently used one. It holds the same base pages, coalesced blocks and \
-                    PMD entries, and misses are counted exactly for every size. Dots: what the \
-                    machine's own TLB missed, with its sets and ways, at its number of entries: \
-                    level 1, and walks at level 2. If instructions and data share level 2, each \
-                    has fewer entries, so the dots lie above the lines. Shaded, up to eight \
-                    entries: lower bounds, because a recorded trace does not keep how often the \
+                    PMD entries, and misses are counted exactly for every size. Dots: the misses \
+                    in the machine's own TLB, with its sets and ways, at its number of entries: \
+                    misses at level 1, walks at level 2. If instructions and data share level 2, \
+                    each has fewer entries, so the dots lie above the lines. Shaded, up to eight \
+                    entries: lower bounds, because a recorded trace does not record how often the \
                     program alternated between its last eight pages. With scripts: point at a \
                     chart, or step through it with the arrow keys.";
 

@@ -76,8 +76,8 @@ fn picture(cells: &[Cell<'_>], series: &Series) -> Markup {
     }
     picture.raw("</div>\n");
     let of = format!(
-        "Left to right: the trace in {} parts with equal numbers of references. Full height: {} in \
-         one part.",
+        "Left to right: the trace, in {} parts with equal numbers of references. Full height: {} \
+         in one part.",
         cells.first().map_or(0, |(_, _, buckets)| buckets.len()),
         shown(series, max)
     );

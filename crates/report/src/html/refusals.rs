@@ -19,7 +19,7 @@ const KINDS: [(Kind, &str); 5] = [
     (Kind::Memory, "Larger folios not available"),
     (Kind::Pmd, "PMD mappings of files refused"),
     (Kind::Collapse, "Collapse refused"),
-    (Kind::Writers, "Opens and runs refused, caches dropped"),
+    (Kind::Writers, "Refused opens and runs, and dropped caches"),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let refusals: Vec<Refusal> = all(rows).into_iter().filter(occurred).collect();
     let mut body = Markup::new();
     if refusals.is_empty() {
-        body.element("p", "No cell has a refusal.");
+        body.element("p", "Nothing was refused in any cell.");
     }
     for (kind, title) in KINDS {
         let of_kind: Vec<&Refusal> =
@@ -145,7 +145,8 @@ fn of_memory(rows: &[Outcome]) -> Vec<Refusal> {
     let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
     for bytes in sizes {
         let name = format!("private folios of {}", size(bytes));
-        let why = "a first touch found none free (anon_fault_fallback) and used a smaller size";
+        let why = "a first touch found no free folio of this size (anon_fault_fallback) and used \
+            a smaller size";
         let at = format!("anon_sizes/{bytes}/anon_fault_fallback");
         let get = |row: &Outcome| Some(row.anon_sizes.get(&bytes)?.anon_fault_fallback);
         all.push(reason(rows, Kind::Memory, (&name, why), &at, &get));
@@ -173,10 +174,10 @@ fn why_no_pmd(key: &str) -> &'static str {
         "vma_too_small" => {
             "the mapping does not contain the whole PMD range; only a longer segment helps"
         }
-        "nohugepage" => "the program asked for small pages with MADV_NOHUGEPAGE",
+        "nohugepage" => "the program requested small pages with MADV_NOHUGEPAGE",
         "end_of_file" => "the folio extends past the end of the file",
         "table_present" => {
-            "the range's pages were mapped one by one earlier, and their page table stays"
+            "the range's pages were mapped one by one earlier, and their page table remains"
         }
         _ => "reason not known",
     }
@@ -200,19 +201,19 @@ fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
     let all: [(&str, &str, &str, Get); 3] = [
         (
             "text busy",
-            "opens for writing of a running program (ETXTBSY)",
+            "attempts to open a running program for writing (ETXTBSY)",
             "writers/text_busy",
             |row| Some(row.writers.text_busy),
         ),
         (
             "open for writing",
-            "starts of a program that is open for writing (ETXTBSY)",
+            "attempts to start a program that is open for writing (ETXTBSY)",
             "writers/open_for_write",
             |row| Some(row.writers.open_for_write),
         ),
         (
             "dropped caches",
-            "opens for writing that dropped a file's page cache because it had huge folios",
+            "opens for writing that dropped the file's page cache because it contained huge folios",
             "writers/drops",
             |row| Some(row.writers.drops),
         ),

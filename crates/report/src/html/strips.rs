@@ -53,7 +53,7 @@ pub(super) fn strips(rows: &[Outcome]) -> Option<Markup> {
     }
     let nr_left_out: u64 = details.iter().flatten().map(|detail| detail.nr_left_out).sum();
     if nr_left_out > 0 {
-        let text = format!("{nr_left_out} areas have too many folios to draw and are left out.");
+        let text = format!("{nr_left_out} areas contain too many folios to draw and are omitted.");
         body.element("p class=\"note\"", &text);
     }
     Some(body)
@@ -231,6 +231,6 @@ impl Group<'_> {
 
 /// How to use the pictures, for the section's introduction.
 pub(super) const LEAD: &str = "Files: the page cache at the end, mapped or not. Private memory: \
-                               as it was when the process ended. With scripts: point at a strip \
+                               its state when the process ended. With scripts: point at a strip \
                                to see folio, order and cause; drag or press + and - to zoom; use \
                                the arrow keys to step from folio to folio.";

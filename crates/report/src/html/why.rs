@@ -9,8 +9,9 @@ use crate::why::{Explained, Why};
 use crate::{PredictResult, figures};
 
 pub(super) const LEAD: &str = "The rules are changed one after the other, the oldest first; rules \
-                               that change nothing are left out. The tables also show the effect \
-                               of each rule alone, and the loss without it.";
+                               that change nothing are omitted. The tables also show the effect \
+                               of each rule by itself, and how much of the change is lost without \
+                               it.";
 
 pub(super) fn figures(report: &PredictResult, answers: &[Why]) -> Markup {
     let mut body = Markup::new();

@@ -131,7 +131,7 @@ impl DataSet {
             Err(why) => return Ok(Err(why)),
         };
         if let Some(cell) = part.cells().iter().find(|cell| self.done.contains(*cell)) {
-            return Ok(Err(format!("it has cell {cell}, which is also in another part")));
+            return Ok(Err(format!("it contains cell {cell}, which is also in another part")));
         }
         self.note(name, &part);
         Ok(Ok(()))

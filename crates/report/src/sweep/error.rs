@@ -42,12 +42,12 @@ pub enum SweepError {
     )]
     Foreign { path: PathBuf, dir: PathBuf },
     #[error(
-        "{} has the columns of another version of folio; choose another directory",
+        "the columns in {} are from another version of folio; choose another directory",
         shown(path)
     )]
     OtherColumns { path: PathBuf },
     #[error(
-        "{} has schema version {found}, this folio knows {known}; use a newer folio",
+        "{} has schema version {found}, but this folio knows only {known}; use a newer folio",
         shown(path)
     )]
     NewerManifest { path: PathBuf, found: u32, known: u32 },
@@ -61,7 +61,8 @@ pub enum SweepError {
     #[error(transparent)]
     Cells(#[from] RequestError),
     #[error(
-        "{} x {} are {}, but one sweep has at most {}; run several sweeps into the same directory",
+        "{} x {} make {}, but a sweep can have at most {}; run several sweeps into the same \
+         directory",
         counted(*nr_traces as u64, "trace"),
         counted(*nr_cells as u64, "cell"),
         counted(nr_traces.saturating_mul(*nr_cells) as u64, "cell"),
@@ -101,8 +102,8 @@ pub enum TaskError {
     Trace(#[from] TraceError),
     /// The trace file differs from the one that the task was made for.
     #[error(
-        "{} is not the file that the sweep was planned with (BLAKE3 {found}, planned {planned}); \
-         plan it again",
+        "{} is not the file for which the sweep was planned (BLAKE3 {found}, planned {planned}); \
+         plan the sweep again",
         shown(path)
     )]
     OtherTrace { path: PathBuf, found: String, planned: String },

@@ -137,7 +137,7 @@ impl Run {
             ),
         };
         let mib = MANIFEST_BYTES_MAX >> 20;
-        Some(format!("the manifest has no room for {what}; it keeps {mib} MiB at most"))
+        Some(format!("the manifest has no room for {what}; it holds at most {mib} MiB"))
     }
 
     pub(super) const fn set(&mut self, ended: Ended, counts: Counts) {
@@ -288,7 +288,7 @@ impl Manifest {
 impl SetAside {
     #[must_use]
     pub fn lost(&self) -> &'static str {
-        if self.file == MANIFEST { LOST } else { "its cells are computed again" }
+        if self.file == MANIFEST { LOST } else { "its cells will be computed again" }
     }
 }
 

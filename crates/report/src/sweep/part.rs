@@ -41,7 +41,7 @@ pub(super) struct Part {
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoPart {
-    #[error("it has the columns of another version of folio")]
+    #[error("its columns are from another version of folio")]
     OtherColumns,
     #[error("{0}")]
     Damaged(String),
@@ -73,7 +73,7 @@ impl Part {
         let mut sorted = cells.clone();
         sorted.sort();
         if let Some([twice, ..]) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(NoPart::Damaged(format!("it has cell {twice} twice")));
+            return Err(NoPart::Damaged(format!("it contains cell {twice} twice")));
         }
         let of_rows = batches.iter().map(|batch| batch.get_array_memory_size() as u64);
         let nr_bytes = of_rows.fold(bytes.len() as u64, u64::saturating_add);

@@ -33,7 +33,7 @@ pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String
         Err(error) => return damage(&path, error).map(Err),
     };
     if hash_of(name) != Some(hash(&bytes).as_str()) {
-        return Ok(Err("its content does not match its name: it is damaged".to_owned()));
+        return Ok(Err("it is damaged: its content does not match its name".to_owned()));
     }
     match Part::read(bytes) {
         Ok(part) => Ok(Ok(part)),

@@ -13,9 +13,10 @@ const COMMAND_CHARS_MAX: usize = 90;
 /// The share of a run off the CPU from which a note reports it.
 const OFF_CPU_TOLD: f64 = 0.2;
 
-pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio record --live), so it \
-                                      has no TLB misses, walks or the program's own time; pages \
-                                      touched without a fault on the recording kernel are missing.";
+pub(crate) const FAULTS_ONLY: &str = "The trace contains only page faults (folio record --live), \
+                                      so TLB misses, walks and the program's own time are not \
+                                      known; pages that were touched without a fault on the \
+                                      recording kernel are missing.";
 
 pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
@@ -245,7 +246,7 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
 pub(super) fn brief() -> Vec<String> {
     vec![
         "Counts are exact in a model of the kernel, times are estimates; nothing was measured or \
-         verified on a running kernel. --full shows every number, --time where the time goes."
+         verified on a running kernel. --full shows all numbers, --time shows where the time goes."
             .to_owned(),
     ]
 }
@@ -347,7 +348,7 @@ fn policy(row: &Outcome) -> Option<String> {
     };
     let points: Vec<String> = policy.points.iter().map(point).collect();
     let was = if points.is_empty() {
-        "was never called: nothing that it decides came up, or the settings leave no choice"
+        "was never called: nothing came up for it to decide, or the settings leave no choice"
             .to_owned()
     } else {
         format!("was called {}", points.join(", "))

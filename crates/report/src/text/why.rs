@@ -37,7 +37,7 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     }
     let idle = match why.nr_idle() {
         0 => String::new(),
-        1 => "; 1 of them changes no result".to_owned(),
+        1 => "; 1 of them does not change any result".to_owned(),
         idle => format!("; {idle} of them change no result"),
     };
     let mut sentences = vec![format!("{name}: {rules}{idle}.")];
@@ -98,7 +98,7 @@ fn sentence(why: &Why, result: &Explained) -> String {
     }
     let needed = needed(why, result, named);
     let together = match needed.is_empty() {
-        false => format!(". Without {} most of it is gone", needed.join(" or ")),
+        false => format!(". Without {}, most of it is gone", needed.join(" or ")),
         true if interacts(result) => ". Some rules work together: see the table".to_owned(),
         true => String::new(),
     };
@@ -216,7 +216,7 @@ pub(super) fn notes(answers: &[Why]) -> Vec<String> {
     if nr_left_out > 0 {
         notes.push(format!(
             "{nr_left_out} pairs of rules were not replayed separately; their joint effect is \
-             part of 'other rules together'."
+                included in 'other rules together'."
         ));
     }
     let mut not_known: Vec<&str> =

@@ -105,7 +105,7 @@ fn one_column_and_equal_columns_are_told_so() {
     assert_eq!(alone(Goal::Memory), memory);
     let same = vec![row("6.12", "altra", 100), row("7.2", "altra", 100)];
     assert_eq!(verdict(Goal::Faults, &same).answers[0].told(), None);
-    assert_eq!(said(Goal::Faults, same), ["6.12 and 7.2 have the same faults, 100."]);
+    assert_eq!(said(Goal::Faults, same), ["6.12 and 7.2 have the same number of faults, 100."]);
     assert!(verdict(Goal::Time, &[]).answers.is_empty());
 }
 
@@ -129,7 +129,7 @@ fn a_count_of_nothing_is_compared_without_a_share() {
         names.into_iter().zip(counts).map(|(name, nr)| row(name, "altra", nr)).collect::<Vec<_>>()
     };
     let all = said(Goal::Faults, rows([0, 0, 0, 0]));
-    assert_eq!(all, ["6.12, 6.18, 7.2 and 7.3 have the same faults, 0."]);
+    assert_eq!(all, ["6.12, 6.18, 7.2 and 7.3 have the same number of faults, 0."]);
     let some = said(Goal::Faults, rows([0, 0, 3, 5]));
     let expected = "6.12 is best for faults: it has none; 3 with 7.2, 5 with 7.3.";
     assert_eq!(some[..2], [expected, "6.18 is as good."]);

@@ -253,7 +253,7 @@ impl<'a> Said<'a> {
             return Vec::new();
         }
         if causes.rules.is_empty() {
-            return vec!["No single rule accounts for much of it.".to_owned()];
+            return vec!["No single rule accounts for much of the difference.".to_owned()];
         }
         let unit = match self.goal {
             Goal::Time => "of a run",
@@ -319,7 +319,9 @@ impl<'a> Said<'a> {
         let what = match self.goal {
             Goal::Time => "take the same time".to_owned(),
             Goal::Memory => format!("use the same memory, {}", self.value(answer.reference)),
-            Goal::Faults => format!("have the same faults, {}", self.value(answer.reference)),
+            Goal::Faults => {
+                format!("have the same number of faults, {}", self.value(answer.reference))
+            }
         };
         format!("{} {what}.", listed(&names))
     }

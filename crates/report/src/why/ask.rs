@@ -26,7 +26,8 @@ const RUN: &str = "run_";
 
 #[derive(Debug, thiserror::Error)]
 pub enum WhyError {
-    #[error("--why compares two kernels, but {} given; name two, such as 6.12,7.2", were(*.0))]
+    #[error("--why compares two kernels, but {} given; name exactly two, such as \
+             6.12,7.2", were(*.0))]
     Kernels(usize),
     #[error("--why compares two kernels, but both are {}", shown(.0))]
     Same(String),

@@ -337,7 +337,7 @@ fn a_manifest_that_is_gone_is_told_where_there_are_parts() {
     fs::remove_file(dir.join(MANIFEST)).unwrap();
     let told = Sweep::open(&dir, &request, NEVER).unwrap().note().unwrap();
     assert!(
-        told.starts_with("there are parts, but no _manifest.json: the rows are whole"),
+        told.starts_with("parts exist, but there is no _manifest.json: the rows are complete"),
         "{told}"
     );
 }

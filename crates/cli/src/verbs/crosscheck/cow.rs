@@ -253,8 +253,8 @@ impl ProgramsArgs {
         let fits = |order: Order| topic.fits(page, order);
         if !matches!(topic, Topic::Cow | Topic::Swap) && !fits(pmd) {
             bail!(
-                "with base pages of {}K a PMD entry maps {}M, more than this check's programs \
-                 map; folio crosscheck cow uses smaller folios",
+                "with base pages of {}K, a PMD entry maps {}M, which is more than the programs in \
+                 this check map; folio crosscheck cow uses smaller folios",
                 page.bytes() >> 10,
                 page.bytes() << pmd.get() >> 20
             );
@@ -290,17 +290,20 @@ impl ProgramsArgs {
             return Ok(sets);
         }
         if self.sizes.contains(&NONE) && self.sizes.len() > 1 {
-            bail!("--sizes none enables no size, so it cannot be combined with others");
+            bail!("--sizes none enables no size, so it cannot be combined with other sizes");
         }
         let mut orders = Vec::new();
         for &bytes in self.sizes.iter().filter(|&&bytes| bytes != page.bytes() && bytes != NONE) {
             let order = page.order_of_bytes(bytes);
             if page.bytes() << order.get() != bytes || order.get() < 2 || order > pmd {
                 let (least, most) = (page.bytes() >> 8, page.bytes() << pmd.get() >> 10);
-                bail!("{}K is not a folio size of this kernel: {least}K to {most}K", bytes >> 10);
+                bail!(
+                    "this kernel has no folios of {}K; expected {least}K to {most}K",
+                    bytes >> 10
+                );
             }
             if !fits(order) {
-                bail!("{}K is more than this check's programs map", bytes >> 10);
+                bail!("{}K is more than the programs in this check map", bytes >> 10);
             }
             orders.push(order);
         }

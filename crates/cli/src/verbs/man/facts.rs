@@ -26,7 +26,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
              ../lib/largefolio].",
         ),
     ),
-    (&["record"], ("LARGEFOLIO_QEMU_AARCH64", "The same for programs for arm64: `qemu-aarch64`.")),
+    (&["record"], ("LARGEFOLIO_QEMU_AARCH64", "The same for arm64 programs: `qemu-aarch64`.")),
     (
         &["record", "crosscheck program", "run", "verify"],
         ("PATH", "Where folio searches for the program and, for `record`, for QEMU."),
@@ -45,13 +45,13 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
     ),
     (
         &["run", "verify"],
-        ("XDG_RUNTIME_DIR", "Directory of shared copies of text if /dev/shm cannot be used."),
+        ("XDG_RUNTIME_DIR", "Directory for shared copies of text if /dev/shm cannot be used."),
     ),
     (
         &["run", "verify"],
         (
             "GLIBC_TUNABLES",
-            "`--heap` adds glibc.malloc.hugetlb=1 for the program; an existing value stays.",
+            "`--heap` adds glibc.malloc.hugetlb=1 for the program; an existing value is kept.",
         ),
     ),
     (
@@ -70,8 +70,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["advise", "predict", "verify"],
         (
             "LARGEFOLIO_PROGRESS_MS",
-            "Milliseconds between two lines of progress if standard error is not a terminal \
-             [10000].",
+            "Milliseconds between two progress lines if standard error is not a terminal [10000].",
         ),
     ),
     (
@@ -123,12 +122,12 @@ const FILES: &[(&[&str], Fact)] = &[
         &["warm"],
         (
             "/etc/systemd/system/largefolio-warm-NAME.{service,path}",
-            "Units of `--persist`, with links in multi-user.target.wants.",
+            "Units that `--persist` writes, with links in multi-user.target.wants.",
         ),
     ),
     (
         &["tune", "run", "verify", "calibrate"],
-        ("/sys/kernel/mm/transparent_hugepage/", "Settings for large folios of private memory."),
+        ("/sys/kernel/mm/transparent_hugepage/", "Settings for large folios in private memory."),
     ),
     (
         &["record", "run"],

@@ -37,12 +37,12 @@ impl DiffPlan {
         let old = files.next().unwrap_or_default();
         let new = match files.next() {
             Some(file) if is_now => bail!(
-                "{} is a second file to compare, so do not name processes or files too",
+                "{} is a second file to compare; do not name processes or files as well",
                 shown(&file)
             ),
             Some(file) if is_pid(&file) => bail!(
-                "{} is read as a file: name processes before --diff, as in folio maps {0} --diff \
-                 {}",
+                "{} is interpreted as a file; name processes before --diff, as in folio maps {0} \
+                 --diff {}",
                 shown(&file),
                 shown(&old)
             ),
@@ -52,8 +52,8 @@ impl DiffPlan {
             }
             None if is_now => New::Now(now),
             None => bail!(
-                "say which result to compare with: the same processes now (folio maps --all \
-                 --diff {0}), or a second file (--diff {0} NEW.json)",
+                "specify what to compare with: the same processes now (folio maps --all --diff \
+                 {0}), or a second file (--diff {0} NEW.json)",
                 shown(&old)
             ),
         };

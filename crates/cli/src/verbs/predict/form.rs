@@ -43,7 +43,9 @@ impl FrameArgs {
             return Ok(FrameForm::Plain(self.form.form()));
         }
         if sink == Sink::Stream && stdout().is_terminal() {
-            bail!("Parquet is binary and would garble the terminal; write it to a file: -o FILE");
+            bail!(
+                "Parquet is binary and would garble the terminal; write it to a file with -o FILE"
+            );
         }
         Ok(FrameForm::Parquet)
     }

@@ -18,7 +18,7 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let edits = EDITS
         .iter()
         .map(|edit| (format!("+{}=..", edit.name), format!("{} ({})", edit.help, edit.value)));
-    add(&mut text, "Edits of a kernel (--kernel 7.2+page=64K)", &edits.collect::<Vec<_>>());
+    add(&mut text, "Edits to a kernel (--kernel 7.2+page=64K)", &edits.collect::<Vec<_>>());
     let policies = KernelPolicy::builtin().map(|(name, what)| (name.to_owned(), what.to_owned()));
     add(
         &mut text,

@@ -135,6 +135,6 @@ fn tell_failures(failures: &[Failure]) {
         console::warn(&format!("{}, {cells} failed: {}", shown(&failure.trace), failure.error));
     }
     if let Some(nr_more) = failures.len().checked_sub(NR_TOLD_MAX).filter(|&nr| nr > 0) {
-        console::warn(&format!("{nr_more} more failures are in the manifest"));
+        console::warn(&format!("the manifest lists {nr_more} more failures"));
     }
 }

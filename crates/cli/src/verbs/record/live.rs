@@ -55,7 +55,7 @@ impl LiveArgs {
         command_line: &[String],
     ) -> Result<LiveRecording> {
         if self.max_size == Some(0) {
-            bail!("a trace of 0 bytes is empty: give --max-size a size such as 1G");
+            bail!("a trace of 0 bytes would be empty; give --max-size a size such as 1G");
         }
         let target = match self.cgroup {
             Some(path) => Target::Running(Selection::Cgroup(path)),

@@ -260,7 +260,7 @@ impl Changed {
         if !is_changed && self.plain.settings.is_empty() && self.environment.is_empty() {
             bail!(
                 "the changed run would be the same as the plain one: {}",
-                why.unwrap_or_else(|| "none of it can be larger".to_owned())
+                why.unwrap_or_else(|| "no folio in it can be larger".to_owned())
             );
         }
         let command = plan.command();

@@ -42,7 +42,7 @@ const HELP: &[&str] = &[
     "q, Ctrl-C          quit",
     "",
     "Memory that several processes map counts once in the upper table, and once in each process.",
-    "contpte: in naturally aligned blocks of one folio; PMD: mapped by one PMD entry.",
+    "contpte: in naturally aligned blocks from one folio; PMD: mapped by one PMD entry.",
     "Why folios are not larger, and what helps: folio maps PID",
 ];
 
