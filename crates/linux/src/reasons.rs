@@ -20,6 +20,7 @@
 mod advise;
 mod allocated;
 mod contents;
+mod facts;
 mod gain;
 mod gains;
 mod heap;
@@ -32,6 +33,7 @@ mod tmpfs;
 
 pub use reason::{Finding, FolioLimit, Question, Reason, Refusal};
 
+use self::facts::Facts;
 use self::judge::Judge;
 use crate::census::Census;
 use crate::census::folios::{Cell, Kind};
@@ -66,9 +68,11 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
         let mapping = &census.processes[finding.process].mappings[finding.mapping];
         std::cmp::Reverse(finding.missing_bytes.min(mapping.tally.all().mapped_bytes()))
     });
-    let mut judge = Judge::new(census, question);
+    let nr_judged = found.len().min(question.nr_max);
+    let facts = Facts::read(question.system, census, &found[..nr_judged]);
+    let mut judge = Judge::new(census, question, &facts);
     for (nr, finding) in found.iter_mut().enumerate() {
-        if nr < question.nr_max {
+        if nr < nr_judged {
             finding.reasons = judge.reasons(finding);
             finding.remedies = judge.remedies(finding);
         } else {

@@ -80,7 +80,7 @@ impl Judge<'_> {
 
     fn anon(&mut self, case: &Case<'_>, gains: &Gains) -> Vec<Remedy> {
         let mut remedies = Vec::new();
-        let smap = self.smap(case);
+        let smap = self.facts.smap(case);
         if self.is_collapsible(case, &smap, gains) {
             remedies.push(remedies::collapse(case.process.pid));
         }
@@ -109,14 +109,14 @@ impl Judge<'_> {
 
     fn shared(&mut self, case: &Case<'_>, gains: &Gains) -> Vec<Remedy> {
         let mut remedies = Vec::new();
-        let smap = self.smap(case);
+        let smap = self.facts.smap(case);
         let refusal = block::refusal(&smap, Backing::Shmem, case.target_bytes);
-        let (home, setting) = (self.home(case), self.settings.shmem(case.target_bytes));
+        let (home, setting) = (self.facts.home(case), self.settings.shmem(case.target_bytes));
         let is_denied = self.settings.is_shmem_denied();
         if self.is_collapsible(case, &smap, gains) && !is_denied {
             remedies.push(remedies::collapse(case.process.pid));
         }
-        if let Some(disabled) = self.disabled(case) {
+        if let Some(disabled) = self.facts.disabled(case) {
             return vec![Remedy::nothing(disabled.way_out())];
         }
         if smap.is_no_huge {
@@ -218,12 +218,11 @@ impl Judge<'_> {
     }
 
     fn of_file(&mut self, case: &Case<'_>, finding: &Finding) -> Remedy {
-        let filesystem = self.facts(case).map(|facts| facts.filesystem).unwrap_or_default();
-        let filesystem = filesystem.as_str();
+        let filesystem = self.facts.filesystem(case);
         let vma = &case.mapping.vma;
         let has = |refusal| finding.reasons.iter().any(|reason| reason.refusal == refusal);
         if has(Refusal::OpenForWrite) {
-            let pids: Vec<_> = self.writers(case).iter().map(ToString::to_string).collect();
+            let pids: Vec<_> = self.facts.writers(case).iter().map(ToString::to_string).collect();
             let holders = if pids.is_empty() { "some process".to_owned() } else { pids.join(", ") };
             return Remedy::nothing(format!(
                 "{holders} has the file open for writing; close it first"

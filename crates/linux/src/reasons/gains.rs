@@ -13,7 +13,7 @@ impl Judge<'_> {
         let geometry = self.census.geometry;
         let (pmd_bytes, target_bytes) = (geometry.pmd_bytes(), case.target_bytes);
         let swap_bytes = match area.backing {
-            Backing::Shmem => self.smap(case).swap_bytes,
+            Backing::Shmem => self.facts.smap(case).swap_bytes,
             Backing::Anon | Backing::File => 0,
         };
         // If no option lifts the ban, the remedy says so.

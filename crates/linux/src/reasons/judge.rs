@@ -6,22 +6,20 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::allocated::Allocated;
+use super::facts::Facts;
 use super::gain::{Blocks, Promised};
 use super::is_kernels;
 use super::reason::{Finding, Question, Reason, Refusal};
-use super::tmpfs::{Home, MountTables};
+use super::tmpfs::Home;
 use crate::alignment::Placed;
 use crate::census::block::{AreaFacts, Backing, Place, When};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::census::settings::{Allows, ThpSettings};
 use crate::census::{Access, Census};
-use crate::proc::Task;
 use crate::proc::maps::Vma;
-use crate::proc::smaps::{self, Smap};
-use crate::program::start::Disabled;
+use crate::proc::smaps::Smap;
 use crate::remedies::runtime::Traits;
-use crate::system::{FileFacts, FileRef};
 use crate::warm::Warmed;
 
 #[derive(Clone, Debug)]
@@ -33,21 +31,18 @@ pub(super) struct FilePlan {
 pub(super) struct Judge<'a> {
     pub(super) census: &'a Census,
     pub(super) question: &'a Question<'a>,
+    pub(super) facts: &'a Facts,
     pub(super) settings: ThpSettings<'a>,
     /// The largest folio order seen on each device: proof that the filesystem supports it.
     seen_orders: BTreeMap<(u32, u32), u32>,
-    facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
-    writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
-    smaps: BTreeMap<u32, Vec<Smap>>,
     /// By process and address.
     pub(super) allocated: BTreeMap<(u32, u64), Rc<Allocated>>,
-    mounts: MountTables,
     pub(super) promised: Promised,
     /// Each process's pinned bytes not yet subtracted from a gain.
     pub(super) pinned: BTreeMap<u32, u64>,
     pub(super) traits: BTreeMap<u32, Traits>,
-    disabled: BTreeMap<u32, Option<Disabled>>,
-    is_excepted: BTreeMap<u32, Option<bool>>,
+    /// The processes whose THP is disabled except for advised memory, as far as something shows it.
+    excepted: BTreeMap<u32, bool>,
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
 
@@ -100,7 +95,7 @@ impl<'a> Case<'a> {
 }
 
 impl<'a> Judge<'a> {
-    pub(super) fn new(census: &'a Census, question: &'a Question<'a>) -> Self {
+    pub(super) fn new(census: &'a Census, question: &'a Question<'a>, facts: &'a Facts) -> Self {
         let mut seen_orders = BTreeMap::new();
         for mapping in census.processes.iter().flat_map(|process| &process.mappings) {
             for (kind, size, _) in mapping.tally.cells() {
@@ -110,26 +105,24 @@ impl<'a> Judge<'a> {
                 }
             }
         }
+        let settings = ThpSettings::of(question.system);
+        let excepted = excepted(census, &settings, facts);
         Self {
             census,
             question,
-            settings: ThpSettings::of(question.system),
+            facts,
+            settings,
+            excepted,
             seen_orders,
-            facts: BTreeMap::new(),
-            writers: BTreeMap::new(),
-            smaps: BTreeMap::new(),
             allocated: BTreeMap::new(),
-            mounts: MountTables::default(),
             promised: promised(census),
             pinned: BTreeMap::new(),
             traits: BTreeMap::new(),
-            disabled: BTreeMap::new(),
-            is_excepted: BTreeMap::new(),
             files: BTreeMap::new(),
         }
     }
 
-    pub(super) fn reasons(&mut self, finding: &Finding) -> Vec<Reason> {
+    pub(super) fn reasons(&self, finding: &Finding) -> Vec<Reason> {
         let case = Case::new(self.census, finding);
         let mut reasons = self.judge(&case);
         // Bytes beyond the missing blocks are at the mapping's ends, which hold no block.
@@ -153,7 +146,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn judge(&mut self, case: &Case<'_>) -> Vec<Reason> {
+    fn judge(&self, case: &Case<'_>) -> Vec<Reason> {
         let vma = &case.mapping.vma;
         let all = case.mapping.tally.all().mapped_bytes();
         if vma.nr_whole_blocks(case.target_bytes) == 0 {
@@ -178,21 +171,20 @@ impl<'a> Judge<'a> {
         self.large(case, &mut reasons);
         self.obstacles(case, &mut reasons);
         let swapped =
-            self.smap(case).swap_bytes.max(case.mapping.swapped_bytes(self.census.geometry));
+            self.facts.smap(case).swap_bytes.max(case.mapping.swapped_bytes(self.census.geometry));
         reasons.push(Case::reason(Refusal::SwappedOut, swapped));
         let untouched = vma.len_bytes().saturating_sub(all).saturating_sub(swapped);
         reasons.push(Case::reason(Refusal::NotTouched, untouched));
         reasons
     }
 
-    fn file(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
+    fn file(&self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let vma = &case.mapping.vma;
         let anon = case.sum(|kind| kind == Kind::Anon, false).mapped_bytes();
         reasons.push(Case::reason(Refusal::PrivateCopy, anon));
         let is_file = |kind| matches!(kind, Kind::Text | Kind::File);
         let small = case.sum(is_file, false).mapped_bytes();
-        let facts = self.facts(case);
-        let filesystem = facts.as_ref().map_or("", |facts| &facts.filesystem);
+        let filesystem = self.facts.filesystem(case);
         let is_memory = is_shared_memory(vma, filesystem);
         if is_memory || case.sum(|kind| kind == Kind::Shmem, false).mapped_bytes() > 0 {
             return self.memory(case, Kind::Shmem, reasons);
@@ -205,12 +197,12 @@ impl<'a> Judge<'a> {
         let can = seen >= case.target_order || limit.is_none_or(|limit| limit >= case.target_bytes);
         let refusal = if can { Refusal::CachedSmall } else { Refusal::Filesystem };
         reasons.push(Case::reason(refusal, small));
-        if facts.is_some_and(|facts| facts.is_open_for_write == Some(true)) {
+        if self.facts.file(case).is_some_and(|file| file.is_open_for_write == Some(true)) {
             reasons.push(Case::reason(Refusal::OpenForWrite, small));
         }
     }
 
-    fn memory(&mut self, case: &Case<'_>, kind: Kind, reasons: &mut Vec<Reason>) {
+    fn memory(&self, case: &Case<'_>, kind: Kind, reasons: &mut Vec<Reason>) {
         let is_kind = |other| match kind {
             Kind::Anon => matches!(other, Kind::Anon | Kind::Text),
             _ => matches!(other, Kind::Shmem | Kind::Text),
@@ -220,13 +212,13 @@ impl<'a> Judge<'a> {
         if small == 0 {
             return;
         }
-        let home = if kind == Kind::Anon { Home::Kernel } else { self.home(case) };
+        let home = if kind == Kind::Anon { Home::Kernel } else { self.facts.home(case) };
         let allows = match kind {
             Kind::Anon => self.settings.anon(case.target_bytes).map(|set| set.allows),
             _ => home.allows(&self.settings, case.target_bytes),
         };
-        let smap = self.smap(case);
-        let is_disabled = self.disabled(case).is_some();
+        let smap = self.facts.smap(case);
+        let is_disabled = self.facts.disabled(case).is_some();
         let refusal = match allows {
             _ if is_disabled => Refusal::Disabled,
             _ if smap.is_no_huge => Refusal::NoHugeAdvice,
@@ -242,7 +234,7 @@ impl<'a> Judge<'a> {
         reasons.push(Case::reason(refusal, small));
     }
 
-    fn large(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
+    fn large(&self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let large = case.sum(|_| true, true);
         let rest = large.mapped_bytes().saturating_sub(case.large_bytes);
         let is_congruent = case.mapping.vma.is_congruent(case.target_bytes);
@@ -257,15 +249,15 @@ impl<'a> Judge<'a> {
         if whole == 0 || !case.is_pmd(self.census) {
             return;
         }
-        let refusal = match self.smap(case).is_no_huge {
-            _ if self.disabled(case).is_some() => Refusal::Disabled,
+        let refusal = match self.facts.smap(case).is_no_huge {
+            _ if self.facts.disabled(case).is_some() => Refusal::Disabled,
             true => Refusal::NoHugeAdvice,
             false => Refusal::MappedByPages,
         };
         reasons.push(Case::reason(refusal, whole));
     }
 
-    fn obstacles(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
+    fn obstacles(&self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let area = self.area(case);
         if let Some(blocks) = self.blocks(case, area, case.target_bytes) {
             for (obstacle, bytes) in blocks.obstacles(When::Now) {
@@ -275,14 +267,14 @@ impl<'a> Judge<'a> {
         }
     }
 
-    pub(super) fn area(&mut self, case: &Case<'_>) -> AreaFacts {
+    pub(super) fn area(&self, case: &Case<'_>) -> AreaFacts {
         let backing = self.backing(case);
         let mut runs = case.mapping.touched.iter().flat_map(|touched| touched.contpte.iter());
         let is_forked = backing == Backing::Anon && runs.any(|run| run.facts.nr_shared > 0);
-        AreaFacts { is_forked, ..AreaFacts::of(&self.smap(case), backing) }
+        AreaFacts { is_forked, ..AreaFacts::of(&self.facts.smap(case), backing) }
     }
 
-    fn backing(&mut self, case: &Case<'_>) -> Backing {
+    fn backing(&self, case: &Case<'_>) -> Backing {
         let vma = &case.mapping.vma;
         if !vma.has_file() {
             return Backing::Anon;
@@ -290,8 +282,11 @@ impl<'a> Judge<'a> {
         if case.mapping.tally.of(Kind::Shmem) != Cell::default() {
             return Backing::Shmem;
         }
-        let filesystem = self.facts(case).map(|facts| facts.filesystem).unwrap_or_default();
-        if is_shared_memory(vma, &filesystem) { Backing::Shmem } else { Backing::File }
+        if is_shared_memory(vma, self.facts.filesystem(case)) {
+            Backing::Shmem
+        } else {
+            Backing::File
+        }
     }
 
     /// Returns the blocks of a size; `None` if single pages are not visible.
@@ -308,61 +303,30 @@ impl<'a> Judge<'a> {
         Some(Blocks { area, runs, place, page_bytes: geometry.page_bytes })
     }
 
-    pub(super) fn home(&mut self, case: &Case<'_>) -> Home {
-        self.mounts.home(self.question.system, case.process.pid, &case.mapping.vma)
+    /// Returns whether the process has THP disabled except for advised memory; `None` if nothing
+    /// shows it.
+    pub(super) fn is_excepted(&self, case: &Case<'_>) -> Option<bool> {
+        self.excepted.get(&case.process.pid).copied()
     }
+}
 
-    pub(super) fn smap(&mut self, case: &Case<'_>) -> Smap {
-        let smaps = self.smaps(case);
-        smaps::find(smaps, case.mapping.vma.range.start).cloned().unwrap_or_default()
+/// Finds processes that have THP disabled except for advised memory. The kernel shows that only if
+/// the setting is always: memory without any other ban is then not eligible.
+fn excepted(census: &Census, settings: &ThpSettings<'_>, facts: &Facts) -> BTreeMap<u32, bool> {
+    let block_bytes = census.geometry.block_bytes();
+    if settings.anon(block_bytes).is_none_or(|set| set.allows != Allows::All) {
+        return BTreeMap::new();
     }
-
-    pub(super) fn smaps(&mut self, case: &Case<'_>) -> &[Smap] {
-        let (system, pid) = (self.question.system, case.process.pid);
-        let read = || Task::of(system, pid).advice().unwrap_or_default();
-        self.smaps.entry(pid).or_insert_with(read)
-    }
-
-    pub(super) fn disabled(&mut self, case: &Case<'_>) -> Option<&Disabled> {
-        let (system, pid) = (self.question.system, case.process.pid);
-        let read = || Disabled::of(&Task::of(system, pid));
-        self.disabled.entry(pid).or_insert_with(read).as_ref()
-    }
-
-    /// Returns whether the process has THP disabled except for advised memory. The kernel shows
-    /// that only if the setting is always: memory without any other ban is then not eligible.
-    /// `None` if nothing shows it.
-    pub(super) fn is_excepted(&mut self, case: &Case<'_>) -> Option<bool> {
-        if let Some(&known) = self.is_excepted.get(&case.process.pid) {
-            return known;
-        }
-        let block_bytes = self.census.geometry.block_bytes();
-        let is_all = self.settings.anon(block_bytes).is_some_and(|set| set.allows == Allows::All);
-        let is_plain = |smap: &&Smap| {
-            let is_other = smap.vma.has_file() || smap.is_huge || smap.is_no_huge;
-            let has_block = smap.vma.nr_whole_blocks(block_bytes) > 0 && smap.vma.prot() != 0;
-            !is_other && !is_kernels(&smap.vma) && has_block
-        };
-        let plain = self.smaps(case).iter().filter(is_plain).filter_map(|smap| smap.is_eligible);
-        let refused = plain.map(|is_eligible| !is_eligible).max();
-        let found = refused.filter(|_| is_all);
-        self.is_excepted.insert(case.process.pid, found);
-        found
-    }
-
-    pub(super) fn facts(&mut self, case: &Case<'_>) -> Option<FileFacts> {
-        let system = self.question.system;
-        let file = file_ref(case);
-        let key = (case.mapping.vma.device, file.inode);
-        self.facts.entry(key).or_insert_with(|| system.file_facts(&file).ok()).clone()
-    }
-
-    pub(super) fn writers(&mut self, case: &Case<'_>) -> Vec<u32> {
-        let system = self.question.system;
-        let file = file_ref(case);
-        let key = (case.mapping.vma.device, file.inode);
-        self.writers.entry(key).or_insert_with(|| system.writers(&file)).clone()
-    }
+    let is_plain = |smap: &&Smap| {
+        let is_other = smap.vma.has_file() || smap.is_huge || smap.is_no_huge;
+        let has_block = smap.vma.nr_whole_blocks(block_bytes) > 0 && smap.vma.prot() != 0;
+        !is_other && !is_kernels(&smap.vma) && has_block
+    };
+    let of = |pid| {
+        let plain = facts.smaps(pid).iter().filter(is_plain).filter_map(|smap| smap.is_eligible);
+        Some((pid, plain.map(|is_eligible| !is_eligible).max()?))
+    };
+    facts.pids().filter_map(of).collect()
 }
 
 fn promised(census: &Census) -> Promised {
@@ -374,12 +338,6 @@ fn promised(census: &Census) -> Promised {
         }
     }
     promised
-}
-
-fn file_ref(case: &Case<'_>) -> FileRef {
-    let vma = &case.mapping.vma;
-    let mapped = Some((case.process.pid, vma.range.clone()));
-    FileRef { path: vma.path.clone(), device: vma.device, inode: vma.inode, mapped }
 }
 
 pub(super) fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {

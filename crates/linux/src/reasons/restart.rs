@@ -16,13 +16,11 @@ use super::reason::Question;
 use crate::census::settings::{Allows, InForce};
 use crate::proc::Task;
 use crate::proc::choice::Choice;
-use crate::proc::host;
 use crate::proc::smaps::Smap;
 use crate::program::start::{Ancestor, Disabled};
 use crate::remedies::runtime::{Memory, Runtime, Started, Traits, Wanted};
 use crate::remedies::{Action, Remedy, Restart};
 use crate::shell::as_typed;
-use crate::system::System;
 
 pub(super) const SYSTEM_WIDE: &str =
     "it applies to all programs: those that use memory sparsely will use more of it";
@@ -39,18 +37,11 @@ const ONLY_IF_MADVISE: &str =
 const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory, which \
                       folio can detect only under always";
 
-/// Whether the kernel supports `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
-fn may_except_advised(system: &dyn System) -> bool {
-    let release = host::kernel_release(system);
-    let mut numbers = release.split('.').map_while(|word| word.parse::<u32>().ok());
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
-}
-
 impl Judge<'_> {
     pub(super) fn anon_next_start(&mut self, case: &Case<'_>, smap: &Smap) -> Option<Remedy> {
         let row = self.runtime(case, Memory::Anon);
         let option = self.option(case, row);
-        if let Some(disabled) = self.disabled(case).cloned() {
+        if let Some(disabled) = self.facts.disabled(case).cloned() {
             let of_row = option.remedy().filter(|_| row.is_some_and(|row| row.disabled));
             return Some(of_row.unwrap_or_else(|| Remedy::nothing(disabled.way_out())));
         }
@@ -114,7 +105,13 @@ impl Judge<'_> {
         more: Option<String>,
     ) -> Remedy {
         let is_advised_heap = |smap: &&Smap| smap.is_huge && smap.vma.is_heap();
-        let heap: u64 = self.smaps(case).iter().filter(is_advised_heap).map(Smap::pmd_bytes).sum();
+        let heap: u64 = self
+            .facts
+            .smaps(case.process.pid)
+            .iter()
+            .filter(is_advised_heap)
+            .map(Smap::pmd_bytes)
+            .sum();
         // Advised memory that one call mapped is also large under always.
         if value == "always" && set.allows == Allows::Advised && heap > 0 {
             return Remedy::nothing(format!(
@@ -132,7 +129,7 @@ impl Judge<'_> {
         let costs = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).chain(in_pieces);
         let cost = costs.collect::<Vec<_>>().join("; ");
         let tuned = self.tuned(set, value).costing_if_some(cost);
-        let smap = self.smap(case);
+        let smap = self.facts.smap(case);
         self.unless_excepted(case, tuned, &smap)
     }
 
@@ -143,7 +140,7 @@ impl Judge<'_> {
         remedy: Remedy,
         smap: &Smap,
     ) -> Remedy {
-        let may_be = may_except_advised(self.question.system) && self.is_excepted(case).is_none();
+        let may_be = self.facts.may_except_advised && self.is_excepted(case).is_none();
         if smap.is_huge || !remedy.is_some() || !may_be {
             return remedy;
         }
@@ -187,7 +184,7 @@ impl Judge<'_> {
 
     pub(super) fn runtime(&mut self, case: &Case<'_>, memory: Memory) -> Option<&'static Runtime> {
         // A program's option does not lift a ban set by its parent.
-        let disabled = self.disabled(case).cloned();
+        let disabled = self.facts.disabled(case).cloned();
         if disabled.as_ref().is_some_and(|disabled| disabled.ancestor.is_some()) {
             return None;
         }

@@ -56,22 +56,34 @@ impl TmpfsMount {
     }
 }
 
-#[derive(Default)]
+/// Mount tables as `/proc/PID/mountinfo` has them.
 pub(super) struct MountTables {
-    ours: Option<Vec<u8>>,
+    ours: Vec<u8>,
     theirs: BTreeMap<u32, Vec<u8>>,
 }
 
 impl MountTables {
-    pub(super) fn home(&mut self, system: &dyn System, pid: u32, vma: &Vma) -> Home {
-        let read = |task: Task<'_>| task.mounts().unwrap_or_default();
-        let ours = self.ours.get_or_insert_with(|| read(Task::own(system)));
-        let found = mounts::tmpfs(ours, vma.device).map(|mount| (mount, None));
-        let found = found.or_else(|| {
-            let theirs = self.theirs.entry(pid).or_insert_with(|| read(Task::of(system, pid)));
+    /// Reads this process's table.
+    pub(super) fn of(system: &dyn System) -> Self {
+        let ours = Task::own(system).mounts().unwrap_or_default();
+        Self { ours, theirs: BTreeMap::new() }
+    }
+
+    /// Reads the table of process `pid` if this process's has no mount for `vma`.
+    pub(super) fn read_for(&mut self, system: &dyn System, pid: u32, vma: &Vma) {
+        if mounts::tmpfs(&self.ours, vma.device).is_none() {
+            let read = || Task::of(system, pid).mounts().unwrap_or_default();
+            self.theirs.entry(pid).or_insert_with(read);
+        }
+    }
+
+    pub(super) fn home(&self, pid: u32, vma: &Vma) -> Home {
+        let ours = mounts::tmpfs(&self.ours, vma.device).map(|mount| (mount, None));
+        let theirs = || {
+            let theirs = self.theirs.get(&pid)?;
             Some((mounts::tmpfs(theirs, vma.device)?, Some(pid)))
-        });
-        match found {
+        };
+        match ours.or_else(theirs) {
             Some(((point, huge), mounted_for)) => {
                 Home::Mount(TmpfsMount { point, huge, mounted_for })
             }
