@@ -195,7 +195,7 @@ def test_maps_of_files_and_of_programs() -> None:
 
 
 def test_maps_of_nobody_is_an_error() -> None:
-    with pytest.raises(lf.MapsError, match="say what to show"):
+    with pytest.raises(lf.MapsError, match="specify what to show"):
         lf.maps()
     with pytest.raises(lf.MapsError, match="no process"):
         lf.maps(2**31 - 1)

@@ -210,7 +210,7 @@ def test_programs_run_in_control_groups(folio: Folio, small: Path, traces: Path)
         groups = report["rows"][0]["cgroups"]
         assert [group["limit_bytes"] for group in groups] == [24 << 20, 1 << 30][: len(words)]
     for wrong in ("cc1=", {"cc1": 0}, ""):
-        with pytest.raises(ValueError, match="cgroup: .* is not LIMIT or PROGRAM=LIMIT"):
+        with pytest.raises(ValueError, match="cgroup: .* is neither LIMIT nor PROGRAM=LIMIT"):
             lf.predict(small, "6.12", cgroup=wrong)
     with pytest.raises(TypeError, match="cgroup: expected an integer, not float"):
         lf.predict(small, "6.12", cgroup={"cc1": 0.5})

@@ -262,7 +262,11 @@ impl Texts {
                 }
             }
         }
-        let absent = || "no program or library in the recording is unchanged on disk".to_owned();
+        let absent = || {
+            "every program and library in the recording has changed on disk or is \
+                         gone"
+                .to_owned()
+        };
         let refusal = files.is_empty().then(|| refusal.unwrap_or_else(absent));
         Self { files, refusal }
     }
@@ -337,7 +341,7 @@ fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
     let options = variables.iter().flat_map(|one| ["--env", one]);
     let words = ["tune", "--unit", unit].into_iter().chain(options).chain(["--yes"]);
     (!variables.is_empty()).then(|| Step {
-        what: format!("set the variables of {unit}; they take effect at its next start"),
+        what: format!("set the variables for {unit}; they take effect the next time it starts"),
         words: words.map(str::to_owned).collect(),
         undo: ["tune", "--undo"].map(str::to_owned).to_vec(),
         needs_root: true,

@@ -85,7 +85,7 @@ pub fn outlook(forecast: &Forecast) -> Option<String> {
     if forecast.nr_left > 0 {
         let (nr, taken) = (forecast.nr_left, figures::bytes(forecast.taken_bytes));
         let are = if nr == 1 { "is" } else { "are" };
-        let _ = write!(text, ": {} {are} left out, and the others take {taken}", blocks(nr));
+        let _ = write!(text, ": {} {are} omitted, and the others take {taken}", blocks(nr));
     }
     Some(text)
 }
@@ -237,7 +237,8 @@ impl Forms for CollapseResult {
         let (before, after) = (figures::bytes(before), figures::bytes(after));
         let _ = writeln!(
             text,
-            "memory of the process {before} -> {after}, shared pages by share (Pss); {:.1} ms",
+            "memory of the process {before} -> {after}, with its share of shared pages (Pss); \
+             {:.1} ms",
             self.elapsed_ms
         );
         if self.unshared_bytes > 0 {
@@ -284,7 +285,7 @@ fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
              run --text large"
         }
         (_, Errno::INVAL) => {
-            "nothing to collapse: the pages changed in the meantime or are not eligible"
+            "nothing to collapse: the pages have changed since the scan or are not eligible"
         }
         (_, Errno::AGAIN) if pinned_bytes > 0 => &format!(
             "the process has {} pinned (VmPin), for io_uring, RDMA or a device; a block with a \

@@ -24,8 +24,8 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] FileError),
     #[error(
-        "the trace has page faults only (folio record --live), which do not show the run time: \
-         use --goal memory or --goal faults, or record the program without --live"
+        "the trace contains only page faults (folio record --live), which do not show the run \
+         time; use --goal memory or --goal faults, or record the program without --live"
     )]
     NoTime,
     #[error(transparent)]

@@ -62,8 +62,8 @@ pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
     let kernel = kernel.without_policy()?;
     if kernel.rules.sizes != FileSizes::default() {
         return Err(Error::asked(format!(
-            "{}: +sizes sets which folios a kernel uses, not which a file allows: omit it; folio \
-             predict replays a recording with it",
+            "{}: +sizes sets which folios a kernel uses, not which folios a file allows; omit it. \
+             folio predict can replay a recording with it",
             kernel.name
         )));
     }

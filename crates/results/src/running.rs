@@ -181,7 +181,7 @@ pub fn machine() -> Result<Host, Error> {
     };
     let found = CpuId::new(processor.id.iter().map(String::as_str)).nearest()?;
     let reason = match calibrated {
-        Some(cpu) => Some(format!("the calibration is for {cpu}, not for this CPU")),
+        Some(cpu) => Some(format!("the calibration was made on {cpu}, not on this CPU")),
         None => (!found.is_listed).then(|| "this CPU is not a known machine".to_owned()),
     };
     let remark = reason.map(|reason| {

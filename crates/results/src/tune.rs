@@ -97,9 +97,9 @@ fn still_true(plan: &ChangeSet) -> Vec<Warning> {
 
 fn title(plan: &ChangeSet) -> String {
     match plan.changes.len() {
-        0 if plan.has_none() => "none of these settings is there".to_owned(),
+        0 if plan.has_none() => "none of these settings exists on this system".to_owned(),
         0 if plan.kept.is_empty() => String::new(),
-        0 if !plan.missing.is_empty() => "every setting that is there is already right".to_owned(),
+        0 if !plan.missing.is_empty() => "every setting that exists is already right".to_owned(),
         0 => "every setting is already right".to_owned(),
         1 => "1 setting changes".to_owned(),
         nr => format!("{nr} settings change"),
@@ -127,7 +127,7 @@ fn rows(plan: &ChangeSet, result: &'static str) -> Vec<TuneRow> {
 #[must_use]
 pub fn undone(all: &[Undone]) -> TuneResult {
     let title = match all.len() {
-        0 => "nothing to undo: no setting is recorded as changed".to_owned(),
+        0 => "there is nothing to undo: no setting is recorded as changed".to_owned(),
         1 => "1 setting was recorded".to_owned(),
         nr => format!("{nr} settings were recorded"),
     };

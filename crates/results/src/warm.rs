@@ -102,8 +102,8 @@ fn answer(rows: &[WarmRow], is_check: bool) -> String {
             _ => 0,
         };
         match sum(rows, |row| Some(more(row))).unwrap_or_default() {
-            0 => text += "; at present, warming cannot bring in more",
-            more => text.extend(["; warming could bring in ", &figures::bytes(more)]),
+            0 => text += "; warming cannot add more at present",
+            more => text.extend(["; warming could add ", &figures::bytes(more)]),
         }
     }
     text + "."
@@ -269,11 +269,11 @@ mod tests {
         let whole = || row(8, Some(8), Some(8), false);
         assert_eq!(
             check(&[free(), used(), whole()]),
-            "12 MiB of 24 MiB is in large folios; warming could bring in 6 MiB."
+            "12 MiB of 24 MiB is in large folios; warming could add 6 MiB."
         );
         assert_eq!(
             check(&[used(), whole()]),
-            "10 MiB of 16 MiB is in large folios; at present, warming cannot bring in more."
+            "10 MiB of 16 MiB is in large folios; warming cannot add more at present."
         );
         assert_eq!(check(&[whole()]), "All of 8 MiB is in large folios.");
         let unseen = "The kernel does not report how much of 16 MiB is in large folios.";

@@ -155,7 +155,10 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
     assert!(said.contains("rests on assumed costs"), "{said}");
     let none = "--tune khugepaged.pages_to_scan=4095 --trace mix.folio --machine zen4";
     let said = place.fails(&format!("verify {none} -- true"));
-    assert!(said.contains("the model has no setting khugepaged.pages_to_scan"), "{said}");
+    assert!(
+        said.contains("the model does not know the setting khugepaged.pages_to_scan"),
+        "{said}"
+    );
     let said = place
         .fails(&format!("{words} --trace gone.folio -- true").replace("--trace mix.folio ", ""));
     assert!(said.contains("gone.folio"), "{said}");

@@ -47,7 +47,7 @@ pub enum Mistake {
     Model { place: String, message: String },
     #[error("{place}: give exactly one of trace, workload and model, not {has}")]
     CellKind { place: String, has: usize },
-    #[error("{place}: a cell with a trace or a workload needs {key}")]
+    #[error("{place}: a cell with a trace or workload needs {key}")]
     Missing { place: String, key: &'static str },
     #[error("{place}: a model names its kernel in its own table; remove {key}")]
     Superfluous { place: String, key: &'static str },

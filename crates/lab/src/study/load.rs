@@ -408,7 +408,10 @@ impl RowFile {
         let wrong = |message| Mistake::Row { place: place.to_owned(), message };
         let ours = self.ours(place, &common, known)?;
         if self.disagrees.is_some() && (self.published.is_none() || matches!(ours, Ours::None(_))) {
-            return Err(wrong("only a row with published numbers and our numbers can disagree"));
+            return Err(wrong(
+                "only a row with both published numbers and our numbers can \
+                              disagree",
+            ));
         }
         let same_within = common.same_within.unwrap_or(0.0);
         if !same_within.is_finite() || same_within < 0.0 {

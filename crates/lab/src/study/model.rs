@@ -215,7 +215,7 @@ fn clear_plan(kernel: &Kernel, size: u64, touched: Option<u64>) -> Result<Plan, 
     let page = kernel.rules.page;
     let nr_pages = size / page.bytes();
     if !size.is_power_of_two() || !(2..=1 << 18).contains(&nr_pages) {
-        return Err(format!("no folio has {size} bytes; expected a power of two up to 1G"));
+        return Err(format!("{size} bytes is not a folio size; expected a power of two up to 1G"));
     }
     let touched = touched.unwrap_or(nr_pages / 2);
     if touched >= nr_pages {

@@ -194,7 +194,7 @@ counts = [
         "{shown}"
     );
     assert!(
-        shown.contains("no program has all the numbers") && !shown.contains("loses"),
+        shown.contains("no program has all of these numbers") && !shown.contains("loses"),
         "{shown}"
     );
     let alone = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = []");

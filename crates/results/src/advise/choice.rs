@@ -82,9 +82,10 @@ impl Program {
                  remedies for it",
                 row.name
             )),
-            None => {
-                Some("it reaches only glibc's malloc, which the recording does not have".to_owned())
-            }
+            None => Some(
+                "it reaches only glibc's malloc, which the recorded program does not use"
+                    .to_owned(),
+            ),
         };
         Self { text_refusal, heap_refusal }
     }

@@ -200,7 +200,7 @@ impl Forms for ProcessAdvice {
         if self.areas.is_empty() {
             let _ = writeln!(
                 out,
-                "\nNothing gains a MiB; folio maps gives the reason for each mapping."
+                "\nNo change gains a MiB; folio maps shows the reason for each mapping."
             );
         }
         for (nr, area) in self.areas.iter().enumerate() {

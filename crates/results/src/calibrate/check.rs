@@ -40,8 +40,8 @@ impl CheckRequest {
         notes.push(measured.pace.note());
         if self.extent.nr_rounds < NR_ROUNDS_MIN {
             notes.push(format!(
-                "{} rounds show only gross errors: a row may be a MISS, or not, by chance; \
-                 without --quick there are {}",
+                "{} rounds show only gross errors: whether a row is a MISS can be chance; without \
+                 --quick there are {} rounds",
                 self.extent.nr_rounds,
                 Extent::new(Effort::Full).nr_rounds
             ));

@@ -99,8 +99,8 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let mut notes: Vec<String> = reach.iter().map(Reach::note).collect();
     if is_splintered {
         notes.push(
-            "Working sets on 2M folios miss at the same sizes as those on 4K folios: the host \
-             backs this machine's memory with 4K pages, so TLB entries cover 4K."
+            "Working sets in 2M folios start to miss at the same sizes as those in 4K folios: the \
+             host backs this machine's memory with 4K pages, so TLB entries cover 4K."
                 .to_owned(),
         );
     }
@@ -233,7 +233,7 @@ impl Reach {
             _ => "",
         };
         let silent = if cfg!(target_arch = "aarch64") {
-            "arm64 has no register for it"
+            "arm64 has no register that reports it"
         } else {
             "CPUID does not report it"
         };

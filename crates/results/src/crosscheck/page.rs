@@ -93,7 +93,7 @@ pub(super) fn of(report: &CrosscheckResult) -> Result<Page, ExportError> {
         ),
     ];
     if !data.different.is_empty() {
-        let lead = "Replay stops at the first step that differs; both sides of that step are \
+        let lead = "The replay stops at the first step that differs; both sides of that step are \
                     shown.";
         sections.push(section(
             "differences",
@@ -394,7 +394,11 @@ fn differences(data: &Data<'_>) -> Markup {
         }
     }
     if data.nr_different_not_shown > 0 {
-        let text = format!("{} more differ; --json has all.", data.nr_different_not_shown);
+        let text = format!(
+            "{} more differ; --json lists all of \
+                            them.",
+            data.nr_different_not_shown
+        );
         body.element("p class=\"note\"", &text);
     }
     body

@@ -79,8 +79,8 @@ impl ProgramCheck<'_> {
             row.differences.clear();
             row.outcome = CrosscheckOutcome::Failed;
             row.reason = Some(format!(
-                "{} folios were reclaimed while it ran; free some memory or stop DAMON, and try \
-                 again",
+                "{} folios were reclaimed while the program ran; free some memory or stop DAMON, \
+                 and try again",
                 recorded.nr_removed
             ));
         }

@@ -51,7 +51,11 @@ impl CrosscheckRow {
         let is_nothing = verdict.compared.values().all(|nr| *nr == 0);
         if verdict.is_equal() && is_nothing && !verdict.not_compared.is_empty() {
             self.outcome = CrosscheckOutcome::Skipped;
-            self.reason = Some("it uses all its files in ways that no rule covers".to_owned());
+            self.reason = Some(
+                "the program uses all its files in ways that no rule \
+                                covers"
+                    .to_owned(),
+            );
         }
         self.rules = verdict.rules;
         self.rules_note = verdict.rules_note;

@@ -16,7 +16,7 @@ pub(super) const fn outcome(outcome: Outcome) -> &'static str {
 pub(super) const fn words(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",
-        Aspect::Removals => "folios dropped or cut off",
+        Aspect::Removals => "folios dropped or truncated",
         Aspect::Evictions => "evicted folios",
         Aspect::Group => "counts of the group",
         Aspect::Reserved => "reservations",
@@ -41,12 +41,12 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",
         Aspect::Swap => "swap space",
-        Aspect::Scan => "blocks khugepaged looked at",
+        Aspect::Scan => "blocks that khugepaged scanned",
         Aspect::Sharing => "shared pages",
         Aspect::Mapcount => "map counts",
         Aspect::Pool => "numbers of the pool",
         Aspect::Smaps => "smaps",
-        Aspect::Machine => "mapped pages of the machine",
+        Aspect::Machine => "mapped pages on the machine",
         Aspect::Invariant => "invariants",
     }
 }

@@ -135,7 +135,7 @@ fn check(old: &State, new: &State) -> Result<(), Error> {
     if old.access != new.access {
         let blind = if old.access == Access::Smaps { first } else { second };
         return Err(Error::asked(format!(
-            "{blind} was taken without PFNs and has no folio sizes; take both as root"
+            "{blind} was taken without PFNs and contains no folio sizes; take both as root"
         )));
     }
     if old.geometry != new.geometry {

@@ -161,5 +161,8 @@ fn elapsed(old: u64, new: u64) -> Option<String> {
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} days", seconds / 86400),
     };
-    Some(format!("{span} {}", if new < old { "earlier: are the files in order?" } else { "later" }))
+    Some(format!(
+        "{span} {}",
+        if new < old { "earlier: are the files in the right order?" } else { "later" }
+    ))
 }

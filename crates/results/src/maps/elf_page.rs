@@ -55,8 +55,8 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
         failed: &view.failed[..view.failed.len().min(NR_FILES_MAX)],
         summary: view.summary,
     };
-    let lead = "From left to right: the parts of a segment by the largest folio that can map \
-                them, wherever the file is loaded. Each file has its own scale.";
+    let lead = "From left to right: the parts of a segment, by the largest folio that can map \
+                them at any load address. Each file has its own scale.";
     let title = match view.files.as_slice() {
         [one] => one.path.clone(),
         many => format!("{} files", many.len()),
@@ -121,7 +121,7 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
     }
     if data.nr_files_not_shown > 0 {
         let nr = data.nr_files_not_shown;
-        let words = format!("{nr} files with less text are not shown; --json has all.");
+        let words = format!("{nr} files with less text are not shown; --json lists all of them.");
         body.element("p class=\"note\"", &words);
     }
     body
@@ -180,7 +180,7 @@ fn sources(view: &ElfResult) -> Markup {
         (
             "counted",
             "From the program headers, under the rules of the named kernel. `folio predict` shows \
-             what a kernel then really reads and maps.",
+             what a kernel then actually reads and maps.",
         ),
         ("filesystems", &limits),
         ("small", "The segment has fewer bytes than the folio."),

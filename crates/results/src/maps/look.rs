@@ -75,7 +75,7 @@ impl MapsRequest {
     pub fn check(&self) -> Result<(), Error> {
         if self.selection.is_empty() && self.files.is_empty() && self.page_cache.is_empty() {
             return Err(Error::asked(
-                "say what to show: processes (folio maps 4242, --name postgres, or --all), the \
+                "specify what to show: processes (folio maps 4242, --name postgres, or --all), the \
                  page cache of files (--file FILE.., --page-cache DIR), or programs and shared \
                  objects on disk (folio maps --elf /bin/true)",
             ));

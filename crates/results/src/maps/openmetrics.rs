@@ -52,7 +52,7 @@ pub(super) fn of(look: &Look, show: Show) -> String {
     let version = label("version", env!("CARGO_PKG_VERSION"));
     families.sample("folio_build_info", &[version], 1);
     let name = "folio_look_cpu_seconds";
-    families.begin(name, "seconds", "CPU time that this look took.");
+    families.begin(name, "seconds", "CPU time spent on this look.");
     let ns = look.cpu_ns_since_begin();
     let _ = writeln!(families.text, "{name} {}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     families.text + "# EOF\n"
@@ -79,9 +79,11 @@ impl Families {
                 "Mapped memory, each page once, by kind and folio size.",
                 |cell| cell.mapped_bytes(),
             ),
-            ("folio_unaligned_bytes", "The part in folios mapped whole but unaligned.", |cell| {
-                cell.unaligned_bytes
-            }),
+            (
+                "folio_unaligned_bytes",
+                "The part in folios that are fully mapped but unaligned.",
+                |cell| cell.unaligned_bytes,
+            ),
             ("folio_partial_bytes", "The part in folios that are only partly mapped.", |cell| {
                 cell.partial_bytes
             }),
@@ -114,7 +116,8 @@ impl Families {
         self.begin(name, "", "1 if folio sizes could be read, which needs root; else 0.");
         let _ = writeln!(self.text, "{name} {}", u64::from(census.access == Access::Full));
         let name = "folio_process_mapped_bytes";
-        let help = "Mapped memory of the processes of a name; shared pages count in each process.";
+        let help =
+            "Mapped memory of all processes with one name; shared pages count in each process.";
         self.begin(name, "bytes", help);
         let processes = census.processes.iter();
         let processes = processes.map(|one| (label("process", &one.name), &one.tally));
@@ -123,7 +126,8 @@ impl Families {
 
     fn groups(&mut self, census: &Census, show: Show) {
         let name = "folio_cgroup_mapped_bytes";
-        let help = "Mapped memory of the processes of a control group; shared pages count in each.";
+        let help =
+            "Mapped memory of all processes in one control group; shared pages count in each.";
         self.begin(name, "bytes", help);
         let group = |pid: u32| {
             let group = Group::of(&Live, pid);

@@ -99,14 +99,14 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     sections
 }
 
-const PLACES: &str = "The address space of the largest mappings, from first page to last, just \
-                      after the counts. With scripts: point at a strip to see folio and place; \
-                      drag or press + and - to zoom; use the arrow keys to step from folio to \
-                      folio.";
+const PLACES: &str = "The address space of the largest mappings, from first page to last, read \
+                      just after the counts. With scripts: point at a strip to see folio and \
+                      place; drag or press + and - to zoom; use the arrow keys to step from folio \
+                      to folio.";
 
 const WHY: &str = "Each mapping is compared with the largest folio size that fits in it. The same \
                    bytes can have several reasons. Each command was checked with the verb that \
-                   would execute it; the gain counts blocks that have a page now.";
+                   would execute it; the gain counts blocks that contain a page now.";
 
 fn headline(summary: &Summary<'_>) -> Markup {
     let mut answer = Markup::new();
@@ -265,7 +265,7 @@ fn number(table: &mut Markup, at: &str, bytes: u64) {
 fn asides(nrs: &[(usize, &str)]) -> Markup {
     let mut text = Markup::new();
     for (nr, what) in nrs.iter().filter(|(nr, _)| *nr > 0) {
-        text.element("p class=\"note\"", &format!("And {nr} {what}; --json has all."));
+        text.element("p class=\"note\"", &format!("And {nr} {what}; --json lists all of them."));
     }
     text
 }
@@ -422,21 +422,21 @@ fn sources(summary: &Summary<'_>) -> Markup {
         (
             "measured",
             "Read from pagemap, kpageflags and smaps of the running kernel; nothing is estimated. \
-             Processes kept running in the meantime. This page has only the largest items; --json \
-             has all.",
+             Processes kept running during the measurement. This page shows only the largest \
+             items; --json lists all of them.",
         ),
         (
             "aligned",
             "The whole folio is mapped, at an address that is aligned like its place in the file \
              or in memory.",
         ),
-        ("not aligned", "The whole folio is mapped at another address."),
+        ("not aligned", "The whole folio is mapped at any other address."),
         ("partly mapped", "Only a part of the folio is mapped."),
         ("contpte", &contpte),
         (
             "could be",
-            "The folio size worth having on this machine if a whole one fits in the mapping; else \
-             the size of a contpte block.",
+            "The folio size worth having on this machine if a whole folio fits in the mapping; \
+             otherwise the size of a contpte block.",
         ),
     ])
 }

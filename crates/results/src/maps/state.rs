@@ -95,7 +95,7 @@ impl State {
         let bytes = disk::read_whole(path, FILE_BYTES_MAX)
             .map_err(Error::system(format!("cannot read {name}")))?;
         let state = Self::parse(&bytes).map_err(|fault| {
-            Error::asked(format!("{name} {fault}; folio maps --json makes one"))
+            Error::asked(format!("{name} {fault}; folio maps --json writes one"))
         })?;
         Ok(Self { source: Some(name), ..state })
     }
@@ -106,7 +106,9 @@ impl State {
         let head: Head = serde_json::from_slice(bytes).map_err(is_none)?;
         if head.schema_version != SCHEMA_VERSION {
             let found = head.schema_version;
-            return Err(format!("has schema version {found}, and this is {SCHEMA_VERSION}"));
+            return Err(format!(
+                "has schema version {found}, but this folio uses {SCHEMA_VERSION}"
+            ));
         }
         let saved: Saved = serde_json::from_slice(bytes).map_err(is_none)?;
         saved.state()
@@ -195,7 +197,7 @@ impl Adder {
         ];
         for bytes in parts {
             let left = self.left_bytes.checked_sub(bytes);
-            self.left_bytes = left.ok_or("has more bytes than memory can have")?;
+            self.left_bytes = left.ok_or("contains more bytes than memory can have")?;
         }
         tally.add(saved.kind, self.size(saved.folio_bytes)?, &cell);
         Ok(())
@@ -208,7 +210,7 @@ impl Adder {
         if is_folio && order * self.geometry.page_bytes == bytes {
             return Ok(Size::Order(order.ilog2()));
         }
-        Err(format!("has a folio of {bytes} bytes, which no folio has"))
+        Err(format!("contains a folio of {bytes} bytes, which is not a folio size"))
     }
 
     fn tally(&mut self, cells: &[SavedCell]) -> Result<Tally, String> {
@@ -246,7 +248,7 @@ impl Saved {
     fn state(self) -> Result<State, String> {
         let page_bytes = self.page_bytes.unwrap_or_else(|| Live.page_bytes());
         if ![4096, 16384, 65536].contains(&page_bytes) {
-            return Err(format!("has base pages of {page_bytes} bytes, which no kernel has"));
+            return Err(format!("contains base pages of {page_bytes} bytes, which no kernel uses"));
         }
         let geometry = Geometry::of(page_bytes);
         let mut adder = Adder { geometry, left_bytes: i64::MAX.unsigned_abs() };

@@ -128,7 +128,7 @@ fn held_now(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
             "another folio (verify, run or bench) has changed {} temporarily, and `this` includes \
-             that change; run this again when that folio has ended",
+             that change; run this again after that command has ended",
             listed(names)
         ))
     })

@@ -22,7 +22,11 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
         "quantities",
         "Every quantity",
         Basis::Measured,
-        &format!("Changed over plain in a round: median and {}.", words::interval(view.nr_counted)),
+        &format!(
+            "Changed divided by plain, within a round: median and \
+                  {}.",
+            words::interval(view.nr_counted)
+        ),
         quantities(view),
     ));
     sections.push(section("runs", "The runs", Basis::Measured, "", runs(view)));
@@ -404,7 +408,7 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     words.push(format!("Plain: {} on {}.", predicted.kernel, predicted.machine));
     words.push(format!("Changed: {}.", predicted.changed_kernel));
     if !predicted.assumed.is_empty() {
-        words.push(format!("It rests on assumed costs: {}.", predicted.assumed.join(", ")));
+        words.push(format!("It depends on assumed costs: {}.", predicted.assumed.join(", ")));
     }
     body.append(&notes(words.iter().filter(|text| !text.is_empty()).map(String::as_str)));
     section("prediction", "Prediction", Basis::Estimated, lead, body)
@@ -490,11 +494,11 @@ fn sources(view: &VerifyResult) -> Markup {
         ),
         (
             "ratio",
-            "Changed over plain within one round, so that drift of the machine affects both.",
+            "Changed divided by plain within one round, so that drift of the machine affects both.",
         ),
-        ("interval", "95% bootstrap interval of the median; of 3 to 5 rounds the range."),
+        ("interval", "95% bootstrap interval of the median; with 3 to 5 rounds, the range."),
         ("verdict", &margin),
-        ("estimated", "The prediction: counts of the model times the costs in the machine file."),
+        ("estimated", "The prediction: counts from the model times the costs in the machine file."),
     ])
 }
 

@@ -71,8 +71,8 @@ impl VerifyPrediction {
                 Some(edit) => name = format!("{name}+{edit}"),
                 None => {
                     return Err(Error::asked(format!(
-                        "the model has no setting {setting}: its effect cannot be predicted; \
-                         verify without --trace"
+                        "the model does not know the setting {setting}, so its effect cannot be \
+                         predicted; verify without --trace"
                     )));
                 }
             }

@@ -254,7 +254,7 @@ impl VerifyResult {
         if let Some(nr) = self.nr_of_selecting() {
             let _ = writeln!(
                 text,
-                "\n  faults, memory and folios decide which rounds count: their rows cover all \
+                "\n  faults, memory and folios decide which rounds count, so their rows cover all \
                  {nr} rounds"
             );
         }

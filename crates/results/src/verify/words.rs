@@ -46,7 +46,9 @@ pub(super) fn undecided(why: Undecided, ratio: Option<&Interval>) -> String {
             format!("{nr} rounds have a value for it, but {NR_ROUNDS_MIN} are needed")
         }
         (Undecided::Inside, Some(ratio)) if ratio.high.is_infinite() => {
-            "plain runs have 0 and changed runs have more: the ratio has no upper limit".to_owned()
+            "the value is 0 in plain runs and larger in changed runs: the ratio has no upper \
+             limit"
+                .to_owned()
         }
         (Undecided::Inside, _) => "the interval contains the limit; use more --runs".to_owned(),
     }
@@ -117,7 +119,7 @@ pub(super) fn warning(doubt: &Doubt) -> String {
         Doubt::LeftRunning { name, nr_runs } => format!(
             "the command ended and left {name} running in {nr_runs} runs: folio killed {name} and \
              did not measure what it did afterwards. To measure a server, start it with --server \
-             and give its load as the command"
+             and pass its load generator as the command"
         ),
         Doubt::NoTrace { is_looked: true } => {
             "folios and faults are the same with and without the change, except for noise: it may \

@@ -26,7 +26,7 @@ pub enum AnonBenchError {
     Fault(#[from] FaultError),
     #[error(transparent)]
     Fork(#[from] ForkError),
-    #[error("kernel {kernel} has no anonymous folios of {kib} KiB")]
+    #[error("kernel {kernel} does not support anonymous folios of {kib} KiB")]
     NoSize { kernel: String, kib: u64 },
     #[error("no memory is left for the page cache")]
     NoMemory,

@@ -8,7 +8,8 @@ use crate::kernel::KernelError;
 pub enum CheckError {
     /// The release is not a version, or is older than every known kernel.
     #[error(
-        "no rules for kernel {0:?}: the oldest known is 6.1; name the rules to use with --kernel"
+        "there are no rules for kernel {0:?}: the oldest known kernel is 6.1; select the rules \
+         with --kernel"
     )]
     UnknownKernel(String),
     #[error(transparent)]
@@ -18,11 +19,11 @@ pub enum CheckError {
     /// The recording has steps that must read, but no recorded reads.
     #[error(
         "{0}: nothing was traced, so there is nothing to compare; record it again with this \
-         version"
+         version of folio"
     )]
     NothingTraced(String),
     /// The recording's base page size differs from the rules'.
-    #[error("recorded with base pages of {recorded} bytes, but the rules have {rules}")]
+    #[error("the recording has base pages of {recorded} bytes, but the rules have {rules} bytes")]
     Page {
         /// Size in the recording, in bytes.
         recorded: u64,

@@ -26,9 +26,10 @@ pub enum LibraryError {
     Archive { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Parse(#[from] ParseError),
-    #[error("{}: over {max} MiB, too large for a recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
+    #[error("{}: more than {max} MiB, which is too large for a \
+             recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
-    #[error("{}: no recordings (*.txt, or *.tar.xz archives of them)", shown(.0))]
+    #[error("{}: there are no recordings (*.txt, or *.tar.xz archives of them)", shown(.0))]
     Empty(PathBuf),
 }
 
@@ -84,7 +85,7 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let text = text_of(&name, file, |source| match source.kind() {
         io::ErrorKind::InvalidData => {
             let (name, what) =
-                (path.to_string_lossy().into_owned(), "not a recording: it is not text");
+                (path.to_string_lossy().into_owned(), "this is not a recording: it is not text");
             ParseError { name, line: 1, what: what.to_owned() }.into()
         }
         _ => failed(path)(source),

@@ -71,15 +71,17 @@ impl<B: RecordingBody> Recording<B> {
                 let header = header.insert(RecordingHeader::of(&pairs)?);
                 return body.begin(header, &pairs);
             }
-            let header =
-                header.as_ref().ok_or("not a recording: the first line must be the header")?;
+            let header = header.as_ref().ok_or(
+                "this is not a recording: the first line must be the \
+                                       header",
+            )?;
             body.line(&mut at, header, words)
         })?;
         let name = name.to_owned();
         if let Some(header) = header {
             return Ok(Self { name, header, body });
         }
-        let what = "no header (# kernel=.. page=..)".to_owned();
+        let what = "there is no header (# kernel=.. page=..)".to_owned();
         Err(ParseError { name, line: 1, what })
     }
 }
@@ -100,7 +102,7 @@ impl<B> Recording<B> {
 
 impl RecordingHeader {
     fn of(pairs: &Pairs<'_>) -> Parsed<Self> {
-        let page = pairs.number("page")?.ok_or("no page= in the header")?;
+        let page = pairs.number("page")?.ok_or("the header has no page=")?;
         if !page.is_power_of_two() || !(4096..=PAGE_BYTES_MAX).contains(&page) {
             return Err(format!("page={page} is not a base page size"));
         }

@@ -85,7 +85,7 @@ pub(super) fn hex(word: &str) -> Parsed<u64> {
 pub(super) fn reason(words: &[&str]) -> Parsed<String> {
     let text = words.join(" ");
     if text.chars().any(char::is_control) {
-        return Err(format!("{text:?} is not a valid reason: it has control characters"));
+        return Err(format!("{text:?} is not a valid reason: it contains control characters"));
     }
     Ok(text)
 }

@@ -15,8 +15,8 @@ pub enum KernelError {
     #[error("kernel file {}: {message}", shown(origin))]
     BadFile { origin: String, message: String },
     #[error(
-        "kernel file {} is based on more than {limit} others; do two files name each other in \
-         `based-on`?",
+        "kernel file {} is based on a chain of more than {limit} others; do two files name each \
+         other in `based-on`?",
         shown(origin)
     )]
     TooDeep { origin: String, limit: usize },

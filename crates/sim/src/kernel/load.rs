@@ -19,8 +19,8 @@ const PAGE: &str = "page";
 const DESCRIPTION: &str = "description";
 
 /// Hint for a path that does not exist, because a `,` or `+` may have cut it.
-const CUT_PATH: &str = "a `,` ends a path, and so does a `+`, unless a file with the whole name \
-                        exists";
+const CUT_PATH: &str = "a `,` ends a path, and so does a `+`, unless there is a file with the \
+                        whole name";
 
 #[derive(Deserialize)]
 struct File {

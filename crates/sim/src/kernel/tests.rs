@@ -218,7 +218,7 @@ fn a_file_may_be_based_on_a_preset() {
     assert!(message.contains("execc"), "{message}");
     std::fs::write(&path, format!("based-on = \"{}\"\n", path.display())).unwrap();
     let message = Kernel::parse(path.to_str().unwrap()).unwrap_err().to_string();
-    assert!(message.contains("based on more than"), "{message}");
+    assert!(message.contains("based on a chain of more than"), "{message}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ impl Kernel {
     pub fn to_toml(&self) -> Result<String, KernelError> {
         let text = self.to_table()?.to_string();
         if Self::from_toml(&self.name, &text)? != *self {
-            let message = "has rules that its text does not reproduce".to_owned();
+            let message = "contains rules that its text does not reproduce".to_owned();
             return Err(KernelError::BadFile { origin: self.name.clone(), message });
         }
         Ok(text)

@@ -21,8 +21,8 @@ pub enum MachineError {
     #[error("machine {machine} has no {page} base pages; it has {supported}")]
     PageSize { machine: String, page: PageSize, supported: Listed },
     #[error(
-        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so folio cannot place this \
-         machine's file; name one: folio calibrate -o FILE"
+        "neither XDG_CONFIG_HOME nor HOME is an absolute path, so folio does not know where to \
+         put this machine's file; name a file: folio calibrate -o FILE"
     )]
     NoPlace,
     #[error("this machine is not calibrated ({} is missing); run folio calibrate", shown(path))]
@@ -36,13 +36,13 @@ pub enum Contradiction {
     #[error("{0}")]
     Tlb(#[from] ConfigError),
     #[error(
-        "{key} is missing; give it, or name the machine that this one is based on: based-on = \
-             \"altra\""
+        "{key} is missing; add it, or name the machine on which this one is based: based-on = \
+         \"altra\""
     )]
     Missing { key: &'static str },
     #[error("based-on: there is no machine '{}'; {hint}", shown(name))]
     NoBase { name: String, hint: String },
-    #[error("page_sizes is empty; list the base pages, such as [\"4K\"]")]
+    #[error("page_sizes is empty; list the base page sizes, such as [\"4K\"]")]
     NoPageSize,
     #[error("page_sizes has {page} twice; list each size once")]
     PageSizeTwice { page: PageSize },
@@ -62,7 +62,10 @@ pub enum Contradiction {
          possible value, both above 0, with the value between them"
     )]
     Range { place: String, value: f64, low: f64, high: f64 },
-    #[error("{place}: no source; name the document, or set assumed = true and give the reason")]
+    #[error(
+        "{place}: the source is missing; name the document, or set assumed = true and give \
+             the reason"
+    )]
     NoSource { place: String },
     #[error("{place}: list each size once, in ascending order")]
     RateOrder { place: String },

@@ -41,15 +41,21 @@ pub enum Refusal {
     TooLarge,
     #[error("it is not a BPF object file ({0}); compile it with clang -O2 -target bpf -c")]
     NotBpf(String),
-    #[error("it has no section folio/POINT; known points: {points}", points = super::point_names())]
+    #[error("it has no section named folio/POINT; known points: \
+             {points}", points = super::point_names())]
     NoProgram,
     #[error(
-        "there is no point {}; known points: {points}", shown(.0), points = super::point_names()
+        "there is no point called {}; known points: \
+         {points}", shown(.0), points = super::point_names()
     )]
     Point(String),
-    #[error("section {}: {} functions; use one for each point", shown(section), nr)]
+    #[error("section {} contains {} functions; use one function per point", shown(section), nr)]
     Functions { section: String, nr: usize },
-    #[error("section {}: {nr} instructions; a program has 1 to {NR_INSNS_MAX}", shown(section))]
+    #[error(
+        "section {} contains {nr} instructions; a program has 1 to \
+             {NR_INSNS_MAX}",
+        shown(section)
+    )]
     Length { section: String, nr: usize },
     #[error("{section}, instruction {at}: {what}", section = shown(section))]
     Insn { section: String, at: usize, what: String },

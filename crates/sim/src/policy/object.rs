@@ -82,7 +82,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
         return Err(not_bpf(format!("machine {machine}")));
     }
     if file.sections().count() > NR_SECTIONS_MAX {
-        return Err(not_bpf(format!("more than {NR_SECTIONS_MAX} sections")));
+        return Err(not_bpf(format!("it has more than {NR_SECTIONS_MAX} sections")));
     }
     let mut reader = Reader { file: &file, parsed: Parsed::default(), data: BTreeMap::new() };
     let maps = reader.maps()?;
@@ -143,7 +143,7 @@ impl<'a> Reader<'a, '_> {
             }
             let at = usize::try_from(symbol.address()).ok();
             let words = at.and_then(|at| bytes.get(at..)?.get(..MAP_BYTES));
-            let words = words.ok_or_else(|| wrong("it is cut off"))?;
+            let words = words.ok_or_else(|| wrong("it is truncated"))?;
             let spec = map_spec(name, words).map_err(wrong)?;
             numbers.insert((section.index().0, symbol.address()), self.parsed.maps.len());
             self.parsed.maps.push(spec);
@@ -215,7 +215,7 @@ impl<'a> Reader<'a, '_> {
             ));
         }
         if r_type != R_BPF_64_64 || insn.code != LDDW {
-            return Err(format!("relocation {r_type} of {} is not known", name()));
+            return Err(format!("relocation type {r_type} for {} is unknown", name()));
         }
         let found = self.file.symbol_by_index(symbol).map_err(|error| error.to_string())?;
         let Some(section) = found.section_index() else {
@@ -350,20 +350,21 @@ fn map_spec(name: &str, words: &[u8]) -> Result<MapSpec, &'static str> {
     let kind = match number(0) {
         1 => MapKind::Hash,
         2 => MapKind::Array,
-        _ => return Err("its kind is neither FOLIO_HASH nor FOLIO_ARRAY"),
+        _ => return Err("its type is neither FOLIO_HASH nor FOLIO_ARRAY"),
     };
     let (key_bytes, value_bytes, nr_max) = (number(1), number(2), number(3));
     let is_possible = |bytes| (1..=ENTRY_BYTES_MAX).contains(&bytes);
     if !is_possible(key_bytes) || !is_possible(value_bytes) {
-        return Err("keys and values have 1 to 4096 bytes");
+        return Err("keys and values must have 1 to 4096 bytes");
     }
     if kind == MapKind::Array && key_bytes != 4 {
         return Err(
-            "the key of an array has 4 bytes: make it an unsigned int, or the map a FOLIO_HASH",
+            "the key of an array must have 4 bytes: make it an unsigned int, or make the map a \
+             FOLIO_HASH",
         );
     }
     if nr_max == 0 || nr_max > STATE_BYTES_MAX {
-        return Err("it has no entries, or more than fit");
+        return Err("it has no entries, or more than fit in memory");
     }
     Ok(MapSpec { name: name.to_owned(), kind, key_bytes, value_bytes, nr_max })
 }

@@ -144,7 +144,7 @@ impl Verifier<'_> {
 
     fn load(&self, insn: Insn, known: &mut Known) -> Checked<()> {
         if !insn.is_plain_access() {
-            return Err("sign-extending loads are not known; compile with -mcpu=v3".to_owned());
+            return Err("sign-extending loads are not supported; compile with -mcpu=v3".to_owned());
         }
         check_written(insn.dst)?;
         let (nr, from) = (insn.access_bytes(), known.registers[insn.src as usize]);
@@ -159,8 +159,8 @@ impl Verifier<'_> {
     fn store(&self, insn: Insn, known: &mut Known) -> Checked<()> {
         if !insn.is_plain_access() {
             return Err(
-                "atomic operations are not known, and nothing runs at the same time as a policy: \
-                 write n += 1"
+                "atomic operations are not supported, and nothing runs concurrently with a \
+                 policy: write n += 1"
                     .to_owned(),
             );
         }
@@ -186,7 +186,7 @@ impl Verifier<'_> {
     fn place(&self, pointer: Value, off: i16, nr: usize, writes: bool) -> Checked<Place> {
         let off = i64::from(off);
         match pointer {
-            Value::Context { .. } if writes => Err("the context cannot be written".to_owned()),
+            Value::Context { .. } if writes => Err("the context cannot be modified".to_owned()),
             Value::Context { offset } => inside(offset, off, nr, CONTEXT_BYTES, "the context"),
             Value::Stack { offset } => Frame::at(offset.saturating_add(off), nr).map(Place::Frame),
             Value::Entry { map, offset } => {
@@ -196,7 +196,7 @@ impl Verifier<'_> {
             Value::Data { section, offset } => {
                 let section = self.parsed.data.get(section).ok_or("no such variable")?;
                 if writes && !section.is_writable {
-                    return Err("a constant cannot be written".to_owned());
+                    return Err("a constant cannot be modified".to_owned());
                 }
                 inside(offset, off, nr, section.bytes.len(), "its variables")
             }
@@ -216,7 +216,8 @@ impl Verifier<'_> {
 
     fn call(&mut self, at: usize, insn: Insn, known: &mut Known) -> Checked<()> {
         if insn.src != 0 {
-            let what = "calls of functions are not known; make them static __always_inline";
+            let what = "function calls are not supported; make the functions static \
+                        __always_inline";
             return Err(what.to_owned());
         }
         let result = match insn.imm {
@@ -225,7 +226,7 @@ impl Verifier<'_> {
                 Value::Number(Number::ANY)
             }
             helper::WINDOW => {
-                return Err("folio_window() is only for folio/window".to_owned());
+                return Err("folio_window() is available only in folio/window".to_owned());
             }
             helper::MAP_LOOKUP | helper::MAP_UPDATE | helper::MAP_DELETE => {
                 let Value::Map { nr } = known.registers[1] else {
@@ -249,8 +250,8 @@ impl Verifier<'_> {
             }
             nr => {
                 return Err(format!(
-                    "helper {nr} is not known; a policy has maps and folio_window(), but no clock \
-                     and no random numbers, so results are reproducible"
+                    "helper {nr} is not supported; a policy has maps and folio_window(), but no \
+                     clock and no random numbers, so results are reproducible"
                 ));
             }
         };
@@ -283,7 +284,7 @@ impl Verifier<'_> {
         let to = insn.target(at).ok_or("it jumps before the first instruction")?;
         if insn.op() == jump::JA {
             if insn.class() == class::JMP32 {
-                return Err("a long jump is not known; compile with -mcpu=v3".to_owned());
+                return Err("long jumps are not supported; compile with -mcpu=v3".to_owned());
             }
             return self.lead(to, known);
         }
@@ -429,7 +430,9 @@ fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
         return Err(format!("code {:#04x} is not known", insn.code));
     }
     if insn.off != 0 {
-        return Err("signed divisions and moves are not known; compile with -mcpu=v3".to_owned());
+        return Err("signed divisions and moves are not supported; compile with \
+                    -mcpu=v3"
+            .to_owned());
     }
     if op == alu::END && !matches!(insn.imm, 16 | 32 | 64) {
         return Err("a byte swap has 16, 32 or 64 bits".to_owned());

@@ -131,8 +131,8 @@ pub struct OverBudget {
 fn cause(policy: Option<&str>) -> String {
     match policy {
         Some(policy) => format!(
-            "real programs need a fraction of that, and the policy {} may cause it: try without. If \
-             you trust both,",
+            "real programs need a fraction of that, and the policy {} may be the cause; try \
+             without it. If you trust both,",
             shown(policy)
         ),
         None => "real programs need a fraction of that. If you trust the trace,".to_owned(),
@@ -149,7 +149,7 @@ fn place(row: Option<u64>, op: Option<Op>) -> String {
 /// Ageing would exceed the budget. This is known before ageing begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "ageing {} of memory for {rounds} rounds takes up to {}; give less memory or fewer rounds, or \
+    "ageing {} of memory for {rounds} rounds takes up to {}; use less memory or fewer rounds, or \
      allow more with `--max-work {factor}` (Python: `max_work={factor}`)",
     size_name(*.ram_bytes), too_much(.excess)
 )]

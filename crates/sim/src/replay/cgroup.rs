@@ -37,8 +37,8 @@ pub struct Cgroup {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not LIMIT or PROGRAM=LIMIT; expected bytes, such as 64M, or a program with its limit, \
-     such as cc1=64M"
+    "'{0}' is neither LIMIT nor PROGRAM=LIMIT; expected bytes, such as 64M, or a program with its \
+     limit, such as cc1=64M"
 )]
 pub struct CgroupError(String);
 

@@ -27,7 +27,7 @@ pub enum CellError {
     Io(#[from] OutOfMemory),
     #[error(transparent)]
     Map(#[from] MapError),
-    #[error("thread {0}: a trace may have at most {NR_THREADS_MAX} threads")]
+    #[error("thread {0}: a trace can have at most {NR_THREADS_MAX} threads")]
     TooManyThreads(ThreadId),
     #[error(
         "thread {0} is not the first one, and no fork in the trace created it: the trace is \
@@ -43,8 +43,8 @@ pub enum CellError {
     #[error(transparent)]
     Ageing(#[from] AgeingOverBudget),
     #[error(
-        "more than {NR_PROCESSES_MAX} processes live at the same time, which is the limit; record \
-         a smaller part of the program"
+        "more than {NR_PROCESSES_MAX} processes exist at the same time, which is the limit; \
+         record a smaller part of the program"
     )]
     TooManyProcesses,
 }

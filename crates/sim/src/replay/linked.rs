@@ -39,7 +39,10 @@ pub struct LinkedChoices {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkedError {
-    #[error("'{0}' is not SIZE or FILE=SIZE; expected a page size, such as 2M or 'libc.so*=2M'")]
+    #[error(
+        "'{0}' is neither SIZE nor FILE=SIZE; expected a page size, such as 2M or \
+             'libc.so*=2M'"
+    )]
     Form(String),
     #[error(
         "'{0}' is not a page size to link for: -z max-page-size takes a power of two; expected \
@@ -47,8 +50,8 @@ pub enum LinkedError {
     )]
     Size(String),
     #[error(
-        "cannot link for {0}: the model supports pages up to {max}, the largest folio that a \
-         kernel reads text into",
+        "cannot link for {0}: the model supports pages up to {max}, the size of the largest folio \
+         into which a kernel reads text",
         max = size_name(LINKED_BYTES_MAX)
     )]
     TooLarge(String),

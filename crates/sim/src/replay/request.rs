@@ -87,8 +87,8 @@ pub enum Detail {
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     #[error(
-        "{} kernels x {} machines x {} memory sizes x {} seeds{} are {nr_cells} cells; one result \
-         has at most {limit}; use fewer",
+        "{} kernels x {} machines x {} memory sizes x {} seeds{} make {nr_cells} cells; one \
+         result has at most {limit}; use fewer",
         nrs[0], nrs[1], nrs[2], nrs[3],
         if nrs[4] > 1 { format!(" x {} ways to link", nrs[4]) } else { String::new() }
     )]
@@ -106,7 +106,7 @@ pub enum RequestError {
         shown(.0)
     )]
     KernelName(String),
-    #[error("no {0} is given; name at least one")]
+    #[error("no {0} was given; name at least one")]
     Nothing(&'static str),
     #[error(
         "{bytes} bytes of memory are not supported; expected bytes, such as 512M or 16G, and at \
@@ -114,7 +114,7 @@ pub enum RequestError {
         size_name(MEMORY_GIB_MAX << 30)
     )]
     Memory { bytes: u64 },
-    #[error("a factor of {0} for the work is not supported; expected 1 to {FACTOR_MAX}")]
+    #[error("a work factor of {0} is not supported; expected 1 to {FACTOR_MAX}")]
     MaxWork(u64),
     #[error("{0} CPUs are not supported; expected 1 to {NR_CPUS_MAX}")]
     NrCpus(u32),
@@ -141,7 +141,7 @@ pub enum RequestError {
     #[error("--cgroup {}: no program in the trace matches; {}", shown(group), shown(hint))]
     IdleCgroup { group: String, hint: String },
     #[error(
-        "--cgroup {}: it has no programs because '{}' matches them all; omit either group",
+        "--cgroup {}: no program is left for it because '{}' matches them all; omit either group",
         shown(group),
         shown(by)
     )]

@@ -267,22 +267,25 @@ impl Shape<'_> {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{place}: 0 entries; omit the structure if the machine has none")]
+    #[error("{place}: it has 0 entries; omit the structure if the machine has none")]
     NoEntries { place: String },
     #[error("{place}: {entries} entries are more than the supported {entries_max}")]
     TooManyEntries { place: String, entries: u32, entries_max: u32 },
-    #[error("{place}: 0 ways; write 1 for direct mapped or \"full\" for fully associative")]
+    #[error("{place}: it has 0 ways; write 1 for direct mapped or \"full\" for fully associative")]
     NoWays { place: String },
     #[error("{place}: {ways} ways are more than its {entries} entries; use \"full\" or fewer ways")]
     MoreWaysThanEntries { place: String, entries: u32, ways: u32 },
     #[error(
-        "{place}: {entries} entries do not make whole sets of {ways} ways ({} left over)",
+        "{place}: {entries} entries do not divide into whole sets of {ways} ways ({} left over)",
         entries % ways
     )]
     UnevenSets { place: String, entries: u32, ways: u32 },
     #[error("{place}: sizes is empty; list some, such as [\"4K\", \"2M\"], or write \"any\"")]
     NoSizes { place: String },
-    #[error("{place}: no source; name the document, or set assumed = true and give the reason")]
+    #[error(
+        "{place}: the source is missing; name the document, or set assumed = true and give \
+             the reason"
+    )]
     NoSource { place: String },
     #[error("tlb.{level}: {nr} structures are more than the supported {MAX_STRUCTURES}")]
     TooManyStructures { level: &'static str, nr: usize },
@@ -302,7 +305,7 @@ pub enum ConfigError {
          {page} from page_sizes"
     )]
     PageNotHeld { side: Side, page: PageSize },
-    #[error("tlb.coalescing: at most one of \"hpa\", \"zen\" and \"zen-32K\"")]
+    #[error("tlb.coalescing: give at most one of \"hpa\", \"zen\" and \"zen-32K\"")]
     TwoAggregations,
     #[error("tlb.coalescing: \"contpte\" is listed twice")]
     ContpteTwice,

@@ -164,7 +164,7 @@ fn what_is_refused_of_c_says_what_to_do() {
             "either",
             array,
             "__u64 z = 3, *p = bpf_map_lookup_elem(&one, &z); if (!p) p = &z; return *p;",
-            "an address points to different things on different paths",
+            "an address points to different objects on different paths",
         ),
         (
             "function",

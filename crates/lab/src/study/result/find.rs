@@ -66,9 +66,9 @@ impl StudyRequest {
         let missing: Vec<&str> = names.into_iter().filter(is_missing).collect();
         (!missing.is_empty()).then(|| {
             Remark::Warning(format!(
-                "{} has no {}: rows that need them stay empty. Give their directory with --traces \
-                 DIR: share/largefolio/traces in an installation, traces in a checkout (`make \
-                 traces` records them)",
+                "{} does not contain {}, so rows that need them stay empty. Give their directory \
+                 with --traces DIR: share/largefolio/traces in an installation, traces in a \
+                 checkout (`make traces` records them)",
                 shown(&self.traces),
                 missing.join(", ")
             ))

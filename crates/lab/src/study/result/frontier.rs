@@ -62,7 +62,7 @@ pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
         format!("on the frontier of {gain} and {paid}: {}", names.join(", "))
     };
     if found.lines.iter().all(|line| line.changes[0].mean_percent.is_none()) {
-        return vec!["no program has all the numbers".to_owned()];
+        return vec!["no program has all of these numbers".to_owned()];
     }
     let nr_programs = found.programs.len();
     let loses = |line: &FrontierLine| {

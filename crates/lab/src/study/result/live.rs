@@ -153,7 +153,7 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
         BenchWork::StoreChildAlive => Some(Operation::CowCopy),
         BenchWork::StoreChildGone => Some(Operation::CowReuse),
         BenchWork::Clear => {
-            return Err(Error::asked("clearing can be compared only with clearing"));
+            return Err(Error::asked("clearing can be compared only with another clearing method"));
         }
     };
     let region_bytes = REGION_BYTES.max(bench.size);

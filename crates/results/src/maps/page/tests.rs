@@ -108,7 +108,7 @@ fn a_large_system_has_a_page_of_bounded_size_and_its_names_are_text() {
     }
     let page = of_summary(&summary, title(&look)).unwrap().html();
     assert!(page.len() < 3 << 20, "{} bytes", page.len());
-    assert!(page.contains("And 5 smaller processes; --json has all."));
+    assert!(page.contains("And 5 smaller processes; --json lists all of them."));
     let (body, rest) = page.split_once("<script type=\"application/json\"").unwrap();
     assert!(!body.contains("<script") && !body.contains("<b>name"), "a name became an element");
     assert!(!body.contains(['\u{1b}', '\u{202e}']), "a control character came through");

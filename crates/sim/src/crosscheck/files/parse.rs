@@ -91,8 +91,8 @@ impl RecordingBody for FileSteps {
         match words {
             _ if is_known => Ok(()),
             // First line of a recording of a program (`processes`).
-            ["program", ..] => Err("a recording of private memory, which only the tests replay; \
-                                    crosscheck replay takes recordings of files"
+            ["program", ..] => Err("this is a recording of private memory, which only the tests \
+                                    replay; crosscheck replay accepts recordings of files"
                 .to_owned()),
             _ => unknown(words),
         }
@@ -284,7 +284,7 @@ impl CachedRun {
         let Self { first: CachedFolio { file, index, order }, times } = self;
         if times > NR_FOLIOS_MAX - *nr_folios {
             return Err(format!(
-                "{times} folios after {nr_folios}: a recording may have {NR_FOLIOS_MAX}"
+                "{times} folios after {nr_folios}: a recording can contain at most {NR_FOLIOS_MAX}"
             ));
         }
         *nr_folios += times;

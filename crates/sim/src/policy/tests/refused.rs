@@ -38,12 +38,12 @@ fn what_a_program_may_not_do() {
         (vec![mov(10, 0), EXIT], "0: r10 cannot be written"),
         (vec![load(0, 1, 392), EXIT], "0: bytes 0 to 0 from 392 are not all in the context"),
         (vec![load(0, 1, -8), EXIT], "0: bytes 0 to 0 from -8 are not all in the context"),
-        (vec![store(1, 0, 1), mov(0, 0), EXIT], "0: the context cannot be written"),
+        (vec![store(1, 0, 1), mov(0, 0), EXIT], "0: the context cannot be modified"),
         (vec![load(0, 10, -8), EXIT], "0: the byte at r10-8 is unset"),
         (vec![store(10, -520, 1), mov(0, 0), EXIT], "0: 8 bytes at r10-520 are not in the stack"),
         (vec![store(10, -4, 1), mov(0, 0), EXIT], "0: 8 bytes at r10-4 are not in the stack"),
         (vec![mov(2, 64), load(0, 2, 0), EXIT], "1: a number is not an address"),
-        (vec![call(5), EXIT], "0: helper 5 is not known"),
+        (vec![call(5), EXIT], "0: helper 5 is not supported"),
         (vec![insn(class::JMP | jump::CALL, 0, 1, 0, 3), EXIT], "0: calls of functions"),
         (vec![mov(1, 0), call(helper::MAP_LOOKUP), EXIT], "1: the first argument is not a map"),
         (unchecked, "6: the result of bpf_map_lookup_elem must first be compared"),
@@ -55,9 +55,9 @@ fn what_a_program_may_not_do() {
         (
             [&wide(2, insn::wide::DATA, 0)[..], &[insn(0x7a, 2, 0, 0, 1), mov(0, 0), EXIT]]
                 .concat(),
-            "2: a constant cannot be written",
+            "2: a constant cannot be modified",
         ),
-        (vec![insn(0xdb, 10, 1, -8, 0), EXIT], "0: atomic operations are not known"),
+        (vec![insn(0xdb, 10, 1, -8, 0), EXIT], "0: atomic operations are not supported"),
         (vec![insn(0x99, 0, 1, 0, 0), EXIT], "0: sign-extending loads"),
         (vec![insn(class::ALU64 | alu::DIV, 1, 0, 1, 3), EXIT], "0: signed divisions"),
         (vec![insn(class::ALU | alu::ADD, 1, 0, 0, 3), EXIT], "0: it computes with an address"),
@@ -74,7 +74,7 @@ fn what_a_program_may_not_do() {
         ),
         (
             vec![insn(0x85, 0, 0, 0, helper::WINDOW), EXIT],
-            "0: folio_window() is only for folio/window",
+            "0: folio_window() is available only in folio/window",
         ),
     ];
     are_refused(&cases);

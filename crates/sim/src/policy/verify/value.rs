@@ -2,8 +2,8 @@
 
 use super::number::{Number, Range};
 
-pub(super) const MIXED: &str = "an address points to different things on different paths; use \
-                                each in its own branch, and join the branches with numbers";
+pub(super) const MIXED: &str = "an address points to different objects on different paths; use \
+                                each in its own branch, and merge the branches with numbers only";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {

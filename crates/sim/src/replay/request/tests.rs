@@ -84,8 +84,8 @@ fn a_group_that_a_later_one_leaves_empty_is_refused() {
     };
     let overridden = |group: &str, by: &str| {
         format!(
-            "--cgroup {group}: it has no programs because '{by}' matches them all; omit either \
-             group"
+            "--cgroup {group}: no program is left for it because '{by}' matches them all; omit \
+             either group"
         )
     };
     assert_eq!(said(&of(&["8M", "cc1=6M", "4M"])), overridden("8M", "4M"));

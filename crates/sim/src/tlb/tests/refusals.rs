@@ -14,7 +14,7 @@ fn contradictions_are_named_with_their_place() {
     let l2 = |edit: fn(&mut StructureConfig)| refusal(|config| edit(&mut config.l2[0]));
     assert_eq!(
         l2(|l2| l2.entries = 0),
-        "tlb.l2[0] \"1280x5\": 0 entries; omit the structure if the machine has none"
+        "tlb.l2[0] \"1280x5\": it has 0 entries; omit the structure if the machine has none"
     );
     assert_eq!(
         l2(|l2| l2.entries = 70_000),
@@ -22,7 +22,8 @@ fn contradictions_are_named_with_their_place() {
     );
     assert_eq!(
         l2(|l2| l2.ways = Ways::Number(0)),
-        "tlb.l2[0] \"1280x5\": 0 ways; write 1 for direct mapped or \"full\" for fully associative"
+        "tlb.l2[0] \"1280x5\": it has 0 ways; write 1 for direct mapped or \"full\" for fully \
+         associative"
     );
     assert_eq!(
         l2(|l2| l2.entries = 4),
@@ -30,7 +31,7 @@ fn contradictions_are_named_with_their_place() {
     );
     assert_eq!(
         l2(|l2| l2.entries = 1283),
-        "tlb.l2[0] \"1280x5\": 1283 entries do not make whole sets of 5 ways (3 left over)"
+        "tlb.l2[0] \"1280x5\": 1283 entries do not divide into whole sets of 5 ways (3 left over)"
     );
     assert_eq!(
         l2(|l2| l2.sizes = EntrySizes::Listed(vec![])),
@@ -73,12 +74,13 @@ fn contradictory_coalescing_is_named() {
         |modes: &[CoalescingMode]| refusal(|config| config.coalescing.modes = modes.to_vec());
     assert_eq!(
         modes(&[Hpa, Zen]),
-        "tlb.coalescing: at most one of \"hpa\", \"zen\" and \"zen-32K\""
+        "tlb.coalescing: give at most one of \"hpa\", \"zen\" and \"zen-32K\""
     );
     assert_eq!(modes(&[Contpte, Contpte]), "tlb.coalescing: \"contpte\" is listed twice");
     assert_eq!(modes(&[Zen32K]), "tlb.coalescing: \"zen\" merges 4K pages, but page_sizes has 64K");
     assert_eq!(
         refusal(|config| config.coalescing.source.clear()),
-        "tlb.coalescing: no source; name the document, or set assumed = true and give the reason"
+        "tlb.coalescing: the source is missing; name the document, or set assumed = true and give \
+         the reason"
     );
 }

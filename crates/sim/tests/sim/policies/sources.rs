@@ -83,7 +83,7 @@ fn programs_that_are_refused_say_what_to_do() {
         ),
         (around(&format!("{F} {{ return (__u64)c; }}")), "it returns an address"),
         (around(&format!("{F} {{ return *(__u64 *)0x1000; }}")), "a number is not an address"),
-        (around(&format!("{F} {{ c->page = 1; return 1; }}")), "the context cannot be written"),
+        (around(&format!("{F} {{ c->page = 1; return 1; }}")), "the context cannot be modified"),
         (
             around(&format!(
                 "FOLIO_MAP(m, FOLIO_HASH, __u64, __u64, 4);\n\
@@ -97,7 +97,7 @@ fn programs_that_are_refused_say_what_to_do() {
         ),
         (
             around(&format!("__u64 n; {F} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
-            "nothing runs at the same time as a policy",
+            "nothing runs concurrently with a policy",
         ),
         (
             around(&format!(
@@ -118,12 +118,12 @@ fn files_that_are_refused_say_what_to_do() {
             around("SEC(\"folio/arround\") __u64 f(struct folio_context *c) { return 1; }"),
             "known points: anon_order, window, around",
         ),
-        (around("int nothing;"), "no section folio/POINT"),
+        (around("int nothing;"), "no section named folio/POINT"),
         (
             around(&format!(
                 "{F} {{ return 1; }} SEC(\"folio/around\") __u64 g(struct folio_context *c) {{ return 2; }}"
             )),
-            "2 functions; use one for each point",
+            "2 functions; use one function per point",
         ),
         (
             around(&format!(
@@ -137,7 +137,7 @@ fn files_that_are_refused_say_what_to_do() {
                 "FOLIO_MAP(m, FOLIO_ARRAY, __u64, __u64, 4);\n\
                  {F} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
             )),
-            "make it an unsigned int, or the map a FOLIO_HASH",
+            "make it an unsigned int, or make the map a FOLIO_HASH",
         ),
         (
             around(&format!(

@@ -260,7 +260,7 @@ fn ageing_of_too_much_memory_never_begins() {
         error.to_string()
     };
     let steps = "ageing 1T of memory for 100 rounds takes up to 3355443200 steps, and 67108864 are \
-                 allowed; give less memory or fewer rounds, or allow more with `--max-work 50`";
+                 allowed; use less memory or fewer rounds, or allow more with `--max-work 50`";
     assert!(told(1024, 100).contains(steps), "{}", told(1024, 100));
     assert!(
         told(256, 1).contains(" MiB of state, but only 1024 MiB are allowed"),

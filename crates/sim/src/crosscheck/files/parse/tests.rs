@@ -66,7 +66,11 @@ fn folios_of_all_lines_are_bounded_together() {
     assert_eq!(error.line, 4, "{error}");
     let error = of("A 0 0 x4000\nD 0 0 x4190305\n").unwrap_err();
     assert_eq!(error.line, 3, "{error}");
-    assert!(error.what.starts_with("4190305 folios after 4000: a recording may have 4194304"));
+    assert!(
+        error
+            .what
+            .starts_with("4190305 folios after 4000: a recording can contain at most 4194304")
+    );
     assert_eq!(of("A 0 0 x4000\nD 0 0 x4000\n").unwrap().body.nr_folios, 8000);
 }
 
