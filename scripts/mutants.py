@@ -94,7 +94,7 @@ MUTANTS = [
     ("page-mapcount-updates", "rmap/mapcount/large.rs",
      "let updates = total + MapcountUpdates::of_pages(pages.len());",
      "let updates = total + MapcountUpdates::of_pages(1);"),
-    ("owner-case-4-shared", "rmap/owners/words.rs",
+    ("owner-case-4-shared", "../../owner-word/src/words.rs",
      "let is_shared = is_new && count != large_mapcount;",
      "let is_shared = is_new && slot == 0 && count != large_mapcount;"),
     ("huge-reserve", "core/hugetlb.rs",

@@ -9,7 +9,7 @@ from check import CHECKS, Skipped, expect
 # Unit tests that are not useful here: one gives a shell two seconds; the others try all
 # interleavings or sequences, which takes minutes and does not depend on the architecture.
 LEFT_OUT = {"linux": ["verify::tests::a_server_that_ends_is_told_with_its_last_words"],
-            "mm": ["mapping::gate::tests::interleavings", "buddy::tests::small_world"]}
+            "mm": ["buddy::tests::small_world"]}
 # Cases per property; the gate tries 256 and more. Only the architecture is new here.
 NR_CASES = 16
 

@@ -110,6 +110,3 @@ pub mod writers;
 // The view from outside.
 pub mod validate;
 pub mod view;
-
-#[cfg(test)]
-mod interleave;

@@ -103,7 +103,7 @@ impl Mapping {
             nr_collapsed: 0,
             disk: Disk::OTHER,
             reservations: None,
-            gate: Gate::new(),
+            gate: Gate::default(),
             shadows: Shadows::default(),
             swapped: BTreeMap::new(),
             dirty: BTreeSet::new(),

@@ -3,7 +3,7 @@
 //! Owns a folio's counters. Does not own the folio, its reference count or the machine's
 //! statistics: each operation returns their [`Change`], which the caller adds up.
 //!
-//! - [`owners`]: a large folio's mapcount and two owners, a concurrent type;
+//! - [`owners`]: a large folio's mapcount and two owners;
 //! - [`mapcount`]: all counters of one folio, in the three modes that kernels are built with.
 //!
 //! # Fault, fork and unmap
@@ -43,4 +43,4 @@ pub mod mapcount;
 pub mod owners;
 
 pub use mapcount::{Change, Mapcount};
-pub use owners::{MmOwnerId, OwnerIds, Owners};
+pub use owners::{MmOwnerId, OwnerIds};

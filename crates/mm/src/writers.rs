@@ -123,8 +123,8 @@ impl Memory {
         }
     }
 
-    fn gate(&self, file: MappingId) -> &Gate {
-        &self.core.mapping(file).gate
+    fn gate(&mut self, file: MappingId) -> &mut Gate {
+        &mut self.core.mapping_mut(file).gate
     }
 
     fn add_writer(&mut self, file: MappingId) -> Result<(), TextBusy> {

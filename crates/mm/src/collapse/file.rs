@@ -157,11 +157,15 @@ impl Memory {
         if is_gated {
             // Step 4: the gate counts the folio and refuses it if it sees a writer (H.3.2).
             self.step(CollapseRefusal::Fail)?;
-            self.core.mapping(range.file).gate.try_add_thp().map_err(|_| CollapseRefusal::Fail)?;
+            self.core
+                .mapping_mut(range.file)
+                .gate
+                .try_add_thp()
+                .map_err(|_| CollapseRefusal::Fail)?;
         }
         let copied = self.copy_gathered(range, gathered, pfn);
         if copied.is_err() && is_gated {
-            self.core.mapping(range.file).gate.remove_thp();
+            self.core.mapping_mut(range.file).gate.remove_thp();
         }
         copied
     }

@@ -15,6 +15,7 @@
 use std::ops::Range;
 
 use crate::core::Core;
+use crate::counters::mapped::{MappedCounters, MappedKind};
 use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, Owner};
 use crate::rmap::Mapcount;
@@ -24,6 +25,10 @@ use crate::rules::anon::MIN_LARGE_ORDER;
 use crate::units::{MmId, Order, Pfn};
 
 pub(crate) use crate::rmap::mapcount::Level;
+
+fn count(mapped: &mut MappedCounters, kind: MappedKind, change: &Change) {
+    mapped.add(kind, change.mapped_pages, change.pmd_mapped_pages);
+}
 
 fn pages_of(folio: &Folio, pfn: Pfn, nr: u64) -> Range<u32> {
     let first = (pfn.0 - folio.pfn.0) as u32;
@@ -58,7 +63,7 @@ impl Core {
         folio.refs += refs;
         let (mapcount, change) = Mapcount::new_anon(&shape, owner, level);
         folio.mapcount = mapcount;
-        self.counters.mapped.add(folio.mapped_kind(), change);
+        count(&mut self.counters.mapped, folio.mapped_kind(), &change);
         self.folios.frames_mut().set(Flag::Exclusive, pfn, nr_exclusive);
     }
 
@@ -75,7 +80,7 @@ impl Core {
         let pages = pages_of(folio, pfn, nr);
         let change = counted(folio.mapcount.add_ptes(&shape, owner, pages));
         self.counters.mapcounts_set += change.updates;
-        self.counters.mapped.add(folio.mapped_kind(), change);
+        count(&mut self.counters.mapped, folio.mapped_kind(), &change);
     }
 
     /// Counts a PMD entry of `mm` (F.3.2).
@@ -89,7 +94,7 @@ impl Core {
         folio.refs += u64::from(shape.pmd_refs());
         let change = counted(folio.mapcount.add_pmd(&shape, owner));
         self.counters.mapcounts_set += change.updates;
-        self.counters.mapped.add(folio.mapped_kind(), change);
+        count(&mut self.counters.mapped, folio.mapped_kind(), &change);
     }
 
     /// Uncounts `nr` PTEs of `mm` for the pages from `pfn` (F.3.4, F.5.3).
@@ -137,19 +142,17 @@ impl Core {
     /// Uncounts the mappings of a folio that is split. It has already left the table.
     pub(crate) fn count_split(&mut self, whole: &Folio) {
         let nr_pages = whole.mapcount.mapped_pages(&self.shape(whole.order));
-        let change = Change { mapped_pages: -i64::from(nr_pages), ..Change::NONE };
-        self.counters.mapped.add(whole.mapped_kind(), change);
+        self.counters.mapped.add(whole.mapped_kind(), -i64::from(nr_pages), 0);
     }
 
     pub(crate) fn count_part(&mut self, part: &Folio) {
         let nr_pages = part.mapcount.mapped_pages(&self.shape(part.order));
-        let change = Change { mapped_pages: nr_pages.into(), ..Change::NONE };
-        self.counters.mapped.add(part.mapped_kind(), change);
+        self.counters.mapped.add(part.mapped_kind(), nr_pages.into(), 0);
     }
 
     fn after_removal(&mut self, id: FolioId, change: Change) {
         self.counters.mapcounts_cleared += change.updates;
-        self.counters.mapped.add(self.folios.get(id).mapped_kind(), change);
+        count(&mut self.counters.mapped, self.folios.get(id).mapped_kind(), &change);
         if change.is_partially_mapped {
             self.became_partially_mapped(id);
         }

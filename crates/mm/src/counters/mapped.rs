@@ -2,8 +2,6 @@
 //!
 //! With a mapcount per page, every mapped page counts once; without, a mapped folio counts whole.
 
-use crate::rmap::Change;
-
 /// Kind of mapped pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedKind {
@@ -40,15 +38,9 @@ impl MappedCounters {
         }
     }
 
-    pub(crate) fn add(&mut self, kind: MappedKind, change: Change) {
+    pub(crate) fn add(&mut self, kind: MappedKind, nr_mapped: i64, nr_by_pmd: i64) {
         let [mapped, by_pmd] = self.of(kind);
-        *mapped = mapped.wrapping_add_signed(change.mapped_pages);
-        *by_pmd = by_pmd.wrapping_add_signed(change.pmd_mapped_pages);
-    }
-
-    pub(crate) fn add_pages(&mut self, kind: MappedKind, nr_mapped: u64, nr_by_pmd: u64) {
-        let [mapped, by_pmd] = self.of(kind);
-        *mapped += nr_mapped;
-        *by_pmd += nr_by_pmd;
+        *mapped = mapped.wrapping_add_signed(nr_mapped);
+        *by_pmd = by_pmd.wrapping_add_signed(nr_by_pmd);
     }
 }

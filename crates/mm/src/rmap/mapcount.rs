@@ -341,7 +341,7 @@ impl Mapcount {
     /// The folio's owners, if they are tracked.
     #[must_use]
     pub fn owners(&self, of: &Shape) -> Option<State> {
-        of.is_tracked().then(|| self.large().map_or(State::UNMAPPED, |it| it.owners.snapshot()))
+        of.is_tracked().then(|| self.large().map_or(State::UNMAPPED, |it| it.owners.state()))
     }
 
     /// Checks I1 .. I4.

@@ -1,434 +1,103 @@
-//! The large mapcount and two owners under one lock bit (docs/behaviour F.4, Linux 6.15).
+//! A large folio's mapcount and its two owners, for one thread (docs/behaviour F.4).
 //!
-//! Answers to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
-//! `folio_sub_return_large_mapcount`.
-//!
-//! Owns the protocol. `words.rs` has the transitions as pure functions, [`Layout`] the bits,
-//! [`State`] the decoded form. The folio owns its reference count.
-//!
-//! # Purpose
-//!
-//! A copy-on-write fault needs to know whether one mm has *all* mappings of a folio. A mapcount
-//! does not say, and a folio has no room for a set of owners. So it remembers two owners and the
-//! number of mappings of each. If a slot has recorded as many mappings as the folio has, its owner
-//! has them all. A third mm is not recorded, which can cause a false "shared" but never a false
-//! "exclusive".
-//!
-//! # Memory
-//!
-//! ```text
-//!                      word (ids)                    counts            large_mapcount
-//!          +-+--------------+-+--------------+  +--------+--------+   +-------------+
-//!          |S| id of slot 1 |L| id of slot 0 |  |   c1   |   c0   |   |      T      |
-//!          +-+--------------+-+--------------+  +--------+--------+   +-------------+
-//!  Wide     63 62 ........32 31 30 ........ 0    63 .. 32 31 ..  0     31 .........0
-//!  Narrow   31 30 ........16 15 14 ........ 0    31 .. 16 15 ..  0     31 .........0
-//!          L: locked    S: maybe shared    counts and T are minus one, -1 = none
-//! ```
-//!
-//! # Protocol
-//!
-//! ```text
-//!   look      word.load(Relaxed) until L is clear               waiters write nothing
-//!   lock      word.compare_exchange(word, word | L, Acquire)    the only read-modify-write
-//!   change    T, counts: plain loads and stores (Relaxed)       by the holder alone
-//!   unlock    word.store(new ids and S, L clear, Release)       the ids change here
-//! ```
-//!
-//! The three cells take 24 bytes. Put an [`Owners`] that threads share into a single cache line, as
-//! a folio is, so that a change moves only that line.
-//!
-//! - P1: `word` changes only from L clear to L set, and back by the holder's store. No one else
-//!   writes while L is set, so the store loses nothing.
-//! - P2: only the holder of L writes `T` and `counts`, until tracking stops.
-//! - P3: a holder sees all writes of earlier holders. The previous holder unlocks with a Release
-//!   store, and the `compare_exchange` (Acquire) that takes the lock reads that store. Between lock
-//!   and unlock, `(word, counts, T)` is therefore one consistent state, and plain accesses suffice.
-//!   After a stale load, the `compare_exchange` fails and no lock is taken.
-//! - P4: a holder never waits and runs a bounded number of steps, so there is no deadlock.
-//! - P5: [`Owners::mapcount`] and [`Owners::maybe_mapped_shared`] take no lock. They see every
-//!   change that happens before the query, and possibly a concurrent one. The two cells need not be
-//!   read together: "at most one mapping" or "S clear" each proves *not shared* at the moment of
-//!   its own read. "Shared" needs both and can be stale, which is harmless.
-//! - P6: [`Owners::try_exclusive`] compares S, T and the references. Reading one after the other is
-//!   not enough: between the reads of S and T, another mm can turn its reference into a mapping. So
-//!   it repeats the check under the lock, where S and T cannot change. References can, but every
-//!   mapping counted in T took its reference before the lock, and drops it only after its removal
-//!   has taken the lock. With L held, the references of all T + 1 mappings are therefore visible.
-//!   So `references == T + 1` proves that there are no others (E.3.7).
-//! - P7: stopping is the last change made under L. From then on, the word is [`Layout::STOPPED`]. A
-//!   thread that reads it (Acquire) sees every plain store to T; after that, T changes only by
-//!   compare-and-exchange. No thread takes the lock bit again.
-//!
-//! # Beyond Linux 7.2
-//!
-//! Differs: `stop_above` (K.5.2), announced by the series. A folio with more mappings than this
-//! forgets its owners and counts as shared until it is freed. That is safe: a stopped folio reports
-//! "exclusive" only with at most one mapping, and never to [`Owners::try_exclusive`]. Use a
-//! multiple of `2^order`: a lower limit would stop tracking for a folio of a single mm.
-//!
-//! # Example
-//!
-//! ```
-//! use largefolio_mm::rmap::owners::{MmOwnerId, Owners};
-//! let [a, b, c] = [1, 2, 3].map(|id| MmOwnerId::new(id).unwrap());
-//! let folio: Owners = Owners::new_anon(a, 4, None)?;
-//! folio.add(b, 4)?;
-//! folio.add(c, 4)?; // a third: counted, not recorded
-//! folio.remove(b, 4);
-//! assert!(folio.maybe_mapped_shared());
-//! folio.remove(c, 4);
-//! assert!(!folio.maybe_mapped_shared()); // the recorded survivor is recognised
-//! assert_eq!(folio.try_exclusive(a, || 4), Ok(()));
-//! # Ok::<(), largefolio_mm::rmap::owners::MapcountOverflow>(())
-//! ```
+//! Owns the choice of layout. `largefolio-owner-word` has the transitions, and with them the type
+//! that threads can share and its proof.
 
-pub mod atomics;
-mod by_layout;
-mod ids;
-mod layout;
-mod state;
-#[cfg(test)]
-mod tests;
-mod words;
+use largefolio_owner_word::words::Words;
+pub use largefolio_owner_word::{
+    IdsExhausted, MapcountOverflow, MmOwnerId, Narrow, NotExclusive, OwnerIds, Slot, State,
+    Violation, Wide,
+};
+use serde::{Deserialize, Serialize};
 
-use std::fmt;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-
-pub use self::atomics::{Atomics, Native};
-use self::atomics::{CountCell, WordCell};
-pub(crate) use self::by_layout::LayoutOwners;
-pub use self::by_layout::OwnerLayout;
-pub use self::ids::{IdsExhausted, OwnerIds};
-pub use self::layout::{Layout, Narrow, Wide};
-pub use self::state::{MmOwnerId, Slot, State, Violation};
-use self::words::{Words, sum};
-
-/// A folio cannot count this many mappings. Nothing changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{nr} more mappings would overflow a mapcount of {large_mapcount} (minus one)")]
-pub struct MapcountOverflow {
-    /// The count, minus one.
-    pub large_mapcount: i32,
-    /// Mappings to add.
-    pub nr: u32,
+/// The owner layout of a kernel (F.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OwnerLayout {
+    /// [`Wide`]: 31-bit ids, 32-bit counts.
+    #[default]
+    #[serde(rename = "64-bit")]
+    Bits64,
+    /// [`Narrow`]: 15-bit ids, 16-bit counts.
+    #[serde(rename = "32-bit")]
+    Bits32,
 }
 
-/// Why a process may not write a folio in place (E.3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotExclusive {
-    /// Step 1: at most one page is still mapped, and copying it frees the folio (L.9).
-    #[error("at most one mapping is left: it is better to copy and free the folio")]
-    LastMapping,
-    /// Steps 2 and 5: other processes may map it.
-    #[error("other processes may map the folio")]
-    Shared,
-    /// Steps 4 and 5: it has more references than mappings.
-    #[error("the folio has more references than mappings")]
-    Referenced,
-    /// Its owners are not tracked, as in kernels before 6.15.
-    #[error("owners of the folio are not tracked")]
-    Untracked,
-}
-
-/// Large mapcount and owners of one large folio. Threads can share it.
-///
-/// The `&self` operations follow the protocol of the module. The `_mut` operations make the same
-/// transitions without the lock, for a caller with exclusive access: the memory manager.
-pub struct Owners<L: Layout = Wide, A: Atomics = Native> {
-    /// Ids of both slots, L and S; [`Layout::STOPPED`] once tracking has stopped.
-    word: L::Cell<A>,
-    /// Counts of both slots, minus one; all ones = both free.
-    counts: L::Cell<A>,
-    large_mapcount: A::Count,
-    /// Tracking stops above this many mappings; `u32::MAX` = never. Constant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owners {
+    words: Words,
+    layout: OwnerLayout,
+    /// Tracking stops above this many mappings (K.5.2); `u32::MAX` = never.
     stop_above: u32,
 }
 
-impl<L: Layout, A: Atomics> Owners<L, A> {
-    /// An unmapped folio. Tracking stops above `stop_above` mappings; `None` = never.
-    #[must_use]
-    pub fn new(stop_above: Option<u32>) -> Self {
-        Self::from_words(&Words::unmapped::<L>(), stop_above.unwrap_or(u32::MAX))
+impl Owners {
+    pub(crate) fn new(layout: OwnerLayout, stop_above: Option<u32>) -> Self {
+        let words = match layout {
+            OwnerLayout::Bits64 => Words::unmapped::<Wide>(),
+            OwnerLayout::Bits32 => Words::unmapped::<Narrow>(),
+        };
+        Self { words, layout, stop_above: stop_above.unwrap_or(u32::MAX) }
     }
 
-    /// A new anonymous folio with `nr` mappings by `mm` (F.4 Set).
-    ///
-    /// # Errors
-    /// If `nr` mappings cannot be counted.
-    pub fn new_anon(
-        mm: MmOwnerId,
-        nr: u32,
-        stop_above: Option<u32>,
-    ) -> Result<Self, MapcountOverflow> {
-        let mut owners = Self::new(stop_above);
-        owners.add_mut(mm, nr)?;
-        Ok(owners)
+    /// Only a counter: its layout does not matter.
+    pub(crate) fn untracked() -> Self {
+        Self { words: Words::stopped::<Wide>(-1), layout: OwnerLayout::Bits64, stop_above: 0 }
     }
 
-    /// An unmapped folio that never tracks owners: only a counter.
-    #[must_use]
-    pub fn untracked() -> Self {
-        Self::from_words(&Words::stopped::<L>(-1), 0)
-    }
-
-    fn from_words(words: &Words, stop_above: u32) -> Self {
-        Self {
-            word: L::Cell::<A>::new(words.word),
-            counts: L::Cell::<A>::new(words.counts),
-            large_mapcount: A::Count::new(words.large_mapcount),
-            stop_above,
-        }
-    }
-
-    /// Adds `nr` mappings by `mm`, which already has their references. Returns the mapcount.
+    /// Adds `nr` mappings by `mm`. Returns the mapcount.
     ///
     /// # Errors
     /// If they cannot be counted. Nothing changes.
-    ///
-    /// # Panics
-    /// If the id of `mm` does not fit the layout.
-    pub fn add(&self, mm: MmOwnerId, nr: u32) -> Result<u32, MapcountOverflow> {
-        check_id::<L>(mm);
-        let Some(word) = self.lock_tracked() else { return self.count_up(nr) };
-        match self.words(word).add::<L>(mm, nr, self.stop_above) {
-            Ok(new) => {
-                self.store_and_unlock(&new);
-                Ok(new.mapcount())
-            }
-            Err(overflow) => {
-                self.unlock(word);
-                Err(overflow)
-            }
-        }
+    pub(crate) fn add(&mut self, mm: MmOwnerId, nr: u32) -> Result<u32, MapcountOverflow> {
+        self.words = match self.layout {
+            OwnerLayout::Bits64 => self.words.add::<Wide>(mm, nr, self.stop_above),
+            OwnerLayout::Bits32 => self.words.add::<Narrow>(mm, nr, self.stop_above),
+        }?;
+        Ok(self.mapcount())
     }
 
-    /// Removes `nr` mappings by `mm`, which then drops their references. Returns the mapcount.
-    ///
-    /// # Panics
-    /// If the folio has fewer mappings, or the id of `mm` does not fit the layout.
-    pub fn remove(&self, mm: MmOwnerId, nr: u32) -> u32 {
-        check_id::<L>(mm);
-        let Some(word) = self.lock_tracked() else { return self.count_down(nr) };
-        let old = self.words(word);
-        if nr > old.mapcount() {
-            self.unlock(word);
-            refuse(nr, old.mapcount());
-        }
-        let new = old.remove::<L>(mm, nr);
-        self.store_and_unlock(&new);
-        new.mapcount()
+    /// Removes `nr` mappings by `mm`. Returns the mapcount.
+    pub(crate) fn remove(&mut self, mm: MmOwnerId, nr: u32) -> u32 {
+        self.words = match self.layout {
+            OwnerLayout::Bits64 => self.words.remove::<Wide>(mm, nr),
+            OwnerLayout::Bits32 => self.words.remove::<Narrow>(mm, nr),
+        };
+        self.mapcount()
     }
 
-    /// [`Owners::add`] with exclusive access.
-    ///
-    /// # Errors
-    /// If the mappings cannot be counted. Nothing changes.
-    ///
-    /// # Panics
-    /// If the id of `mm` does not fit the layout.
-    pub fn add_mut(&mut self, mm: MmOwnerId, nr: u32) -> Result<u32, MapcountOverflow> {
-        check_id::<L>(mm);
-        let new = self.words(self.word.load(Relaxed)).add::<L>(mm, nr, self.stop_above)?;
-        self.store_mut(&new);
-        Ok(new.mapcount())
+    pub(crate) fn mapcount(&self) -> u32 {
+        self.words.mapcount()
     }
 
-    /// [`Owners::remove`] with exclusive access.
-    ///
-    /// # Panics
-    /// If the folio has fewer mappings, or the id of `mm` does not fit the layout.
-    pub fn remove_mut(&mut self, mm: MmOwnerId, nr: u32) -> u32 {
-        check_id::<L>(mm);
-        let old = self.words(self.word.load(Relaxed));
-        if nr > old.mapcount() {
-            refuse(nr, old.mapcount());
+    pub(crate) fn state(&self) -> State {
+        match self.layout {
+            OwnerLayout::Bits64 => self.words.state::<Wide>(),
+            OwnerLayout::Bits32 => self.words.state::<Narrow>(),
         }
-        let new = old.remove::<L>(mm, nr);
-        self.store_mut(&new);
-        new.mapcount()
     }
 
     /// Whether a change takes the lock. An untracked folio is only a counter.
-    #[must_use]
-    pub fn is_tracking(&self) -> bool {
-        self.word.load(Relaxed) & !L::LOCK != L::STOPPED
+    pub(crate) fn is_tracking(&self) -> bool {
+        !self.state().is_stopped
     }
 
-    /// Mappings of the folio (F.2.1).
-    #[must_use]
-    pub fn mapcount(&self) -> u32 {
-        State::stopped(self.large_mapcount()).mapcount()
-    }
-
-    /// Whether more than one mm may map the folio (F.2.2). Never a false "no". A false "yes" only
-    /// after a third mm mapped it, a count overflowed or tracking stopped.
-    #[must_use]
-    pub fn maybe_mapped_shared(&self) -> bool {
-        self.mapcount() > 1 && self.word.load(Relaxed) & L::SHARED != 0
+    pub(crate) fn maybe_mapped_shared(&self) -> bool {
+        self.mapcount() > 1 && self.state().is_shared
     }
 
     /// Whether `mm`, which maps the folio, is its only user: steps 1, 2, 4 and 5 of E.3.3.
-    /// `references` returns the folio's references, including those of the page cache and the swap
-    /// cache. It is called twice, the second time under the lock (P6).
     ///
     /// # Errors
     /// The reason from the first step that fails.
-    pub fn try_exclusive(
-        &self,
-        mm: MmOwnerId,
-        references: impl Fn() -> u64,
-    ) -> Result<(), NotExclusive> {
-        let mapcount = self.mapcount();
-        if mapcount <= 1 {
-            return Err(NotExclusive::LastMapping);
+    pub(crate) fn try_exclusive(&self, mm: MmOwnerId, references: u64) -> Result<(), NotExclusive> {
+        let state = self.state();
+        match state.mapcount() {
+            0 | 1 => Err(NotExclusive::LastMapping),
+            _ if state.is_shared => Err(NotExclusive::Shared),
+            mapcount if u64::from(mapcount) != references => Err(NotExclusive::Referenced),
+            // I3 of `State`: with S clear, the mm that maps the folio has a slot.
+            _ if state.slot_of(Some(mm)).is_none() => Err(NotExclusive::Shared),
+            _ => Ok(()),
         }
-        if self.word.load(Relaxed) & L::SHARED != 0 {
-            return Err(NotExclusive::Shared);
-        }
-        if u64::from(mapcount) != references() {
-            return Err(NotExclusive::Referenced);
-        }
-        let Some(word) = self.lock_tracked() else { return Err(NotExclusive::Shared) };
-        let state = self.words(word).state::<L>();
-        let is_referenced = u64::from(state.mapcount()) != references();
-        self.unlock(word);
-        // I3 of `State`: with S clear, the mm that maps the folio has a slot.
-        if state.is_shared || state.slot_of(Some(mm)).is_none() {
-            return Err(NotExclusive::Shared);
-        }
-        if is_referenced { Err(NotExclusive::Referenced) } else { Ok(()) }
-    }
-
-    /// A consistent copy of the state.
-    #[must_use]
-    pub fn snapshot(&self) -> State {
-        self.all().state::<L>()
-    }
-
-    fn all(&self) -> Words {
-        let Some(word) = self.lock_tracked() else {
-            return Words::stopped::<L>(self.large_mapcount());
-        };
-        let words = self.words(word);
-        self.unlock(word);
-        words
-    }
-
-    /// Checks the invariants of [`State`].
-    ///
-    /// # Errors
-    /// The first broken invariant.
-    pub fn validate(&self) -> Result<(), Violation> {
-        self.snapshot().validate()
-    }
-
-    /// Takes L and returns the word before it; `None` if tracking has stopped (P7).
-    fn lock_tracked(&self) -> Option<u64> {
-        // Load first: a stopped folio must not be locked.
-        let may_stop = self.stop_above != u32::MAX;
-        if may_stop && self.word.load(Acquire) & !L::LOCK == L::STOPPED {
-            return None;
-        }
-        let word = self.lock();
-        if word != L::STOPPED {
-            return Some(word);
-        }
-        self.word.store(word, Release);
-        None
-    }
-
-    fn lock(&self) -> u64 {
-        let mut turn = 0_u32;
-        loop {
-            if let Some(word) = self.word.try_lock(L::LOCK) {
-                return word;
-            }
-            self.word.wait(turn);
-            turn = turn.saturating_add(1);
-        }
-    }
-
-    fn words(&self, word: u64) -> Words {
-        let (counts, large_mapcount) = (self.counts.load(Relaxed), self.large_mapcount());
-        Words { word, counts, large_mapcount }
-    }
-
-    fn unlock(&self, word: u64) {
-        self.word.store(word, Release);
-    }
-
-    fn store_and_unlock(&self, new: &Words) {
-        self.counts.store(new.counts, Relaxed);
-        self.large_mapcount.store(new.large_mapcount, Relaxed);
-        self.word.store(new.word, Release);
-    }
-
-    fn store_mut(&mut self, new: &Words) {
-        self.counts.store(new.counts, Relaxed);
-        self.large_mapcount.store(new.large_mapcount, Relaxed);
-        self.word.store(new.word, Relaxed);
-    }
-
-    fn large_mapcount(&self) -> i32 {
-        self.large_mapcount.load(Relaxed)
-    }
-
-    /// P7: adds to a stopped folio.
-    fn count_up(&self, nr: u32) -> Result<u32, MapcountOverflow> {
-        let mut old = self.large_mapcount();
-        loop {
-            let new = sum(old, nr)?;
-            match self.large_mapcount.compare_exchange(old, new) {
-                Ok(_) => return Ok(State::stopped(new).mapcount()),
-                Err(now) => old = now,
-            }
-        }
-    }
-
-    /// P7: removes from a stopped folio.
-    fn count_down(&self, nr: u32) -> u32 {
-        let mut old = self.large_mapcount();
-        loop {
-            let mapcount = State::stopped(old).mapcount();
-            if nr > mapcount {
-                refuse(nr, mapcount);
-            }
-            let new = old.wrapping_sub_unsigned(nr);
-            match self.large_mapcount.compare_exchange(old, new) {
-                Ok(_) => return State::stopped(new).mapcount(),
-                Err(now) => old = now,
-            }
-        }
-    }
-}
-
-/// An id that does not fit its slot would set L.
-fn check_id<L: Layout>(mm: MmOwnerId) {
-    assert!(mm.get() <= L::ID_MAX, "owner id {} does not fit the layout", mm.get());
-}
-
-#[cold]
-fn refuse(nr: u32, mapcount: u32) -> ! {
-    panic!("{nr} mappings are removed of {mapcount}")
-}
-
-impl<L: Layout, A: Atomics> Clone for Owners<L, A> {
-    fn clone(&self) -> Self {
-        Self::from_words(&self.all(), self.stop_above)
-    }
-}
-
-impl<L: Layout, A: Atomics> PartialEq for Owners<L, A> {
-    fn eq(&self, other: &Self) -> bool {
-        self.snapshot() == other.snapshot() && self.stop_above == other.stop_above
-    }
-}
-
-impl<L: Layout, A: Atomics> Eq for Owners<L, A> {}
-
-impl<L: Layout, A: Atomics> fmt::Debug for Owners<L, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Owners").field(&self.snapshot()).finish()
     }
 }

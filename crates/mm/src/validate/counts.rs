@@ -119,7 +119,7 @@ impl Memory {
             let is_whole = of.nr_pmds > 0 || !(has_page_maps || of.ptes.is_empty());
             let nr_mapped = if is_whole { folio.nr_pages() } else { of.ptes.len() as u64 };
             let nr_by_pmd = if of.nr_pmds > 0 { folio.nr_pages() } else { 0 };
-            found.add_pages(folio.mapped_kind(), nr_mapped, nr_by_pmd);
+            found.add(folio.mapped_kind(), nr_mapped.cast_signed(), nr_by_pmd.cast_signed());
         }
         let counted = self.core.counters.mapped;
         if counted == found { Ok(()) } else { Err(Violation::I17 { counted, found }) }

@@ -174,7 +174,8 @@ impl Memory {
                 let is_pmd = leaf.kind == LeafKind::Pmd;
                 let is_first_pmd = is_pmd && !std::mem::replace(&mut by_pmd[id.nr()], is_pmd);
                 let nr_by_pmd = if is_first_pmd { folio.nr_pages() } else { 0 };
-                maps.mapped.add_pages(folio.mapped_kind(), nr_new as u64, nr_by_pmd);
+                let nr_by_pmd = nr_by_pmd.cast_signed();
+                maps.mapped.add(folio.mapped_kind(), nr_new.cast_signed() as i64, nr_by_pmd);
             }
         }
         maps

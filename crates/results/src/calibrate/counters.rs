@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use largefolio_linux::calibrate::{Figure, MapcountCosts};
 use largefolio_linux::measure::interleave;
-use largefolio_mm::rmap::owners::{IdsExhausted, MmOwnerId, OwnerIds, Owners, Wide};
+use largefolio_owner_word::{IdsExhausted, MmOwnerId, OwnerIds, Owners, Wide};
 
 /// Pages of all folios if each thread has its own: 2 MiB of lines of page counts.
 const NR_PAGES: u32 = 1 << 15;

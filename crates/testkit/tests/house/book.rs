@@ -215,7 +215,11 @@ fn kernel_functions_lead_to_files_that_answer_to_them_and_back() {
     let sources = sources();
     let (_, index) = sources.iter().find(|(name, _)| name == "docs/behaviour/index.md").unwrap();
     let (_, table) = index.split_once("\n## By kernel function\n").unwrap();
-    let of_mm = |name: &str| name.strip_prefix("crates/mm/src/").map(ToOwned::to_owned);
+    let of_mm = |name: &str| {
+        let own = name.strip_prefix("crates/mm/src/").map(ToOwned::to_owned);
+        let word = || Some(format!("owner-word/{}", name.strip_prefix("crates/owner-word/src/")?));
+        own.or_else(word)
+    };
     let heads: BTreeMap<String, Vec<String>> =
         sources.iter().filter_map(|(name, text)| Some((of_mm(name)?, answered(text)))).collect();
     let mut listed = BTreeSet::new();

@@ -6,14 +6,14 @@ use super::page_counts::PageCounts;
 use super::rules::{MapcountKind, MapcountRules, Shape};
 use super::{Change, Violation};
 use crate::counters::mapcounts::MapcountUpdates;
-use crate::rmap::owners::{LayoutOwners, MapcountOverflow, MmOwnerId};
+use crate::rmap::owners::{MapcountOverflow, MmOwnerId, Owners};
 
 /// Added to `nr_pages_mapped` while a PMD entry maps the folio (docs/behaviour 0.4).
 pub(super) const ENTIRELY_MAPPED: u32 = 0x80_0000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Large {
-    pub(super) owners: LayoutOwners,
+    pub(super) owners: Owners,
     pub(super) entire_mapcount: u32,
     /// Pages with a PTE mapping, plus [`ENTIRELY_MAPPED`] with a PMD mapping; 0 if not kept.
     pub(super) nr_pages_mapped: u32,
@@ -24,11 +24,8 @@ pub(super) struct Large {
 impl Large {
     pub(super) fn new(of: &Shape) -> Self {
         let MapcountRules { layout, stop_above, .. } = of.rules;
-        let owners = if of.is_tracked() {
-            LayoutOwners::new(layout, stop_above)
-        } else {
-            LayoutOwners::untracked()
-        };
+        let owners =
+            if of.is_tracked() { Owners::new(layout, stop_above) } else { Owners::untracked() };
         Self { owners, entire_mapcount: 0, nr_pages_mapped: 0, pages: PageCounts::ZERO }
     }
 
@@ -167,7 +164,7 @@ impl Large {
     }
 
     pub(super) fn validate(&self, of: &Shape) -> Result<(), Violation> {
-        self.owners.validate().map_err(Violation::I1)?;
+        self.owners.state().validate().map_err(Violation::I1)?;
         let mapcount = self.owners.mapcount();
         let pmd = u64::from(self.entire_mapcount) * u64::from(of.pmd_refs());
         if !of.has_page_counts() {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 use loom::sync::atomic::AtomicI32;
 use loom::thread;
 
-use crate::rmap::owners::atomics::CountCell;
+use crate::atomics::CountCell;
 
 pub(crate) struct Count(AtomicI32);
 

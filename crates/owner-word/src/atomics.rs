@@ -29,7 +29,7 @@ pub trait WordCell {
     }
 }
 
-/// The large mapcount, or a count of a [`Gate`](crate::mapping::gate::Gate).
+/// The large mapcount, or a count of a [`Gate`](crate::gate::Gate).
 pub trait CountCell {
     /// Creates a cell with `value`.
     fn new(value: i32) -> Self;
@@ -128,6 +128,7 @@ impl CountCell for AtomicI32 {
     fn compare_exchange(&self, current: i32, new: i32) -> Result<i32, i32> {
         self.compare_exchange_weak(current, new, Ordering::Relaxed, Ordering::Relaxed)
     }
+
     fn fetch_add(&self, by: i32) -> i32 {
         self.fetch_add(by, Ordering::Relaxed)
     }

@@ -13,8 +13,8 @@ use std::marker::PhantomData;
 use loom::sync::Mutex;
 use loom::sync::atomic::fence;
 
-use super::super::*;
-use crate::interleave::{Count, explore, failure};
+use super::*;
+use crate::tests::explore::{Count, explore, failure};
 
 trait Mutation: Sized + Send + Sync + 'static {
     fn full_fence(_: Side) {

@@ -15,13 +15,10 @@ use std::sync::{Arc, Mutex};
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 
-use super::super::atomics::{Atomics, WordCell};
-use super::super::{Layout, MmOwnerId, Narrow, Owners, Wide};
-use crate::interleave::{Count, DEADLOCK, explore, failure, is_caught};
-
-const A: MmOwnerId = MmOwnerId::new(1).unwrap();
-const B: MmOwnerId = MmOwnerId::new(2).unwrap();
-const C: MmOwnerId = MmOwnerId::new(3).unwrap();
+use super::explore::{Count, DEADLOCK, explore, failure, is_caught};
+use super::{A, B, C};
+use crate::atomics::{Atomics, WordCell};
+use crate::{Layout, MmOwnerId, Narrow, Owners, Wide};
 
 /// Sets `bits` in the newest word; writes nothing if they are set. This is a successful load plus
 /// compare-and-exchange. The plain load, which can be stale and then takes no lock, is left out:
@@ -269,7 +266,7 @@ fn a_reference_turned_mapping<L: Layout, M: Mutation>(is_exclusive: fn(&Folio<L,
 where
     Folio<L, M>: Send + Sync + 'static,
 {
-    let asks = move |folio: &Folio<L, M>| assert!(!is_exclusive(folio), "false exclusive");
+    let query = move |folio: &Folio<L, M>| assert!(!is_exclusive(folio), "false exclusive");
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 10_000;
     builder.check(move || {
@@ -278,9 +275,9 @@ where
         let b = thread::spawn(move || {
             beside.owners.add(B, 1).unwrap();
         });
-        asks(&folio);
+        query(&folio);
         b.join().unwrap();
-        asks(&folio);
+        query(&folio);
         folio.check([2, 1, 0]);
     });
 }

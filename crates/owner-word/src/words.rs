@@ -3,9 +3,8 @@
 //! Answers to: `folio_add_return_large_mapcount`, `folio_sub_return_large_mapcount`.
 //!
 //! Owns the rules as pure functions from old words to new words. Does not own memory or lock:
-//! [`super::Owners`] reads the words, with the lock or with exclusive access, and stores the
-//! result. Both ways run the same function, so the model checker tests the code that the memory
-//! manager runs.
+//! a caller reads the words, under the lock ([`super::Owners`]) or alone with them, and stores the
+//! result. All run the same function, so the model checker tests the code of both.
 //!
 //! Nothing is decoded: a slot is found by its shift, and only the changed half is written.
 //! [`super::State`] is the decoded form.
@@ -14,24 +13,33 @@ use super::MapcountOverflow;
 use super::layout::Layout;
 use super::state::{MmOwnerId, Slot, State};
 
+/// The three words of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Words {
+pub struct Words {
     /// Ids of both slots and S, without L; [`Layout::STOPPED`] once tracking has stopped.
-    pub(super) word: u64,
-    pub(super) counts: u64,
-    pub(super) large_mapcount: i32,
+    pub word: u64,
+    /// Counts of both slots, minus one; all ones = both free.
+    pub counts: u64,
+    /// Mappings of the folio, minus one.
+    pub large_mapcount: i32,
 }
 
 impl Words {
-    pub(super) const fn unmapped<L: Layout>() -> Self {
+    /// No mappings.
+    #[must_use]
+    pub const fn unmapped<L: Layout>() -> Self {
         Self { word: 0, counts: L::COUNTS_FREE, large_mapcount: -1 }
     }
 
-    pub(super) const fn stopped<L: Layout>(large_mapcount: i32) -> Self {
+    /// A counter without owners.
+    #[must_use]
+    pub const fn stopped<L: Layout>(large_mapcount: i32) -> Self {
         Self { word: L::STOPPED, counts: L::COUNTS_FREE, large_mapcount }
     }
 
-    pub(super) fn state<L: Layout>(&self) -> State {
+    /// The decoded words.
+    #[must_use]
+    pub fn state<L: Layout>(&self) -> State {
         let Self { word, counts, large_mapcount } = *self;
         if word == L::STOPPED {
             return State::stopped(large_mapcount);
@@ -44,7 +52,9 @@ impl Words {
         State { large_mapcount, slots: [slot(0), slot(L::HALF_BITS)], is_shared, is_stopped: false }
     }
 
-    pub(super) const fn mapcount(&self) -> u32 {
+    /// Mappings of the folio (F.2.1).
+    #[must_use]
+    pub const fn mapcount(&self) -> u32 {
         self.large_mapcount.wrapping_add(1).cast_unsigned()
     }
 
@@ -52,13 +62,17 @@ impl Words {
     ///
     /// # Errors
     /// If the large mapcount would overflow.
+    ///
+    /// # Panics
+    /// If the id of `mm` does not fit the layout.
     #[inline]
-    pub(super) fn add<L: Layout>(
+    pub fn add<L: Layout>(
         self,
         mm: MmOwnerId,
         nr: u32,
         stop_above: u32,
     ) -> Result<Self, MapcountOverflow> {
+        check_id::<L>(mm);
         let large_mapcount = sum(self.large_mapcount, nr)?;
         let new = Self { large_mapcount, ..self };
         if self.word == L::STOPPED || new.mapcount() > stop_above {
@@ -88,9 +102,16 @@ impl Words {
     }
 
     /// F.4 Remove: `nr` existing mappings by `mm`.
+    ///
+    /// # Panics
+    /// If the folio has fewer mappings, or the id of `mm` does not fit the layout.
     #[inline]
     #[must_use]
-    pub(super) fn remove<L: Layout>(self, mm: MmOwnerId, nr: u32) -> Self {
+    pub fn remove<L: Layout>(self, mm: MmOwnerId, nr: u32) -> Self {
+        check_id::<L>(mm);
+        if nr > self.mapcount() {
+            refuse(nr, self.mapcount());
+        }
         let large_mapcount = self.large_mapcount.wrapping_sub_unsigned(nr);
         let mut new = Self { large_mapcount, ..self };
         if self.word == L::STOPPED {
@@ -124,11 +145,11 @@ fn slot_of<L: Layout>(word: u64, id: u32) -> Option<u32> {
     }
 }
 
-pub(super) const fn id_of<L: Layout>(word: u64, shift: u32) -> u32 {
+const fn id_of<L: Layout>(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32 & L::ID_MAX
 }
 
-pub(super) const fn count_of<L: Layout>(counts: u64, shift: u32) -> i32 {
+const fn count_of<L: Layout>(counts: u64, shift: u32) -> i32 {
     let unused = 64 - L::HALF_BITS;
     ((counts >> shift << unused).cast_signed() >> unused) as i32
 }
@@ -140,6 +161,16 @@ const fn with_count<L: Layout>(counts: u64, shift: u32, count: i32) -> u64 {
 
 pub(super) fn sum(count: i32, nr: u32) -> Result<i32, MapcountOverflow> {
     count.checked_add_unsigned(nr).ok_or(MapcountOverflow { large_mapcount: count, nr })
+}
+
+/// An id that does not fit its slot would set L.
+pub(super) fn check_id<L: Layout>(mm: MmOwnerId) {
+    assert!(mm.get() <= L::ID_MAX, "owner id {} does not fit the layout", mm.get());
+}
+
+#[cold]
+pub(super) fn refuse(nr: u32, mapcount: u32) -> ! {
+    panic!("{nr} mappings are removed of {mapcount}")
 }
 
 #[cfg(test)]

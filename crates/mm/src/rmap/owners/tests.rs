@@ -1,3 +1,0 @@
-mod golden;
-mod loom;
-mod small_world;
