@@ -349,6 +349,12 @@ impl Memory {
         self.core.mapping(file).tree.iter()
     }
 
+    /// Whether TLBs must be flushed.
+    #[must_use]
+    pub fn has_flushes(&self) -> bool {
+        !self.flushes.is_empty()
+    }
+
     /// Moves the TLB flushes since the last call into `into`.
     pub fn take_flushes(&mut self, into: &mut Vec<Flush>) {
         into.clear();

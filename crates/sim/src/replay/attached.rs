@@ -22,8 +22,8 @@ impl Cell {
 
     pub(super) fn begin_recording(&mut self) {
         self.cgroups.mark(&self.memory);
-        self.memory.take_observed();
-        self.memory.take_stretches();
+        self.change(|memory| memory.take_observed());
+        self.change(|memory| memory.take_stretches());
         self.hardware.charge_all();
         self.hardware.forget_charges();
         let base = self.mark();

@@ -3,12 +3,12 @@
 //! Owns a cell's parts and its start. Other files own its events ([`crate::replay`]).
 //!
 //! Invariants:
-//! - I1: a translation in a TLB agrees with the page table. Every change by the memory manager is
-//!   flushed before the next lookup.
+//! - I1: a translation in a TLB agrees with the page table. The memory manager can only be changed
+//!   by [`Cell::change`], which flushes the TLBs.
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use largefolio_mm::core::space::Flush;
@@ -44,12 +44,12 @@ pub(super) const NR_OPENS_MIN: usize = 1 << 12;
 
 pub struct Cell {
     pub(super) spec: CellSpec,
-    pub(super) memory: Memory,
+    pub(super) memory: Observable,
     pub(super) program: Program,
     pub(super) hardware: Hardware,
     pub(super) places: Places,
     pub(super) clock: Clock,
-    pub(super) flushes: Vec<Flush>,
+    flushes: Vec<Flush>,
     pub(super) pass: Pass,
     pub(super) counted: Counted,
     pub(super) pictures: Option<Box<Keeper>>,
@@ -64,6 +64,17 @@ pub struct Cell {
     pub(super) measured: Option<BaseTime>,
     /// Whether the trace links loads to the loads that supplied their addresses.
     pub(super) has_links: bool,
+}
+
+/// The memory manager, for everyone to read; [`Cell::change`] changes it.
+pub(super) struct Observable(Memory);
+
+impl Deref for Observable {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        &self.0
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +148,9 @@ impl Cell {
         };
         cell.link(meta, images);
         cell.add_files(meta);
-        cell.cgroups = Cgroups::new(&cell.spec.cgroups, &mut cell.memory);
+        let groups = std::mem::take(&mut cell.spec.cgroups);
+        cell.cgroups = cell.change(|memory| Cgroups::new(&groups, memory));
+        cell.spec.cgroups = groups;
         cell.allow(0);
         cell.start(meta)?;
         Ok(cell)
@@ -170,7 +183,7 @@ impl Cell {
             clock.sleep(Sleeper::Kcompactd, PROACTIVE_SLEEP_NS);
         }
         Ok(Self {
-            memory,
+            memory: Observable(memory),
             program: Program::new(recorded, link_page(spec.machine.arch).max(rules.page)),
             hardware: Hardware::new(spec.nr_cpus()),
             places: Places::default(),
@@ -189,6 +202,31 @@ impl Cell {
             nr_opens_max: NR_OPENS_MIN,
             spec,
         })
+    }
+
+    /// Changes the memory manager, then flushes the TLBs (I1), even if the change failed: reclaim can
+    /// unmap pages first.
+    #[inline]
+    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut Memory) -> R) -> R {
+        let result = change(&mut self.memory.0);
+        if self.memory.0.has_flushes() {
+            self.flush();
+        }
+        result
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn flush(&mut self) {
+        self.memory.0.take_flushes(&mut self.flushes);
+        self.count_steps(self.flushes.len() * self.hardware.nr_cpus());
+        for flush in &self.flushes {
+            let space_id = self.program.id_of(flush.mm);
+            self.hardware.invalidate(space_id, flush.first, flush.nr_pages);
+        }
+        if let Some(keeper) = &mut self.pictures {
+            keeper.flushed.append(&mut self.flushes);
+        }
     }
 
     #[must_use]
@@ -211,8 +249,9 @@ impl Cell {
             let annotation = self.spec.annotations.iter().rev().find(fits);
             let bytes_of =
                 |wish| annotation.filter(|one| one.wish() == wish).map(Annotation::bytes);
+            let mapping = self.memory.0.add_file(size_bytes, filesystem);
             self.program.files.push(TraceFile {
-                mapping: self.memory.add_file(size_bytes, filesystem),
+                mapping,
                 size_bytes,
                 is_device: file.path.starts_with("/dev/") && file.size_bytes == 0,
                 is_elf: !file.build_id.is_empty(),

@@ -23,10 +23,12 @@ impl Cell {
         let Some(file) = event.file else { return };
         let mapping = self.program.files[file].mapping;
         let open = if event.flags & O_ACCMODE == 0 {
-            self.memory.open(mapping)
+            self.change(|memory| memory.open(mapping))
         } else {
-            let granted = self.memory.open_for_write(mapping);
-            granted.unwrap_or_else(|_| self.memory.open(mapping))
+            self.change(|memory| {
+                let granted = memory.open_for_write(mapping);
+                granted.unwrap_or_else(|_| memory.open(mapping))
+            })
         };
         let closes_on_exec = event.flags & O_CLOEXEC != 0;
         self.note_open(process, event.pos, Opened { file, open, closes_on_exec });
@@ -34,19 +36,19 @@ impl Cell {
 
     pub(super) fn note_open(&mut self, process: ProcessNr, descriptor: u64, opened: Opened) {
         if let Some(closed) = self.program.processes[process].opened(descriptor, opened) {
-            self.memory.close(closed);
+            self.change(|memory| memory.close(closed));
         }
     }
 
     pub(super) fn close(&mut self, process: ProcessNr, descriptor: u64) {
         if let Some(open) = self.program.processes[process].closed(descriptor) {
-            self.memory.close(open);
+            self.change(|memory| memory.close(open));
         }
     }
 
     pub(super) fn close_all(&mut self, process: ProcessNr) {
         for open in self.program.processes[process].close_all() {
-            self.memory.close(open);
+            self.change(|memory| memory.close(open));
         }
     }
 
@@ -58,14 +60,15 @@ impl Cell {
         let held: Vec<OpenId> =
             self.program.processes.iter().flat_map(|(_, process)| process.known_opens()).collect();
         self.count_steps(held.len());
-        self.memory.forget_opens(held);
+        self.change(|memory| memory.forget_opens(held));
         self.nr_opens_max = NR_OPENS_MIN.max(2 * self.memory.nr_opens());
     }
 
     /// Makes a file the program of a process. A file that is open for writing gets no protection.
     pub(super) fn run(&mut self, process: ProcessNr, file: FileId) {
         // The refusal is counted. The recorded kernel ran the program.
-        _ = self.memory.run(self.program.space(process).mm, self.program.files[file].mapping);
+        let (mm, file) = (self.program.space(process).mm, self.program.files[file].mapping);
+        _ = self.change(|memory| memory.run(mm, file));
     }
 
     pub(super) fn file_event(
@@ -75,12 +78,12 @@ impl Cell {
     ) -> Result<(), CellError> {
         let Some(file) = event.file else {
             self.count_steps(self.program.files.len());
-            for file in self.program.files.mappings() {
-                self.memory.drop_cache(file);
-            }
+            let files = self.program.files.mappings();
+            self.change(|memory| files.into_iter().for_each(|file| memory.drop_cache(file)));
             return Ok(());
         };
-        self.memory.enter(self.program.space(process).mm);
+        let mm = self.program.space(process).mm;
+        self.change(|memory| memory.enter(mm));
         let mapping = self.program.files[file].mapping;
         let descriptor = matches!(event.op, Op::Pread | Op::Pwrite).then_some(event.aux);
         let open = match self.program.processes[process].open_of(file, descriptor) {
@@ -90,29 +93,29 @@ impl Cell {
         match event.op {
             Op::Pread => {
                 let pos = self.linked_pos(file, event.pos);
-                self.memory.pread(open, pos, event.len)?;
+                self.change(|memory| memory.pread(open, pos, event.len))?;
                 let size_bytes = self.program.files[file].size_bytes;
                 let nr_words = self.counted.touched.mark(file, pos, event.len, size_bytes);
                 self.count_steps(nr_words);
             }
             Op::Pwrite => {
                 self.write_through(open);
-                self.memory.pwrite(open, event.pos, event.len)?;
+                self.change(|memory| memory.pwrite(open, event.pos, event.len))?;
                 // Takes the size from the model, in which an empty write does not extend a file.
                 self.program.files[file].size_bytes =
                     self.memory.core().mapping(mapping).size_bytes;
             }
             Op::Truncate => {
-                self.memory.truncate(mapping, event.len);
+                self.change(|memory| memory.truncate(mapping, event.len));
                 self.program.files[file].size_bytes = event.len;
             }
             Op::Fadvise => {
                 if let Some(advice) = fadvice(event.aux) {
                     let range = ByteRange { pos: event.pos, len_bytes: event.len };
-                    self.memory.fadvise(open, range, advice);
+                    self.change(|memory| memory.fadvise(open, range, advice));
                 }
             }
-            _ => self.memory.drop_cache(mapping),
+            _ => self.change(|memory| memory.drop_cache(mapping)),
         }
         Ok(())
     }
@@ -121,7 +124,7 @@ impl Cell {
     fn write_through(&mut self, open: OpenId) {
         if self.memory.open_file(open).nr_descriptors > 0 {
             // The refusal is counted. The recorded kernel wrote.
-            _ = self.memory.write_through(open);
+            _ = self.change(|memory| memory.write_through(open));
         }
     }
 }

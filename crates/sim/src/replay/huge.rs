@@ -35,7 +35,7 @@ impl Cell {
         let prot = prot_bits(prot_of(event.flags));
         let map = HugeMap { addr: None, len_bytes, order, prot, sharing, is_reserved };
         let mm = self.program.space(process).mm;
-        match self.memory.mmap_huge(mm, map) {
+        match self.change(|memory| memory.mmap_huge(mm, map)) {
             Ok(at) => {
                 let end = event.addr.saturating_add(len_bytes.next_multiple_of(bytes));
                 let segment = Segment { start: event.addr, end, placed: at.0, file: None };

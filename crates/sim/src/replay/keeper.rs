@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_mm::core::observed::{EntryKind, Observed};
+use largefolio_mm::core::space::Flush;
 use largefolio_mm::counters::Counters;
 use largefolio_mm::folio::Owner;
 use largefolio_mm::memory::Memory;
@@ -93,6 +94,8 @@ pub(super) struct Keeper {
     buckets: Vec<Bucket>,
     timeline: Recorder,
     counted: Counted,
+    /// TLB flushes of the event that is replayed.
+    pub(super) flushed: Vec<Flush>,
     /// Depths at which references found their entries in the stacks.
     pub(super) measured: Measured,
 }
@@ -114,6 +117,7 @@ impl Keeper {
             buckets: vec![Bucket::default(); NR_BUCKETS],
             timeline: Recorder::new(meta.nr_references_recorded()),
             counted: Counted::default(),
+            flushed: Vec::new(),
             measured: Measured::default(),
         }
     }
@@ -121,6 +125,7 @@ impl Keeper {
     /// Restarts after the run that filled the page cache. `seen` holds its counters.
     pub(super) fn restart(&mut self, counted: Counted) {
         self.inserted.clear();
+        self.flushed.clear();
         self.causes = Causes::default();
         self.areas.clear();
         self.nr_runs = 0;

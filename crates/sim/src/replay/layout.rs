@@ -128,7 +128,7 @@ impl Cell {
                 segment.file.and_then(|(file, _)| self.program.files[file].preferred_bytes);
             let prot = prot_bits(prot);
             let map = Map { addr, len_bytes, prot, sharing, backing, preferred };
-            match self.memory.mmap(mm, map) {
+            match self.change(|memory| memory.mmap(mm, map)) {
                 Ok(_) => {}
                 Err(MapError::BadRange { .. } | MapError::TextBusy(_)) => return Ok(()),
                 Err(error) => return Err(error.into()),
@@ -152,13 +152,13 @@ impl Cell {
         AddrRange { addr, len_bytes }: AddrRange,
         bytes: u64,
     ) -> Result<(), CellError> {
-        match self.memory.madvise(mm, addr, len_bytes, Madvice::PopulateRead) {
+        match self.change(|memory| memory.madvise(mm, addr, len_bytes, Madvice::PopulateRead)) {
             // A segment can reach past the end of its file.
             Ok(()) | Err(MapError::NotMapped(_)) => {}
             Err(error) => return Err(error.into()),
         }
         let order = self.page().order_of_bytes(bytes);
-        let _ = self.memory.madvise_collapse_to(mm, addr, len_bytes, order);
+        let _ = self.change(|memory| memory.madvise_collapse_to(mm, addr, len_bytes, order));
         Ok(())
     }
 
@@ -166,7 +166,8 @@ impl Cell {
         if let Some(open) = self.program.processes[process].open_of(file, None) {
             return open;
         }
-        let open = self.memory.open(self.program.files[file].mapping);
+        let mapping = self.program.files[file].mapping;
+        let open = self.change(|memory| memory.open(mapping));
         let opened = Opened { file, open, closes_on_exec: true };
         self.note_open(process, NO_DESCRIPTOR, opened);
         open
@@ -198,7 +199,7 @@ impl Cell {
             preferred: None,
         };
         let mm = self.program.space(process).mm;
-        let addr = self.memory.mmap(mm, map)?;
+        let addr = self.change(|memory| memory.mmap(mm, map))?;
         debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
         Ok(addr.0)
     }

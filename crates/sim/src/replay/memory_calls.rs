@@ -159,7 +159,8 @@ impl Cell {
         let (gap, gap_end) = ((over.place(start) + mask) & !mask, placed & !mask);
         if gap < gap_end {
             let none = Map::anon(gap_end - gap, Prot::default()).at(Vaddr(gap));
-            self.memory.mmap(self.program.space(process).mm, none)?;
+            let mm = self.program.space(process).mm;
+            self.change(|memory| memory.mmap(mm, none))?;
         }
         if end < over.end {
             let mut rest = over.part(end, over.end);
@@ -185,7 +186,7 @@ impl Cell {
         for part in self.parts(process, addr, end) {
             let mm = self.program.space(process).mm;
             if let Some((start, len_bytes)) = self.inner(&part) {
-                self.memory.munmap(mm, start, len_bytes)?;
+                self.change(|memory| memory.munmap(mm, start, len_bytes))?;
             }
         }
         self.program.space_mut(process).segments.remove(addr, end);
@@ -224,7 +225,7 @@ impl Cell {
         let last = (part.placed + (part.end - part.start) - 1) & !self.mask();
         let inner = self.inner(part);
         if let Some((start, len_bytes)) = inner {
-            self.memory.mprotect(mm, start, len_bytes, prot)?;
+            self.change(|memory| memory.mprotect(mm, start, len_bytes, prot))?;
         }
         let is_inner =
             |addr: u64| inner.is_some_and(|(start, len)| addr >= start.0 && addr < start.0 + len);
@@ -237,7 +238,7 @@ impl Cell {
                 can_write: old.can_write || prot.can_write,
                 can_exec: old.can_exec || prot.can_exec,
             };
-            self.memory.mprotect(mm, Vaddr(addr), page_bytes, both)?;
+            self.change(|memory| memory.mprotect(mm, Vaddr(addr), page_bytes, both))?;
         }
         Ok(())
     }
@@ -285,18 +286,13 @@ impl Cell {
     ) -> Result<(), CellError> {
         let mm = self.program.space(process).mm;
         let old_len = (part.end - part.start).min(len);
-        let from = Vaddr(part.placed);
-        if self
-            .memory
-            .mremap(
-                mm,
-                AddrRange { addr: from, len_bytes: old_len },
-                AddrRange { addr: Vaddr(to), len_bytes: len },
-            )
-            .is_err()
-        {
+        let from = AddrRange { addr: Vaddr(part.placed), len_bytes: old_len };
+        let range = AddrRange { addr: Vaddr(to), len_bytes: len };
+        if self.change(|memory| memory.mremap(mm, from, range)).is_err() {
             let start = to & !self.mask();
-            self.memory.mprotect(mm, Vaddr(start), len + (to - start), Prot::READ_WRITE)?;
+            self.change(|memory| {
+                memory.mprotect(mm, Vaddr(start), len + (to - start), Prot::READ_WRITE)
+            })?;
         }
         Ok(())
     }
@@ -309,10 +305,12 @@ impl Cell {
         for part in self.parts(process, event.addr, end) {
             if let Some((start, len_bytes)) = self.inner(&part) {
                 let _ = match event.pos {
-                    0 => self.memory.madvise_collapse(mm, start, len_bytes),
+                    0 => self.change(|memory| memory.madvise_collapse(mm, start, len_bytes)),
                     bytes => {
                         let order = self.page().order_of_bytes(bytes.min(LEN_MAX));
-                        self.memory.madvise_collapse_to(mm, start, len_bytes, order)
+                        self.change(|memory| {
+                            memory.madvise_collapse_to(mm, start, len_bytes, order)
+                        })
                     }
                 };
             }
@@ -351,7 +349,7 @@ impl Cell {
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
-            match self.memory.madvise(mm, start, len_bytes, advice) {
+            match self.change(|memory| memory.madvise(mm, start, len_bytes, advice)) {
                 // As in the kernel: a populate stops at a hole or a guard page.
                 Ok(()) | Err(MapError::NotMapped(_) | MapError::NotAnonymous(_)) => {}
                 Err(error) => return Err(error.into()),

@@ -14,7 +14,7 @@ impl Cell {
     pub(super) fn allow(&mut self, nr_rows: usize) {
         self.meter.nr_rows += nr_rows as u64;
         let limit = self.spec.budget.steps_after(self.meter.nr_rows);
-        self.memory.work_mut().set_limit(limit);
+        self.change(|memory| memory.work_mut().set_limit(limit));
     }
 
     pub(super) fn count_steps(&self, nr: usize) {
@@ -50,9 +50,11 @@ impl Cell {
     }
 
     pub(super) fn measure_process(&mut self, process: ProcessNr) {
-        let Some(process) = self.program.processes.get_mut(process) else { return };
+        let Some(measured) = self.program.processes.get(process) else { return };
+        let mm = self.program.spaces[measured.space].mm;
+        self.change(|memory| memory.measure(mm));
+        let process = &mut self.program.processes[process];
         let space = &mut self.program.spaces[process.space];
-        self.memory.measure(space.mm);
         let parts = [
             (process.nr_entries(), &mut process.measured_bytes),
             (space.nr_entries(), &mut space.measured_bytes),

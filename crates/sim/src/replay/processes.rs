@@ -32,7 +32,8 @@ impl Cell {
         let space = self.new_space(nr, program);
         self.name_space(space, path);
         if let Some(group) = self.cgroups.at_start(&self.spec.cgroups, path) {
-            self.memory.join_group(self.program.spaces[space].mm, group);
+            let mm = self.program.spaces[space].mm;
+            self.change(|memory| memory.join_group(mm, group));
         }
         let process = self.program.start(Process::new(nr, space, program));
         self.counted.programs.started();
@@ -43,7 +44,7 @@ impl Cell {
     }
 
     fn new_space(&mut self, owner: usize, program: ProgramNr) -> SpaceNr {
-        let (mm, id) = (self.memory.new_space(), self.places.next());
+        let (mm, id) = (self.change(|memory| memory.new_space()), self.places.next());
         self.program.add_space(AddressSpace::new(mm, id, owner, program))
     }
 
@@ -53,7 +54,8 @@ impl Cell {
     /// mapped file.
     fn name_space(&mut self, space: SpaceNr, path: Option<&str>) {
         if let Some(path) = path {
-            self.memory.set_comm(self.program.spaces[space].mm, name_of(path));
+            let mm = self.program.spaces[space].mm;
+            self.change(|memory| memory.set_comm(mm, name_of(path)));
         }
     }
 
@@ -92,16 +94,17 @@ impl Cell {
             self.program.spaces[of_parent].nr_users += 1;
             of_parent
         } else {
-            let from = &self.program.spaces[of_parent];
-            let mm = self.memory.fork(from.mm)?;
-            let copy = from.forked(mm, self.places.next(), nr);
+            let parent = self.program.spaces[of_parent].mm;
+            let mm = self.change(|memory| memory.fork(parent))?;
+            let id = self.places.next();
+            let copy = self.program.spaces[of_parent].forked(mm, id, nr);
             self.count_steps(copy.nr_entries());
             self.program.add_space(copy)
         };
         let forked = self.program.processes[parent].forked(nr, space);
         self.count_steps(forked.nr_entries());
         for open in forked.opens() {
-            self.memory.share_open(open);
+            self.change(|memory| memory.share_open(open));
         }
         let program = forked.program;
         let child = self.program.start(forked);
@@ -122,7 +125,7 @@ impl Cell {
         // Each entry is checked, even if it stays open.
         self.count_steps(self.program.processes[process].nr_entries());
         for open in self.program.processes[process].close_on_exec() {
-            self.memory.close(open);
+            self.change(|memory| memory.close(open));
         }
         let path = meta.program_of(&image.layout);
         let program = self.counted.programs.number_of(path);
@@ -130,7 +133,8 @@ impl Cell {
         self.name_space(space, path);
         // A program without its own cgroup stays in its parent's.
         let group = self.cgroups.of(&self.spec.cgroups, path).unwrap_or(group);
-        self.memory.join_group(self.program.spaces[space].mm, group);
+        let mm = self.program.spaces[space].mm;
+        self.change(|memory| memory.join_group(mm, group));
         let executing = &mut self.program.processes[process];
         let before = std::mem::replace(&mut executing.program, program);
         let counts = std::mem::replace(&mut executing.has_executed, true);
@@ -167,7 +171,6 @@ impl Cell {
         for (_, process) in living {
             self.end_process(process);
         }
-        self.drain_flushes();
     }
 
     fn end_threads(&mut self, process: ProcessNr) {
@@ -207,12 +210,11 @@ impl Cell {
             keeper.add_space(&self.memory, space);
         }
         self.hardware.end_space(space.id);
-        self.memory.exit(mm);
-        self.drain_flushes();
+        self.change(|memory| memory.exit(mm));
         if let Some(ended) = self.program.spaces.remove(nr) {
             self.meter.process_bytes -= ended.measured_bytes;
         }
-        self.memory.forget(mm);
+        self.change(|memory| memory.forget(mm));
     }
 }
 

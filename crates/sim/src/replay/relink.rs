@@ -117,7 +117,8 @@ impl Cell {
         let rest = (base + first.addr + first.len).next_multiple_of(self.page().bytes());
         if rest < base + span {
             let kept = Map::anon(base + span - rest, Prot::default()).at(Vaddr(rest));
-            self.memory.mmap(self.program.space(process).mm, kept)?;
+            let mm = self.program.space(process).mm;
+            self.change(|memory| memory.mmap(mm, kept))?;
         }
         Ok(base)
     }

@@ -63,7 +63,7 @@ impl Cell {
             }
         }
         self.counted.nr_rows += nr_rows as u64;
-        match self.memory.take_policy_failure() {
+        match self.change(|memory| memory.take_policy_failure()) {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
         }
@@ -123,7 +123,6 @@ impl Cell {
         let (program, before) = (self.program_of(process), self.faults_so_far());
         self.event(process, event)?;
         self.charge_faults(program, before);
-        self.drain_flushes();
         self.sweep_opens();
         self.watch_call(event);
         self.check_budget(process)
@@ -172,16 +171,15 @@ impl Cell {
     #[inline(never)]
     fn wake_sleepers(&mut self) -> Result<(), CellError> {
         if self.clock.is_due(Sleeper::Kcompactd) {
-            self.memory.compact_in_advance();
+            self.change(|memory| memory.compact_in_advance());
             self.clock.sleep(Sleeper::Kcompactd, PROACTIVE_SLEEP_NS);
         }
         if self.clock.is_due(Sleeper::Khugepaged) {
             let wake_ns = self.memory.khugepaged_wakes_ns();
-            self.memory.run_khugepaged(wake_ns);
+            self.change(|memory| memory.run_khugepaged(wake_ns));
             let sleep_ns = self.memory.khugepaged_wakes_ns() - wake_ns;
             self.clock.sleep(Sleeper::Khugepaged, sleep_ns);
         }
-        self.drain_flushes();
         self.watch_khugepaged();
         self.check_limits()
     }
@@ -198,9 +196,8 @@ impl Cell {
         let HardwareThread { process, space, .. } = self.hardware[slot];
         let mm = self.program.spaces[space].mm;
         let (faults, before) = (self.faults_so_far(), self.before_touch());
-        let touched = self.memory.touch(mm, vpn.vaddr(self.page()), kind.mm);
-        // Reclaim can unmap pages even if the touch failed.
-        self.drain_flushes();
+        let addr = vpn.vaddr(self.page());
+        let touched = self.change(|memory| memory.touch(mm, addr, kind.mm));
         self.count_pictures();
         let is_hit = touched.as_ref().is_ok_and(|touched| touched.outcome == fault::Outcome::Hit);
         if !is_hit {
@@ -276,15 +273,6 @@ impl Cell {
         self.program.space_mut(process).epoch = self.places.next();
     }
 
-    pub(super) fn drain_flushes(&mut self) {
-        self.memory.take_flushes(&mut self.flushes);
-        self.count_steps(self.flushes.len() * self.hardware.nr_cpus());
-        for flush in &self.flushes {
-            let space_id = self.program.id_of(flush.mm);
-            self.hardware.invalidate(space_id, flush.first, flush.nr_pages);
-        }
-    }
-
     /// Assigns a CPU to a thread that runs for the first time; `None` if its process has ended.
     #[cold]
     fn start_thread(&mut self, thread: ThreadId) -> Result<Option<Slot>, CellError> {
@@ -317,8 +305,8 @@ impl Cell {
         let base = self.mark();
         let tenths = self.counted.tenths.again();
         self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };
-        self.memory.take_observed();
-        self.memory.take_stretches();
+        self.change(|memory| memory.take_observed());
+        self.change(|memory| memory.take_stretches());
         self.restart_pictures();
         self.hardware = Hardware::new(self.spec.nr_cpus());
         self.program.restart();

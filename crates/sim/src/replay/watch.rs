@@ -59,7 +59,8 @@ impl Cell {
     }
 
     pub(super) fn count_pictures(&mut self) {
-        let Some(keeper) = &self.pictures else { return };
+        let Some(keeper) = &mut self.pictures else { return };
+        keeper.flushed.clear();
         let now = Counted::of(self.memory.counters());
         if keeper.has_counted(now) {
             return;
@@ -112,7 +113,7 @@ impl Cell {
     /// Records the folios that khugepaged or `MADV_COLLAPSE` created in the flushed ranges.
     fn note_collapsed(&mut self, origin: Origin) {
         let Some(keeper) = &mut self.pictures else { return };
-        for flush in &self.flushes {
+        for flush in std::mem::take(&mut keeper.flushed) {
             let Some(leaf) = self.memory.space(flush.mm).table.leaf(flush.first) else { continue };
             let pfn = leaf.pfn_of(flush.first);
             if let Some((Owner::Anon { .. }, order)) = self.memory.owner_of(pfn)
@@ -141,7 +142,7 @@ impl Cell {
 
     /// Submits the reads since the last call to the device. `cause` started them.
     fn settle(&mut self, wait: Wait, cause: Origin) {
-        let observed = self.memory.take_observed();
+        let observed = self.change(|memory| memory.take_observed());
         if observed.is_empty() {
             return;
         }
