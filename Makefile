@@ -77,8 +77,8 @@ test-all:
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	scripts/deny.sh
-	LARGEFOLIO_STEPS=600000 $(CARGO) test --workspace --test anon random
-	LARGEFOLIO_STEPS=30000 $(CARGO) test --workspace --test collapse random
+	LARGEFOLIO_STEPS=600000 $(CARGO) test --workspace --test mm anon::random
+	LARGEFOLIO_STEPS=30000 $(CARGO) test --workspace --test mm collapse::random
 	LARGEFOLIO_FUZZ_ROUNDS=400000 $(CARGO) test --workspace --test trace hostile
 	scripts/fuzz.py
 	scripts/python.sh wheel

@@ -14,7 +14,7 @@ use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{MappingId, Order, PageIndex, PageSize};
 use largefolio_mm::vma::{OpenId, Prot};
 
-use crate::world::{PAGE, World, addr, sizes, thp};
+use crate::anon::world::{PAGE, World, addr, sizes, thp};
 
 const ACTIVE_FILE: ListId = ListId::new(LruKind::File, Age::Active);
 

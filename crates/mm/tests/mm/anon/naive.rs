@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use largefolio_mm::ram::stored_byte;
 use largefolio_mm::units::MappingId;
 
-use crate::world::PAGE;
+use crate::anon::world::PAGE;
 
 const PAGE_BYTES: usize = PAGE as usize;
 

@@ -7,8 +7,8 @@ use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
-use crate::program::Numbers;
-use crate::world::{BASE, PAGE, World, sizes, thp};
+use crate::anon::program::Numbers;
+use crate::anon::world::{BASE, PAGE, World, sizes, thp};
 
 #[derive(Debug)]
 pub(crate) struct Whim(pub(crate) Numbers);

@@ -8,7 +8,7 @@ use largefolio_mm::rules::anon::{AnonRules, HugeZeroWrite};
 use largefolio_mm::units::Order;
 use largefolio_mm::vma::Prot;
 
-use crate::world::{PAGE, World, addr, sizes, thp};
+use crate::anon::world::{PAGE, World, addr, sizes, thp};
 
 fn exhaust(world: &mut World, order: u8) -> u64 {
     std::iter::from_fn(|| world.memory.take_block(Order::new(order))).count() as u64

@@ -1,9 +1,6 @@
 //! Collapse: the tables of docs/behaviour H, every refusal provoked, every step made to fail, and
 //! random programs with and without bytes.
 
-#![expect(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
-#![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]
-
 mod advise;
 mod anon;
 mod any_size;

@@ -13,7 +13,7 @@ use largefolio_mm::rules::collapse::{DirtyRange, FileCollapse, PmdTable, Private
 use largefolio_mm::units::{MappingId, PageIndex, PageSize, Vaddr};
 use largefolio_mm::vma::Prot;
 
-use crate::world::{N, PAGE, World, addr, failed, mark, new_rules, old_rules};
+use crate::collapse::world::{N, PAGE, World, addr, failed, mark, new_rules, old_rules};
 
 const SHARED: Prot = Prot::READ_WRITE;
 

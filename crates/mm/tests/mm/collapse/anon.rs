@@ -8,7 +8,7 @@ use largefolio_mm::rules::anon::NonePtes;
 use largefolio_mm::rules::collapse::{Lazyfree, ReadOnlyRange, SharedPtes};
 use largefolio_mm::vma::Prot;
 
-use crate::world::{N, PAGE, World, addr, failed, mark, new_rules, old_rules};
+use crate::collapse::world::{N, PAGE, World, addr, failed, mark, new_rules, old_rules};
 
 #[test]
 fn a_block_becomes_one_folio_with_the_same_bytes_h_6_2() {

@@ -7,7 +7,7 @@ use largefolio_mm::rules::collapse::{EmptyBlock, ReadOnlyRange, ShortRequest};
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
-use crate::world::{N, PAGE, World, addr, failed, old_rules};
+use crate::collapse::world::{N, PAGE, World, addr, failed, old_rules};
 
 const VMA_CHECK: (Errno, CollapseRefusal) = (Errno::Einval, CollapseRefusal::VmaCheck);
 

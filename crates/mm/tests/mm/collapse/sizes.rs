@@ -3,7 +3,7 @@
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::rules::anon::{NonePtes, SizeMode};
 
-use crate::world::{N, World, mark, new_rules};
+use crate::collapse::world::{N, World, mark, new_rules};
 
 /// Collapses a block with `pages` written. Returns the orders of its folios, `-` for none.
 fn collapsed(kib: &[u64], none: NonePtes, pages: impl IntoIterator<Item = u64>) -> (String, World) {

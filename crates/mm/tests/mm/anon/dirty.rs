@@ -12,7 +12,7 @@ use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{ByteRange, MappingId, PageIndex, PageSize};
 use largefolio_mm::vma::{OpenId, Prot};
 
-use crate::world::{PAGE, World, addr};
+use crate::anon::world::{PAGE, World, addr};
 
 const NR_PAGES: u64 = 16_384;
 

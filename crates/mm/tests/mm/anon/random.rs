@@ -17,14 +17,14 @@ use largefolio_mm::rmap::mapcount::MapcountRule;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{PageIndex, PageSize};
 
-use crate::machine::{Machine, addr};
-use crate::naive::{File, Naive, Page, Source};
-use crate::program::{
+use crate::anon::machine::{Machine, addr};
+use crate::anon::naive::{File, Naive, Page, Source};
+use crate::anon::program::{
     FILES, NR_PAGES, Numbers, Step, What, random_collapse, random_config, random_reclaim,
     random_regroup,
 };
-use crate::whim::Whim;
-use crate::world::{PAGE, clear_rules};
+use crate::anon::whim::Whim;
+use crate::anon::world::{PAGE, clear_rules};
 
 const NR_STEPS_ALL: u64 = 60_000;
 const NR_STEPS: u64 = 250;

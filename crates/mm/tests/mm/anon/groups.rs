@@ -10,7 +10,7 @@ use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{ByteRange, GroupId, MappingId, MmId, PageIndex, PageSize};
 use largefolio_mm::vma::OpenId;
 
-use crate::world::{PAGE, World, addr, thp};
+use crate::anon::world::{PAGE, World, addr, thp};
 
 fn world(anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
     let rules = Rules { anon, ..Rules::example() };

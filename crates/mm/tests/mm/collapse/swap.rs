@@ -10,7 +10,7 @@ use largefolio_mm::units::Order;
 use largefolio_mm::units::PageRange;
 use largefolio_mm::vma::Prot;
 
-use crate::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
+use crate::collapse::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
 
 const RAM: u64 = 32 << 20;
 

@@ -17,7 +17,7 @@ use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
-use crate::world::{BASE, N, PAGE, addr, new_rules, old_rules};
+use crate::collapse::world::{BASE, N, PAGE, addr, new_rules, old_rules};
 
 const NR_STEPS: u64 = 120;
 /// Pages of each of the three areas: two blocks and a bit, beginning just before a boundary.

@@ -6,7 +6,7 @@ use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
 use largefolio_mm::units::{Order, PageSize, Pfn};
 
-use crate::world::{PAGE, World, clear_rules, sizes, thp};
+use crate::anon::world::{PAGE, World, clear_rules, sizes, thp};
 
 fn dirty_world(anon: AnonRules, rules: ClearRules) -> World {
     let mut world = World::new(anon);

@@ -9,7 +9,7 @@ use largefolio_mm::rules::reclaim::{SwapDevice, SwapIn};
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::PageSize;
 
-use crate::world::{PAGE, World, sizes};
+use crate::anon::world::{PAGE, World, sizes};
 
 fn world(anon: AnonRules, device: SwapDevice, swap_in: SwapIn) -> World {
     let mut rules = Rules { anon, ..Rules::example() };

@@ -1,9 +1,6 @@
 //! Anonymous memory, fork, copy-on-write, unmap and split: vectors of docs/behaviour D, E, F, G and
 //! L, and random programs with every byte compared with a naive model.
 
-#![expect(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
-#![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]
-
 mod advised;
 mod clearing;
 mod dirty;

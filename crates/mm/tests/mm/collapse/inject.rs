@@ -9,7 +9,7 @@ use largefolio_mm::ram::stored_byte;
 use largefolio_mm::units::Order;
 use largefolio_mm::vma::Prot;
 
-use crate::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
+use crate::collapse::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
 
 fn nr_steps(make: fn() -> World, collapse: fn(&mut World) -> bool) -> u64 {
     let mut world = make();

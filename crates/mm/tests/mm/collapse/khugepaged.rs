@@ -9,7 +9,7 @@ use largefolio_mm::rules::collapse::{AdvisedArea, ShmemEnabled};
 use largefolio_mm::units::{ByteRange, Vaddr};
 use largefolio_mm::vma::Prot;
 
-use crate::world::{BASE, N, PAGE, World, addr, old_rules};
+use crate::collapse::world::{BASE, N, PAGE, World, addr, old_rules};
 
 const MS: u64 = 1_000_000;
 

@@ -10,7 +10,7 @@ use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{GroupId, PageIndex, PageSize};
 use largefolio_mm::vma::Prot;
 
-use crate::world::{PAGE, World, addr, sizes};
+use crate::anon::world::{PAGE, World, addr, sizes};
 
 fn world(anon: AnonRules) -> World {
     world_of(Rules { anon, ..Rules::example() })

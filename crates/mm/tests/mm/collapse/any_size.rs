@@ -8,7 +8,7 @@ use largefolio_mm::rules::collapse::FileCollapse;
 use largefolio_mm::units::Order;
 use largefolio_mm::vma::Prot;
 
-use crate::world::{N, PAGE, World, addr, failed, old_rules};
+use crate::collapse::world::{N, PAGE, World, addr, failed, old_rules};
 
 const O4: Order = Order::new(4);
 

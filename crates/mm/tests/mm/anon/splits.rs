@@ -11,7 +11,7 @@ use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{MappingId, Order, PageIndex};
 use largefolio_mm::vma::{OpenId, Prot};
 
-use crate::world::{PAGE, World, addr, sizes, thp};
+use crate::anon::world::{PAGE, World, addr, sizes, thp};
 
 #[test]
 fn a_folio_that_loses_a_page_is_queued_once_g_2_1() {

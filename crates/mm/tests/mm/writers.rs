@@ -1,5 +1,4 @@
 //! Writers, running programs and huge folios: L.16, L.17, H.1.4, H.2.1, H.3, H.5.1.
-#![expect(clippy::unwrap_used, reason = "tests: a failed step is a failed test")]
 
 use largefolio_mm::collapse::{CollapseError, Errno};
 use largefolio_mm::counters::collapse::CollapseRefusal;

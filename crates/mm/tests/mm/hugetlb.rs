@@ -1,7 +1,5 @@
 //! Hugetlb pages: sizes, bytes, and cases that recordings do not reach.
 
-#![expect(clippy::unwrap_used, reason = "memory that cannot be made fails the test")]
-
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::hugetlb::{HugeMap, HugeMapError, HugePool, orders};
 use largefolio_mm::map::{Madvice, MapError};

@@ -13,8 +13,8 @@ use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{GroupId, MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
-use crate::program::{BEFORE, FILES, Step, What};
-use crate::world::{BASE, PAGE};
+use crate::anon::program::{BEFORE, FILES, Step, What};
+use crate::anon::world::{BASE, PAGE};
 
 pub(crate) const NR_GROUPS: usize = 3;
 

@@ -7,7 +7,7 @@ use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::{AnonRules, Batching, Reuse};
 use largefolio_mm::vma::Prot;
 
-use crate::world::{World, addr, sizes, thp};
+use crate::anon::world::{World, addr, sizes, thp};
 
 fn pte_mapped(rules: AnonRules) -> World {
     let mut world = World::new(rules).mapped(512);

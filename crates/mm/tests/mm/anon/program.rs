@@ -21,8 +21,8 @@ use largefolio_mm::rules::reclaim::{
     ReclaimRules, SwapDevice, SwapIn, ZapRule,
 };
 
-use crate::machine::{GroupChange, NR_GROUPS, Regroup};
-use crate::world::PAGE;
+use crate::anon::machine::{GroupChange, NR_GROUPS, Regroup};
+use crate::anon::world::PAGE;
 
 /// Pages before [`BASE`] that programs use, so a PMD boundary is inside the range.
 pub(crate) const BEFORE: u64 = 100;

@@ -1,0 +1,9 @@
+//! Tests of the memory manager through its public interface.
+
+#![expect(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
+#![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]
+
+mod anon;
+mod collapse;
+mod hugetlb;
+mod writers;
