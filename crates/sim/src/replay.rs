@@ -6,62 +6,25 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order: `request`, `spec` and their options (`annotate`, `linked`, `pattern`,
-//! `fragmented`, `budget`); a [`cell`] and its parts (`files`, `slab`, `space`, `program`, `place`,
-//! `places`, `images`, `hardware`, [`clock`]); its events (`run`, `processes`, `layout`, `relink`,
-//! `memory_calls`, `file_calls`, `charges`, `metering`, `watch`, `finish`); its results
-//! ([`outcome`], `touched`, [`sizes`], [`statistics`], [`programs`], `requested`, `reads`, and for
-//! pictures [`detail`], [`timeline`], `keeper`, `causes`, `curve`); `passes` and `batch`.
+//! Reading order: `request` and its options; a [`cell`] and its four owners: `program` (processes,
+//! spaces, files, and the calls that change them), `hardware` (CPUs, TLBs, [`clock`]), the memory
+//! manager (`mm`, changed only by `Cell::change`), and `observers` (counts and pictures, which never
+//! influence the others); `run`, the hot loop; `finish` and [`outcome`]; `batch` and `fitting`.
 //!
 //! Owns the order in which a cell sees a trace. Does not own memory management (`mm`) or output.
 
-mod annotate;
 mod attached;
 mod batch;
-mod budget;
-mod causes;
 pub mod cell;
-pub mod cgroup;
-mod charges;
-pub mod clock;
-mod curve;
-pub mod detail;
 mod error;
-mod file_calls;
-mod files;
 mod finish;
 mod fitting;
-mod fragmented;
 mod hardware;
-mod huge;
-mod images;
-mod keeper;
-mod layout;
-mod linked;
-mod memory_calls;
-mod metering;
+mod observers;
 pub mod outcome;
-mod passes;
-mod pattern;
-mod place;
-mod places;
-mod processes;
 mod program;
-pub mod programs;
-mod reads;
-mod reference;
-mod relink;
 pub mod request;
-pub mod requested;
 mod run;
-pub mod sizes;
-mod slab;
-mod space;
-mod spec;
-pub mod statistics;
-pub mod timeline;
-mod touched;
-mod watch;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -71,20 +34,23 @@ use largefolio_mm::memory::MemoryError;
 use largefolio_trace::{Batch, Meta, OpenTrace, Reader, TraceError};
 use rayon::prelude::*;
 
-pub use annotate::{Annotation, AnnotationError};
 pub use batch::batches;
-pub use budget::{AgeingOverBudget, Budget, Excess, FACTOR_MAX, OverBudget};
+pub use batch::{RowsDone, nr_passes};
 pub use cell::Cell;
-pub use cgroup::{Cgroup, CgroupError};
 pub use error::CellError;
 pub use fitting::{Fitting, Sharing, replay_fitting};
-pub use fragmented::{Fragmented, FragmentedError};
-pub use images::Images;
-pub use linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
+pub use hardware::clock;
+pub use observers::{detail, programs, requested, sizes, statistics, timeline};
 pub use outcome::{Hugetlb, Outcome};
-pub use passes::{RowsDone, nr_passes};
+pub use program::images::Images;
+pub use program::linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
+pub use request::annotate::{Annotation, AnnotationError};
+pub use request::budget::{AgeingOverBudget, Budget, Excess, FACTOR_MAX, OverBudget};
+pub use request::cgroup;
+pub use request::cgroup::{Cgroup, CgroupError};
+pub use request::fragmented::{Fragmented, FragmentedError};
+pub use request::spec::{CacheState, CellSpec};
 pub use request::{NR_CELLS_MAX, Request, RequestError};
-pub use spec::{CacheState, CellSpec};
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.
 pub const RESULTS_VERSION: u32 = 8;

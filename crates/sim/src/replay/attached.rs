@@ -9,18 +9,18 @@
 //! The earlier rows leave only the machine's state: memory, page cache, TLBs, and the addresses
 //! that could not be placed.
 
-use super::cell::{Cell, Counted};
-use super::programs::Programs;
 use crate::cost::Mark;
+use crate::replay::cell::{Cell, Counted};
+use crate::replay::observers::programs::Programs;
 
 impl Cell {
     /// Returns the rows left before the recording begins, or `u64::MAX` once it has begun.
-    pub(super) fn rows_until_recording(&self) -> u64 {
+    pub(crate) fn rows_until_recording(&self) -> u64 {
         let attached = self.meta.attached.filter(|_| !self.counted.has_begun);
         attached.map_or(u64::MAX, |attached| attached.nr_rows)
     }
 
-    pub(super) fn begin_recording(&mut self) {
+    pub(crate) fn begin_recording(&mut self) {
         self.cgroups.mark(&self.memory);
         self.change(|memory| memory.take_observed());
         self.change(|memory| memory.take_stretches());
@@ -40,7 +40,7 @@ impl Cell {
 
     /// Ends the trace and the counting. A process of a live recording was still running at this
     /// point: the model ends it, but its exit is not counted.
-    pub(super) fn end_recording(&mut self) {
+    pub(crate) fn end_recording(&mut self) {
         if self.rows_until_recording() < u64::MAX {
             self.begin_recording();
         }
@@ -49,7 +49,7 @@ impl Cell {
         self.counted.end = end.unwrap_or_else(|| self.mark());
     }
 
-    pub(super) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark { counters: *self.memory.counters(), ram: self.memory.core().ram.counted }
     }
 }

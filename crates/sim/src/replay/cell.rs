@@ -18,56 +18,57 @@ use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_trace::Meta;
 
-use super::annotate::{Annotation, Wish};
-use super::budget::{AgeingOverBudget, Meter};
-use super::cgroup::Cgroups;
-use super::clock::{Clock, Sleeper};
-use super::error::CellError;
-use super::files::TraceFile;
-use super::hardware::Hardware;
-use super::images::Images;
-use super::keeper::Keeper;
-use super::outcome::Strays;
-use super::places::Places;
-use super::program::Program;
-use super::programs::Programs;
-use super::reads::Reads;
-use super::requested::Tenths;
-use super::sizes::FolioSizes;
-use super::spec::{CacheState, CellSpec};
-use super::statistics::Largest;
-use super::touched::Touched;
 use crate::cost::{BaseTime, Mark, Timing};
+use crate::replay::error::CellError;
+use crate::replay::hardware::Hardware;
+use crate::replay::hardware::clock::{Clock, Sleeper};
+use crate::replay::observers::keeper::Keeper;
+use crate::replay::observers::programs::Programs;
+use crate::replay::observers::reads::Reads;
+use crate::replay::observers::requested::Tenths;
+use crate::replay::observers::sizes::{FolioSizes, Touched};
+use crate::replay::observers::statistics::Largest;
+use crate::replay::outcome::Strays;
+use crate::replay::program::images::Images;
+use crate::replay::program::place::Places;
+use crate::replay::program::{ProcessNr, Program, TraceFile};
+use crate::replay::request::annotate::{Annotation, Wish};
+use crate::replay::request::budget::{
+    AgeingOverBudget, CPU_BYTES, ENTRY_BYTES, Excess, Meter, OverBudget, STACKS_BYTES,
+    STEPS_OF_EVENT, THREAD_BYTES,
+};
+use crate::replay::request::cgroup::Cgroups;
+use crate::replay::request::spec::{CacheState, CellSpec};
 
 /// Number of opens below which a sweep for dead ones is not worth it.
-pub(super) const NR_OPENS_MIN: usize = 1 << 12;
+pub(crate) const NR_OPENS_MIN: usize = 1 << 12;
 
 pub struct Cell {
-    pub(super) spec: CellSpec,
-    pub(super) memory: Observable,
-    pub(super) program: Program,
-    pub(super) hardware: Hardware,
-    pub(super) places: Places,
-    pub(super) clock: Clock,
+    pub(crate) spec: CellSpec,
+    pub(crate) memory: Observable,
+    pub(crate) program: Program,
+    pub(crate) hardware: Hardware,
+    pub(crate) places: Places,
+    pub(crate) clock: Clock,
     flushes: Vec<Flush>,
-    pub(super) pass: Pass,
-    pub(super) counted: Counted,
-    pub(super) pictures: Option<Box<Keeper>>,
-    pub(super) meter: Meter,
+    pub(crate) pass: Pass,
+    pub(crate) counted: Counted,
+    pub(crate) pictures: Option<Box<Keeper>>,
+    pub(crate) meter: Meter,
     /// Share of free memory in blocks smaller than each folio size at the start, in thousandths.
-    pub(super) unusable: BTreeMap<u64, u64>,
-    pub(super) meta: Arc<Meta>,
-    pub(super) nr_pages_at_start: u64,
+    pub(crate) unusable: BTreeMap<u64, u64>,
+    pub(crate) meta: Arc<Meta>,
+    pub(crate) nr_pages_at_start: u64,
     /// Number of opens at which the next sweep runs.
-    pub(super) nr_opens_max: usize,
-    pub(super) cgroups: Cgroups,
-    pub(super) measured: Option<BaseTime>,
+    pub(crate) nr_opens_max: usize,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) measured: Option<BaseTime>,
     /// Whether the trace links loads to the loads that supplied their addresses.
-    pub(super) has_links: bool,
+    pub(crate) has_links: bool,
 }
 
 /// The memory manager, for everyone to read; [`Cell::change`] changes it.
-pub(super) struct Observable(Memory);
+pub(crate) struct Observable(Memory);
 
 impl Deref for Observable {
     type Target = Memory;
@@ -78,30 +79,30 @@ impl Deref for Observable {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pass {
+pub(crate) enum Pass {
     Warming,
     Reported,
 }
 
 /// Counts of one pass that are not in the memory manager or the TLBs.
-pub(super) struct Counted {
-    pub(super) nr_rows: u64,
+pub(crate) struct Counted {
+    pub(crate) nr_rows: u64,
     /// Whether the recording has begun, after any rows from before it.
-    pub(super) has_begun: bool,
-    pub(super) touched: Touched,
-    pub(super) sizes: FolioSizes,
-    pub(super) largest: Largest,
-    pub(super) strays: Strays,
-    pub(super) nr_maps_without_pool: u64,
-    pub(super) reads: Reads,
-    pub(super) programs: Programs,
-    pub(super) base: Mark,
-    pub(super) end: Mark,
-    pub(super) tenths: Tenths,
+    pub(crate) has_begun: bool,
+    pub(crate) touched: Touched,
+    pub(crate) sizes: FolioSizes,
+    pub(crate) largest: Largest,
+    pub(crate) strays: Strays,
+    pub(crate) nr_maps_without_pool: u64,
+    pub(crate) reads: Reads,
+    pub(crate) programs: Programs,
+    pub(crate) base: Mark,
+    pub(crate) end: Mark,
+    pub(crate) tenths: Tenths,
 }
 
 impl Counted {
-    pub(super) fn new(spec: &CellSpec) -> Self {
+    pub(crate) fn new(spec: &CellSpec) -> Self {
         Self {
             nr_rows: 0,
             has_begun: false,
@@ -207,7 +208,7 @@ impl Cell {
     /// Changes the memory manager, then flushes the TLBs (I1), even if the change failed: reclaim can
     /// unmap pages first.
     #[inline]
-    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut Memory) -> R) -> R {
+    pub(crate) fn change<R>(&mut self, change: impl FnOnce(&mut Memory) -> R) -> R {
         let result = change(&mut self.memory.0);
         if self.memory.0.has_flushes() {
             self.flush();
@@ -236,7 +237,7 @@ impl Cell {
 
     /// Returns whether the run that fills the page cache is not over yet.
     #[must_use]
-    pub(super) fn is_warming(&self) -> bool {
+    pub(crate) fn is_warming(&self) -> bool {
         self.pass == Pass::Warming
     }
 
@@ -269,11 +270,11 @@ impl Cell {
         orders.map(|of| (self.page().bytes() << of.get(), unusable(of))).collect()
     }
 
-    pub(super) fn page(&self) -> PageSize {
+    pub(crate) fn page(&self) -> PageSize {
         self.memory.rules().page
     }
 
-    pub(super) fn mask(&self) -> u64 {
+    pub(crate) fn mask(&self) -> u64 {
         self.page().bytes() - 1
     }
 }
@@ -286,5 +287,72 @@ fn link_page(arch: Arch) -> PageSize {
     match arch {
         Arch::Arm64 => PageSize::K64,
         Arch::X86_64 => PageSize::K4,
+    }
+}
+
+impl Cell {
+    pub(crate) fn allow(&mut self, nr_rows: usize) {
+        self.meter.nr_rows += nr_rows as u64;
+        let limit = self.spec.budget.steps_after(self.meter.nr_rows);
+        self.change(|memory| memory.work_mut().set_limit(limit));
+    }
+
+    pub(crate) fn count_steps(&self, nr: usize) {
+        self.memory.work().add(nr as u64);
+    }
+
+    pub(crate) fn count_event(&self) {
+        self.memory.work().add(STEPS_OF_EVENT);
+    }
+
+    pub(crate) fn check_budget(&mut self, process: ProcessNr) -> Result<(), CellError> {
+        self.measure_process(process);
+        self.check_limits()
+    }
+
+    /// Checks the budget without measuring the processes again.
+    pub(crate) fn check_limits(&self) -> Result<(), CellError> {
+        let budget = &self.spec.budget;
+        let held = self.state_bytes();
+        let work = self.memory.work();
+        let excess = if work.is_spent() {
+            let allowed = budget.steps_after(self.meter.nr_rows);
+            let of_policy = self.memory.policy_steps();
+            Excess::Steps { taken: work.nr_steps(), allowed, of_policy }
+        } else if held > budget.state_bytes {
+            Excess::State { held, allowed: budget.state_bytes }
+        } else {
+            return Ok(());
+        };
+        let policy = self.spec.kernel.policy.as_ref().map(|policy| policy.name().to_owned());
+        let over = OverBudget { row: None, op: None, excess, policy, budget: *budget };
+        Err(CellError::OverBudget(Box::new(over)))
+    }
+
+    pub(crate) fn measure_process(&mut self, process: ProcessNr) {
+        let Some(measured) = self.program.processes.get(process) else { return };
+        let mm = self.program.spaces[measured.space].mm;
+        self.change(|memory| memory.measure(mm));
+        let process = &mut self.program.processes[process];
+        let space = &mut self.program.spaces[process.space];
+        let parts = [
+            (process.nr_entries(), &mut process.measured_bytes),
+            (space.nr_entries(), &mut space.measured_bytes),
+        ];
+        for (nr_entries, measured_bytes) in parts {
+            let bytes = nr_entries as u64 * ENTRY_BYTES;
+            let before = std::mem::replace(measured_bytes, bytes);
+            self.meter.process_bytes = self.meter.process_bytes - before + bytes;
+        }
+    }
+
+    fn state_bytes(&self) -> u64 {
+        let of_cpu = CPU_BYTES + if self.pictures.is_some() { STACKS_BYTES } else { 0 };
+        let nr_threads = self.program.threads.len() as u64;
+        self.memory.state_bytes()
+            + self.meter.process_bytes
+            + self.hardware.nr_cpus() as u64 * of_cpu
+            + nr_threads * THREAD_BYTES
+            + self.counted.touched.nr_words() as u64 * ENTRY_BYTES
     }
 }

@@ -10,8 +10,8 @@ use largefolio_mm::policy::PolicyError;
 use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{Op, ThreadId};
 
-use super::budget::{AgeingOverBudget, OverBudget};
 use crate::machine::MachineError;
+use crate::replay::request::budget::{AgeingOverBudget, OverBudget};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CellError {
@@ -51,7 +51,7 @@ pub enum CellError {
 
 impl CellError {
     /// Describes how to change the cell's memory if the machine or this host has too little.
-    pub(super) const fn remedy(&self) -> &'static str {
+    pub(crate) const fn remedy(&self) -> &'static str {
         let is_short = match self {
             Self::Memory(MemoryError::Buddy(error)) => matches!(error, BuddyError::NoRoom { .. }),
             Self::Fault(error) => matches!(error, FaultError::OutOfMemory(_)),
@@ -62,7 +62,7 @@ impl CellError {
         if is_short { ", with `--memory` (Python, studies: `memory=`)" } else { "" }
     }
 
-    pub(super) const fn is_out_of_memory(&self) -> bool {
+    pub(crate) const fn is_out_of_memory(&self) -> bool {
         match self {
             Self::Fault(error) => {
                 matches!(error, FaultError::OutOfMemory(_) | FaultError::GroupOutOfMemory(_))
@@ -73,7 +73,7 @@ impl CellError {
         }
     }
 
-    pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
+    pub(crate) fn at(self, row: u64, op: Option<Op>) -> Self {
         match self {
             Self::OverBudget(mut over) => {
                 (over.row, over.op) = (Some(row), op);

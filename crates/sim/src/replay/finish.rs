@@ -8,13 +8,13 @@ use largefolio_mm::counters::{Counters, PmdRefusal};
 use largefolio_mm::policy::Point;
 use largefolio_mm::rules::reclaim::SwapDevice;
 
-use super::cell::Cell;
-use super::outcome::{
+use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
+use crate::replay::cell::Cell;
+use crate::replay::observers::requested;
+use crate::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, PolicyAnswers, PolicyOutcome, Reads,
     Writers,
 };
-use super::requested;
-use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
 use crate::tlb;
 
 impl Cell {

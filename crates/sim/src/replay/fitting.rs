@@ -11,10 +11,10 @@ use std::thread::available_parallelism;
 
 use largefolio_trace::OpenTrace;
 
-use super::outcome::Outcome;
-use super::passes::{RowsDone, nr_passes};
-use super::spec::CellSpec;
-use super::{Failed, Outcomes, Progress, ReplayError, run};
+use crate::replay::batch::{RowsDone, nr_passes};
+use crate::replay::outcome::Outcome;
+use crate::replay::request::spec::CellSpec;
+use crate::replay::{Failed, Outcomes, Progress, ReplayError, run};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {

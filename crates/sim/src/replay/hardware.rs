@@ -14,30 +14,35 @@
 //! Owns the running threads and the effect of a switch on a TLB. A [`Slot`] stays valid until any
 //! thread ends, so a lookup by slot needs no check.
 
+pub mod clock;
+
 use std::ops::{Index, IndexMut};
 
-use largefolio_mm::units::{Vpn, VpnRange};
+use largefolio_mm::fault;
+use largefolio_mm::pgtable::{AccessBits, Leaf, PageTable, PteFlags};
+use largefolio_mm::units::{Order, Vpn, VpnRange};
 use largefolio_trace::ThreadId;
 
-use super::curve::Stacks;
-use super::program::ProcessNr;
-use super::programs::ProgramNr;
-use super::space::SpaceNr;
-use crate::tlb::{self, Tlb};
+use crate::replay::observers::keeper::Stacks;
+use crate::replay::observers::programs::ProgramNr;
+use crate::replay::program::ProcessNr;
+use crate::replay::program::space::SpaceNr;
+use crate::tlb;
+use crate::tlb::{Aggregation, Coalescing, Side, Tlb, Walk};
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HardwareThread {
-    pub(super) thread: ThreadId,
-    pub(super) process: ProcessNr,
-    pub(super) program: ProgramNr,
-    pub(super) space: SpaceNr,
-    pub(super) space_id: u64,
-    pub(super) cpu: usize,
+pub(crate) struct HardwareThread {
+    pub(crate) thread: ThreadId,
+    pub(crate) process: ProcessNr,
+    pub(crate) program: ProgramNr,
+    pub(crate) space: SpaceNr,
+    pub(crate) space_id: u64,
+    pub(crate) cpu: usize,
 }
 
-pub(super) struct Cpu {
-    pub(super) tlb: Tlb,
-    pub(super) stacks: Option<Box<Stacks>>,
+pub(crate) struct Cpu {
+    pub(crate) tlb: Tlb,
+    pub(crate) stacks: Option<Box<Stacks>>,
     nr_threads: usize,
     thread: Option<ThreadId>,
     program: ProgramNr,
@@ -45,7 +50,7 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    pub(super) fn new(tlb: Tlb, stacks: Option<Box<Stacks>>) -> Self {
+    pub(crate) fn new(tlb: Tlb, stacks: Option<Box<Stacks>>) -> Self {
         let charged = tlb::Counters::default();
         Self { tlb, stacks, nr_threads: 0, thread: None, program: 0, charged }
     }
@@ -72,23 +77,23 @@ impl Cpu {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot(u32);
+pub(crate) struct Slot(u32);
 
 impl Slot {
     const NONE: Self = Self(u32::MAX);
 }
 
-pub(super) struct Hardware {
+pub(crate) struct Hardware {
     slots: Vec<Slot>,
     running: Vec<HardwareThread>,
     cpus: Vec<Cpu>,
     nr_cpus_max: usize,
     by_program: Vec<tlb::Counters>,
-    pub(super) nr_references: u64,
+    pub(crate) nr_references: u64,
 }
 
 impl Hardware {
-    pub(super) fn new(nr_cpus_max: u32) -> Self {
+    pub(crate) fn new(nr_cpus_max: u32) -> Self {
         Self {
             slots: Vec::new(),
             running: Vec::new(),
@@ -100,11 +105,11 @@ impl Hardware {
     }
 
     #[inline]
-    pub(super) fn slot_of(&self, thread: ThreadId) -> Option<Slot> {
+    pub(crate) fn slot_of(&self, thread: ThreadId) -> Option<Slot> {
         self.slots.get(thread as usize).copied().filter(|slot| *slot != Slot::NONE)
     }
 
-    pub(super) fn start(&mut self, started: HardwareThread, new: impl FnOnce() -> Cpu) -> Slot {
+    pub(crate) fn start(&mut self, started: HardwareThread, new: impl FnOnce() -> Cpu) -> Slot {
         let nr = started.thread as usize;
         if nr >= self.slots.len() {
             self.slots.resize(nr + 1, Slot::NONE);
@@ -130,7 +135,7 @@ impl Hardware {
     }
 
     /// Ends a thread. Its CPU keeps its TLB.
-    pub(super) fn end(&mut self, thread: ThreadId) {
+    pub(crate) fn end(&mut self, thread: ThreadId) {
         let Some(slot) = self.slot_of(thread) else { return };
         let ended = self.running.swap_remove(slot.0 as usize);
         self.slots[thread as usize] = Slot::NONE;
@@ -146,7 +151,7 @@ impl Hardware {
     }
 
     #[inline]
-    pub(super) fn run(&mut self, slot: Slot) -> &mut Cpu {
+    pub(crate) fn run(&mut self, slot: Slot) -> &mut Cpu {
         let HardwareThread { thread, cpu, .. } = self[slot];
         if self.cpus[cpu].thread != Some(thread) {
             self.switch_to(slot);
@@ -174,48 +179,48 @@ impl Hardware {
         self.by_program[program] += counted;
     }
 
-    pub(super) fn charge_all(&mut self) {
+    pub(crate) fn charge_all(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.charge(cpu));
     }
 
-    pub(super) fn forget_charges(&mut self) {
+    pub(crate) fn forget_charges(&mut self) {
         self.by_program.clear();
     }
 
-    pub(super) fn by_program(&self) -> &[tlb::Counters] {
+    pub(crate) fn by_program(&self) -> &[tlb::Counters] {
         &self.by_program
     }
 
     #[inline]
-    pub(super) fn cpu(&self, slot: Slot) -> &Cpu {
+    pub(crate) fn cpu(&self, slot: Slot) -> &Cpu {
         &self.cpus[self[slot].cpu]
     }
 
     #[inline]
-    pub(super) fn cpu_mut(&mut self, slot: Slot) -> &mut Cpu {
+    pub(crate) fn cpu_mut(&mut self, slot: Slot) -> &mut Cpu {
         let cpu = self[slot].cpu;
         &mut self.cpus[cpu]
     }
 
-    pub(super) fn invalidate(&mut self, space_id: u64, first: Vpn, nr_pages: u64) {
+    pub(crate) fn invalidate(&mut self, space_id: u64, first: Vpn, nr_pages: u64) {
         for cpu in &mut self.cpus {
             let flushed = cpu.tlb.invalidate_of(space_id, first, nr_pages);
             cpu.follow(flushed);
         }
     }
 
-    pub(super) fn end_space(&mut self, space_id: u64) {
+    pub(crate) fn end_space(&mut self, space_id: u64) {
         for cpu in &mut self.cpus {
             let flushed = cpu.tlb.end_space(space_id);
             cpu.follow(flushed);
         }
     }
 
-    pub(super) const fn nr_cpus(&self) -> usize {
+    pub(crate) const fn nr_cpus(&self) -> usize {
         self.cpus.len()
     }
 
-    pub(super) fn counters(&self) -> tlb::Counters {
+    pub(crate) fn counters(&self) -> tlb::Counters {
         let mut sum = tlb::Counters::default();
         for cpu in &self.cpus {
             sum += *cpu.tlb.counters();
@@ -237,5 +242,38 @@ impl IndexMut<Slot> for Hardware {
     #[inline]
     fn index_mut(&mut self, slot: Slot) -> &mut HardwareThread {
         &mut self.running[slot.0 as usize]
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Reference {
+    pub(crate) side: Side,
+    pub(crate) tlb: tlb::Access,
+    pub(crate) mm: fault::Access,
+}
+
+impl Reference {
+    pub(crate) const EXEC: Self =
+        Self { side: Side::Instruction, tlb: tlb::Access::Read, mm: fault::Access::Exec };
+    pub(crate) const READ: Self =
+        Self { side: Side::Data, tlb: tlb::Access::Read, mm: fault::Access::Read };
+    pub(crate) const WRITE: Self =
+        Self { side: Side::Data, tlb: tlb::Access::Write, mm: fault::Access::Write };
+}
+
+pub(crate) fn walk_of(table: &PageTable, leaf: &Leaf, vpn: Vpn, coalescing: Coalescing) -> Walk {
+    let bits = match coalescing.aggregation {
+        Aggregation::Zen | Aggregation::Zen32K => AccessBits::Equal,
+        Aggregation::None | Aggregation::Hpa => AccessBits::Any,
+    };
+    let run = match coalescing.run_cap() {
+        Order::ZERO => Order::ZERO,
+        cap => table.contiguous_run(vpn, cap, bits).unwrap_or(Order::ZERO),
+    };
+    Walk {
+        leaf: leaf.kind,
+        order: leaf.order,
+        run,
+        ..Walk::page(vpn, leaf.pfn_of(vpn), leaf.flags.contains(PteFlags::WRITABLE))
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::cgroup::CgroupOutcome;
-use super::detail::Detail;
-use super::programs::ManyProcesses;
-use super::requested::AskedSizes;
-use super::sizes::FolioSizes;
-use super::statistics::Statistics;
 use crate::cost::{Estimate, Latency, ReadEvents};
+use crate::replay::observers::detail::Detail;
+use crate::replay::observers::programs::ManyProcesses;
+use crate::replay::observers::requested::AskedSizes;
+use crate::replay::observers::sizes::FolioSizes;
+use crate::replay::observers::statistics::Statistics;
+use crate::replay::request::cgroup::CgroupOutcome;
 use crate::tlb;
 
 /// Faults by kind. `total` is the sum of `around` to `hugetlb`, plus failed faults.

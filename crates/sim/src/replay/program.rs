@@ -3,44 +3,53 @@
 //! Ended processes are dropped, so memory use depends on the processes alive at one time, not on
 //! the trace's length. Does not own memory ([`crate::replay::cell`]).
 
-use std::collections::BTreeMap;
+pub(crate) mod file_calls;
+pub(crate) mod images;
+pub(crate) mod layout;
+pub(crate) mod linked;
+pub(crate) mod memory_calls;
+pub(crate) mod place;
+pub(crate) mod processes;
+pub(crate) mod relink;
+pub(crate) mod space;
 
-use largefolio_mm::units::{MmId, PageSize};
+use std::collections::BTreeMap;
+use std::ops::{Index, IndexMut};
+
+use largefolio_mm::units::{MappingId, MmId, PageSize};
 use largefolio_mm::vma::OpenId;
 use largefolio_trace::{FileId, ThreadId};
 
-use super::files::TraceFiles;
-use super::images::LinkedImage;
-use super::programs::ProgramNr;
-use super::slab::Slab;
-use super::space::{AddressSpace, SpaceNr};
+use crate::replay::observers::programs::ProgramNr;
+use crate::replay::program::images::LinkedImage;
+use crate::replay::program::space::{AddressSpace, Slab, SpaceNr};
 
-pub(super) type ProcessNr = usize;
+pub(crate) type ProcessNr = usize;
 
 /// The shared descriptor of unrecorded opens: a new open closes the previous one.
-pub(super) const NO_DESCRIPTOR: u64 = u64::MAX;
+pub(crate) const NO_DESCRIPTOR: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
-pub(super) struct Program {
-    pub(super) files: TraceFiles,
-    pub(super) linked: BTreeMap<FileId, LinkedImage>,
-    pub(super) processes: Slab<Process>,
-    pub(super) spaces: Slab<AddressSpace>,
+pub(crate) struct Program {
+    pub(crate) files: TraceFiles,
+    pub(crate) linked: BTreeMap<FileId, LinkedImage>,
+    pub(crate) processes: Slab<Process>,
+    pub(crate) spaces: Slab<AddressSpace>,
     /// Address space ids by mm number. A reused mm holds the latest id.
     ids_by_mm: Vec<u64>,
-    pub(super) threads: Threads,
-    pub(super) nr_started: usize,
-    pub(super) recorded: PageSize,
+    pub(crate) threads: Threads,
+    pub(crate) nr_started: usize,
+    pub(crate) recorded: PageSize,
     /// Page size that the modelled programs are linked for.
-    pub(super) link: PageSize,
+    pub(crate) link: PageSize,
     /// Whether a segment was placed for larger pages than the recorded ones.
-    pub(super) is_replaced: bool,
+    pub(crate) is_replaced: bool,
 }
 
 impl Program {
     /// Creates an empty program. `link` is the page size that the machine's programs are linked
     /// for.
-    pub(super) fn new(recorded: PageSize, link: PageSize) -> Self {
+    pub(crate) fn new(recorded: PageSize, link: PageSize) -> Self {
         Self {
             recorded,
             files: TraceFiles::default(),
@@ -55,26 +64,26 @@ impl Program {
         }
     }
 
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.processes = Slab::default();
         self.spaces = Slab::default();
         self.threads = Threads::default();
         self.nr_started = 0;
     }
 
-    pub(super) fn moves(&self) -> bool {
+    pub(crate) fn moves(&self) -> bool {
         self.link != self.recorded
     }
 
-    pub(super) fn space(&self, process: ProcessNr) -> &AddressSpace {
+    pub(crate) fn space(&self, process: ProcessNr) -> &AddressSpace {
         &self.spaces[self.processes[process].space]
     }
 
-    pub(super) fn space_mut(&mut self, process: ProcessNr) -> &mut AddressSpace {
+    pub(crate) fn space_mut(&mut self, process: ProcessNr) -> &mut AddressSpace {
         &mut self.spaces[self.processes[process].space]
     }
 
-    pub(super) fn add_space(&mut self, space: AddressSpace) -> SpaceNr {
+    pub(crate) fn add_space(&mut self, space: AddressSpace) -> SpaceNr {
         let mm = space.mm.0 as usize;
         if mm >= self.ids_by_mm.len() {
             self.ids_by_mm.resize(mm + 1, 0);
@@ -84,44 +93,44 @@ impl Program {
     }
 
     /// Returns the id of the address space that has this mm, or had it last.
-    pub(super) fn id_of(&self, mm: MmId) -> u64 {
+    pub(crate) fn id_of(&self, mm: MmId) -> u64 {
         self.ids_by_mm.get(mm.0 as usize).copied().unwrap_or_default()
     }
 
     /// Adds a process, which counts as a user of its address space from the start.
-    pub(super) fn start(&mut self, process: Process) -> ProcessNr {
+    pub(crate) fn start(&mut self, process: Process) -> ProcessNr {
         self.nr_started += 1;
         self.processes.insert(process)
     }
 
-    pub(super) fn start_thread(&mut self, thread: ThreadId, process: ProcessNr) {
+    pub(crate) fn start_thread(&mut self, thread: ThreadId, process: ProcessNr) {
         self.threads.started(thread, process);
         self.processes[process].threads.push(thread);
     }
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Process {
-    pub(super) nr: usize,
-    pub(super) space: SpaceNr,
-    pub(super) program: ProgramNr,
+pub(crate) struct Process {
+    pub(crate) nr: usize,
+    pub(crate) space: SpaceNr,
+    pub(crate) program: ProgramNr,
     /// Whether the process executed `program` itself. The first process did so before the trace.
-    pub(super) has_executed: bool,
-    pub(super) threads: Vec<ThreadId>,
+    pub(crate) has_executed: bool,
+    pub(crate) threads: Vec<ThreadId>,
     by_descriptor: BTreeMap<u64, Opened>,
     by_file: BTreeMap<FileId, OpenId>,
-    pub(super) measured_bytes: u64,
+    pub(crate) measured_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Opened {
-    pub(super) file: FileId,
-    pub(super) open: OpenId,
-    pub(super) closes_on_exec: bool,
+pub(crate) struct Opened {
+    pub(crate) file: FileId,
+    pub(crate) open: OpenId,
+    pub(crate) closes_on_exec: bool,
 }
 
 impl Process {
-    pub(super) fn new(nr: usize, space: SpaceNr, program: ProgramNr) -> Self {
+    pub(crate) fn new(nr: usize, space: SpaceNr, program: ProgramNr) -> Self {
         Self {
             nr,
             space,
@@ -135,45 +144,45 @@ impl Process {
     }
 
     /// Returns the child `nr` in `space`, which can be the parent's. Open files are shared.
-    pub(super) fn forked(&self, nr: usize, space: SpaceNr) -> Self {
+    pub(crate) fn forked(&self, nr: usize, space: SpaceNr) -> Self {
         let (by_descriptor, by_file) = (self.by_descriptor.clone(), self.by_file.clone());
         let (program, has_executed) = (self.program, false);
         let (threads, measured_bytes) = (Vec::new(), 0);
         Self { nr, space, program, has_executed, threads, by_descriptor, by_file, measured_bytes }
     }
 
-    pub(super) fn nr_entries(&self) -> usize {
+    pub(crate) fn nr_entries(&self) -> usize {
         self.by_descriptor.len() + self.by_file.len() + self.threads.len()
     }
 
     #[must_use]
-    pub(super) fn opened(&mut self, descriptor: u64, opened: Opened) -> Option<OpenId> {
+    pub(crate) fn opened(&mut self, descriptor: u64, opened: Opened) -> Option<OpenId> {
         self.by_file.insert(opened.file, opened.open);
         self.by_descriptor.insert(descriptor, opened).map(|closed| closed.open)
     }
 
     #[must_use]
-    pub(super) fn closed(&mut self, descriptor: u64) -> Option<OpenId> {
+    pub(crate) fn closed(&mut self, descriptor: u64) -> Option<OpenId> {
         self.by_descriptor.remove(&descriptor).map(|closed| closed.open)
     }
 
-    pub(super) fn opens(&self) -> impl Iterator<Item = OpenId> {
+    pub(crate) fn opens(&self) -> impl Iterator<Item = OpenId> {
         self.by_descriptor.values().map(|opened| opened.open)
     }
 
     /// Returns the opens that later events can refer to.
-    pub(super) fn known_opens(&self) -> impl Iterator<Item = OpenId> {
+    pub(crate) fn known_opens(&self) -> impl Iterator<Item = OpenId> {
         self.opens().chain(self.by_file.values().copied())
     }
 
-    pub(super) fn close_all(&mut self) -> Vec<OpenId> {
+    pub(crate) fn close_all(&mut self) -> Vec<OpenId> {
         let opens = self.opens().collect();
         self.by_descriptor.clear();
         opens
     }
 
     /// Closes descriptors at an execve, and unrecorded opens, which belong to the old program.
-    pub(super) fn close_on_exec(&mut self) -> Vec<OpenId> {
+    pub(crate) fn close_on_exec(&mut self) -> Vec<OpenId> {
         let is_closed =
             |descriptor: u64, opened: &Opened| opened.closes_on_exec || descriptor == NO_DESCRIPTOR;
         let closed = self.by_descriptor.extract_if(.., |&fd, opened| is_closed(fd, opened));
@@ -184,7 +193,7 @@ impl Process {
 
     /// Returns the descriptor's open if it is this file, else the file's last open, even a closed
     /// one. No recorder reports descriptors from dup or from a parent.
-    pub(super) fn open_of(&self, file: FileId, descriptor: Option<u64>) -> Option<OpenId> {
+    pub(crate) fn open_of(&self, file: FileId, descriptor: Option<u64>) -> Option<OpenId> {
         descriptor
             .and_then(|descriptor| self.by_descriptor.get(&descriptor))
             .filter(|known| known.file == file)
@@ -194,12 +203,12 @@ impl Process {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     by_id: Vec<Membership>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Membership {
+pub(crate) enum Membership {
     /// No row announced it.
     #[default]
     Unknown,
@@ -210,11 +219,11 @@ pub(super) enum Membership {
 }
 
 impl Threads {
-    pub(super) fn of(&self, thread: ThreadId) -> Membership {
+    pub(crate) fn of(&self, thread: ThreadId) -> Membership {
         self.by_id.get(thread as usize).copied().unwrap_or_default()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.by_id.len()
     }
 
@@ -227,11 +236,58 @@ impl Threads {
     }
 
     /// Ends a thread of `process`. Returns whether it was one.
-    pub(super) fn ended(&mut self, thread: ThreadId, process: ProcessNr) -> bool {
+    pub(crate) fn ended(&mut self, thread: ThreadId, process: ProcessNr) -> bool {
         let is_of_it = self.of(thread) == Membership::Of(process);
         if is_of_it {
             self.by_id[thread as usize] = Membership::Ended;
         }
         is_of_it
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TraceFile {
+    pub(crate) mapping: MappingId,
+    /// Current size according to the trace. References past the end use nothing.
+    pub(crate) size_bytes: u64,
+    /// A device has no page cache; its mappings are anonymous memory here.
+    pub(crate) is_device: bool,
+    /// Whether the file has a build id: a linker placed its segments.
+    pub(crate) is_elf: bool,
+    /// Folio size that the loader requests before it reads the file.
+    pub(crate) preferred_bytes: Option<u64>,
+    /// Folio size that the loader collapses executable mappings to.
+    pub(crate) collapse_bytes: Option<u64>,
+}
+
+/// The files by their number in the trace. The trace reader has checked the numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TraceFiles(Vec<TraceFile>);
+
+impl TraceFiles {
+    pub(crate) fn push(&mut self, file: TraceFile) {
+        self.0.push(file);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn mappings(&self) -> Vec<MappingId> {
+        self.0.iter().map(|file| file.mapping).collect()
+    }
+}
+
+impl Index<FileId> for TraceFiles {
+    type Output = TraceFile;
+
+    fn index(&self, file: FileId) -> &TraceFile {
+        &self.0[file as usize]
+    }
+}
+
+impl IndexMut<FileId> for TraceFiles {
+    fn index_mut(&mut self, file: FileId) -> &mut TraceFile {
+        &mut self.0[file as usize]
     }
 }

@@ -4,28 +4,33 @@
 //! Owns the checks for every caller (command line and Python) and the order of the cells: kernels
 //! vary slowest, seeds fastest. Does not parse names and sizes.
 
+pub(crate) mod annotate;
+pub(crate) mod budget;
+pub mod cgroup;
+pub(crate) mod fragmented;
 mod groups;
+pub(crate) mod pattern;
+pub(crate) mod spec;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::LazyLock;
 
 use largefolio_mm::rules::sizes::size_name;
-use largefolio_trace::Meta;
-use largefolio_trace::shown;
+use largefolio_trace::{Meta, shown};
 
-use super::annotate::Annotation;
-use super::budget::{Budget, FACTOR_MAX};
-use super::cgroup::{Cgroup, NR_CGROUPS_MAX};
-use super::clock::NS_PER_REFERENCE;
-use super::fragmented::{Fragmented, PERMILLE_MAX};
-use super::images::candidates;
-use super::linked::{Linked, LinkedChoices, LinkedError};
-use super::pattern::name_of;
-use super::spec::{CacheState, CellSpec};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::{Machine, NR_CPUS_MAX};
 use crate::names::nearest;
+use crate::replay::hardware::clock::NS_PER_REFERENCE;
+use crate::replay::program::images::candidates;
+use crate::replay::program::linked::{Linked, LinkedChoices, LinkedError};
+use crate::replay::request::annotate::Annotation;
+use crate::replay::request::budget::{Budget, FACTOR_MAX};
+use crate::replay::request::cgroup::{Cgroup, NR_CGROUPS_MAX};
+use crate::replay::request::fragmented::{Fragmented, PERMILLE_MAX};
+use crate::replay::request::pattern::name_of;
+use crate::replay::request::spec::{CacheState, CellSpec};
 use crate::size::MEMORY_GIB_MAX;
 
 /// Maximum number of cells in one result. Each needs its own memory.

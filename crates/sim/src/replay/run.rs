@@ -8,21 +8,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use largefolio_mm::fault::{self, FaultError};
+use largefolio_mm::fault;
+use largefolio_mm::fault::FaultError;
 use largefolio_mm::pgtable::Leaf;
 use largefolio_mm::reclaim::compact::PROACTIVE_SLEEP_NS;
 use largefolio_mm::units::{Vaddr, Vpn};
 use largefolio_trace::validate::{NR_THREADS_MAX, REFERENCE_PAGE_BYTES};
 use largefolio_trace::{Batch, Event, Op, ThreadId};
 
-use super::cell::{Cell, Counted, Pass};
-use super::clock::Sleeper;
-use super::curve::Stacks;
-use super::error::CellError;
-use super::hardware::{Cpu, Hardware, HardwareThread, Slot};
-use super::program::ProcessNr;
-use super::reference::{Reference, walk_of};
-use super::space::SpaceNr;
+use crate::replay::cell::{Cell, Counted, Pass};
+use crate::replay::error::CellError;
+use crate::replay::hardware::clock::Sleeper;
+use crate::replay::hardware::{Cpu, Hardware, HardwareThread, Reference, Slot, walk_of};
+use crate::replay::observers::keeper::Stacks;
+use crate::replay::program::ProcessNr;
+use crate::replay::program::space::SpaceNr;
 use crate::tlb::{Rows, Side, Tlb, Walk};
 
 const EXEC: u8 = Op::Exec as u8;
@@ -269,7 +269,7 @@ impl Cell {
     }
 
     /// Invalidates all places of a process after its segments changed.
-    pub(super) fn change_places(&mut self, process: ProcessNr) {
+    pub(crate) fn change_places(&mut self, process: ProcessNr) {
         self.program.space_mut(process).epoch = self.places.next();
     }
 
@@ -298,7 +298,7 @@ impl Cell {
     ///
     /// # Errors
     /// The layout cannot be placed.
-    pub(super) fn end_warming(&mut self) -> Result<(), CellError> {
+    pub(crate) fn end_warming(&mut self) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
         self.cgroups.mark(&self.memory);

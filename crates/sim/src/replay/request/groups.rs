@@ -6,8 +6,8 @@ use std::iter;
 use largefolio_trace::Meta;
 
 use super::{Request, RequestError};
-use crate::replay::cgroup::{Cgroup, NR_CGROUPS_MAX};
-use crate::replay::pattern::name_of;
+use crate::replay::request::cgroup::{Cgroup, NR_CGROUPS_MAX};
+use crate::replay::request::pattern::name_of;
 
 impl Request {
     /// Checks everything that does not depend on a trace: no two cgroups name the same programs.

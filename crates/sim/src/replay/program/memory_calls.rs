@@ -1,0 +1,437 @@
+//! Replays system calls that change memory. Calls on files are in `file_calls`.
+
+use std::ops::Range;
+
+use largefolio_mm::hugetlb::{HugeMap, HugeMapError};
+use largefolio_mm::map::{Madvice, Map, MapError};
+use largefolio_mm::placement::MMAP_BASE;
+use largefolio_mm::units::{AddrRange, PageSize, Vaddr};
+use largefolio_mm::vma::{Prot, Sharing};
+use largefolio_trace::event::abi::{
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_SHARED, PROT_READ,
+    PROT_WRITE,
+};
+use largefolio_trace::event::{huge_page_bytes, map_of, prot_of};
+use largefolio_trace::{Event, ExitKind, Op};
+
+use crate::replay::cell::Cell;
+use crate::replay::error::CellError;
+use crate::replay::outcome::Hugetlb;
+use crate::replay::program::layout::prot_bits;
+use crate::replay::program::place::{LEN_MAX, RECORDED_MASK, Segment};
+use crate::replay::program::{ProcessNr, place};
+
+const MADV_COLLAPSE: u64 = 25;
+
+impl Cell {
+    pub(crate) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        match event.op {
+            Op::Mmap => {
+                self.mmap(process, event)?;
+                self.populate(process, event)?;
+            }
+            Op::Munmap => self.munmap(process, event.addr, event.len)?,
+            Op::Mprotect => self.mprotect(process, event)?,
+            Op::Mremap => self.mremap(process, event)?,
+            Op::Madvise => self.madvise(process, event)?,
+            Op::Brk => self.brk(process, event)?,
+            Op::Fork => self.fork(process, event)?,
+            Op::Exit if event.flags == ExitKind::Thread as u32 => self.hardware.end(event.thread),
+            Op::Exit => self.end_process(process),
+            Op::Open => self.open(process, event),
+            Op::Close => self.close(process, event.pos),
+            Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise | Op::DropCaches => {
+                self.file_event(process, event)?;
+            }
+            Op::Collapse => self.collapse(process, event),
+            Op::Execve => self.execve(process, event)?,
+            Op::Exec | Op::Read | Op::Write => {}
+        }
+        Ok(())
+    }
+
+    fn mmap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        if self.mmap_huge(process, event)? {
+            return Ok(());
+        }
+        let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
+        let len = event.len.min(LEN_MAX);
+        let file = event.file.filter(|&f| !self.program.files[f].is_device).map(|f| (f, event.pos));
+        let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+        let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
+        let pos = file.map(|(_, pos)| pos);
+        let end = event.addr.saturating_add(len);
+        if is_fixed {
+            self.clear_beyond(process, event.addr..end)?;
+        }
+        if let Some(segment) = self.linked_mapping(process, event)? {
+            self.map_segment(process, segment, prot, sharing)?;
+            self.change_places(process);
+            return Ok(());
+        }
+        let file = file.map(|(file, pos)| (file, self.linked_pos(file, pos)));
+        let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
+        let placed = match (fixed, file) {
+            (Some(placed), _) => placed,
+            (None, Some((id, pos))) if self.program.files[id].is_elf => {
+                self.free_image(process, Some(id), pos, len)?
+            }
+            (None, None) if prot == 0 => self.free_reservation(process, event.addr, len)?,
+            (None, _) => {
+                let (id, pos) = (file.map(|(id, _)| id), pos.unwrap_or(0));
+                self.free_place(process, id, pos, len)? + (pos & self.mask())
+            }
+        };
+        if fixed.is_some() {
+            self.move_rest(process, event.addr..end, placed)?;
+        }
+        let segment = Segment { start: event.addr, end, placed, file };
+        self.map_segment(process, segment, prot, sharing)?;
+        self.change_places(process);
+        Ok(())
+    }
+
+    /// Populates a mapping: by stores if loads would map pages that the next store must replace.
+    /// Pages that cannot be populated stay absent, without an error.
+    fn populate(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
+        if flags & (MAP_POPULATE | MAP_LOCKED) == 0 || prot == 0 {
+            return Ok(());
+        }
+        let is_private_write = prot & PROT_WRITE != 0 && flags & MAP_SHARED == 0;
+        let advice = if is_private_write { Madvice::PopulateWrite } else { Madvice::PopulateRead };
+        self.advise(process, event, advice)
+    }
+
+    /// Returns the place of a fixed mapping. Over an existing mapping, it is that mapping's place,
+    /// moved up inside an image as the image's segments move apart. Otherwise it is the recorded
+    /// address, if that is free here.
+    fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
+        let (addr, segments) = (event.addr, &self.program.space(process).segments);
+        let Some(over) = segments.find(addr) else {
+            let end = addr.checked_add(event.len)?;
+            let vmas = &self.memory.space(self.program.space(process).mm).vmas;
+            let (first, last) = (Vaddr(addr).vpn(self.page()), Vaddr(end).vpn(self.page()));
+            let is_free = addr & self.mask() == 0
+                && end < MMAP_BASE
+                && vmas.overlapping(first, last.plus(1)).is_empty();
+            return is_free.then_some(addr);
+        };
+        let is_image = over.file.is_some_and(|(file, _)| self.program.files[file].is_elf);
+        let link = if is_image { self.program.link } else { self.page() };
+        let is_image_kept = is_image && !self.program.moves();
+        // A mapping that ends where a reservation begins does not belong to it.
+        let is_anon_kept = over.file.is_none() && (pos.is_none() || over.start == addr);
+        let keeps_shape = link == PageSize::K4 || is_image_kept || is_anon_kept;
+        match segments.before(addr) {
+            Some(before) if !keeps_shape && before.end >= addr => {
+                place::after(&before.part(before.start, addr), addr, pos, link)
+            }
+            _ => Some(over.place(addr)),
+        }
+    }
+
+    /// Unmaps the range of a fixed mapping, unless the segment it starts in contains it.
+    fn clear_beyond(&mut self, process: ProcessNr, range: Range<u64>) -> Result<(), CellError> {
+        let Range { start, end } = range;
+        let page_end = |end: u64| end.saturating_add(RECORDED_MASK) & !RECORDED_MASK;
+        let over = self.program.space(process).segments.find(start).copied();
+        match over {
+            Some(over) if page_end(end) <= page_end(over.end) => Ok(()),
+            _ => self.munmap(process, start, end - start),
+        }
+    }
+
+    /// Moves the rest of a range up after a segment that moved. Makes the gap below inaccessible.
+    fn move_rest(
+        &mut self,
+        process: ProcessNr,
+        range: Range<u64>,
+        placed: u64,
+    ) -> Result<(), CellError> {
+        let Range { start, end } = range;
+        let Some(over) = self.program.space(process).segments.find(start).copied() else {
+            return Ok(());
+        };
+        let moved_by = placed - over.place(start).min(placed);
+        if moved_by == 0 {
+            return Ok(());
+        }
+        let mask = self.mask();
+        let (gap, gap_end) = ((over.place(start) + mask) & !mask, placed & !mask);
+        if gap < gap_end {
+            let none = Map::anon(gap_end - gap, Prot::default()).at(Vaddr(gap));
+            let mm = self.program.space(process).mm;
+            self.change(|memory| memory.mmap(mm, none))?;
+        }
+        if end < over.end {
+            let mut rest = over.part(end, over.end);
+            rest.placed += moved_by;
+            self.program.space_mut(process).segments.insert(rest);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn parts(&self, process: ProcessNr, start: u64, end: u64) -> Vec<Segment> {
+        let parts = self.program.space(process).segments.overlapping(start, end);
+        self.count_steps(parts.len());
+        parts
+    }
+
+    pub(crate) fn munmap(
+        &mut self,
+        process: ProcessNr,
+        addr: u64,
+        len: u64,
+    ) -> Result<(), CellError> {
+        let end = addr.saturating_add(len);
+        for part in self.parts(process, addr, end) {
+            let mm = self.program.space(process).mm;
+            if let Some((start, len_bytes)) = self.inner(&part) {
+                self.change(|memory| memory.munmap(mm, start, len_bytes))?;
+            }
+        }
+        self.program.space_mut(process).segments.remove(addr, end);
+        self.change_places(process);
+        Ok(())
+    }
+
+    /// Returns the whole pages of a part. A call has no effect on its partial pages.
+    fn inner(&self, part: &Segment) -> Option<(Vaddr, u64)> {
+        let mask = self.mask();
+        let first = (part.placed + mask) & !mask;
+        let end = (part.placed + (part.end - part.start)) & !mask;
+        (first < end).then(|| (Vaddr(first), end - first))
+    }
+
+    fn mprotect(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let prot = prot_bits(event.flags);
+        let end = event.addr.saturating_add(event.len);
+        for part in self.parts(process, event.addr, end) {
+            self.protect_part(process, &part, prot)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the protection of a part. A page that the call covers only in part keeps its old rights
+    /// too.
+    fn protect_part(
+        &mut self,
+        process: ProcessNr,
+        part: &Segment,
+        prot: Prot,
+    ) -> Result<(), CellError> {
+        let mm = self.program.space(process).mm;
+        let page_bytes = self.page().bytes();
+        let first = part.placed & !self.mask();
+        let last = (part.placed + (part.end - part.start) - 1) & !self.mask();
+        let inner = self.inner(part);
+        if let Some((start, len_bytes)) = inner {
+            self.change(|memory| memory.mprotect(mm, start, len_bytes, prot))?;
+        }
+        let is_inner =
+            |addr: u64| inner.is_some_and(|(start, len)| addr >= start.0 && addr < start.0 + len);
+        let edges = [first, last].into_iter().filter(|&addr| !is_inner(addr));
+        for addr in edges {
+            let old = self.memory.space(mm).vmas.find(Vaddr(addr).vpn(self.page()));
+            let Some(old) = old.map(|vma| vma.prot) else { continue };
+            let both = Prot {
+                can_read: old.can_read || prot.can_read,
+                can_write: old.can_write || prot.can_write,
+                can_exec: old.can_exec || prot.can_exec,
+            };
+            self.change(|memory| memory.mprotect(mm, Vaddr(addr), page_bytes, both))?;
+        }
+        Ok(())
+    }
+
+    fn mremap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let (old, new) = (event.addr, event.pos);
+        let (old_len, new_len) = (event.len, event.aux.min(LEN_MAX));
+        if old == new && new_len <= old_len {
+            return self.munmap(process, old + new_len, old_len - new_len);
+        }
+        let parts = self.parts(process, old, old.saturating_add(old_len));
+        let Some(first) = parts.first().copied() else { return Ok(()) };
+        let (file, pos) = first.file.map_or((None, 0), |(file, pos)| (Some(file), pos));
+        let to = self.free_place(process, file, pos, new_len)?;
+        let mut moved = Vec::new();
+        for (nr, part) in parts.iter().enumerate() {
+            let is_last = nr + 1 == parts.len();
+            let (at, end) = (part.start - old, if is_last { new_len } else { part.end - old });
+            let end = end.min(new_len);
+            if at < end {
+                self.move_part(process, part, to + at, end - at)?;
+                let (start, end) = (new + at, new.saturating_add(end));
+                moved.push(Segment { start, end, placed: to + at, file: part.file });
+            }
+        }
+        self.munmap(process, old, old_len)?;
+        if old != new {
+            self.munmap(process, new, new_len)?;
+        }
+        for segment in moved {
+            self.program.space_mut(process).segments.insert(segment);
+        }
+        self.change_places(process);
+        Ok(())
+    }
+
+    /// Moves a part's pages to a range of `len` bytes at `to`. If larger base pages prevent the
+    /// move, the new range starts empty and the program touches its pages again.
+    fn move_part(
+        &mut self,
+        process: ProcessNr,
+        part: &Segment,
+        to: u64,
+        len: u64,
+    ) -> Result<(), CellError> {
+        let mm = self.program.space(process).mm;
+        let old_len = (part.end - part.start).min(len);
+        let from = AddrRange { addr: Vaddr(part.placed), len_bytes: old_len };
+        let range = AddrRange { addr: Vaddr(to), len_bytes: len };
+        if self.change(|memory| memory.mremap(mm, from, range)).is_err() {
+            let start = to & !self.mask();
+            self.change(|memory| {
+                memory.mprotect(mm, Vaddr(start), len + (to - start), Prot::READ_WRITE)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Handles `MADV_COLLAPSE`. The event's position is the folio size in bytes; 0 = the PMD size.
+    /// The program continues even if this fails; refusals are counted.
+    fn collapse(&mut self, process: ProcessNr, event: &Event) {
+        let mm = self.program.space(process).mm;
+        let end = event.addr.saturating_add(event.len);
+        for part in self.parts(process, event.addr, end) {
+            if let Some((start, len_bytes)) = self.inner(&part) {
+                let _ = match event.pos {
+                    0 => self.change(|memory| memory.madvise_collapse(mm, start, len_bytes)),
+                    bytes => {
+                        let order = self.page().order_of_bytes(bytes.min(LEN_MAX));
+                        self.change(|memory| {
+                            memory.madvise_collapse_to(mm, start, len_bytes, order)
+                        })
+                    }
+                };
+            }
+        }
+    }
+
+    fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let advice = match event.aux {
+            0 => Madvice::Normal,
+            1 => Madvice::Random,
+            2 => Madvice::Sequential,
+            4 => Madvice::Dontneed,
+            8 => Madvice::Free,
+            14 => Madvice::Hugepage,
+            15 => Madvice::Nohugepage,
+            20 => Madvice::Cold,
+            21 => Madvice::Pageout,
+            22 => Madvice::PopulateRead,
+            23 => Madvice::PopulateWrite,
+            MADV_COLLAPSE => {
+                self.collapse(process, event);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        self.advise(process, event, advice)
+    }
+
+    fn advise(
+        &mut self,
+        process: ProcessNr,
+        event: &Event,
+        advice: Madvice,
+    ) -> Result<(), CellError> {
+        let mm = self.program.space(process).mm;
+        let end = event.addr.saturating_add(event.len);
+        for part in self.parts(process, event.addr, end) {
+            let Some((start, len_bytes)) = self.inner(&part) else { continue };
+            match self.change(|memory| memory.madvise(mm, start, len_bytes, advice)) {
+                // As in the kernel: a populate stops at a hole or a guard page.
+                Ok(()) | Err(MapError::NotMapped(_) | MapError::NotAnonymous(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn brk(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let (old, new) = (event.addr, event.pos);
+        if new < old {
+            return self.munmap(process, new, old - new);
+        }
+        let heap = self.program.space(process).heap;
+        if heap.placed == 0 || old < heap.start || new - heap.start > LEN_MAX {
+            return Ok(());
+        }
+        let Some(placed) = heap.placed.checked_add(old - heap.start) else { return Ok(()) };
+        let segment = Segment { start: old, end: new, placed, file: None };
+        if new > old {
+            self.map_segment(process, segment, PROT_READ | PROT_WRITE, Sharing::Private)?;
+        }
+        self.change_places(process);
+        Ok(())
+    }
+}
+
+impl Cell {
+    /// Maps huge pages. Returns `false` if none are requested or no pool can supply them.
+    pub(crate) fn mmap_huge(
+        &mut self,
+        process: ProcessNr,
+        event: &Event,
+    ) -> Result<bool, CellError> {
+        let Some(bytes) = huge_page_bytes(event) else { return Ok(false) };
+        let order = self.page().order_of_bytes(bytes);
+        let flags = map_of(event.flags);
+        let len_bytes = event.len.min(LEN_MAX);
+        if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+            self.munmap(process, event.addr, len_bytes)?;
+        }
+        let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
+        let is_reserved = flags & MAP_NORESERVE == 0;
+        let prot = prot_bits(prot_of(event.flags));
+        let map = HugeMap { addr: None, len_bytes, order, prot, sharing, is_reserved };
+        let mm = self.program.space(process).mm;
+        match self.change(|memory| memory.mmap_huge(mm, map)) {
+            Ok(at) => {
+                let end = event.addr.saturating_add(len_bytes.next_multiple_of(bytes));
+                let segment = Segment { start: event.addr, end, placed: at.0, file: None };
+                self.program.space_mut(process).segments.insert(segment);
+                self.change_places(process);
+                Ok(true)
+            }
+            Err(HugeMapError::Map(error)) => Err(error.into()),
+            Err(HugeMapError::NoPool(_)) => {
+                self.counted.nr_maps_without_pool += 1;
+                Ok(false)
+            }
+            Err(HugeMapError::PoolTooSmall { .. }) => Ok(false),
+        }
+    }
+
+    /// Returns the counts of huge pages; `None` without a pool if the trace wants none.
+    pub(crate) fn hugetlb(&self) -> Option<Hugetlb> {
+        let (now, base) = (&self.counted.end.counters.hugetlb, &self.counted.base.counters.hugetlb);
+        let maps_without_pool = self.counted.nr_maps_without_pool;
+        if self.memory.huge_orders().next().is_none() && maps_without_pool == 0 {
+            return None;
+        }
+        Some(Hugetlb {
+            faults: now.nr_faults - base.nr_faults,
+            allocated: now.nr_allocated - base.nr_allocated,
+            forked: now.nr_forked - base.nr_forked,
+            copied: now.nr_cow - base.nr_cow,
+            reused: now.nr_reused - base.nr_reused,
+            taken: now.nr_taken - base.nr_taken,
+            sigbus: now.nr_sigbus - base.nr_sigbus,
+            maps_refused: now.nr_maps_refused - base.nr_maps_refused,
+            maps_without_pool,
+        })
+    }
+}
