@@ -44,7 +44,6 @@ mod free_list;
 mod index;
 mod migrate;
 mod random;
-mod release;
 mod validate;
 mod watermark;
 

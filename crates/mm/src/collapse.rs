@@ -27,7 +27,6 @@ mod any_size;
 mod eligible;
 mod file;
 mod khugepaged;
-mod retract;
 mod scan;
 mod sizes;
 

@@ -31,7 +31,6 @@ mod decide;
 mod file;
 mod finish;
 mod huge;
-mod orders;
 mod proposed;
 mod reading;
 mod swap;

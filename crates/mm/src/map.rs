@@ -6,8 +6,6 @@
 
 mod advise;
 mod cold;
-mod lazyfree;
-mod prefer;
 mod remap;
 
 pub use advise::Madvice;

@@ -28,14 +28,12 @@
 //! - I1: reclaim never evicts a folio that a caller holds: it runs before a fault looks anything
 //!   up, or while the folio found has an extra reference.
 
-mod advised;
 mod charge;
 pub mod compact;
 mod effort;
 mod evict;
 mod generations;
 mod lists;
-mod migrate;
 mod scan;
 mod victim;
 

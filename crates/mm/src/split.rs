@@ -18,7 +18,6 @@
 
 mod anon;
 mod file;
-mod shrink;
 mod truncate;
 
 use crate::counters::split::SplitRefusal;

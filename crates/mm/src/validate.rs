@@ -29,9 +29,6 @@
 //!   ([`crate::core::hugetlb`]).
 
 mod counts;
-mod hugetlb;
-mod pressure;
-mod writers;
 
 use crate::core::space::Space;
 use crate::counters::mapped::MappedCounters;

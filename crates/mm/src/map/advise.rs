@@ -1,16 +1,29 @@
 //! madvise and userfaultfd: a program's advice about its areas.
 //!
-//! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`.
+//! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`,
+//! `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
+//!
+//! Folio sizes that an area prefers: the loader's annotation and the program's advice.
+//!
+//! Differs: proposed in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
+//! with a preferred size is read with the forward window of B.4.7, like executable memory. A size
+//! that the filesystem does not support is ignored.
+//!
+//! `MADV_FREE`: pages whose content may be discarded (docs/behaviour G.2.5).
+//!
+//! Base pages shared by fork also qualify, as long as only page tables record that they are dirty.
+//! A lazy-free page keeps its content until it is stored to, unmapped or advised otherwise.
 
-use super::MapError;
-use super::cold::Unneeded;
 use crate::fault::{Access, FaultError};
+use crate::folio::FolioId;
+use crate::map::MapError;
+use crate::map::cold::Unneeded;
 use crate::memory::Memory;
+use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::rules::Arch;
 use crate::rules::anon::DropTables;
 use crate::rules::collapse::AdvisedArea;
-use crate::units::VpnRange;
-use crate::units::{MmId, Vaddr, Vpn};
+use crate::units::{MmId, Order, Vaddr, Vpn, VpnRange};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Vma};
 
 /// The madvise values that affect files and folio sizes.
@@ -203,5 +216,112 @@ impl Memory {
         let range = self.checked_range(addr, len_bytes)?;
         self.change_areas(mm, range, |vma| vma.is_armed = true);
         Ok(())
+    }
+}
+
+impl Memory {
+    /// Requests folios of `bytes` in a range; `None` removes the preference.
+    ///
+    /// ```
+    /// use largefolio_mm::fault::Access;
+    /// use largefolio_mm::map::Map;
+    /// use largefolio_mm::memory::{Config, Memory};
+    /// use largefolio_mm::rules::{Arch, Rules};
+    /// use largefolio_mm::vma::Prot;
+    ///
+    /// let mut memory = Memory::new(Rules::example(), &Config::new(Arch::X86_64))?;
+    /// let file = memory.add_file(1 << 20, "xfs");
+    /// let (open, mm) = (memory.open(file), memory.new_space());
+    /// let at = memory.mmap(mm, Map::file(open, 0, 1 << 20, Prot::READ))?;
+    /// memory.prefer_folios(mm, at, 1 << 20, Some(64 << 10))?;
+    /// memory.touch(mm, at, Access::Read)?;
+    /// let orders: Vec<_> = memory.folios(file).map(|folio| folio.order.get()).collect();
+    /// assert_eq!(orders, [4, 4]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if the range is invalid, or the page cache has no folios of this size.
+    pub fn prefer_folios(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        len_bytes: u64,
+        bytes: Option<u64>,
+    ) -> Result<(), MapError> {
+        let range = self.checked_range(addr, len_bytes)?;
+        let preferred = bytes.map(|bytes| self.folio_order(bytes)).transpose()?;
+        self.change_areas(mm, range, |vma| vma.advice.preferred = preferred);
+        Ok(())
+    }
+
+    pub(crate) fn folio_order(&self, bytes: u64) -> Result<Order, MapError> {
+        let page = self.rules.page;
+        let order = page.order_of_bytes(bytes);
+        let is_size = page.bytes() << order.get() == bytes;
+        let max = self.rules.max_pagecache_order();
+        if is_size && order <= max {
+            return Ok(order);
+        }
+        let max_bytes = page.bytes() << max.get();
+        Err(MapError::NoSuchFolio { bytes, page_bytes: page.bytes(), max_bytes })
+    }
+}
+
+impl Memory {
+    /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. Splits a large
+    /// folio that is only partly covered, unless other processes may map it.
+    pub(crate) fn free_lazily(&mut self, mm: MmId, start: Vpn, end: Vpn) {
+        self.drop_swapped(mm, start, end.0 - start.0);
+        let mut at = start;
+        while at < end
+            && let Some(vpn) = self.space(mm).table.first_set_in(at, end.0 - at.0)
+        {
+            at = self.free_lazily_at(mm, vpn, end);
+        }
+    }
+
+    fn free_lazily_at(&mut self, mm: MmId, vpn: Vpn, end: Vpn) -> Vpn {
+        let Some(leaf) = self.space(mm).table.leaf(vpn) else { return vpn.plus(1) };
+        let is_pmd = leaf.kind == LeafKind::Pmd;
+        let id = match self.core.folios.of_pfn(leaf.pfn_of(vpn)) {
+            Some(id) if self.core.folios.get(id).is_anon() => id,
+            _ => return if is_pmd { leaf.end_vpn().min(end) } else { vpn.plus(1) },
+        };
+        let folio = self.core.folios.get(id).clone();
+        let nr = if is_pmd {
+            if leaf.first_vpn == vpn { folio.nr_pages().min(end.0 - vpn.0) } else { 1 }
+        } else {
+            let table = &self.space(mm).table;
+            table.batch(vpn, end.0 - vpn.0, folio.span(), PteFlags::NONE).nr
+        };
+        let is_whole = nr == folio.nr_pages();
+        if !is_whole {
+            let next = if is_pmd { leaf.end_vpn().min(end) } else { vpn.plus(nr) };
+            let is_split = !self.maybe_mapped_shared(id) && self.split(id, Order::ZERO).is_ok();
+            // The folio is now split into small ones: retry the same page.
+            return if is_split { vpn } else { next };
+        }
+        let is_kept = if is_pmd {
+            self.maybe_mapped_shared(id)
+        } else {
+            // Must be exclusive to the process only if the folio itself is dirty.
+            (folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr
+        };
+        // The swap slots must be freed first.
+        if !is_kept && (folio.slot.is_none() || self.core.free_swap_cache(id)) {
+            self.mark_lazyfree(mm, vpn, nr, id);
+        }
+        vpn.plus(nr)
+    }
+
+    fn mark_lazyfree(&mut self, mm: MmId, vpn: Vpn, nr: u64, id: FolioId) {
+        let folio = self.core.folios.get_mut(id);
+        (folio.is_lazyfree, folio.is_dirty) = (true, false);
+        self.core.give_up(id);
+        self.flush(mm, vpn, nr);
+        let protection = Protection { set: PteFlags::NONE, clear: PteFlags::ACCESSED_DIRTY };
+        let (space, folios) = self.space_and_folios(mm);
+        space.table.protect_range(vpn, nr, protection, |pfn| folios.span_of(pfn));
     }
 }

@@ -1,7 +1,8 @@
 //! Compaction: moves folios to create a large free block (docs/behaviour I.9, I.11).
 //!
 //! Answers to: `try_to_compact_pages`, `compaction_suitable`, `compact_zone`,
-//! `isolate_migratepages`, `isolate_freepages`, `kcompactd`, `should_proactive_compact_node`.
+//! `isolate_migratepages`, `isolate_freepages`, `kcompactd`, `should_proactive_compact_node`,
+//! `migrate_pages`, `migrate_folio`, `folio_mc_copy`, `remove_migration_ptes`.
 //!
 //! ```text
 //!   pfn 0   migration scanner -->                     <-- free scanner   end
@@ -11,10 +12,18 @@
 //!
 //! One scanner moves up the pageblocks and one down, until they meet or the goal is reached: a
 //! block of the order, or for proactive compaction few enough fragments.
+//!
+//! Moving a folio to other page frames (docs/behaviour I.11).
+//!
+//! The folio keeps its owner, references, map counts and list position. Its entries name the new
+//! frames and keep their flags.
 
-use super::effort::COSTLY_ORDER;
 use crate::buddy::MigrateType;
+use crate::folio::FolioId;
 use crate::memory::Memory;
+use crate::pgtable::FolioSpan;
+use crate::ram::Work;
+use crate::reclaim::effort::COSTLY_ORDER;
 use crate::rules::anon::Effort;
 use crate::units::{Order, Pfn};
 
@@ -207,5 +216,40 @@ impl Memory {
             }
         }
         None
+    }
+}
+
+impl Memory {
+    pub(super) fn can_migrate(&self, id: FolioId) -> bool {
+        let folio = self.core.folios.get(id);
+        !folio.has_extra_refs()
+            && folio.refs > 0
+            && folio.pmd_maps() == 0
+            && !folio.is_locked
+            && self.core.folios.lru().is_on_lru(id)
+    }
+
+    pub(super) fn migrate(&mut self, id: FolioId, to: Pfn) {
+        let sites = self.sites_of(id);
+        let folio = self.core.folios.get(id);
+        let (from, order, nr) = (folio.pfn, folio.order, folio.nr_pages());
+        let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
+        self.core.ram.copy_folio(from, to, &plan);
+        self.core.stretches.plan(Work::Copy, &plan);
+        self.core.folios.move_frames(id, to);
+        let span = FolioSpan::new(to, order);
+        for site in sites {
+            self.flush(site.mm, site.vpn, site.nr);
+            let table = &mut self.space_mut(site.mm).table;
+            table.unfold_range(site.vpn, site.nr);
+            for by in 0..site.nr {
+                let vpn = site.vpn.plus(by);
+                let flags = table.pte(vpn).flags();
+                let pfn = to.plus(site.pfn.0 - from.0 + by);
+                let _ = table.replace_pte(vpn, pfn, flags, span);
+            }
+        }
+        self.core.buddy.free(from, order);
+        self.core.counters.reclaim.pgmigrate_success += nr;
     }
 }

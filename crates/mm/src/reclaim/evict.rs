@@ -1,15 +1,20 @@
 //! Evicting one folio (docs/behaviour G.5.1, G.5.2).
 //!
-//! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`.
+//! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`, `reclaim_pages`,
+//! `reclaim_folio_list`.
+//!
+//! Reclaim of unneeded memory by advice, without a second chance (docs/behaviour P.4).
 
-use super::{EvictOutcome, Victim};
 use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;
+use crate::folio::generations::Generations;
+use crate::folio::lru::{Age, ListId};
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::ram::FilePages;
-use crate::units::{Order, PageRange, SwapSlot};
+use crate::reclaim::{EvictOutcome, Victim};
+use crate::units::{Order, PageRange, Pfn, SwapSlot};
 
 impl Memory {
     pub(super) fn evict(&mut self, id: FolioId) -> EvictOutcome {
@@ -216,5 +221,49 @@ impl Memory {
         }
         self.core.put(id, 1);
         EvictOutcome::Freed
+    }
+}
+
+impl Memory {
+    pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
+        let mut kept = Vec::new();
+        for id in folios {
+            self.reclaim_folio(id, &mut kept);
+        }
+        for id in kept {
+            self.core.folios.putback(id);
+        }
+    }
+
+    fn reclaim_folio(&mut self, id: FolioId, kept: &mut Vec<FolioId>) {
+        let folio = self.core.folios.get(id);
+        let (pfn, end) = (folio.pfn, folio.end_pfn());
+        let list = self.oldest_list(id);
+        match self.evict_isolated(id, list) {
+            EvictOutcome::Freed => {}
+            EvictOutcome::Keep => kept.push(id),
+            EvictOutcome::Activate => {
+                self.note_activation(id);
+                kept.push(id);
+            }
+            EvictOutcome::Split => {
+                for pfn in (pfn.0..end.0).map(Pfn) {
+                    if let Some(part) = self.core.folios.of_pfn(pfn)
+                        && self.core.folios.isolate(part)
+                    {
+                        self.reclaim_folio(part, kept);
+                    }
+                }
+            }
+        }
+    }
+
+    fn oldest_list(&self, id: FolioId) -> ListId {
+        let (kind, lru) = (self.core.folios.get(id).kind(), self.core.folios.lru());
+        if self.core.folios.generations().is_none() {
+            return ListId::new(kind, Age::Inactive);
+        }
+        let seq = lru.vec(lru.group_of(id)).gens.min_seq[kind as usize];
+        ListId::generation(kind, Generations::list_of(seq))
     }
 }

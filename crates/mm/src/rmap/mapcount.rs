@@ -27,7 +27,6 @@
 //! - I4: counters that the rules do not keep are 0.
 
 mod large;
-mod page_counts;
 mod rules;
 #[cfg(test)]
 mod tests;

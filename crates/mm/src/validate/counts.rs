@@ -1,14 +1,24 @@
 //! Checks folio counts against the page tables: I11 .. I13, I17.
+//!
+//! Checks a file's gate: I14. The mapping's own check covers its huge folios.
+//!
+//! Checks the state of memory pressure: I15, I16.
+//!
+//! Checks hugetlb pages: I18.
 
 use std::collections::BTreeMap;
 
-use super::Violation;
+use crate::core::hugetlb::{HugeOwner, Pool};
 use crate::counters::NR_ORDERS;
 use crate::counters::mapped::MappedCounters;
 use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
-use crate::units::{MmId, Order, Pfn};
+use crate::pgtable::PmdState;
+use crate::rules::Writers;
+use crate::units::{MappingId, MmId, Order, PageIndex, Pfn, SwapSlot};
+use crate::validate::Violation;
+use crate::vma::Sharing;
 
 #[derive(Default)]
 struct OfFolio {
@@ -161,4 +171,162 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+impl Memory {
+    pub(super) fn check_gates(&self) -> Result<(), Violation> {
+        let mut writecounts = BTreeMap::<MappingId, i64>::new();
+        for (_, open) in self.opens().filter(|(_, open)| open.is_writer) {
+            *writecounts.entry(open.mapping).or_default() += 1;
+        }
+        for file in self.spaces().filter_map(|(_, space)| space.exe) {
+            *writecounts.entry(file).or_default() -= 1;
+        }
+        for (file, mapping) in self.core.mappings() {
+            let agree = |what, counted, found| {
+                if counted == found {
+                    Ok(())
+                } else {
+                    Err(Violation::I14 { file, what, counted, found })
+                }
+            };
+            let writecount = writecounts.get(&file).copied().unwrap_or(0);
+            agree("i_writecount", mapping.gate.writecount().into(), writecount)?;
+            if writecount > 0 && self.rules.writers == Writers::DropCache {
+                agree("huge folios in a file with writers", mapping.gate.nr_thps().into(), 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory {
+    pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
+        self.core.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
+        let mut users: BTreeMap<SwapSlot, u64> = BTreeMap::new();
+        for (_, space) in self.all_spaces() {
+            for (vpn, slot) in space.swapped.iter() {
+                *users.entry(slot).or_default() += 1;
+                if space.table.leaf(vpn).is_some() || space.vmas.find(vpn).is_none() {
+                    return Err(Violation::I16 { what: "a swapped page is mapped, or in no area" });
+                }
+                if !matches!(space.table.pmd(vpn), PmdState::Table { .. }) {
+                    return Err(Violation::I16 { what: "a swapped page has no PTE table" });
+                }
+            }
+        }
+        for (file, mapping) in self.core.mappings() {
+            if mapping.shadows.validate().is_err() {
+                return Err(Violation::I16 { what: "shadows overlap" });
+            }
+            for (&PageIndex(index), &slot) in &mapping.swapped {
+                *users.entry(slot).or_default() += 1;
+                if self.core.find(file, PageIndex(index)).is_some() {
+                    return Err(Violation::I16 { what: "a page is cached and in swap space" });
+                }
+            }
+        }
+        if !self.core.is_dirty_sound() {
+            return Err(Violation::I16 { what: "dirty pages" });
+        }
+        if !self.is_swap_cache_sound() {
+            return Err(Violation::I16 { what: "the swap cache" });
+        }
+        let is_sound = match &self.core.pressure.swap {
+            Some(swap) => swap.validate(&users),
+            None => users.is_empty(),
+        };
+        if is_sound { Ok(()) } else { Err(Violation::I16 { what: "users of slots" }) }
+    }
+
+    fn is_swap_cache_sound(&self) -> bool {
+        let mut nr = 0;
+        for (id, folio) in self.core.folios.iter() {
+            let Some(first) = folio.slot else { continue };
+            nr += folio.nr_pages();
+            let mut slots = (0..folio.nr_pages()).map(|by| first.plus(by));
+            if !folio.is_in_swap_cache || !slots.all(|slot| self.core.cached_in(slot) == Some(id)) {
+                return false;
+            }
+        }
+        self.nr_swap_cached() == nr
+    }
+}
+
+impl Memory {
+    pub(super) fn check_huge_pages(&self) -> Result<(), Violation> {
+        let mut entries: BTreeMap<(Order, Pfn), u64> = BTreeMap::new();
+        for (_, space) in self.all_spaces() {
+            for (vpn, entry) in &space.huge {
+                let vma = space.vmas.find(*vpn);
+                let area = vma.and_then(crate::vma::Vma::huge);
+                let is_sound = vma.is_some_and(|vma| vma.prot.can_write || !entry.is_writable)
+                    && area.is_some_and(|area| area.order == entry.order);
+                if !is_sound {
+                    return Err(of(entry.order, "area of an entry", vpn.0, 0));
+                }
+                *entries.entry((entry.order, entry.pfn)).or_default() += 1;
+            }
+        }
+        for pool in self.core.hugetlb.pools() {
+            self.check_pool(pool, &mut entries)?;
+        }
+        match entries.first_key_value() {
+            None => Ok(()),
+            Some(((order, pfn), _)) => Err(of(*order, "entry of a free page", pfn.0, 0)),
+        }
+    }
+
+    fn check_pool(
+        &self,
+        pool: &Pool,
+        entries: &mut BTreeMap<(Order, Pfn), u64>,
+    ) -> Result<(), Violation> {
+        let order = pool.order();
+        let counts = pool.counts();
+        let (mut nr_used, mut nr_to_come) = (0, 0);
+        for (pfn, folio) in pool.used() {
+            let maps = u64::from(folio.mapcount.entire_mapcount());
+            let found = entries.remove(&(order, pfn)).unwrap_or(0);
+            if maps != found || (maps == 0 && folio.owner == HugeOwner::Anon) {
+                return Err(of(order, "mappings of a page", maps, found));
+            }
+            nr_used += 1;
+            nr_to_come += u64::from(folio.restores_reserve);
+        }
+        let nr_hugepages = counts.free_hugepages + nr_used;
+        if nr_hugepages != counts.nr_hugepages {
+            return Err(of(order, "pages", counts.nr_hugepages, nr_hugepages));
+        }
+        let promised = self.huge_promises(order) + pool.nr_lost();
+        let promised = promised.wrapping_sub(nr_to_come);
+        if promised != counts.resv_hugepages {
+            return Err(of(order, "promises", counts.resv_hugepages, promised));
+        }
+        Ok(())
+    }
+
+    /// Reserved pages that owners have not used and shared files have not filled.
+    fn huge_promises(&self, order: Order) -> u64 {
+        let mut promised = 0;
+        for (_, file) in self.core.hugetlb.files() {
+            if file.order == order && file.sharing == Sharing::Shared {
+                promised += (file.regions.len() - file.pages.len()) as u64;
+            }
+        }
+        for vma in self.spaces().flat_map(|(_, space)| space.vmas.iter()) {
+            let Some(area) = vma.huge().filter(|area| area.order == order && area.is_owner) else {
+                continue;
+            };
+            let index = |vpn| vma.index_of(vpn) >> order.get();
+            let range = index(vma.start)..index(vma.end);
+            let nr_used = self.core.hugetlb.file(area.file).regions.range(range.clone()).count();
+            promised += range.end - range.start - nr_used as u64;
+        }
+        promised
+    }
+}
+
+const fn of(order: Order, what: &'static str, counted: u64, found: u64) -> Violation {
+    Violation::I18 { order, what, counted, found }
 }
