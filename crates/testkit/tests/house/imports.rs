@@ -10,7 +10,7 @@ use super::{files_below, root};
 
 /// All crates but `testkit`, whose models do not import each other.
 const CRATES: &[&str] = &[
-    "bulk", "cli", "lab", "linux", "mm", "preload", "python", "recorder", "report", "results",
+    "bulk", "cli", "lab", "linux", "mm", "owner-word", "preload", "python", "recorder", "report", "results",
     "sim", "trace",
 ];
 
