@@ -259,7 +259,7 @@ fn ageing_of_too_much_memory_never_begins() {
         assert!(is_ageing, "{error}");
         error.to_string()
     };
-    let steps = "ageing 1T of memory for 100 rounds takes up to 3355443200 steps, and 67108864 are \
+    let steps = "ageing 1T of memory for 100 rounds takes up to 3355443200 steps, but 67108864 are \
                  allowed; use less memory or fewer rounds, or allow more with `--max-work 50`";
     assert!(told(1024, 100).contains(steps), "{}", told(1024, 100));
     assert!(
