@@ -221,7 +221,7 @@ fn files_and_programs_that_a_unit_cannot_have_are_refused() {
     mode(0o755);
     let quoted = folder.path().join("fo lio");
     program(&quoted);
-    assert!(refused(&quoted, Path::new("/usr/bin/node")).contains("quotes"));
+    assert!(refused(&quoted, Path::new("/usr/bin/node")).contains("must be quoted"));
 }
 
 #[test]

@@ -38,8 +38,7 @@ const POSTGRESQL: &str = "PostgreSQL";
 
 impl Judge<'_> {
     pub(super) fn remedies(&mut self, finding: &Finding) -> Vec<Remedy> {
-        let is_aside = |refusal: Refusal| refusal.is_aside();
-        if finding.reasons.iter().all(|reason| is_aside(reason.refusal)) {
+        if finding.reasons.iter().all(|reason| reason.refusal.has_no_remedy()) {
             return Vec::new();
         }
         let case = Case::new(self.census, finding);

@@ -52,7 +52,7 @@ impl Refusal {
     pub const WITHOUT_REMEDY: [Self; 3] = [Self::NotTouched, Self::SwappedOut, Self::TooSmall];
 
     #[must_use]
-    pub fn is_aside(self) -> bool {
+    pub fn has_no_remedy(self) -> bool {
         Self::WITHOUT_REMEDY.contains(&self)
     }
 

@@ -345,7 +345,7 @@ fn why(summary: &Summary<'_>) -> Markup {
         table.raw("<tr>").element("th scope=\"row\"", reason.meaning);
         number(&mut table, &at, reason.bytes);
         table.raw("</tr>");
-        if reason.refusal.is_aside() {
+        if reason.refusal.has_no_remedy() {
             continue;
         }
         let mut total = Markup::new();
@@ -368,7 +368,7 @@ fn why(summary: &Summary<'_>) -> Markup {
         "smaller mappings that could have larger \
         folios",
     )]));
-    for reason in summary.reasons.iter().filter(|reason| reason.refusal.is_aside()) {
+    for reason in summary.reasons.iter().filter(|reason| reason.refusal.has_no_remedy()) {
         let text = format!("Besides {} {}.", figures::bytes(reason.bytes), reason.meaning);
         body.element("p class=\"note\"", &text);
     }

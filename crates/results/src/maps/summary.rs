@@ -293,7 +293,7 @@ impl<'a> Summary<'a> {
         reasons.sort_by_key(|reason| Reverse(reason.bytes));
         self.reasons = reasons;
         let has_remedy =
-            |subject: &Subject| subject.reasons.keys().any(|refusal| !refusal.is_aside());
+            |subject: &Subject| subject.reasons.keys().any(|refusal| !refusal.has_no_remedy());
         let subjects: Vec<Subject> = subjects.into_iter().filter(has_remedy).collect();
         self.nr_subjects_not_shown = subjects.len().saturating_sub(NR_SUBJECTS_MAX);
         self.subjects = subjects.into_iter().take(NR_SUBJECTS_MAX).map(subject_data).collect();
@@ -331,7 +331,7 @@ pub(super) fn sum(files: &[CachedFile]) -> Tally {
 fn subject_data(subject: Subject) -> SubjectData {
     let Subject { what, target_bytes, bytes, nr_processes, reasons, mut remedies } = subject;
     remedies.truncate(REMEDIES_MAX);
-    let reasons = reasons.into_iter().filter(|(refusal, _)| !refusal.is_aside());
+    let reasons = reasons.into_iter().filter(|(refusal, _)| !refusal.has_no_remedy());
     let reason = |(refusal, bytes): (Refusal, u64)| ReasonData {
         refusal,
         meaning: refusal.meaning(),
