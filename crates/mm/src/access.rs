@@ -1,6 +1,6 @@
 //! Loads and stores of real bytes, by processes and by file calls.
 //!
-//! Each page is touched before its bytes move, so it faults as on a processor.
+//! Each page is touched before its bytes are copied, so it faults as it would on a processor.
 
 use crate::fault::{Access, FaultError};
 use crate::io::OutOfMemory;

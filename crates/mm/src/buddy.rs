@@ -22,9 +22,9 @@
 //! - I5: the counters agree with the lists, and list links are mutual.
 //!
 //! Memory: 9 bytes of zeroed state per page frame, backed by the host only once touched. Blocks of
-//! `max_order` that were never allocated have no state (`FreeLists::fresh`), so a new zone of 64
-//! GiB costs almost nothing. Lists are linked, because allocation takes from the head and
-//! coalescing removes from the middle.
+//! `max_order` that were never allocated have no state (`FreeLists::fresh`), so a new 64 GiB zone
+//! costs almost nothing. Lists are linked, because allocation takes from the head and coalescing
+//! removes from the middle.
 //!
 //! Differs: no per-CPU lists (I.5), so each free coalesces immediately. Linux holds back a batch of
 //! order 0..3 and PMD-order blocks per CPU, with sizes that depend on the machine.

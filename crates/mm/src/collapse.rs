@@ -16,8 +16,8 @@
 //! `khugepaged`. The refusals are in [`crate::counters::collapse`].
 //!
 //! Invariants:
-//! - I1: a refused collapse changes no content and no folio. Pages of files may have lost their
-//!   entries and fault again; swapped-out pages may have been swapped in.
+//! - I1: a refused collapse changes no contents and no folio. File pages may have lost their
+//!   page-table entries and fault again; swapped-out pages may have been swapped in.
 //! - I2: every refusal is counted once, by name
 //!   ([`crate::counters::collapse::CollapseCounters::refused`]).
 

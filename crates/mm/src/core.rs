@@ -1,9 +1,9 @@
 //! The memory manager's core state: free memory, folios, files, swap space and counters.
 //!
-//! Answers to: `filemap_add_folio`, `filemap_remove_folio`.
+//! Corresponds to: `filemap_add_folio`, `filemap_remove_folio`.
 //!
-//! Owns which folios exist and where they are cached: insertion allocates, removal frees. Does not
-//! know processes' areas, and does not decide what to read, map or evict.
+//! Owns the set of folios and where they are cached: insertion allocates a folio, removal frees it.
+//! Does not know processes' areas, and does not decide what to read, map or evict.
 //!
 //! Its parts, each with the operations that keep it consistent:
 //! - `mapped`: the only code that changes mapcounts;

@@ -1,7 +1,7 @@
 //! Faults: a process touches a page that its page table does not map.
 //!
-//! Answers to: `handle_mm_fault`, `handle_pte_fault`, `do_fault`, `do_read_fault`, `do_cow_fault`,
-//! `do_shared_fault`.
+//! Corresponds to: `handle_mm_fault`, `handle_pte_fault`, `do_fault`, `do_read_fault`,
+//! `do_cow_fault`, `do_shared_fault`.
 //!
 //! ```text
 //!   touch -> PTE allows it? -- yes --> done
@@ -20,8 +20,8 @@
 //! ```
 //!
 //! A fault that starts I/O drops its lock and is retried; fault-around may find the page on the
-//! retry. The miss counter depends on which steps a retry repeats, so each pass is modelled
-//! (`Pass`).
+//! retry. The miss counter depends on the steps that a retry repeats, so the model runs each pass
+//! separately (`Pass`).
 
 mod anon;
 mod around;

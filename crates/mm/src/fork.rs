@@ -1,6 +1,6 @@
 //! fork: copies an address space (docs/behaviour E.1, E.2).
 //!
-//! Answers to: `dup_mmap`, `copy_page_range`, `copy_present_ptes`, `copy_huge_pmd`,
+//! Corresponds to: `dup_mmap`, `copy_page_range`, `copy_present_ptes`, `copy_huge_pmd`,
 //! `folio_try_dup_anon_rmap_ptes`, `vma_needs_copy`.
 //!
 //! Copies every area, and the pages of areas that have anonymous ones (E.1.5); the child faults in

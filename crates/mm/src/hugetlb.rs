@@ -1,6 +1,6 @@
 //! hugetlb: huge pages that come from a pool (docs/behaviour O).
 //!
-//! Answers to: `hugetlb_reserve_pages`, `hugetlb_file_setup`, `hugetlb_vm_op_split`.
+//! Corresponds to: `hugetlb_reserve_pages`, `hugetlb_file_setup`, `hugetlb_vm_op_split`.
 //!
 //! ```text
 //!   mmap: reserve all pages --> refused if the pool has too few unreserved pages       (O.2)
@@ -8,9 +8,9 @@
 //!   store to a page that fork shared: mapped once -> kept, else copied as a whole      (O.4)
 //! ```
 //!
-//! A process's huge pages are kept outside its page table: part of one can never be unmapped,
-//! split, reclaimed or collapsed. The pools are in [`crate::core::hugetlb`]. Reading order: this
-//! file, `fault`, `copy`, `unmap`.
+//! A process's huge pages are kept outside its page table, because a huge page can never be partly
+//! unmapped, split, reclaimed or collapsed. The pools are in [`crate::core::hugetlb`]. Reading
+//! order: this file, `fault`, `copy`, `unmap`.
 //!
 //! Invariants:
 //! - I1: a hugetlb area, and each part of it, begins and ends at a multiple of its page size.

@@ -1,6 +1,6 @@
-//! mmap, munmap and mprotect; madvise and mremap are in the folder.
+//! mmap, munmap and mprotect; madvise and mremap are in submodules.
 //!
-//! Answers to: `do_mmap`, `mmap_region`, `mprotect_fixup`, `change_protection`.
+//! Corresponds to: `do_mmap`, `mmap_region`, `mprotect_fixup`, `change_protection`.
 //!
 //! Reading order: this file, `advise`, `lazyfree`, `cold`, `prefer`, `remap`.
 

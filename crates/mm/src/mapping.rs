@@ -15,8 +15,8 @@
 //! Invariants (docs/behaviour L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
-//! - I3: an order is within the mapping's [`OrderRange`]. Exceptions: the [`Mapping::nr_collapsed`]
-//!   folios made by collapse, and base pages if the smallest order is only a preference.
+//! - I3: an order is within the mapping's [`OrderRange`], except in the [`Mapping::nr_collapsed`]
+//!   folios made by collapse, and in base pages if the smallest order is only a preference.
 //! - I4: a control names only exec orders that the mapping has.
 
 pub mod disk;

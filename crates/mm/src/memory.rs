@@ -1,4 +1,4 @@
-//! The whole machine: its memory, its files, its processes.
+//! The whole machine: its memory, files and processes.
 //!
 //! Operations extend [`Memory`] in their own files, such as [`crate::fault`] and [`crate::map`].
 

@@ -2,7 +2,7 @@
 //!
 //! Owns the mapping of virtual pages to page frames: flags, level (PTE, contpte block, PMD leaf)
 //! and the contiguous bit of arm64 (docs/behaviour C.1). Does not own folios, reference counts,
-//! VMAs or TLBs; if a rule needs a page's folio, the caller passes it.
+//! VMAs or TLBs; if a rule needs a page's folio, the caller passes the folio.
 //!
 //! ```text
 //!  vpn  = slot number << pmd_order | position in the table
@@ -18,15 +18,15 @@
 //! Invariants:
 //! - I1: the contiguous bit is only set on whole blocks: C PTEs, aligned in VA and PFN, with
 //!   consecutive page frames.
-//! - I2: all PTEs of a folded block have equal flags. Hardware can set accessed and dirty in any
-//!   entry of a block, and their OR is reported for all (C.1.3). This table keeps the OR in each
-//!   entry.
+//! - I2: all PTEs of a folded block have equal flags. Hardware can set the accessed and dirty flags
+//!   in any entry of a block, and the OR of each flag is reported for all entries (C.1.3). This
+//!   table keeps the OR in each entry.
 //! - I3: a PMD leaf is aligned to the PMD order in VA and PFN.
 //! - I4: the counters agree with the entries.
 //! - I5: each PTE table in use is in exactly one PMD slot.
 //!
 //! As in Linux, clearing a table's last PTE leaves the table in its slot; only munmap and collapse
-//! remove it. A used slot can therefore have nothing mapped: see [`PageTable::pmd`] and
+//! remove it. A used slot can therefore map nothing: see [`PageTable::pmd`] and
 //! [`PageTable::free_empty_tables`].
 
 #![expect(

@@ -1,9 +1,9 @@
 //! Pins: page references held by devices (GUP; docs/behaviour E.1.2, E.3.5).
 //!
-//! Answers to: `pin_user_pages_fast`, `try_grab_folio`, `gup_must_unshare`, `unpin_user_pages`.
+//! Corresponds to: `pin_user_pages_fast`, `try_grab_folio`, `gup_must_unshare`, `unpin_user_pages`.
 //!
-//! Pinning an anonymous page makes it exclusive to its process. Later copies then go to other
-//! processes, and the device keeps the original page.
+//! Pinning an anonymous page makes it exclusive to its process. When the page is copied later, the
+//! copy then goes to another process, and the device keeps the original page.
 
 use crate::fault::{Access, Fault, FaultError, Pass};
 use crate::folio::FolioId;

@@ -1,6 +1,6 @@
 //! Address search for mappings without a fixed address.
 //!
-//! Answers to: `thp_get_unmapped_area`, `vm_unmapped_area`.
+//! Corresponds to: `thp_get_unmapped_area`, `vm_unmapped_area`.
 //!
 //! A large mapping gets an address congruent to its file offset modulo the PMD size, so a PMD entry
 //! can map it (docs/behaviour B.6.3, C.6.4).

@@ -10,10 +10,10 @@
 //! ```
 //!
 //! A policy is a preference, like a BPF program in a kernel: it never makes an operation fail. Each
-//! point checks which answers it can follow. Answers and their effects count as work
+//! decision point checks which answers it can follow. Answers and their effects count as work
 //! ([`crate::core::work`]).
 //!
-//! Differs: in no kernel. Proposed for anonymous memory.
+//! Differs: no kernel has this; it was proposed for anonymous memory.
 
 use std::fmt;
 

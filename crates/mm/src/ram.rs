@@ -3,8 +3,8 @@
 //! Counts what the memory manager reads, zeroes and copies. [`Ram::new`] also moves real bytes; no
 //! decision depends on whether it does.
 //!
-//! The order in which a folio is zeroed or copied comes as a [`Plan`]; the kernel's choice among
-//! plans is a rule ([`crate::rules::clear`]).
+//! A [`Plan`] gives the order in which a folio is zeroed or copied; the kernel's choice among plans
+//! is a rule ([`crate::rules::clear`]).
 
 mod bytes;
 mod stretches;

@@ -1,7 +1,7 @@
 //! Readahead: reads parts of a file before they are requested.
 //!
-//! Two entries: *sync* when the first page is absent, *async* when the reader reaches the marker.
-//! Each chooses a window and its order; *issue* fills the window with folios.
+//! It has two entry points: *sync* if the first page is absent, *async* when the reader reaches the
+//! marker. Each chooses a window and its order; *issue* fills the window with folios.
 //!
 //! ```text
 //!    start                     marker                        (docs/behaviour A.1.2)

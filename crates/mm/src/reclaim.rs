@@ -19,10 +19,11 @@
 //!
 //! Differs:
 //! - Background reclaim takes no time: it finishes before the allocation that woke it continues.
-//! - A readahead window gets its memory before the read, not folio by folio.
+//! - Memory for a whole readahead window is allocated before the read, not folio by folio.
 //! - All entries of a page share one accessed bit: two processes that use it count once.
-//! - Writeback takes no time: a dirty folio is written when reclaim wants it, and is clean then.
-//! - Page tables and the kernel's own memory take no pages; there is one zone.
+//! - Writeback takes no time: a dirty folio is written when reclaim chooses it, and is clean
+//!   afterwards.
+//! - Page tables and the kernel's own memory use no pages, and there is only one zone.
 //!
 //! Invariants:
 //! - I1: reclaim never evicts a folio that a caller holds: it runs before a fault looks anything

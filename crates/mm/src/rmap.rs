@@ -36,8 +36,8 @@
 //!
 //! The folio holds the reference count. Mapping first takes references, then counts the mapping.
 //! Unmapping first uncounts the mapping, then drops the references (E.3.7). So the mapcount never
-//! exceeds the references, and if both are equal, only mappings hold references. A PTE holds one
-//! reference, a PMD entry [`mapcount::Shape::pmd_refs`].
+//! exceeds the reference count, and if the two are equal, only mappings hold references. A PTE
+//! holds one reference, a PMD entry [`mapcount::Shape::pmd_refs`].
 
 pub mod mapcount;
 pub mod owners;

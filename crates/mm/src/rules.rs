@@ -1,9 +1,10 @@
 //! The behaviour of one kernel version: a plain struct of enums.
 //!
-//! Answers to: `mapping_set_folio_order_range`, `exec_folio_order`.
+//! Corresponds to: `mapping_set_folio_order_range`, `exec_folio_order`.
 //!
 //! Owns every choice in which kernels differ. Does not own the code that follows a choice: each
-//! enum names its file. A kernel is data (`kernels/*.toml`); no code checks a version.
+//! enum names the file that does. A kernel is data (`kernels/*.toml`); no code checks a kernel
+//! version.
 //!
 //! Invariants:
 //! - I1: `fault_around_bytes` is a power of two and at least one base page.

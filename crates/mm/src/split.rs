@@ -1,6 +1,6 @@
 //! Splitting folios: preconditions, anonymous folios, file folios (docs/behaviour G.4).
 //!
-//! Answers to: `split_huge_page_to_list_to_order`, `folio_split`.
+//! Corresponds to: `split_huge_page_to_list_to_order`, `folio_split`.
 //!
 //! ```text
 //!   uniform, to order 0          [ o3               ]  ->  [0|0|0|0|0|0|0|0]

@@ -1,6 +1,6 @@
 //! Removing mappings: munmap, `MADV_DONTNEED`, exit (docs/behaviour G.1).
 //!
-//! Answers to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
+//! Corresponds to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
 //! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.
 
 use crate::core::Core;

@@ -1,6 +1,6 @@
-//! A page's outside view: pagemap, kpageflags, kpagecount (docs/behaviour F.2, F.5.4).
+//! A page as programs see it: pagemap, kpageflags, kpagecount (docs/behaviour F.2, F.5.4).
 //!
-//! Answers to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
+//! Corresponds to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
 
 pub mod statistics;
 

@@ -1,6 +1,6 @@
 //! Opening files for writing, and executing them (docs/behaviour H.2, H.3).
 //!
-//! Answers to: `do_dentry_open`, `exe_file_deny_write_access`.
+//! Corresponds to: `do_dentry_open`, `exe_file_deny_write_access`.
 //!
 //! ```text
 //!                      | writer opens              | process runs it        | collapse (up to 7.1)
@@ -13,13 +13,13 @@
 //! [`rules.writers`](crate::rules::Writers) decide the effect on the page cache. Permissions are
 //! not checked.
 //!
-//! An open for writing remains a writer until its last descriptor is closed *and* its last mapping
-//! is gone: a mapping holds the open file, whatever its protection.
+//! A file opened for writing remains a writer until its last descriptor is closed *and* its last
+//! mapping is gone: a mapping holds the open file, whatever the mapping's protection.
 //!
 //! Invariants (checked by [`Memory::validate`], I14):
 //! - I1: `i_writecount` is the number of open files that write, minus the number of living
 //!   processes that run the file; never both (H.1.4).
-//! - I2: `nr_thps` is the number of folios of more than one page, for files of filesystems without
+//! - I2: `nr_thps` is the number of folios of more than one page, for files on filesystems without
 //!   large folios; 0 for others (H.3.1).
 //! - I3: if the rule is to drop, a file with writers has no such folio (L.16).
 

@@ -1,13 +1,13 @@
 //! Keeps a file's huge folios and its writers apart: `nr_thps` and `i_writecount` (docs/behaviour
 //! H.3, Linux 5.4 .. 7.0).
 //!
-//! Answers to: `filemap_nr_thps_inc`, `get_write_access`, `deny_write_access`,
+//! Corresponds to: `filemap_nr_thps_inc`, `get_write_access`, `deny_write_access`,
 //! `inode_is_open_for_write`.
 //!
 //! A filesystem without large folios cannot write to a file while a huge folio holds its pages.
 //! Package managers write to libraries, so the kernel does not refuse the open as it does for a
-//! running program (H.2.1). Instead, an open for writing drops the file's huge folios, and none are
-//! added while there is a writer.
+//! running program (H.2.1). Instead, opening the file for writing drops its huge folios, and none
+//! are added while there is a writer.
 //!
 //! Owns both counts and the order in which they are changed and read. Does not own the folios: a
 //! caller that gets [`MustDrop::Yes`] drops them, under their locks.
@@ -32,9 +32,9 @@
 //!
 //! - G1: one of the two fences comes first in the single order of all full fences. If it is O2, C3
 //!   sees O1, and the collapser is refused. If it is C2, O3 sees C1, and the opener drops. Both can
-//!   happen, which only costs a cache; at least one always does. Without full fences, neither might
-//!   happen: a store can wait in the processor's buffer while the following load completes. Acquire
-//!   and release do not forbid that.
+//!   happen, which only costs the cached pages; at least one always does. Without full fences,
+//!   neither might happen: a store can wait in the processor's buffer while the following load
+//!   completes. Acquire and release do not forbid that.
 //! - G2: an opener can decide to drop before the huge folio is in the cache. It takes the locks of
 //!   the folios it drops, and the collapser holds them from before C1 until the huge folio is in
 //!   the cache. So the opener waits and then finds it.

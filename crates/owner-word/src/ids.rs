@@ -1,6 +1,6 @@
 //! Owner ids: the small numbers that identify an mm in an owner word (docs/behaviour F.1.2).
 //!
-//! Answers to: `mm_alloc_id`, `mm_free_id`.
+//! Corresponds to: `mm_alloc_id`, `mm_free_id`.
 
 use std::collections::BTreeSet;
 

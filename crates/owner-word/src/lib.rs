@@ -1,19 +1,19 @@
 //! The large mapcount and two owners under one lock bit (docs/behaviour F.4, Linux 6.15).
 //!
-//! Answers to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
+//! Corresponds to: `folio_set_large_mapcount`, `folio_add_return_large_mapcount`,
 //! `folio_sub_return_large_mapcount`.
 //!
-//! Owns the protocol. [`words`] has the transitions as pure functions, [`Layout`] the bits,
-//! [`State`] the decoded form. The folio owns its reference count. [`gate`] is a second protocol:
-//! a file's writers and its huge folios.
+//! Owns the protocol. [`words`] contains the transitions as pure functions, [`Layout`] the bit
+//! layout, and [`State`] the decoded form. The folio owns its reference count. [`gate`] is a second
+//! protocol: a file's writers and its huge folios.
 //!
 //! # Purpose
 //!
 //! A copy-on-write fault needs to know whether one mm has *all* mappings of a folio. A mapcount
-//! does not say, and a folio has no room for a set of owners. So it remembers two owners and the
-//! number of mappings of each. If a slot has recorded as many mappings as the folio has, its owner
-//! has them all. A third mm is not recorded, which can cause a false "shared" but never a false
-//! "exclusive".
+//! does not show this, and a folio has no room for a set of owners. So the folio remembers two
+//! owners and the number of mappings that each has. If a slot has recorded as many mappings as the
+//! folio has, its owner has them all. A third mm is not recorded, which can cause a false "shared"
+//! but never a false "exclusive".
 //!
 //! # Memory
 //!
@@ -53,10 +53,10 @@
 //!   its own read. "Shared" needs both and can be stale, which is harmless.
 //! - P6: [`Owners::try_exclusive`] compares S, T and the references. Reading one after the other is
 //!   not enough: between the reads of S and T, another mm can turn its reference into a mapping. So
-//!   it repeats the check under the lock, where S and T cannot change. References can, but every
-//!   mapping counted in T took its reference before the lock, and drops it only after its removal
-//!   has taken the lock. With L held, the references of all T + 1 mappings are therefore visible.
-//!   So `references == T + 1` proves that there are no others (E.3.7).
+//!   the function repeats the check under the lock, where S and T cannot change. References can,
+//!   but every mapping counted in T took its reference before the lock, and drops it only after its
+//!   removal has taken the lock. With L held, the references of all T + 1 mappings are therefore
+//!   visible. So `references == T + 1` proves that there are no others (E.3.7).
 //! - P7: stopping is the last change made under L. From then on, the word is [`Layout::STOPPED`]. A
 //!   thread that reads it (Acquire) sees every plain store to T; after that, T changes only by
 //!   compare-and-exchange. No thread takes the lock bit again.

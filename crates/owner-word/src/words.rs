@@ -1,10 +1,10 @@
 //! The transitions of owner tracking, on the raw words (docs/behaviour F.4).
 //!
-//! Answers to: `folio_add_return_large_mapcount`, `folio_sub_return_large_mapcount`.
+//! Corresponds to: `folio_add_return_large_mapcount`, `folio_sub_return_large_mapcount`.
 //!
-//! Owns the rules as pure functions from old words to new words. Does not own memory or lock:
-//! a caller reads the words, under the lock ([`super::Owners`]) or alone with them, and stores the
-//! result. All run the same function, so the model checker tests the code of both.
+//! Owns the rules, as pure functions from old words to new words. Does not own the memory or the
+//! lock: a caller reads the words, under the lock ([`super::Owners`]) or alone with them, and
+//! stores the result. All run the same function, so the model checker tests the code of both.
 //!
 //! Nothing is decoded: a slot is found by its shift, and only the changed half is written.
 //! [`super::State`] is the decoded form.

@@ -1,8 +1,8 @@
 //! Ageing: simulates what other programs did to memory before the traced program starts.
 //!
-//! A seeded workload. Each round frees a random quarter of the used blocks, then allocates until
-//! fifteen sixteenths of the zone are in use again. Each request draws a size from
-//! [`Ageing::orders`]. By memory, the requests are split as follows:
+//! The workload is random but seeded. Each round frees a random quarter of the used blocks, then
+//! allocates until fifteen sixteenths of the zone are in use again. Each request draws a size from
+//! [`Ageing::orders`]. The requests are split as follows, by amount of memory:
 //!
 //! |---|---|---|
 //! | 10/16 | movable | one folio of that size, or the next smaller size that is free |
@@ -18,7 +18,7 @@
 //! The shares are choices, not measurements. Differs: nothing is reclaimed or compacted during
 //! ageing, and blocks are freed at random, not by last use. A kernel would do better.
 //!
-//! Work ([`Ageing::steps`]): each round takes and frees fewer pages than the zone has. State:
+//! Work ([`Ageing::steps`]): each round allocates and frees fewer pages than the zone has. State:
 //! [`Ageing::state_bytes`].
 
 use std::ops::ControlFlow;

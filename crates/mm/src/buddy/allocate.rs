@@ -1,6 +1,6 @@
 //! Allocation (docs/behaviour I.2).
 //!
-//! Answers to: `__rmqueue_smallest`, `expand`, `__free_one_page`.
+//! Corresponds to: `__rmqueue_smallest`, `expand`, `__free_one_page`.
 //!
 //! Freeing and coalescing (docs/behaviour I.4).
 

@@ -1,10 +1,10 @@
 //! Fallback to other migrate types (docs/behaviour I.3, as in 6.15 and later).
 //!
-//! Answers to: `__rmqueue_claim`, `__rmqueue_steal`, `find_suitable_fallback`.
+//! Corresponds to: `__rmqueue_claim`, `__rmqueue_steal`, `find_suitable_fallback`.
 //!
 //! First *claim*: from the largest order downwards, take the first donor block and, if the rules
-//! allow, its whole pageblock. If no claim succeeds, *steal*: take the smallest sufficient block of
-//! any donor; its pageblock keeps its type.
+//! allow, its whole pageblock. If no claim succeeds, *steal*: take the smallest sufficient block
+//! from any donor; the block's pageblock keeps its type.
 
 use crate::units::Order;
 

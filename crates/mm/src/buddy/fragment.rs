@@ -4,10 +4,11 @@
 //! freed) and placed so that large blocks are rare. The target is the unusable index (I.10) at one
 //! order. Memory is divided into aligned groups of `2^order` pages. With S pages per group, P
 //! pinned and F free pages in total, an index u needs `(u * F + P) / S` broken groups. They are
-//! drawn at random without replacement. Each has one run of pinned pages, all of (almost) equal
-//! length, at a random position that can wrap around the group's end. The index is exact at `order`
-//! (except for rounding and pages after the last whole group), at least as high above it, and falls
-//! quickly below it. The pins are unmovable pages; pageblocks stay movable.
+//! drawn at random without replacement. Each has one run of pinned pages at a random position that
+//! can wrap around the group's end; all runs have (almost) the same length. At `order`, the index
+//! is exact except for rounding and pages after the last whole group. At larger orders it is at
+//! least as high; at smaller orders it falls quickly. The pins are unmovable pages; pageblocks stay
+//! movable.
 
 use serde::{Deserialize, Serialize};
 

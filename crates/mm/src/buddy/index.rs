@@ -1,6 +1,6 @@
 //! Fragmentation indices (docs/behaviour I.9, I.10), in thousandths, rounded down as in Linux.
 //!
-//! Answers to: `fragmentation_index`, `unusable_free_index`.
+//! Corresponds to: `fragmentation_index`, `unusable_free_index`.
 
 use crate::units::Order;
 

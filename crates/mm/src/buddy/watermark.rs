@@ -1,6 +1,6 @@
 //! Allocation above a watermark (docs/behaviour I.6).
 //!
-//! Answers to: `__zone_watermark_ok`.
+//! Corresponds to: `__zone_watermark_ok`.
 
 use thiserror::Error;
 

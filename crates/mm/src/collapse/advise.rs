@@ -1,6 +1,6 @@
 //! `MADV_COLLAPSE`: a process collapses its own memory now (docs/behaviour H.5.1, H.5.2).
 //!
-//! Answers to: `madvise_collapse`.
+//! Corresponds to: `madvise_collapse`.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Initiator};

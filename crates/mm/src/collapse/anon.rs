@@ -1,6 +1,7 @@
 //! Collapsing anonymous memory (docs/behaviour H.6.2, H.6.3, H.6.4 g).
 //!
-//! Answers to: `collapse_huge_page`, `__collapse_huge_page_swapin`, `__collapse_huge_page_copy`.
+//! Corresponds to: `collapse_huge_page`, `__collapse_huge_page_swapin`,
+//! `__collapse_huge_page_copy`.
 //!
 //! ```text
 //!   PTE table   | a | b | - | 0 | c |  --copy-->  folio | a | b | 0 | 0 | c |

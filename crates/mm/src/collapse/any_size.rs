@@ -1,12 +1,13 @@
-//! Collapse by advice to any size: proposed in the discussion of series 000 (docs/behaviour K.1.4).
+//! Collapse on request to any size, as proposed in the discussion of series 000 (docs/behaviour
+//! K.1.4).
 //!
-//! Differs: no kernel has it. A process often wants its text in 64 KiB folios, which a PMD mapping
-//! cannot provide; here it can request that size afterwards.
+//! Differs: no kernel has this. A process often wants its text in 64 KiB folios, which a PMD
+//! mapping cannot provide; here the process can request that size later.
 //!
 //! Anonymous memory is copied and mapped by `2^order` PTEs. In a file, one page-cache folio
-//! replaces the pages and is mapped wherever the caller had one of them. A file allows the orders
-//! of its filesystem. On a filesystem without large folios, any order is allowed if the file rule
-//! permits collapse (H.1.3), and the gate keeps writers away from the folio (H.3).
+//! replaces the pages and is mapped wherever the caller had mapped one of them. A file allows the
+//! orders that its filesystem supports. On a filesystem without large folios, any order is allowed
+//! if the file rule permits collapse (H.1.3), and the gate keeps writers away from the folio (H.3).
 
 use super::advise::CollapseError;
 use super::scan::PteLimits;

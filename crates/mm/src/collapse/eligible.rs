@@ -1,6 +1,6 @@
 //! Which areas may be collapsed at all (docs/behaviour H.1).
 //!
-//! Answers to: `thp_vma_allowable_orders`, `file_thp_enabled`.
+//! Corresponds to: `thp_vma_allowable_orders`, `file_thp_enabled`.
 
 use super::Initiator;
 use crate::mapping::{HugeSwitch, Mapping, tree};

@@ -1,6 +1,6 @@
 //! Collapsing pages of a file or of shared memory (docs/behaviour H.4, H.5).
 //!
-//! Answers to: `hpage_collapse_scan_file`, `collapse_file`, `retract_page_tables`,
+//! Corresponds to: `hpage_collapse_scan_file`, `collapse_file`, `retract_page_tables`,
 //! `collapse_pte_mapped_thp`.
 //!
 //! ```text
@@ -9,8 +9,9 @@
 //!   new folio    [                               o9 ]     replaces them in one step
 //! ```
 //!
-//! Differs: a kernel locks the gathered pages; here nothing else runs meanwhile. I/O completes
-//! immediately, so a flush that khugepaged started is done when it returns to the block.
+//! Differs: a kernel locks the gathered pages; here nothing else runs at the same time. I/O
+//! completes immediately, so a flush that khugepaged started is done when khugepaged returns to the
+//! block.
 //!
 //! Page tables of a collapsed block of a file (docs/behaviour H.5 steps 6 and 7).
 //!

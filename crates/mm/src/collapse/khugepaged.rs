@@ -1,6 +1,6 @@
 //! khugepaged: collapses memory in the background (docs/behaviour H.6.4, H.6.5, D.2.9).
 //!
-//! Answers to: `khugepaged_do_scan`, `khugepaged_scan_mm_slot`, `khugepaged_enter_vma`,
+//! Corresponds to: `khugepaged_do_scan`, `khugepaged_scan_mm_slot`, `khugepaged_enter_vma`,
 //! `__khugepaged_exit`.
 //!
 //! ```text

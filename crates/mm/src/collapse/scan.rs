@@ -1,6 +1,6 @@
 //! Checking the PTEs of an anonymous block (docs/behaviour H.6.1).
 //!
-//! Answers to: `hpage_collapse_scan_pmd`, `__collapse_huge_page_isolate`.
+//! Corresponds to: `hpage_collapse_scan_pmd`, `__collapse_huge_page_isolate`.
 //!
 //! The tests run twice: before memory is allocated, and again when the pages can no longer change.
 

@@ -1,4 +1,4 @@
-//! khugepaged and smaller sizes: which parts of a PMD block it collapses (docs/behaviour H.6.4).
+//! Smaller sizes in khugepaged: which parts of a PMD block it collapses (docs/behaviour H.6.4).
 //!
 //! ```text
 //!   occupied   ##......#.......########........     k starts at the PMD order, p at 0

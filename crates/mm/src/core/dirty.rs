@@ -1,9 +1,10 @@
-//! Dirty folios of files, queued in the order in which the files became dirty (docs/behaviour P.6).
+//! Dirty file folios, queued in the order in which the files became dirty (docs/behaviour P.6).
 //!
-//! Answers to: `folio_mark_dirty`, `folio_clear_dirty_for_io`, `inode_attach_wb`.
+//! Corresponds to: `folio_mark_dirty`, `folio_clear_dirty_for_io`, `inode_attach_wb`.
 //!
 //! Owns the dirty flag, the queue and its counts. Does not decide when to write
-//! ([`crate::io::writeback`]). Shared memory has the flag but is never queued: it has no storage.
+//! ([`crate::io::writeback`]). Shared memory has the flag but is never queued, because it has no
+//! backing storage.
 //!
 //! ```text
 //!   group, number --> file --> indices of its dirty folios
@@ -16,7 +17,7 @@
 //!   dirty folios in its tree.
 //!
 //! Differs: while a file is in the queue, it belongs to the group that dirtied its first folio. A
-//! kernel moves the file to the group that writes most.
+//! kernel moves the file to the group that writes most to it.
 
 use std::collections::BTreeMap;
 

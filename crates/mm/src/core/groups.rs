@@ -1,6 +1,6 @@
 //! Control groups: limits, charges and events.
 //!
-//! Answers to: `struct mem_cgroup`, `consume_stock`, `refill_stock`.
+//! Corresponds to: `struct mem_cgroup`, `consume_stock`, `refill_stock`.
 //!
 //! Each folio is charged to one group: the group of the process that caused its allocation. Owns
 //! limits, events and the stock. Does not own the charged pages ([`crate::folio::lruvec`]), nor

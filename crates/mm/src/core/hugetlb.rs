@@ -1,16 +1,16 @@
 //! hugetlb: pools of huge pages and the files that use them (docs/behaviour O.1, O.2).
 //!
-//! Answers to: `hugetlb_acct_memory`, `dequeue_hugetlb_folio_vma`, `free_huge_folio`.
+//! Corresponds to: `hugetlb_acct_memory`, `dequeue_hugetlb_folio_vma`, `free_huge_folio`.
 //!
-//! Owns the huge pages, their reservations and their mapcounts. The machine takes a pool's memory
-//! at boot; the buddy allocator never has it. Does not own the entries that map huge pages
+//! Owns the huge pages, their reservations and their mapcounts. The machine reserves a pool's
+//! memory at boot; the buddy allocator never sees it. Does not own the entries that map huge pages
 //! ([`crate::core::space`]) nor areas ([`crate::vma`]).
 //!
 //! Invariants (`Memory::validate`, I18):
 //! - I1: a huge page is free, mapped or in a file.
 //! - I2: a huge page's mapcount is the number of entries that map it.
 //! - I3: reserved pages = reservations that owners have not used + reservations that shared files
-//!   have not filled - used pages whose reservation returns when they are freed + leaked
+//!   have not filled - used pages whose reservation is restored when they are freed + leaked
 //!   reservations.
 
 use std::collections::{BTreeMap, BTreeSet};

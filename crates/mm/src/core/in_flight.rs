@@ -1,6 +1,6 @@
 //! Reads in flight: the folios that a fault has begun to read, and when they become mappable.
 //!
-//! Answers to: `folio_end_read`, `lock_folio_maybe_drop_mmap`.
+//! Corresponds to: `folio_end_read`, `lock_folio_maybe_drop_mmap`.
 //!
 //! ```text
 //!   cold fault:  window -> request 1, request 2 .. | waits until the request of its page and all
@@ -10,13 +10,14 @@
 //!
 //! The model has no clock. Instead, it follows three rules:
 //! - A device completes requests in the order in which they were made.
-//! - A fault waits for the request of its own page, and for no later one.
+//! - A fault waits for the request that contains its own page, and for no later request.
 //! - All other requests complete when the fault ends, before anything else happens.
 //!
-//! If a fault hits a marker, fault-around therefore maps nothing of the window that this fault
-//! begins (docs/design/fidelity.md, "In flight").
+//! If a fault hits a marker, fault-around therefore maps nothing from the readahead window that
+//! this fault starts (docs/design/fidelity.md, "In flight").
 //!
-//! Owns requests and their folio locks. Does not own the windows ([`crate::readahead`]).
+//! Owns the requests and the locks on their folios. Does not own the windows
+//! ([`crate::readahead`]).
 //!
 //! Invariants:
 //! - I1: no request is in flight outside a fault.

@@ -1,7 +1,8 @@
 //! Updates a folio's mapcount and references when a page-table entry is added or removed
 //! (docs/behaviour F.3, E.3.7, G.2.1).
 //!
-//! Answers to: `__folio_add_rmap`, `__folio_remove_rmap`, `folio_add_new_anon_rmap`, `folio_put`.
+//! Corresponds to: `__folio_add_rmap`, `__folio_remove_rmap`, `folio_add_new_anon_rmap`,
+//! `folio_put`.
 //!
 //! Owns references and mapcounts, the machine's counts of mapped pages (F.5.2, F.5.7),
 //! `AnonExclusive` for new and remapped pages, and the moment at which a folio becomes partially

@@ -1,6 +1,6 @@
 //! An open file and its readahead state (docs/behaviour A.1.1).
 //!
-//! Answers to: `file_ra_state_init`.
+//! Corresponds to: `file_ra_state_init`.
 //!
 //! Owns the state's counters. Does not choose windows (`readahead`).
 

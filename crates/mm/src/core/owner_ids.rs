@@ -1,6 +1,6 @@
 //! Assigns owner ids to processes (docs/behaviour F.1.2).
 //!
-//! Answers to: `mm_alloc_id`, `mm_free_id`.
+//! Corresponds to: `mm_alloc_id`, `mm_free_id`.
 //!
 //! Invariant I1: no two live processes have the same id.
 

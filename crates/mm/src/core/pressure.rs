@@ -1,6 +1,6 @@
 //! State that reclaim and compaction keep between runs (docs/behaviour G.5, I.9).
 //!
-//! Answers to: `compaction_deferred`, `defer_compaction`, `compaction_defer_reset`.
+//! Corresponds to: `compaction_deferred`, `defer_compaction`, `compaction_defer_reset`.
 //!
 //! Owns failure counts and the deferral of compaction. Does not evict ([`crate::reclaim`]).
 

@@ -1,10 +1,10 @@
 //! Uses and refaults under multi-gen LRU (docs/behaviour P.3.2, P.3.3).
 //!
-//! Answers to: `lru_gen_inc_refs`, `lru_gen_eviction`, `lru_gen_refault`.
+//! Corresponds to: `lru_gen_inc_refs`, `lru_gen_eviction`, `lru_gen_refault`.
 //!
-//! A shadow records the oldest generation at eviction and how often the page had been used. A
-//! refault counts against the page's tier if that generation is still the oldest (since 6.16:
-//! within four generations).
+//! A shadow entry records the oldest generation at the time of eviction and how often the page had
+//! been used. A refault counts against the page's tier if that generation is still the oldest
+//! (since 6.16: within four generations).
 //!
 //! Owns the marks that uses set and that refaults restore. Does not compare tiers
 //! ([`crate::folio::generations`]).

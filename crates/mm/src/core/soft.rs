@@ -1,7 +1,7 @@
 //! A file's smallest folio order as a preference (docs/behaviour K.1.4).
 //!
-//! Differs: in no kernel. In a kernel, a mapping's minimum order is a hard limit. Block sizes above
-//! the base page depend on it, and a read fails without such a folio.
+//! Differs: no kernel has this. In a kernel, a mapping's minimum order is a hard limit. Block sizes
+//! above the base page size depend on it, and a read fails if no folio of this order is free.
 //!
 //! Owns the fallback. Does not own insertion itself ([`super::Core`]).
 

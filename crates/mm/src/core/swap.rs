@@ -1,10 +1,10 @@
-//! Swap space: a number of slots of one page each.
+//! Swap space: a number of slots, each for one page.
 //!
-//! Answers to: `folio_alloc_swap`.
+//! Corresponds to: `folio_alloc_swap`.
 //!
-//! Owns three facts per slot: how many page-table entries name it, which folio caches it, and the
-//! record of its page. A folio gets consecutive slots or none (docs/behaviour G.5.1). Does not own
-//! the free slots (`swap_slots`); the bytes are in [`crate::ram`].
+//! Owns three facts per slot: how many page-table entries refer to it, which folio caches it, and
+//! the record of its page. A folio gets consecutive slots or none (docs/behaviour G.5.1). Does not
+//! own the free slots (`swap_slots`); the bytes are in [`crate::ram`].
 //!
 //! Differs: kernels up to 6.14 cache up to 64 free slots per processor and return freed slots 64 at
 //! a time.

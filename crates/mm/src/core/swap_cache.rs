@@ -1,6 +1,7 @@
 //! The swap cache: folios whose content is also in swap space (docs/behaviour P.5.2).
 //!
-//! Answers to: `add_to_swap_cache`, `delete_from_swap_cache`, `folio_free_swap`, `free_swap_cache`.
+//! Corresponds to: `add_to_swap_cache`, `delete_from_swap_cache`, `folio_free_swap`,
+//! `free_swap_cache`.
 //!
 //! ```text
 //!   swapped out:  entries -> slot <- folio           unmapped, written: leaves and is freed

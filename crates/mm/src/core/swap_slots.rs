@@ -1,6 +1,6 @@
 //! Free slots of swap space.
 //!
-//! Answers to: `cluster_alloc_swap_entry`, `alloc_swap_scan_cluster`, `free_cluster`.
+//! Corresponds to: `cluster_alloc_swap_entry`, `alloc_swap_scan_cluster`, `free_cluster`.
 //!
 //! ```text
 //!   [ cluster of order 0 ][ cluster of order 4 ][ free ][ free ] ..

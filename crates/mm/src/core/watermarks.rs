@@ -1,6 +1,6 @@
 //! Watermarks: how much memory is kept free (docs/behaviour I.6).
 //!
-//! Answers to: `calculate_min_free_kbytes`, `__setup_per_zone_wmarks`,
+//! Corresponds to: `calculate_min_free_kbytes`, `__setup_per_zone_wmarks`,
 //! `set_recommended_min_free_kbytes`.
 //!
 //! Owns the three marks. Background reclaim starts below `low` and stops at `high`. Large folio

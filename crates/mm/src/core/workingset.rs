@@ -1,6 +1,6 @@
 //! Workingset detection: whether a page that returns was evicted too early (docs/behaviour G.5.2).
 //!
-//! Answers to: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`,
+//! Corresponds to: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`,
 //! `folio_mark_accessed`.
 //!
 //! A group's clock counts the pages that left its inactive lists by eviction or activation; the

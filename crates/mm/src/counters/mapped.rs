@@ -1,6 +1,7 @@
 //! Pages mapped now, as in `/proc/meminfo` and `/proc/vmstat` (docs/behaviour F.5.2, F.5.7).
 //!
-//! With a mapcount per page, every mapped page counts once; without, a mapped folio counts whole.
+//! With a mapcount per page, every mapped page counts once; without it, a mapped folio counts as a
+//! whole.
 
 /// Kind of mapped pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Questions to a policy, and the outcome of its answers.
+//! Counts of calls to a policy, and of the outcomes of its answers.
 
 use crate::policy::Point;
 

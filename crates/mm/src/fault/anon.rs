@@ -1,6 +1,6 @@
 //! First touches of private anonymous memory (docs/behaviour D.2).
 //!
-//! Answers to: `do_anonymous_page`, `alloc_anon_folio`, `thp_vma_suitable_orders`.
+//! Corresponds to: `do_anonymous_page`, `alloc_anon_folio`, `thp_vma_suitable_orders`.
 //!
 //! ```text
 //!   PMD slot empty, PMD order allowed --> huge: PMD folio or huge zero folio

@@ -1,6 +1,6 @@
 //! Fault-around: a read fault maps the cached pages around its address (docs/behaviour B.5).
 //!
-//! Answers to: `do_fault_around`, `filemap_map_pages`, `filemap_map_folio_range`,
+//! Corresponds to: `do_fault_around`, `filemap_map_pages`, `filemap_map_folio_range`,
 //! `filemap_map_pmd`, `next_uptodate_folio`.
 
 use super::Fault;

@@ -1,4 +1,4 @@
-//! Choices for a cold fault's read, as values (docs/behaviour B.4).
+//! The choices for the read that a cold fault starts, as values (docs/behaviour B.4).
 
 use crate::readahead::issue::Run;
 use crate::readahead::sync::Request;

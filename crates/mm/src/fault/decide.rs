@@ -1,6 +1,6 @@
 //! A policy's decisions about a fault, within the limits of a kernel.
 //!
-//! Differs: in no kernel ([`crate::policy`]).
+//! Differs: no kernel has this ([`crate::policy`]).
 
 use super::choice::{Choice, Sequential};
 use super::window::window_of;

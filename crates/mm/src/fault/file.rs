@@ -1,6 +1,6 @@
 //! The fault handler: the page-cache lookup of one pass (docs/behaviour B.2, B.3).
 //!
-//! Answers to: `filemap_fault`, `do_async_mmap_readahead`.
+//! Corresponds to: `filemap_fault`, `do_async_mmap_readahead`.
 
 use super::decide::Decided;
 use super::{Fault, FaultError, Pass, Retry};

@@ -1,6 +1,6 @@
 //! The finishing step: how much of the folio a fault maps (docs/behaviour B.6).
 //!
-//! Answers to: `finish_fault`, `do_set_pmd`, `set_pte_range`.
+//! Corresponds to: `finish_fault`, `do_set_pmd`, `set_pte_range`.
 
 use super::{Access, Fault};
 use crate::counters::PmdRefusal;

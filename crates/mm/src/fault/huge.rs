@@ -1,6 +1,6 @@
 //! PMD-sized anonymous folios and the huge zero folio (docs/behaviour D.3, E.3.6).
 //!
-//! Answers to: `do_huge_pmd_anonymous_page`, `mm_get_huge_zero_folio`, `do_huge_pmd_wp_page`,
+//! Corresponds to: `do_huge_pmd_anonymous_page`, `mm_get_huge_zero_folio`, `do_huge_pmd_wp_page`,
 //! `do_huge_zero_wp_pmd`.
 //!
 //! Invariants:

@@ -1,7 +1,7 @@
-//! Orders of executable memory proposed for series 000 (docs/behaviour K.1.4,
+//! Orders for executable memory, proposed for series 000 (docs/behaviour K.1.4,
 //! [`crate::rules::order`]).
 //!
-//! Differs: in no kernel.
+//! Differs: no kernel has this.
 
 use super::Fault;
 use super::choice::Choice;

@@ -1,4 +1,5 @@
-//! The orders of an area's faults: its preferred size comes first, then the file's control.
+//! The orders that an area's faults read: the area's preferred size comes first, then the file's
+//! control.
 
 use super::Fault;
 use crate::memory::Memory;

@@ -1,6 +1,6 @@
 //! The fault that swaps pages in (docs/behaviour P.5).
 //!
-//! Answers to: `do_swap_page`, `alloc_swap_folio`, `should_try_to_free_swap`.
+//! Corresponds to: `do_swap_page`, `alloc_swap_folio`, `should_try_to_free_swap`.
 //!
 //! ```text
 //!   in the swap cache ------------------------------------------> map it
@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Invariants:
-//! - I1: a folio being mapped is held, so freeing its slots does not free it.
+//! - I1: while a folio is being mapped, the fault holds a reference, so freeing its slots does not
+//!   free the folio.
 
 use super::{Access, Fault, FaultError, Outcome};
 use crate::core::mapped::Level;

@@ -1,6 +1,7 @@
 //! Readahead from swap space (docs/behaviour P.5.5).
 //!
-//! Answers to: `swapin_readahead`, `swap_vma_readahead`, `swap_vma_ra_win`, `__swapin_nr_pages`.
+//! Corresponds to: `swapin_readahead`, `swap_vma_readahead`, `swap_vma_ra_win`,
+//! `__swapin_nr_pages`.
 //!
 //! ```text
 //!   hits of the last window 0: this page, or two if it is next to the last

@@ -1,6 +1,6 @@
 //! The sync step of a cold fault: which window to read (docs/behaviour B.4).
 //!
-//! Answers to: `do_sync_mmap_readahead`.
+//! Corresponds to: `do_sync_mmap_readahead`.
 
 use super::Fault;
 use super::choice::{Choice, Sequential};

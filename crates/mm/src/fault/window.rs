@@ -1,6 +1,6 @@
 //! The window of a cold fault: start, length and folio order (docs/behaviour B.4.6 .. B.4.9).
 //!
-//! Answers to: `do_sync_mmap_readahead`.
+//! Corresponds to: `do_sync_mmap_readahead`.
 
 use super::Fault;
 use super::choice::Choice;

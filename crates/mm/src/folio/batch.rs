@@ -1,21 +1,21 @@
 //! The batches through which folios reach the LRU lists.
 //!
-//! Answers to: `folio_add_lru`, `folio_activate`, `lru_add_drain`.
+//! Corresponds to: `folio_add_lru`, `folio_activate`, `lru_add_drain`.
 //!
 //! ```text
 //!   new folio -----> batch of new folios ------+-- full, a large folio, or reclaim begins -->
 //!   used again ----> batch of activations -----+   head of the list
 //! ```
 //!
-//! A processor batches folios before it takes the lists' lock. A large folio drains its batch
-//! immediately. Owns the two batches. Does not own the lists ([`super::lru`]).
+//! A processor collects folios in a batch before it takes the lists' lock. A large folio drains its
+//! batch immediately. Owns the two batches. Does not own the lists ([`super::lru`]).
 //!
-//! Differs: there is only one pair of batches, not one per processor. A batched folio is freed with
-//! its last other reference.
+//! Differs: there is only one pair of batches instead of one per processor. A batched folio is
+//! freed with its last other reference.
 //!
 //! Invariants:
 //! - I1: a folio is in the batch of new folios exactly once if its place says so, otherwise never.
-//! - I2: a folio is in the batch of activations if its mark says so.
+//! - I2: a folio is in the batch of activations if it is marked so.
 
 use super::generations::{Generations, NewListing};
 use super::link::Place;

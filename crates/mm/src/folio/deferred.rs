@@ -1,6 +1,6 @@
 //! The queue of folios that may be worth splitting (docs/behaviour G.2).
 //!
-//! Answers to: `deferred_split_folio`.
+//! Corresponds to: `deferred_split_folio`.
 //!
 //! Owns the order in which the shrinker sees folios, but not the reason a folio is queued.
 //!

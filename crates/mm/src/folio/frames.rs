@@ -1,7 +1,7 @@
 //! The state of each page frame: its folio and its flags.
 //!
 //! Owns the folio's id, `AnonExclusive`, "written" and "accessed" of each frame, in leaves that
-//! exist only for used memory. Does not own the folios ([`crate::folio`]) nor mapcounts
+//! exist only for used memory. Does not own the folios ([`crate::folio`]) or mapcounts
 //! ([`crate::rmap`]).
 //!
 //! | state | meaning |

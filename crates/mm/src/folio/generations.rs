@@ -1,6 +1,6 @@
 //! A group's generations, and the refault statistics of their tiers (docs/behaviour P.3).
 //!
-//! Answers to: `struct lru_gen_folio`, `read_ctrl_pos`, `positive_ctrl_err`, `reset_ctrl_pos`.
+//! Corresponds to: `struct lru_gen_folio`, `read_ctrl_pos`, `positive_ctrl_err`, `reset_ctrl_pos`.
 //!
 //! ```text
 //!   seq    min_seq                         max_seq
@@ -11,8 +11,8 @@
 //!
 //! A generation has an increasing number; its list is that number modulo 4. A folio used several
 //! times through descriptors is in a higher tier of its generation. Eviction spares a tier if its
-//! pages refault more often than those of the first tier. Owns the numbers and that comparison.
-//! Does not own the lists ([`super::lru`]) nor moves between them (`crate::reclaim::generations`).
+//! pages refault more often than the pages in the first tier. Owns the numbers and that comparison.
+//! Does not own the lists ([`super::lru`]) or moves between them (`crate::reclaim::generations`).
 //!
 //! Invariants:
 //! - I1: each kind has 1 to 4 generations: `max_seq - 3 <= min_seq <= max_seq`.

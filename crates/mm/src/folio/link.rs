@@ -1,4 +1,4 @@
-//! Data of an LRU list and of a folio on it. [`super::lru`] links and unlinks.
+//! The data that an LRU list, and a folio on it, keep. [`super::lru`] links and unlinks.
 
 use super::list_id::ListId;
 use crate::units::{GroupId, Order};

@@ -1,4 +1,4 @@
-//! The LRU lists of a group.
+//! The names of a group's LRU lists.
 
 /// The kind of memory on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The LRU lists of each group: an active and an inactive list, or four generations, for anonymous
 //! memory and for file memory.
 //!
-//! Answers to: `lruvec_add_folio`, `folio_isolate_lru`, `folio_putback_lru`.
+//! Corresponds to: `lruvec_add_folio`, `folio_isolate_lru`, `folio_putback_lru`.
 //!
 //! ```text
 //!   new -> batch -> head [ inactive ] tail ---> reclaim: freed, or kept for another round (head)
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Owns the order of the lists, and each folio's marks for reclaim (G.5.1: one entry per folio,
-//! whatever its size). Does not own the moves (`super::batch`, [`crate::reclaim`]) nor a group's
+//! whatever its size). Does not own the moves (`super::batch`, [`crate::reclaim`]) or a group's
 //! other state ([`super::lruvec`]).
 //!
 //! Invariants:

@@ -1,9 +1,9 @@
-//! A group's reclaim state besides its lists.
+//! A group's reclaim state other than its lists.
 //!
-//! Answers to: `struct lruvec`, `lru_note_cost`, `workingset_age_nonresident`.
+//! Corresponds to: `struct lruvec`, `lru_note_cost`, `workingset_age_nonresident`.
 //!
 //! Owns the charged pages, the cost of evictions by kind, the eviction clock and the refault
-//! counters. Does not own limits ([`crate::core::groups`]) nor the lists' order ([`super::lru`]).
+//! counters. Does not own limits ([`crate::core::groups`]) or the lists' order ([`super::lru`]).
 
 use std::collections::BTreeSet;
 

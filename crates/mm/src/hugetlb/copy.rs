@@ -1,6 +1,6 @@
 //! fork of huge pages, and stores to shared ones (docs/behaviour O.4).
 //!
-//! Answers to: `copy_hugetlb_page_range`, `hugetlb_wp`, `unmap_ref_private`.
+//! Corresponds to: `copy_hugetlb_page_range`, `hugetlb_wp`, `unmap_ref_private`.
 //!
 //! ```text
 //!   store to a read-only entry: mapped once -------------------> kept

@@ -1,6 +1,6 @@
 //! Faults on huge pages (docs/behaviour O.3).
 //!
-//! Answers to: `hugetlb_fault`, `hugetlb_no_page`, `alloc_hugetlb_folio`.
+//! Corresponds to: `hugetlb_fault`, `hugetlb_no_page`, `alloc_hugetlb_folio`.
 
 use crate::core::hugetlb::{Charge, HugeOwner};
 use crate::core::space::HugeEntry;

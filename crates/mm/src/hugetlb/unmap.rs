@@ -1,6 +1,6 @@
 //! Unmapping, protecting and moving huge pages (docs/behaviour O.2.5, O.5).
 //!
-//! Answers to: `__unmap_hugepage_range`, `hugetlb_vm_op_close`, `hugetlb_change_protection`,
+//! Corresponds to: `__unmap_hugepage_range`, `hugetlb_vm_op_close`, `hugetlb_change_protection`,
 //! `move_hugetlb_page_tables`.
 
 use crate::core::hugetlb::HugeOwner;

@@ -1,6 +1,6 @@
 //! fadvise and dropped caches: folios leave a page cache on request.
 //!
-//! Answers to: `generic_fadvise`, `mapping_try_invalidate`, `drop_pagecache_sb`.
+//! Corresponds to: `generic_fadvise`, `mapping_try_invalidate`, `drop_pagecache_sb`.
 //!
 //! Only clean, unmapped folios entirely inside the range are dropped.
 

@@ -1,6 +1,7 @@
-//! Reads through the page cache, and their two entries to readahead (docs/behaviour A.3, A.4).
+//! Reads through the page cache, and the two points at which they enter readahead (docs/behaviour
+//! A.3, A.4).
 //!
-//! Answers to: `filemap_read`, `filemap_get_pages`, `filemap_splice_read`.
+//! Corresponds to: `filemap_read`, `filemap_get_pages`, `filemap_splice_read`.
 
 use std::ops::Range;
 

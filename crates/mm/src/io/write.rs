@@ -1,6 +1,7 @@
 //! Writes through the page cache (docs/behaviour A.7), and a file's last page.
 //!
-//! Answers to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`, `fgf_set_order`.
+//! Corresponds to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`,
+//! `fgf_set_order`.
 
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
 //! Writing dirty file folios back to storage (docs/behaviour P.6).
 //!
-//! Answers to: `filemap_write_and_wait_range`, `folio_mkclean`, `balance_dirty_pages`,
+//! Corresponds to: `filemap_write_and_wait_range`, `folio_mkclean`, `balance_dirty_pages`,
 //! `wakeup_flusher_threads`, `folio_end_writeback`, `folio_rotate_reclaimable`.
 //!
-//! A written folio's entries become read-only and clean, so the next store faults. I/O completes
-//! before the next operation, as for reads.
+//! The entries of a written folio become read-only and clean, so the next store faults. As with
+//! reads, I/O completes before the next operation.
 //!
 //! ```text
 //!   a write or store: dirty pages above the background limit? --> written, oldest first

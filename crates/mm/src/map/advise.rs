@@ -1,7 +1,7 @@
 //! madvise and userfaultfd: a program's advice about its areas.
 //!
-//! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`,
-//! `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
+//! Corresponds to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`,
+//! `madvise_populate`, `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
 //!
 //! Folio sizes that an area prefers: the loader's annotation and the program's advice.
 //!

@@ -1,9 +1,9 @@
 //! `MADV_COLD` and `MADV_PAGEOUT`: pages that a program will not need soon (docs/behaviour P.4).
 //!
-//! Answers to: `madvise_cold_or_pageout_pte_range`.
+//! Corresponds to: `madvise_cold_or_pageout_pte_range`.
 //!
-//! Differs: the caller may write every file that it maps. If it could not, a kernel would reclaim
-//! only the process's private copies of that file's pages.
+//! Differs: the caller is assumed to have write permission on every file that it maps. Without it,
+//! a kernel would reclaim only the process's private copies of that file's pages.
 
 use crate::folio::FolioId;
 use crate::memory::Memory;

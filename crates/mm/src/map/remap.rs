@@ -1,6 +1,6 @@
 //! mremap: areas that move or change their length.
 //!
-//! Answers to: `mremap_to`, `move_vma`, `move_page_tables`.
+//! Corresponds to: `mremap_to`, `move_vma`, `move_page_tables`.
 
 use super::MapError;
 use crate::memory::Memory;

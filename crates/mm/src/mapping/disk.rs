@@ -1,4 +1,4 @@
-//! Filesystem behaviour that the page cache sees, as observed on 6.18.44 (docs/differences.md).
+//! Filesystem behaviour that affects the page cache, as observed on 6.18.44 (docs/differences.md).
 //!
 //! Owns the traits of each filesystem. No other code checks a filesystem's name, except the rules
 //! for folio sizes ([`crate::rules::Rules::order_range`]). Each file carries its own traits

@@ -1,13 +1,13 @@
 //! Keeps a file's huge folios and its writers apart: `nr_thps` and `i_writecount` (docs/behaviour
 //! H.3, Linux 5.4 .. 7.0), for one thread.
 //!
-//! Answers to: `filemap_nr_thps_inc`, `get_write_access`, `deny_write_access`,
+//! Corresponds to: `filemap_nr_thps_inc`, `get_write_access`, `deny_write_access`,
 //! `inode_is_open_for_write`.
 //!
 //! A filesystem without large folios cannot write to a file while a huge folio holds its pages.
 //! Package managers write to libraries, so the kernel does not refuse the open as it does for a
-//! running program (H.2.1). Instead, an open for writing drops the file's huge folios, and none are
-//! added while there is a writer. `largefolio-owner-word` has the two-sided protocol with its
+//! running program (H.2.1). Instead, opening the file for writing drops its huge folios, and none
+//! are added while there is a writer. `largefolio-owner-word` has the two-sided protocol with its
 //! fences; here each step is whole.
 //!
 //! Does not own the folios: a caller that gets [`MustDrop::Yes`] drops them.

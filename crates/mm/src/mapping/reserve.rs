@@ -1,6 +1,6 @@
 //! Space that XFS reserves for a write before it allocates blocks.
 //!
-//! Answers to: `xfs_iomap_prealloc_size`, `xfs_bmapi_reserve_delalloc`.
+//! Corresponds to: `xfs_iomap_prealloc_size`, `xfs_bmapi_reserve_delalloc`.
 //!
 //! The filesystem passes a write to the page cache in parts, and the page cache allocates folios
 //! per part. A part ends where the reserved space ends:
@@ -18,7 +18,7 @@
 //! Owns one file's extents ([`Reservations`]). Does not own the file's size or its folios.
 //!
 //! Differs: there is no writeback, so a reservation stays until [`Reservations::tell`] replaces it;
-//! an existing file has its blocks in one piece; a nearly full filesystem does not shorten
+//! the blocks of an existing file are contiguous; a nearly full filesystem does not shorten
 //! reservations.
 //!
 //! Invariants:

@@ -1,6 +1,6 @@
 //! The kernel's searches for the next or previous page that is not cached.
 //!
-//! Answers to: `page_cache_next_miss`, `page_cache_prev_miss`.
+//! Corresponds to: `page_cache_next_miss`, `page_cache_prev_miss`.
 //!
 //! The searches walk *slots* of the tree but count *indices*. A walk that starts inside a folio
 //! starts at its head slot, so the reported index is too high by the distance to the head

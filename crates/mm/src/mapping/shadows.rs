@@ -1,6 +1,7 @@
-//! Shadows of a file's evicted pages (docs/behaviour G.5.2).
+//! Shadow entries for a file's evicted pages (docs/behaviour G.5.2).
 //!
-//! Owns the ranges. Does not own their clock ([`crate::core::workingset`]).
+//! Owns the ranges of shadow entries. Does not own the clock that they use
+//! ([`crate::core::workingset`]).
 //!
 //! Invariants:
 //! - I1: ranges do not overlap and are not empty.

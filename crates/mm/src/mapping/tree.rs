@@ -1,6 +1,6 @@
 //! A 64-way tree from page index to folio, with entries that span several slots.
 //!
-//! Answers to: `xas_load`, `xas_store`.
+//! Corresponds to: `xas_load`, `xas_store`.
 //!
 //! ```text
 //!   level 1 (64 pages a slot)   [ node | folio o7 | <-sibling | - | .. ]
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A folio of order 0..5 occupies slots of level 0, a folio of order 6..11 slots of level 1. The
-//! head slot names the folio, the other slots point to the head. The kernel's hole searches expose
-//! an entry's level (docs/behaviour A.4.6), so the shape is part of the model.
+//! head slot refers to the folio, the other slots to the head. The kernel's hole searches expose an
+//! entry's level (docs/behaviour A.4.6), so the shape is part of the model.
 //!
 //! Invariants:
 //! - T1: a sibling slot follows its head slot, within the head's `2^k` aligned slots.

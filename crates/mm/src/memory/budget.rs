@@ -1,4 +1,4 @@
-//! Cost of a run for budgets: steps and bytes of state ([`crate::core::work`]).
+//! The cost of a run, for budgets: steps and bytes of state ([`crate::core::work`]).
 
 use super::Memory;
 use crate::core::work::{THING_BYTES, Work};

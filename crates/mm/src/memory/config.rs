@@ -1,4 +1,4 @@
-//! Configuration of a machine, and errors in it.
+//! The configuration of a machine, and its errors.
 
 use crate::buddy::{Ageing, BuddyError, Fragmentation};
 use crate::core::hugetlb::{HugePool, PoolError};

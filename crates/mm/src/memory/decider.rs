@@ -1,10 +1,10 @@
-//! A machine's policy: the calls to it, and their counts.
+//! A machine's policy: calls to it, and counts of these calls.
 //!
 //! Each decision point fills in its part of the context and decides which answers it can follow.
 //!
 //! Invariants:
 //! - I1: without a policy, no context is built and nothing is counted.
-//! - I2: after a failure the policy is never called again: the kernel decides.
+//! - I2: after a failure, the policy is never called again, and the kernel decides.
 //! - I3: a question counts as work. Above the limit the policy is not called, so the operation
 //!   under way ends as it would without a policy.
 

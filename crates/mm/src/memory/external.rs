@@ -1,4 +1,4 @@
-//! Changes to the machine from outside: by a recording of a kernel, a device or a test.
+//! Changes to the machine from outside: by a kernel recording, a device or a test.
 //!
 //! Each method also updates the state that depends on the change. Code outside this crate changes
 //! parts of the machine only through these methods.

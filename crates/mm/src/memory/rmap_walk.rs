@@ -1,8 +1,8 @@
 //! The reverse map: finds the mappings of a folio through areas (docs/behaviour G.4.2).
 //!
-//! Answers to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
+//! Corresponds to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
 //!
-//! The page indexes of an area and of a folio tell which pages can map the folio. The walk starts
+//! The page indexes of an area and a folio determine which pages can map the folio. The walk starts
 //! with the process that mapped it first, and ends there if that process has all mappings.
 
 use super::Memory;

@@ -1,6 +1,6 @@
 //! Changes ranges: clear, write-protect, protect, move.
 //!
-//! Answers to: `change_pte_range`, `move_ptes`.
+//! Corresponds to: `change_pte_range`, `move_ptes`.
 
 use crate::units::{Pfn, Vpn};
 

@@ -1,6 +1,7 @@
 //! Folds and unfolds contpte blocks (docs/behaviour C.1, C.1.1-C.1.3, L.12).
 //!
-//! Answers to: `contpte_set_ptes`, `contpte_convert`, `__contpte_try_fold`, `__contpte_try_unfold`.
+//! Corresponds to: `contpte_set_ptes`, `contpte_convert`, `__contpte_try_fold`,
+//! `__contpte_try_unfold`.
 //!
 //! C.1: C PTEs can carry the contiguous bit if the block is aligned in VA and PFN, all PTEs are
 //! present with consecutive page frames and equal flags (ignoring accessed and dirty), none is

@@ -1,6 +1,6 @@
 //! Copies a range into another page table, as fork does (docs/behaviour E.1, E.2).
 //!
-//! Answers to: `copy_pte_range`.
+//! Corresponds to: `copy_pte_range`.
 //!
 //! Owns the walk, the batches and both sides' flags. Does not own the counts: a [`Copier`] decides
 //! about each batch and counts it.

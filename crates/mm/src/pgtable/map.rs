@@ -1,6 +1,6 @@
 //! Sets entries: PTE ranges, single PTEs, PMD leaves and flag upgrades.
 //!
-//! Answers to: `set_ptes`, `set_pmd_at`.
+//! Corresponds to: `set_ptes`, `set_pmd_at`.
 
 use crate::units::{Pfn, Vpn};
 

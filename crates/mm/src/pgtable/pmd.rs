@@ -1,6 +1,6 @@
 //! Whole PMD slots: reads their state, splits and removes leaves, frees tables.
 //!
-//! Answers to: `__split_huge_pmd_locked`.
+//! Corresponds to: `__split_huge_pmd_locked`.
 
 use crate::units::{Pfn, Vpn};
 

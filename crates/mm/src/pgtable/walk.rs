@@ -1,6 +1,6 @@
-//! Walks ranges: emptiness, present leaves, and batches of PTEs of one folio.
+//! Walks ranges: emptiness, present leaves, and batches of PTEs that map one folio.
 //!
-//! Answers to: `folio_pte_batch`.
+//! Corresponds to: `folio_pte_batch`.
 
 use crate::units::{Order, Pfn, Vpn};
 

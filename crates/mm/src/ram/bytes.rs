@@ -1,8 +1,8 @@
 //! Memory that holds its bytes, and the storage behind files.
 //!
-//! Owns one buffer for all frames and, for each file, which of its bytes storage still holds. What
-//! storage holds is a pattern of file and position ([`stored_byte`]), so that any byte of any file
-//! can be checked without keeping a copy.
+//! Owns one buffer for all frames and, for each file, the record of which bytes are still in
+//! storage. Storage contents are a pattern computed from file and position ([`stored_byte`]), so
+//! any byte in any file can be checked without keeping a copy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,13 +1,13 @@
 //! Issue: fills a window with folios and reads them (docs/behaviour A.5, A.6).
 //!
-//! Answers to: `page_cache_ra_order`, `page_cache_ra_unbounded`, `do_page_cache_ra`,
+//! Corresponds to: `page_cache_ra_order`, `page_cache_ra_unbounded`, `do_page_cache_ra`,
 //! `force_page_cache_ra`.
 //!
-//! Large folios first; what they cannot hold - the filesystem has none, memory is short, an index
-//! is cached already - goes through the base-order path.
+//! Large folios come first. Pages that they cannot hold, because the filesystem has no large
+//! folios, memory is short, or an index is already cached, take the base-order path.
 //!
 //! Invariants (docs/behaviour L.1, L.2):
-//! - I1: every folio is naturally aligned and none passes the window or the last page of the file,
+//! - I1: every folio is naturally aligned, and none extends past the window or the file's last page
 //!   unless the mapping's smallest order forces it.
 //! - I2: at most one marker per window, and none with `async_size == 0`.
 

@@ -1,6 +1,6 @@
-//! The async entry: the reader reached the marker (docs/behaviour A.4).
+//! The async entry point: the reader reached the marker (docs/behaviour A.4).
 //!
-//! Answers to: `page_cache_async_ra`, `ondemand_readahead`.
+//! Corresponds to: `page_cache_async_ra`, `ondemand_readahead`.
 
 use super::sync::{self, merge_next};
 use super::window::{max_pages, next_pages};

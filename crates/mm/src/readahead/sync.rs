@@ -1,6 +1,6 @@
-//! The sync entry: the first page of a request is absent (docs/behaviour A.3).
+//! The sync entry point: the first page of a request is absent (docs/behaviour A.3).
 //!
-//! Answers to: `page_cache_sync_ra`, `ondemand_readahead`.
+//! Corresponds to: `page_cache_sync_ra`, `ondemand_readahead`.
 
 use super::window::{initial_pages, max_pages, next_pages};
 use super::{Issue, OrderHint, RaState};

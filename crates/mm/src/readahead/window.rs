@@ -1,6 +1,6 @@
 //! Window sizes, as pure functions of the request and the maximum.
 //!
-//! Answers to: `get_init_ra_size`, `get_next_ra_size`.
+//! Corresponds to: `get_init_ra_size`, `get_next_ra_size`.
 
 /// First window for a request of `nr_requested` pages, at most `max_pages` (docs/behaviour A.2.1).
 ///

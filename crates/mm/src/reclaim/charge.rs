@@ -1,10 +1,10 @@
 //! Charging a cgroup, and reclaim at its limits (docs/behaviour P.1).
 //!
-//! Answers to: `try_charge_memcg`, `mem_cgroup_handle_over_high`, `reclaim_high`.
+//! Corresponds to: `try_charge_memcg`, `mem_cgroup_handle_over_high`, `reclaim_high`.
 //!
 //! Invariants:
-//! - I1: a charge comes before its folio's allocation; a caller that holds a folio meanwhile has a
-//!   reference to it.
+//! - I1: a charge comes before its folio's allocation; a caller that uses a folio during the charge
+//!   holds a reference to it.
 
 use super::effort::COSTLY_ORDER;
 use super::scan::{BATCH_PAGES, Reclaimer};

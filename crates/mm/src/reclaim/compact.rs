@@ -1,6 +1,6 @@
 //! Compaction: moves folios to create a large free block (docs/behaviour I.9, I.11).
 //!
-//! Answers to: `try_to_compact_pages`, `compaction_suitable`, `compact_zone`,
+//! Corresponds to: `try_to_compact_pages`, `compaction_suitable`, `compact_zone`,
 //! `isolate_migratepages`, `isolate_freepages`, `kcompactd`, `should_proactive_compact_node`,
 //! `migrate_pages`, `migrate_folio`, `folio_mc_copy`, `remove_migration_ptes`.
 //!
@@ -10,8 +10,8 @@
 //!         \___________________________________________________^
 //! ```
 //!
-//! One scanner moves up the pageblocks and one down, until they meet or the goal is reached: a
-//! block of the order, or for proactive compaction few enough fragments.
+//! One scanner moves up the pageblocks and one down, until they meet or the goal is reached: a free
+//! block of the requested order or, for proactive compaction, a low enough fragmentation.
 //!
 //! Moving a folio to other page frames (docs/behaviour I.11).
 //!

@@ -1,6 +1,6 @@
 //! How hard an allocation tries (docs/behaviour D.5, I.7, I.8).
 //!
-//! Answers to: `__alloc_pages_slowpath`, `try_to_free_pages`, `balance_pgdat`,
+//! Corresponds to: `__alloc_pages_slowpath`, `try_to_free_pages`, `balance_pgdat`,
 //! `should_reclaim_retry`.
 //!
 //! | effort | free memory | background reclaim | direct reclaim and compaction |
@@ -11,7 +11,7 @@
 //! | `Direct` | | before | until there is no progress |
 //!
 //! Base pages are always allocated with full effort. Large file folios try once: for a costly order
-//! (> 3) they compact if the index says that this may help, and do not reclaim.
+//! (> 3) they compact if the fragmentation index indicates that this may help, and do not reclaim.
 
 use super::scan::{BATCH_PAGES, Reclaimer};
 use crate::memory::Memory;

@@ -1,6 +1,6 @@
 //! Evicting one folio (docs/behaviour G.5.1, G.5.2).
 //!
-//! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`, `reclaim_pages`,
+//! Corresponds to: `shrink_folio_list`, `try_to_unmap`, `pageout`, `reclaim_pages`,
 //! `reclaim_folio_list`.
 //!
 //! Reclaim of unneeded memory by advice, without a second chance (docs/behaviour P.4).

@@ -1,6 +1,6 @@
 //! Reclaim by generations (docs/behaviour P.3).
 //!
-//! Answers to: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec`, `get_nr_to_scan`,
+//! Corresponds to: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec`, `get_nr_to_scan`,
 //! `should_run_aging`.
 //!
 //! ```text
@@ -17,8 +17,8 @@
 //! numbers.
 //!
 //! Differs:
-//! - Global reclaim visits cgroups in turn, as with two lists; a kernel keeps generations of
-//!   cgroups.
+//! - Global reclaim visits cgroups in turn, as it does with two lists; a kernel sorts the cgroups
+//!   into generations.
 //! - The second list of PMD ranges worth walking is exact; a kernel's is a Bloom filter, which has
 //!   a few false positives.
 

@@ -1,6 +1,6 @@
-//! Scanning a kind's two lists: batches, second chance, putting back.
+//! Scans the two lists of one kind of memory: batches, second chance, putting folios back.
 //!
-//! Answers to: `shrink_inactive_list`, `shrink_active_list`, `isolate_lru_folios`,
+//! Corresponds to: `shrink_inactive_list`, `shrink_active_list`, `isolate_lru_folios`,
 //! `move_folios_to_lru`, `folio_check_references`, `folio_referenced`.
 //!
 //! ```text

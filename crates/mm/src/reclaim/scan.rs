@@ -1,6 +1,6 @@
 //! How far the lists are scanned: priorities, cgroups, and the balance between the lists.
 //!
-//! Answers to: `do_try_to_free_pages`, `shrink_node`, `shrink_node_memcgs`, `shrink_lruvec`,
+//! Corresponds to: `do_try_to_free_pages`, `shrink_node`, `shrink_node_memcgs`, `shrink_lruvec`,
 //! `get_scan_count`, `prepare_scan_control`, `mem_cgroup_calculate_protection`.
 //!
 //! Differs: a global pass visits at most 64 cgroups and the next one continues after them;

@@ -1,13 +1,14 @@
 //! A policy's decision about a folio that reclaim chose.
 //!
-//! Differs: in no kernel ([`crate::policy`]).
+//! Differs: no kernel has this ([`crate::policy`]).
 //!
 //! Limits how long a policy may keep folios: reclaim must end, so the last pass evicts kept folios
-//! too. A request that reached that pass and only kept folios has given each its extra round: later
-//! requests may evict as many without another.
+//! too. If a request reached that pass and only kept folios, each of them has had its extra round,
+//! so later requests may evict the same number without another round.
 //!
 //! Invariants:
-//! - I1: requests keep no more folios in vain than they evict and their cgroup has.
+//! - I1: the number of folios that requests keep in vain exceeds neither the number they evict nor
+//!   the number in their cgroup.
 
 use super::{EvictOutcome, Victim};
 use crate::folio::FolioId;

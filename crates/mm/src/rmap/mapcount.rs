@@ -1,10 +1,10 @@
 //! Counts how often a folio and its pages are mapped (docs/behaviour F.1 .. F.3, F.5).
 //!
-//! Answers to: `folio_mapcount`, `folio_maybe_mapped_shared`, `folio_likely_mapped_shared`,
+//! Corresponds to: `folio_mapcount`, `folio_maybe_mapped_shared`, `folio_likely_mapped_shared`,
 //! `folio_average_page_mapcount`.
 //!
-//! Owns a folio's counters. Does not own its references ([`Shape::pmd_refs`] says how many a PMD
-//! entry takes) nor statistics: each operation returns their [`Change`].
+//! Owns a folio's counters. Does not own its references ([`Shape::pmd_refs`] is the number that a
+//! PMD entry takes) or statistics: each operation returns their [`Change`].
 //!
 //! |---|---|---|---|
 //! | shared? | guess from page 0 | owners | owners |

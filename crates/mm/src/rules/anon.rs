@@ -1,6 +1,6 @@
-//! Rules of anonymous memory, from fault to split (docs/behaviour D, E, F.5, G).
+//! Rules for anonymous memory, from fault to split (docs/behaviour D, E, F.5, G).
 //!
-//! Answers to: `thp_vma_allowable_orders`, `vma_thp_gfp_mask`.
+//! Corresponds to: `thp_vma_allowable_orders`, `vma_thp_gfp_mask`.
 //!
 //! Owns the values and the set of orders they enable (D.1). `fault/{anon,orders,huge,cow}.rs`,
 //! `fork.rs`, `unmap.rs` and `split/` follow them.

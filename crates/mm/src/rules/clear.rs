@@ -1,9 +1,9 @@
 //! The order in which a new folio is zeroed and a huge page copied (docs/behaviour D.4).
 //!
-//! Answers to: `folio_zero_user`, `clear_huge_page`, `copy_user_large_folio`, `folio_mc_copy`.
+//! Corresponds to: `folio_zero_user`, `clear_huge_page`, `copy_user_large_folio`, `folio_mc_copy`.
 //!
-//! Owns a kernel's choice of order and preemption model. [`largefolio_bulk::plan`] has the orders,
-//! [`crate::ram`] executes them.
+//! Owns a kernel's choice of order and preemption model. [`largefolio_bulk::plan`] defines the
+//! orders, and [`crate::ram`] executes them.
 
 pub use largefolio_bulk::plan::Plan;
 use largefolio_bulk::plan::{self, PreemptBuild, Rule, Shape};

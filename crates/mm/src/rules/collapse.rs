@@ -1,4 +1,4 @@
-//! Rules of collapse: what khugepaged and `MADV_COLLAPSE` can collapse (docs/behaviour H).
+//! Rules for collapse: what khugepaged and `MADV_COLLAPSE` can collapse (docs/behaviour H).
 //!
 //! Owns the values; `collapse/` follows them. The limit of empty pages belongs to the under-use
 //! test ([`super::anon::AnonRules::max_ptes_none`]).

@@ -1,4 +1,5 @@
-//! File folio orders proposed in the discussion of series 000, in no kernel (K.1.4).
+//! File folio orders that were proposed in the discussion of series 000; no kernel has them
+//! (K.1.4).
 //!
 //! Owns the values. Each names the file that follows it.
 

@@ -1,4 +1,4 @@
-//! Rules of readahead and of read and write calls (docs/behaviour A).
+//! Rules for readahead and for read and write calls (docs/behaviour A).
 //!
 //! Owns the values; `readahead/`, `io/` and `mapping/` follow them.
 

@@ -1,4 +1,4 @@
-//! Rules of reclaim: a kernel's LRU lists and generations (docs/behaviour P).
+//! Rules for reclaim: a kernel's LRU lists and generations (docs/behaviour P).
 //!
 //! Owns the values; `reclaim/` and `folio/` follow them.
 

@@ -1,7 +1,7 @@
 //! Per-size control of page-cache folios: never, always, exec, always+exec (docs/behaviour K.1.4).
 //!
-//! Differs: proposed in the discussion of series 000, in no kernel. A control sets the sizes that
-//! file reads and writes can use, and the single size for executable mappings. It is only a
+//! Differs: proposed in the discussion of series 000; no kernel has this. A control sets the sizes
+//! that file reads and writes can use, and the single size for executable mappings. It is only a
 //! preference: if no allowed size fits, base pages (the mapping's smallest folio) are used without
 //! an error.
 //!
@@ -12,7 +12,7 @@
 //!         over the kernel      every size, its own exec rule           FileOrders::KERNEL
 //! ```
 //!
-//! Owns the values, their text form and their meaning as orders. `readahead/issue.rs`,
+//! Owns the values, their text form and the orders that they stand for. `readahead/issue.rs`,
 //! `fault/sync.rs` and `io/write.rs` follow them.
 //!
 //! Invariants:

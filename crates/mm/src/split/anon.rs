@@ -1,17 +1,17 @@
 //! Splitting an anonymous folio (docs/behaviour G.4.2, G.4.3).
 //!
-//! Answers to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`,
+//! Corresponds to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`,
 //! `deferred_split_scan`, `thp_underused`.
 //!
-//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Unmapped pages are
-//! freed; pages that were never stored to are replaced by the shared zero page.
+//! Mappings are kept: each PTE maps the same page as before, now as part of a smaller folio.
+//! Unmapped pages are freed; pages that were never stored to are replaced by the shared zero page.
 //!
 //! The deferred-split shrinker: memory pressure splits queued folios (docs/behaviour G.2.4).
 //!
-//! Differs: a page counts as zero-filled if no store to it was seen since it was zeroed; Linux
-//! checks its bytes, which not every memory here has. The results differ only for a store of
-//! zeroes. A partially mapped folio that cannot be split keeps its place in the queue; Linux moves
-//! it to the end.
+//! Differs: a page counts as zero-filled if the model has seen no store to it since it was zeroed;
+//! Linux checks the page's bytes, which not every memory in the model stores. The results differ
+//! only for a store of zeroes. A partially mapped folio that cannot be split keeps its place in the
+//! queue; Linux moves it to the end.
 
 use crate::core::Core;
 use crate::folio::frames::Flag;

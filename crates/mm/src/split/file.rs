@@ -1,8 +1,8 @@
 //! Splitting a page-cache folio (docs/behaviour G.3.2, G.3.3, G.4.2).
 //!
-//! Answers to: `__split_unmapped_folio`.
+//! Corresponds to: `__split_unmapped_folio`.
 //!
-//! Its pages are unmapped everywhere and fault again; the parts inherit the folio's state.
+//! The folio's pages are unmapped everywhere and fault again; the parts inherit its state.
 
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;

@@ -1,6 +1,7 @@
 //! Truncation and hole punch (docs/behaviour G.3).
 //!
-//! Answers to: `truncate_inode_pages_range`, `truncate_inode_partial_folio`, `truncate_pagecache`.
+//! Corresponds to: `truncate_inode_pages_range`, `truncate_inode_partial_folio`,
+//! `truncate_pagecache`.
 //!
 //! Covered pages leave the cache. In a partly covered folio, the covered bytes are zeroed and the
 //! folio is split, so its covered pages can be freed.

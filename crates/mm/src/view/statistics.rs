@@ -1,9 +1,10 @@
 //! The numbers of `smaps`, `numa_maps` and `meminfo` (docs/behaviour F.5.4 .. F.5.9).
 //!
-//! Answers to: `smaps_account`, `gather_stats`.
+//! Corresponds to: `smaps_account`, `gather_stats`.
 //!
 //! With `NO_PAGE_MAPCOUNT`, the kernel judges a page by its folio's counts ([`CountedBy::Kernel`]).
-//! [`CountedBy::Tables`] walks all page tables for the exact result; the difference is the error.
+//! [`CountedBy::Tables`] walks all page tables for the exact result; the difference is the kernel's
+//! error.
 //!
 //! Not covered: swapped pages, `Locked`, `Referenced`, `LazyFree`, KSM, hugetlb.
 

@@ -1,4 +1,4 @@
-//! Worked examples of docs/behaviour 0.4, I.2-I.4, I.6, I.9, I.10 and of initial fragmentation.
+//! Worked examples for docs/behaviour 0.4, I.2-I.4, I.6, I.9, I.10 and of initial fragmentation.
 
 use super::super::{Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, WatermarkRefusal};
 use super::{list, small};

@@ -1,4 +1,4 @@
-//! Worked examples of docs/behaviour 0.4, C.1-C.3, E.1.4, G.1.1 and L.12.
+//! Worked examples for docs/behaviour 0.4, C.1-C.3, E.1.4, G.1.1 and L.12.
 
 use super::super::{
     AccessBits, Batch, Cleared, Contpte, FolioSpan, Leaf, LeafKind, PageTable, PmdState,

@@ -1,6 +1,6 @@
 //! Adding and retiring generations (docs/behaviour P.3.5).
 //!
-//! Answers to: `try_to_inc_max_seq`, `inc_max_seq`, `inc_min_seq`, `try_to_inc_min_seq`.
+//! Corresponds to: `try_to_inc_max_seq`, `inc_max_seq`, `inc_min_seq`, `try_to_inc_min_seq`.
 
 use super::Pass;
 use crate::folio::generations::{

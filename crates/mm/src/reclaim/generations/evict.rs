@@ -1,6 +1,6 @@
 //! Eviction from the oldest generation (docs/behaviour P.3.4).
 //!
-//! Answers to: `evict_folios`, `isolate_folios`, `scan_folios`, `sort_folio`, `isolate_folio`.
+//! Corresponds to: `evict_folios`, `isolate_folios`, `scan_folios`, `sort_folio`, `isolate_folio`.
 
 use super::Pass;
 use crate::folio::FolioId;

@@ -1,6 +1,6 @@
 //! Walks of page tables for young entries, and look-around (docs/behaviour P.3.6, P.3.7).
 //!
-//! Answers to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
+//! Corresponds to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
 //! `suitable_to_scan`.
 //!
 //! The first walk covers every table of every process of the cgroup. Later walks cover only PMD
