@@ -11,10 +11,11 @@
 //! ```
 //!
 //! Invariants:
-//! - A1: segments and sections have the file's bytes, checked by reading the copy back.
+//! - A1: segments and sections have the same bytes as in the file, which is checked by reading the
+//!   copy back.
 //! - A2: a segment's offset and address agree mod the alignment. A page of the copy belongs to at
 //!   most one segment and its gap.
-//! - A3: a damaged file is an error and never produces a copy.
+//! - A3: a damaged file causes an error and never produces a copy.
 
 mod copy;
 mod error;

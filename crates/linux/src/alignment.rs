@@ -16,8 +16,8 @@
 //! | shared object | the loader requests one range, up to the end of .bss, and honours the segments' alignment (glibc 2.35). If they request none, ext4, XFS and btrfs place a range that spans a PMD congruently (docs/behaviour B.6.3) |
 //! | shared object of a 32-bit process | a multiple of the alignment: the kernel does not place it congruently |
 //!
-//! Owns the arithmetic and the loader's guarantees, and reads no files. The folio sizes that a
-//! kernel chooses itself come from a replay. docs/design/alignment.md has the evidence.
+//! Owns the arithmetic and the loader's guarantees, and reads no files. Only a replay shows the
+//! folio sizes that a kernel itself chooses. docs/design/alignment.md has the evidence.
 
 use std::fmt;
 use std::ops::Range;

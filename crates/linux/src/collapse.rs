@@ -1,4 +1,4 @@
-//! `folio collapse`: PMD folios for the memory of a running process.
+//! `folio collapse`: puts the memory of a running process into PMD folios.
 //!
 //! ```text
 //!   smaps, pagemap -> areas of a kind -> blocks that the kernel takes -> process_madvise(MADV_COLLAPSE)
@@ -6,14 +6,15 @@
 //!
 //! [`crate::census::block`] chooses the blocks, as for `folio maps`. The kernel copies a block's
 //! pages into one folio; contents and addresses do not change. It returns an error number for each
-//! block that it leaves alone (`docs/behaviour` H.5.1). Linux up to 7.1 refuses text of ext4 and
-//! XFS. The remedy is to restart the program with [`crate::run`].
+//! block that it does not collapse (`docs/behaviour` H.5.1). Linux up to 7.1 refuses text on ext4
+//! and XFS. The remedy is to restart the program with [`crate::run`].
 //!
 //! Invariants:
 //! - P1: blocks without a resident page are not collapsed: that would only allocate memory, or swap
 //!   in everything.
 //! - P2: a pidfd refers to the process, so a reused PID cannot be mistaken for it.
-//! - P3: collapse uses at most the memory that the machine and the process's cgroups have left.
+//! - P3: collapse uses at most the memory still available on the machine and in the process's
+//!   cgroups.
 
 mod block;
 mod plan;

@@ -6,8 +6,8 @@
 //!
 //! Invariants:
 //! - F1: rights are only dropped. [`Confined`] reports those that the kernel cannot restrict.
-//! - F2: a rule is for the object that was found and checked ([`PathHandle`]), even if another takes its
-//!   name.
+//! - F2: a rule applies to the object that was found and checked ([`PathHandle`]), even if another
+//!   object takes its name.
 //! - F3: only the calling thread and its later children are confined.
 
 use std::fs;

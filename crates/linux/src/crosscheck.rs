@@ -18,10 +18,10 @@
 //! `place`, `probe`; [`ProgramRecorder`] (a real program with all its files) is in `program`.
 //!
 //! Invariants:
-//! - C1: nothing remains, however the run ends. Image, mount and probe have no name: closing the
-//!   last descriptor removes them, even after SIGKILL. Guards restore everything with a name: the
-//!   tracefs instance, a memory cgroup, and two settings of a loop device. After SIGKILL, keepers
-//!   do it; the next run removes the cgroup of a killed process.
+//! - C1: nothing remains, however the run ends. The image, the mount and the probe have no name:
+//!   closing the last descriptor removes them, even after SIGKILL. Guards restore everything that
+//!   has a name: the tracefs instance, a memory cgroup, and two settings of a loop device. After
+//!   SIGKILL, keepers do this; the next run removes the cgroup of a killed process.
 //! - C2: only settings of the loop device and of btrfs on it are changed, never the caches, THP or
 //!   fault-around. [`cow`] alone sets folio sizes, and restores them. It disables khugepaged, as
 //!   does [`Recorder::send_khugepaged_to_sleep`] and its equivalent for programs if khugepaged

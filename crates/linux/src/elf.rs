@@ -1,7 +1,7 @@
-//! The mappings described by an ELF file, of both classes and byte orders.
+//! The mappings described by an ELF file of either class and either byte order.
 //!
-//! Invariant E1: on any input, reading neither panics nor uses more memory than the headers plus 1
-//! MiB per part.
+//! Invariant E1: on any input, reading neither panics nor uses more memory than the headers' size
+//! plus 1 MiB per part.
 
 pub mod constants;
 pub mod dynamic;

@@ -1,4 +1,4 @@
-//! A probe of `handle_mm_fault`, for kernels whose page fault events lack addresses.
+//! A probe on `handle_mm_fault`, for kernels whose page fault events lack addresses.
 //!
 //! Owns one tracefs event, named after this process, and the meaning of its flags. All tracing
 //! instances can see it, but only ours enables it.

@@ -12,7 +12,7 @@
 //! removed.
 //!
 //! Invariants:
-//! - P1: a place is from a fixed list or contains a checked name, so neither an argument nor a
+//! - P1: a place comes from a fixed list or contains a checked name, so neither an argument nor a
 //!   record can lead to another file.
 //! - P2: a text is rendered from checked values. None can end its line or be expanded by systemd or
 //!   udev.

@@ -16,8 +16,8 @@
 //! Invariants:
 //! - F1: nothing in a text is trusted. Any user can choose names of files, processes and memory. A
 //!   line that is not understood is skipped, and a number that does not fit is ignored.
-//! - F2: reading is bounded (S2 of [`crate::system`]), and the parsed result is at most a constant
-//!   factor larger.
+//! - F2: reading is bounded (S2 in [`crate::system`]), and the parsed result is larger by at most a
+//!   constant factor.
 
 pub(crate) mod block;
 pub(crate) mod cgroup;

@@ -14,8 +14,8 @@
 //! several reasons may overlap: a file that is cached small *and* mapped at a wrong address needs
 //! both remedies. Each remedy is checked with its verb first ([`Question::verbs`]).
 //!
-//! If any folio on a filesystem has the target size, the filesystem supports it. For all others,
-//! the caller passes the limit.
+//! If any folio on a filesystem has the target size, the filesystem supports that size. For all
+//! other filesystems, the caller passes the limit.
 
 mod advise;
 mod allocated;

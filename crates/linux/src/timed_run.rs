@@ -1,7 +1,7 @@
 //! One timed run of a command: wall, user and system time, faults.
 //!
-//! The command runs in a `Family`. After its end, its remaining processes are killed. If this
-//! process is killed, the family's guard does it.
+//! The command runs in a `Family`. When the command has ended, its remaining processes are killed.
+//! If this process is killed, the family's guard kills them.
 
 pub(crate) mod family;
 pub mod memory_sample;

@@ -10,8 +10,8 @@
 //!
 //! Invariant:
 //! - T1: a file passes only if no user except its `owners`, and members of its groups, could have
-//!   put it, or a link to it, in its place. In a sticky directory any user can: with a link to some
-//!   file of root.
+//!   put it, or a link to it, in its place. In a sticky directory, any user could: with a link to
+//!   some file that root owns.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

@@ -11,11 +11,11 @@
 //!
 //! Invariants:
 //! - T1: a setting is written only after a record with its old value is on disk. A file is written
-//!   only after a record with its text.
+//!   only after a record with its text is on disk.
 //! - T2: a record's old value is the one before the first plan, no matter how many plans followed.
-//! - T3: only settings in the catalog are written, with a word the setting offers or a bounded
-//!   number, so a forged record can do no harm beyond a plan. Records hold places of files, not
-//!   paths.
+//! - T3: only settings in the catalog are written, with a word that the setting offers or a bounded
+//!   number, so a forged record can do no more harm than a plan. Records contain the places of
+//!   files, not paths.
 
 pub mod catalog;
 pub mod entry;

@@ -16,7 +16,7 @@
 //!   without a cgroup outlives folio's own SIGKILL.
 //! - V2: a ratio compares two runs of one round.
 //! - V3: a failed run is never a value.
-//! - V4: a round without the change in effect is never a value.
+//! - V4: a round in which the change was not in effect is never a value.
 
 pub mod metric;
 pub mod proof;

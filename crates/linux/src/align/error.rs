@@ -1,4 +1,4 @@
-//! Why a file is not aligned: cause and remedy.
+//! Why a file cannot be aligned: cause and remedy.
 
 use std::io;
 use std::path::PathBuf;

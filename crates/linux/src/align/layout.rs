@@ -1,8 +1,8 @@
 //! The place of each part in the copy.
 //!
 //! The file is cut at the ends of its LOAD segments into segments and gaps. A segment moves up to
-//! the next offset that agrees with its address. A gap stays right after the part it followed.
-//! Every offset in the headers is then translated through these pieces.
+//! the next offset that agrees with its address. A gap stays directly after the part that it
+//! followed. Every offset in the headers is then translated by means of these pieces.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;

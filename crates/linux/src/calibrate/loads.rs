@@ -1,4 +1,5 @@
-//! How long loads wait: for a line from each cache, and for page walks that overlap other work.
+//! Measures how long loads wait for a line from each cache, and for page walks that overlap other
+//! work.
 //!
 //! ```text
 //!   lines    a circle over lines of a working set; each load depends on the one before it.
@@ -13,9 +14,9 @@
 //!            Dense and wide are the ends of a range: walks overlap with waits for memory.
 //! ```
 //!
-//! A share uses the medians of a few rounds. Packed lines replace the earlier 2M folios: if a host
-//! holds these as 4K pages, they need walks too. The differences were then small, and the share of
-//! calls varied between 0.5 and 7.8 in three calibrations.
+//! A share uses the medians of a few rounds. Packed lines replace the 2M folios that were used
+//! earlier: if a host backs these with 4K pages, they need walks too. The differences were then
+//! small, and the share of calls varied between 0.5 and 7.8 in three calibrations.
 
 use std::convert::Infallible;
 use std::path::Path;

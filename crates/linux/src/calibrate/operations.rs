@@ -1,4 +1,5 @@
-//! Operations of the kernel on folios of several sizes, and read faults, all in the same rounds.
+//! Times the kernel's operations on folios of several sizes, and read faults, all in the same
+//! rounds.
 //!
 //! Turns a plan into subjects of [`watched`] rounds, and their series into times. The caller owns
 //! the plan: a calibration and its check use different sizes and regions.

@@ -1,6 +1,7 @@
 //! Watched rounds: before and after each one, the core's clock and a fixed piece of work are timed.
 //!
-//! Owns which rounds count and when there are enough. Does not own the measured operations.
+//! Decides which rounds count and when there are enough of them. Does not own the measured
+//! operations.
 //!
 //! - R1: a round counts if the clock before and after it is within [`CLOCK_WITHIN`] of the median
 //!   of all rounds. Another round replaces a rejected one, up to a limit.

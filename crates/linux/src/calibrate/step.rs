@@ -1,6 +1,6 @@
 //! Finds the steps in a curve of time over working set.
 //!
-//! Owns the arithmetic, without measuring. The method, on medians of rounds:
+//! Owns the arithmetic and measures nothing. The method uses medians of rounds:
 //!
 //! ```text
 //!   ns                      .  *       1. lower envelope: e(i) = the least value from i on. A working

@@ -7,11 +7,11 @@
 //! ```
 //!
 //! `folio maps`, `folio advise` and `folio collapse` all use this judgement. Nothing is read here:
-//! facts come in, a judgement goes out. Every condition was tried on Linux 6.18; the live test
-//! `blocks` tries them again.
+//! the input is facts, the output a judgement. Every condition was tried on Linux 6.18, and the
+//! live test `blocks` tries them all again.
 //!
 //! Invariants:
-//! - B1: runs ascend by block, do not overlap, are not empty, and no two neighbours could be
+//! - B1: runs ascend by block, do not overlap, and are not empty; no two neighbours could be
 //!   joined.
 //! - B2: a block's present, zero, swapped and guard pages together do not exceed its size.
 //! - B3: an allowed block costs at most its size. New, swapped and copied pages are different

@@ -2,13 +2,14 @@
 //!
 //! Owns the [`Tally`] of a mapping, a process or the system. Uses the same terms as predictions: a
 //! folio is *aligned* if all of it is mapped at an address congruent to its file offset or PFN,
-//! *unaligned* if all of it is mapped at another address, and *partial* if only a part is mapped.
+//! *unaligned* if all of it is mapped at another address, and *partial* if only part of it is
+//! mapped.
 //!
 //! ```text
 //!   mapped = aligned + unaligned + partial;   pmd and contpte are parts of it
 //! ```
 //!
-//! A thousand processes have twenty thousand tallies, most of them with one cell, so tallies are
+//! A thousand processes have twenty thousand tallies, most of which have one cell, so tallies are
 //! short sorted lists.
 
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@
 //!   coarse               |   A   |   B   |   d      |     too many runs: cells instead
 //! ```
 //!
-//! Owns a second reading after a census, which keeps only sums. If the program changed meanwhile,
-//! the runs show the second reading.
+//! Owns a second reading after a census, because a census keeps only sums. If the program changed
+//! between the two, the runs show the second reading.
 //!
 //! Invariants:
 //! - L1: runs ascend by page, do not overlap, and are inside the mapping or file.

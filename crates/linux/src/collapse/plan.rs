@@ -1,6 +1,6 @@
 //! Chooses the blocks of an area that `folio collapse` would try. Changes nothing.
 //!
-//! The kernel's refusals per block cannot be predicted.
+//! The blocks that the kernel will refuse cannot be predicted.
 
 use std::collections::BTreeMap;
 

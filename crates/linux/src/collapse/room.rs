@@ -1,7 +1,8 @@
-//! The memory that a collapse needs, and the memory available.
+//! The memory that a collapse needs, and the memory that is available.
 //!
-//! A block with a single page takes a whole folio, so a sparse mapping can grow 512-fold. Each
-//! block's need is counted first, and the densest blocks are collapsed until memory is used up.
+//! A block with a single page takes a whole folio, so a sparse mapping can grow 512-fold. The need
+//! of each block is counted first; then the densest blocks are collapsed until the available memory
+//! is used up.
 //!
 //! Invariant R1: the chosen blocks fit into the available memory and leave a reserve for other
 //! processes.

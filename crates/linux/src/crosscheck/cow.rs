@@ -1,7 +1,7 @@
-//! `folio crosscheck cow` and `collapse`: programs of a few processes on the running kernel.
+//! `folio crosscheck cow` and `collapse`: runs programs with a few processes on the running kernel.
 //!
-//! Owns the enabled folio sizes, khugepaged's sleep, and the run of `probe/cow.c`. Does not know
-//! the programs: text goes in, text comes out.
+//! Owns the enabled folio sizes, khugepaged's sleep, and the run of `probe/cow.c`. Does not
+//! interpret the programs: text goes in, text comes out.
 //!
 //! Invariants:
 //! - W1: the earlier settings are restored when [`CowRecorder`] or a run is dropped or this process

@@ -1,6 +1,6 @@
 //! Facts about the running kernel that plans depend on.
 //!
-//! Owns the seam: plans use only [`Facts`], so every refusal is tested without root.
+//! Plans use only [`Facts`], so every refusal can be tested without root.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! Owns the group's lifetime. The probe joins and leaves it by itself (`probe/pressure.h`).
 //!
 //! Invariant G1: a group is removed when its value is dropped, or by the next run of any process if
-//! this one was killed. The probe ends with its parent, and the group has no other process.
+//! this one was killed. The probe ends with its parent, and the group contains no other process.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Selects the workloads to record, and gives the reason for each one skipped.
+//! Selects the workloads to record, and gives the reason for each skipped workload.
 //!
 //! Making a plan changes nothing and needs no privileges; [`Facts`] describe the machine.
 

@@ -1,7 +1,7 @@
 //! Large folio settings, read before and after a run, because another process may change them.
 //!
 //! Owns the list and the comparison. A change that is undone between two readings is missed;
-//! therefore a program with a different result runs again.
+//! therefore, a program whose result differs runs again.
 
 use std::collections::BTreeMap;
 use std::fmt;

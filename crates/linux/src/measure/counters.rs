@@ -1,8 +1,8 @@
 //! Hardware counters (`perf_event_open`) of the processes that this thread starts.
 //!
-//! An event is absent if the CPU, the hypervisor or `kernel.perf_event_paranoid` refuses it. Every
-//! process started while a counter runs inherits it, and its counts are added when it ends. This
-//! thread's own work is included too: it starts a process and waits.
+//! An event is absent if the CPU, the hypervisor or `kernel.perf_event_paranoid` does not allow it.
+//! Every process started while a counter runs inherits it, and its counts are added when it ends.
+//! This thread's own work is included too: it starts a process and waits.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,4 +1,4 @@
-//! Units that run `folio warm` at boot, and when a file is replaced, as by an upgrade.
+//! Units that run `folio warm` at boot, and when a file is replaced, for example by an upgrade.
 //!
 //! The path unit watches the given name, for example the link `/usr/bin/python3` and not its
 //! current target. systemd does not count `folio warm`'s own actions (open for reading, fsync) as

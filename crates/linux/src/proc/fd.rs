@@ -1,4 +1,4 @@
-//! Process descriptors and their files.
+//! The descriptors of processes, and their files.
 //!
 //! Links below `/proc/PID` lead to the file itself, whatever its name is. Only the running kernel
 //! has them, so these functions do not use a [`System`]: a directory of text files cannot provide

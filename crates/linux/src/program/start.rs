@@ -11,7 +11,7 @@
 //! recommended again ([`crate::remedies::runtime`] asks here).
 //!
 //! Invariant T1: whatever a process wrote over its command line and environment, the printed
-//! command has only words it was started with, or its program's path.
+//! command contains only words that the process was started with, or its program's path.
 
 pub mod variable;
 

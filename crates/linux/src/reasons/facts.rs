@@ -1,7 +1,7 @@
 //! The facts about the judged mappings, read once before anything is judged.
 //!
 //! Owns what `/proc` says about their processes, files and mounts. The contents of memory and the
-//! plans of other verbs are still read while judging.
+//! plans of other verbs are read later, during the judgement.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A remedy's gain and cost: sums over a mapping's blocks.
+//! A remedy's gain and cost, as sums over a mapping's blocks.
 //!
 //! ```text
 //!   a mapping's blocks   -> judged one at a time (census::block) -> Gain

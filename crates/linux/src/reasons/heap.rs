@@ -6,8 +6,8 @@
 //!   code            private memory that is writable and executable
 //! ```
 //!
-//! An option for the heap reaches no other mappings. Nothing is promised for a collector's tables
-//! or for malloc's memory.
+//! An option for the heap affects no other mappings. Nothing is promised for a garbage collector's
+//! tables or for malloc's memory.
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;

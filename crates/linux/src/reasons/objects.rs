@@ -5,7 +5,7 @@
 //!   pool    16K (4K before 3.10), aligned, with a header at the start
 //! ```
 //!
-//! No setting makes a block larger if it was mapped in pieces like these.
+//! No setting puts a block into a larger folio if it was mapped in such pieces.
 
 use super::contents::{Contents, Words};
 use crate::proc::maps::Vma;

@@ -3,8 +3,8 @@
 //! Owns the counts, the file table, the initial layout and the warnings, and passes events on to
 //! the sink. Invariants:
 //! - I1: thread ids are dense in the order of [`Book::add_thread`].
-//! - I2: every event passed on is valid ([`Event::validate`]). An invalid one comes from a
-//!   program's odd arguments; it is counted and left out.
+//! - I2: every event passed on is valid ([`Event::validate`]). An invalid event comes from a
+//!   program's unusual arguments; it is counted and omitted.
 
 use std::collections::BTreeMap;
 

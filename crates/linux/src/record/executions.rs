@@ -1,6 +1,6 @@
 //! The footer's tables of executions and images.
 //!
-//! Owns that no row occurs twice, and the choice of rows to drop if a table is full.
+//! Ensures that no row occurs twice, and chooses the rows to drop if a table is full.
 
 use std::collections::HashMap;
 use std::hash::Hash;

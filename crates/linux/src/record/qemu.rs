@@ -1,6 +1,7 @@
 //! Records with QEMU and the plugin.
 //!
-//! Owns the run: the private directory with socket and tails, the child, the completed trace.
+//! Owns the run: the private directory with the socket and the tail files, the child, and the
+//! completed trace.
 
 mod connection;
 mod ledger;

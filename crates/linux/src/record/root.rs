@@ -1,7 +1,7 @@
 //! Resolves the paths of a recorded program.
 //!
-//! Owns the root: the directory with the libraries of another architecture. QEMU searches absolute
-//! paths there first, and so does this module.
+//! Owns the root: the directory that contains the libraries for another architecture. QEMU searches
+//! absolute paths there first, and so does this module.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The destination of events.
+//! The destination for events.
 
 use largefolio_trace::{Event, Run, ThreadId, TraceError, Writer};
 

@@ -1,7 +1,8 @@
 //! A trial copy, which shows whether kernel, mount and security policy allow remapping.
 //!
-//! Owns one block of shared memory for a moment. It makes the library's own calls, so the launcher
-//! reports a refusal once, and the launcher's seccomp filter has seen these calls.
+//! Owns one block of shared memory for a moment. It makes the same calls as the library, so the
+//! launcher reports a refusal once, and the launcher's seccomp filter has already been tested with
+//! these calls.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -1,7 +1,8 @@
 //! Runtimes and allocators: how to recognise them, and how to make them use large folios.
 //!
-//! Owns the table (`runtimes.toml`) and the choice of its row: the first match wins. Each option's
-//! effect was read in its source and tried; `scripts/remedies.py` tries it again.
+//! Owns the table (`runtimes.toml`) and the choice of its row: the first match wins. The effect of
+//! each option was verified in the runtime's source and by experiment; `scripts/remedies.py`
+//! repeats the experiment.
 
 use std::ops::Range;
 use std::sync::LazyLock;

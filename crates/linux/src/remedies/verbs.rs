@@ -1,4 +1,4 @@
-//! What a verb would do, asked before it is recommended.
+//! Asks what a verb would do before it is recommended.
 //!
 //! Owns the questions; the verbs' own planning answers them. `folio collapse` needs no file: it
 //! judges the same blocks as the census.

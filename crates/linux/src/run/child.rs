@@ -1,8 +1,8 @@
-//! The program as a child: passing signals on, and waiting for its end.
+//! The program as a child process: passes signals on and waits for the program's end.
 //!
 //! Signals are taken one by one with sigtimedwait(2). A signal from the terminal reaches the child
-//! too (same process group), so it is only taken. One sent only to us is passed on. Terminal stops
-//! (SIGTSTP and others) are not handled: both processes stop and continue.
+//! too (same process group), so it is only taken. A signal sent only to us is passed on. Terminal
+//! stops (SIGTSTP and others) are not handled: both processes stop and continue.
 //!
 //! Invariants:
 //! - C1: the child starts with the signal mask and dispositions that we inherited.

@@ -2,7 +2,7 @@
 //!
 //! With `glibc.malloc.hugetlb=1` and the global setting `madvise`, glibc from 2.35 on advises its
 //! memory with `MADV_HUGEPAGE`. The per-size settings determine the sizes of advised memory for all
-//! processes. While the program runs, sizes above the requested one are therefore off. If the
+//! processes. While the program runs, sizes above the requested size are therefore disabled. If the
 //! global setting was `always`, unadvised memory loses its large folios for that time
 //! ([`Heap::cost`]). Other allocators are not affected.
 

@@ -1,4 +1,5 @@
-//! THP can be disabled for folio and the programs it starts: prctl(2)'s flag is inherited.
+//! Detects whether THP is disabled for folio and the programs that it starts: the prctl(2) flag is
+//! inherited.
 //!
 //! Covers this process. [`crate::program::start::Disabled`] covers others.
 

@@ -1,9 +1,9 @@
 //! Samples the folio sizes of a process tree during a run.
 //!
-//! Owns the time of sampling, which slows both arms. A run is sampled once near its end: at
-//! `NEAR_END` of the time of the arm's previous run. The warm-up run is sampled at doubling
-//! intervals, and its last sample counts. If a sample took more than `COST_MAX` of the warm-up run,
-//! there are no more, unless the verdict is about memory. One thread samples.
+//! Decides when to sample, because sampling slows both arms. A run is sampled once near its end,
+//! after the fraction `NEAR_END` of the arm's previous run time. The warm-up run is sampled at
+//! doubling intervals, and its last sample counts. If a sample took more than `COST_MAX` of the
+//! warm-up run, no more samples are taken, unless the verdict is about memory. One thread samples.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

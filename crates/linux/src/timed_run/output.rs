@@ -1,4 +1,5 @@
-//! Captures the end of a command's output, to find numbers in, and the start of its errors.
+//! Captures the end of a command's output, to search for numbers, and the start of its error
+//! output.
 //!
 //! Owns a pipe and the thread that empties it. Memory is limited to twice `TAIL_BYTES_MAX`,
 //! regardless of the amount of output.

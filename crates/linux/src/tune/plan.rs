@@ -1,4 +1,4 @@
-//! The changes that a profile or a list of values would make on this system.
+//! The changes that a profile or a list of values would make to this system.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A number printed by a program or a command, and whether more is better.
+//! A number that a program or a command prints, and whether more is better.
 //!
 //! Owns the search in a text, which is untrusted, and the direction, by `words`. A number must be
 //! finite and not negative, because a ratio of other numbers means nothing.

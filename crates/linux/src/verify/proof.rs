@@ -13,8 +13,8 @@
 //!
 //! A change to the folios that memory gets must leave a trace ([`Trace::Required`]), and rounds
 //! without it are dropped. The traces of other changes are unknown: all rounds count, and those
-//! that differ from the rest are only reported. A setting that another program changed meanwhile
-//! invalidates a round in either case.
+//! that differ from the rest are only reported. A setting that another program changed during a
+//! round invalidates the round in either case.
 //!
 //! Invariant Q1: rounds are dropped by their folios and faults, never by the compared value. A
 //! comparison of faults, memory or folios themselves uses all undisturbed rounds.

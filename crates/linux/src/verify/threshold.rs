@@ -1,6 +1,7 @@
 //! Limits for a comparison, for machines that monitor a program over time.
 //!
-//! Owns `QUANTITY>+2%` and `QUANTITY<-3%`, and whether the rounds decide it.
+//! Owns limits such as `QUANTITY>+2%` and `QUANTITY<-3%`, and decides whether the rounds exceed
+//! them.
 
 use std::fmt;
 

@@ -1,18 +1,18 @@
 //! Files whose large folios no PMD entry maps: filling them, and counting their folios by size.
 //!
 //! With 16K and 64K pages this applies to every file: contpte blocks of 2M are worthwhile.
-//! `MADV_HUGEPAGE` (`docs/behaviour` B.4.5, B.4.6) brings in folios limited by the filesystem's
-//! largest size and the file's end. With 16K pages they are 32M up to Linux 7.1 and 2M since 7.2.
-//! With 64K pages a PMD folio exceeds the page cache's maximum up to 7.1, so there are none. Since
-//! 7.2 they are 2M.
+//! `MADV_HUGEPAGE` (`docs/behaviour` B.4.5, B.4.6) brings in folios whose size is limited by the
+//! filesystem's largest size and the file's end. With 16K pages they are 32M up to Linux 7.1 and 2M
+//! since 7.2. With 64K pages a PMD folio exceeds the page cache's maximum up to 7.1, so there are
+//! none. Since 7.2 they are 2M.
 //!
 //! With 4K pages this applies to a file shorter than a PMD folio. The kernel cuts the readahead of
 //! advised memory at the end of the file: 1.9 MiB of libc come in folios of 1M, 512K, 256K, 64K and
 //! the rest. No PMD entry maps them, and on x86-64 most libraries are loaded at any multiple of 4K,
-//! so no contpte block fits either. Still, a fault maps more pages at a time, and unmapping counts
-//! folios. Measured on Zen 4, Linux 6.18, n = 7: first touch of 768 KiB takes 39 us [34 .. 40] in
-//! base pages and 10 [9 .. 16] in folios of 512K and 256K, munmap 30 [26 .. 34] and 6 [4 .. 15], at
-//! every address. Calls from page to page take the same time.
+//! so no contpte block fits either. Still, a fault maps more pages at a time, and unmapping works
+//! per folio. Measured on Zen 4, Linux 6.18, n = 7: first touch of 768 KiB takes 39 us [34 .. 40]
+//! in base pages and 10 [9 .. 16] in folios of 512K and 256K, munmap 30 [26 .. 34] and 6 [4 .. 15],
+//! at every address. Calls from page to page take the same time.
 //!
 //! Only root can see these folio sizes.
 

@@ -204,7 +204,9 @@ fn answered(text: &str) -> Vec<String> {
     let head = text.lines().skip_while(|line| !line.starts_with("//!"));
     let head = head.take_while(|line| line.starts_with("//!"));
     let mut lines = head.map(|line| line.trim_start_matches("//!").trim());
-    let Some(first) = lines.find(|line| line.starts_with("Corresponds to: ")) else { return vec![] };
+    let Some(first) = lines.find(|line| line.starts_with("Corresponds to: ")) else {
+        return vec![];
+    };
     let rest = lines.take_while(|line| !line.is_empty());
     let names = std::iter::once(first).chain(rest).flat_map(quoted);
     names.map(ToOwned::to_owned).collect()

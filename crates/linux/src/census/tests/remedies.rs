@@ -1,4 +1,4 @@
-//! Remedies on machines stored in directories: which one is recommended, with which gain, and when
+//! Remedies on machines stored in directories: which one is recommended, with what gain, and when
 //! nothing helps.
 
 use std::ffi::OsStr;

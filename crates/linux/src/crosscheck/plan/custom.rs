@@ -1,4 +1,4 @@
-//! A workload in the user's words.
+//! A workload described by the user.
 
 use super::super::error::CrosscheckError;
 use super::super::workloads::{Filesystem, Workload};

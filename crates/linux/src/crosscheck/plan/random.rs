@@ -1,12 +1,12 @@
 //! Random workloads, drawn from a seed.
 //!
 //! Draws the file's length, its mappings and descriptors, and the actions on it. The result is
-//! words that a user could type ([`Custom`]), so each workload can be repeated alone.
+//! words that a user could type ([`Custom`]), so each workload can be repeated by itself.
 //!
 //! Invariants:
 //! - D1: the same seed, base page and windows produce the same workload everywhere.
 //! - D2: touches stay below the end of the file, stores go only to writable pages, and written
-//!   pages are never called. Otherwise the program would be killed.
+//!   pages are never executed. Otherwise the program would be killed.
 
 mod actions;
 

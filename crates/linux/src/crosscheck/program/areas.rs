@@ -1,4 +1,4 @@
-//! The file mappings of an address space: they translate a fault's address to a file page.
+//! The file mappings in an address space, which translate a fault's address to a file page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

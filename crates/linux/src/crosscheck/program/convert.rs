@@ -1,7 +1,7 @@
 //! Converts a run's trace to a recording (`recordings/README.md`).
 //!
 //! Decides which lines are the program's actions ([`units`]) and which are the kernel's response.
-//! Knows nothing of tracefs or ptrace; a trace is text.
+//! Knows nothing about tracefs or ptrace; a trace is text.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;

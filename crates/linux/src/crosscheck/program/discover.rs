@@ -1,4 +1,4 @@
-//! Finds the files that a program reads, by a first run that changes nothing.
+//! Finds the files that a program reads, in a first run that changes nothing.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;

@@ -1,4 +1,4 @@
-//! The reads of `execve` in a program file before mapping it.
+//! The reads that `execve` makes in a program file before mapping it.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

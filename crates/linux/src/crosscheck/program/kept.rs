@@ -5,7 +5,7 @@
 //!                                 then resets and removes the device, and the directory
 //! ```
 //!
-//! The keeper makes both, so they always have an owner. It starts before the thread gets its
+//! The keeper creates both, so they always have an owner. It starts before the thread gets its
 //! private mounts, so it does not keep these mounts alive.
 //!
 //! Invariant K1: device and directory are removed when the value is dropped, or soon after this

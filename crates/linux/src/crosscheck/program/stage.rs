@@ -1,7 +1,7 @@
 //! Copies a program's files to a cold filesystem, mounted over the originals.
 //!
-//! Invariant S1: only the calling thread and its children see the mounts, which end when the value
-//! is dropped.
+//! Invariant S1: only the calling thread and its children see the mounts, which are removed when
+//! the value is dropped.
 
 use std::fs::{self, File};
 use std::io;

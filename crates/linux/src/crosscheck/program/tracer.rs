@@ -3,7 +3,8 @@
 //! Owns the stops; the [`Observer`] interprets the calls. While an observer runs, its thread is
 //! stopped.
 //!
-//! Invariant T1: no traced process outlives [`run`] (`PTRACE_O_EXITKILL`, and a wait for the end).
+//! Invariant T1: no traced process outlives [`run`], which uses `PTRACE_O_EXITKILL` and waits for
+//! the end.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;

@@ -3,7 +3,7 @@
 //! Owns the interval and the cost. A store to a page mapped writable does not fault, so a live
 //! recording misses it. At intervals this module clears the soft-dirty bits of a process
 //! (`clear_refs`). The kernel then write-protects the entries, and the next store to each one
-//! faults and is recorded like any other fault, in order. A PMD entry is a single entry: a huge
+//! faults and is recorded like any other fault, in order. A PMD entry is a single entry, so a huge
 //! page reports one store per interval.
 //!
 //! Invariant H1: nothing has to be restored. The fault makes the page writable again.

@@ -1,7 +1,7 @@
 //! The main loop of a live recording.
 //!
-//! Owns the order of events. After a given moment, the buffers of all processors hold all events up
-//! to that moment; they are taken in time order. Later events wait for the next round.
+//! Owns the order of events. After a given moment, the buffers of all processors contain all events
+//! up to that moment; the session takes these in time order. Later events wait for the next round.
 
 use std::mem;
 use std::process::Child;

@@ -7,7 +7,7 @@
 //!   born, ended          in its parent's child counters
 //! ```
 //!
-//! A process's counters include the children it has waited for.
+//! A process's counters include the children for which it has waited.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Sub};

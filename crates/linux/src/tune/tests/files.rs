@@ -1,4 +1,4 @@
-//! Files of the system: a process that ends at every step, and files that are in the way.
+//! System files: a process that ends at every step, and files that are in the way.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

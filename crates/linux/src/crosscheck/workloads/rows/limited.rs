@@ -1,7 +1,7 @@
 //! Workloads that use more memory than their cgroup's limit.
 //!
-//! The file is a hole, so no page is ever waited for: a folio in flight is locked, and reclaim
-//! would skip it depending on timing.
+//! The file is a hole, so no page ever has to be waited for: a folio in flight is locked, and
+//! timing would decide whether reclaim skips it.
 
 use super::super::{Filesystem, MIB};
 use super::Row;
