@@ -1,4 +1,4 @@
-//! Operations of the memory manager for benchmarks and studies, each with separate set-up.
+//! Memory manager operations for benchmarks and studies, each with separate set-up.
 //!
 //! Nothing here reads a clock: the caller times the call.
 

@@ -13,7 +13,7 @@
 //! - I1: a term has no other factors, except for walks: the cost of one kind of walk is the sum
 //!   over the lines it reads, times the share that the program waits for. `docs/design/machines.md`
 //!   lists every term, and the coarser cost used if a machine file lacks a finer one.
-//! - I2: a term with events but an unknown cost has no time, and neither have its cause and the
+//! - I2: a term with events but an unknown cost has no time, and neither do its cause and the
 //!   total. [`Estimate::not_known`] names the cost. It never counts as 0.
 //! - I3: the total is the sum of the terms, to the nanosecond.
 //!

@@ -17,7 +17,7 @@
 //! Owns the parser, the replay and the comparison. `largefolio-linux` makes the recordings.
 //!
 //! Invariants:
-//! - I1: a recording is outside data. Parsing allocates in proportion to the text, and a replay
+//! - I1: a recording is external data. Parsing allocates in proportion to the text, and a replay
 //!   checks every number before it uses it as an index.
 //! - I2: no *decision* of the kernel enters the replay. For recordings of files, the replay takes
 //!   two facts that no rule determines: which reads were complete (`files/timing`,

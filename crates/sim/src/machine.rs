@@ -9,10 +9,10 @@
 //! - I2: `tlb.check(&page_sizes)` holds, so that [`crate::tlb::Tlb::new`] cannot fail.
 //! - I3: every number has a source, and every cost is a finite number above 0 in a unit of its
 //!   kind.
-//! - I4: sizes of rates ascend.
+//! - I4: the sizes for which rates are given ascend.
 //!
 //! A file can be based on a built-in machine and list only the differences (`based-on = "altra"`),
-//! so one file describes the shared silicon. `docs/design/machines.md` describes every key.
+//! so one file describes the shared silicon. `docs/design/machines.md` describes each key.
 //!
 //! ```text
 //!   machines/altra.toml ──include_str!──┐

@@ -8,11 +8,11 @@
 //!
 //! Three properties of rbpf ruled it out. Its programs see addresses of this process, so results
 //! could depend on memory layout. For registered memory it checks only an access's first byte. Its
-//! helpers get raw pointers, which only unsafe code can follow. In this interpreter an address is a
-//! region and an offset.
+//! helpers get raw pointers, which only unsafe code can dereference. In this interpreter, an
+//! address is a region and an offset.
 //!
 //! Reading order: `insn`, `object` (the file), `verify` (which programs may run), `maps`,
-//! `interpreter`, `builtin` (the policies shipped with folio). Owns programs.
+//! `interpreter`, `builtin` (the policies shipped with folio). Owns the programs.
 //! [`largefolio_mm::policy`] defines a policy's inputs and answers.
 
 #![expect(

@@ -9,7 +9,8 @@
 //! Owns cells. `report::sweep` stores results and assigns cells to hosts.
 //!
 //! Invariants:
-//! - S1: two cells with one identity have the same outcome, name for name and number for number.
+//! - S1: two cells with the same identity have the same outcome, name for name and number for
+//!   number.
 //! - S2: the identity depends on contents, never on a file's path: an edited kernel file under the
 //!   same name is another kernel, a moved trace is the same trace.
 

@@ -1,9 +1,9 @@
 //! The TLB of one CPU: which references need a page-table walk.
 //!
-//! Owns a TLB's structures, their replacement and the range of an entry; the page-walk caches, which
-//! decide the entries that a walk reads; and the walker, which decides how a walk waits. Does not own
-//! the page tables (a [`Walk`] describes them), a walk's cost, or any machine's numbers
-//! ([`crate::machine`]).
+//! Owns a TLB's structures, their replacement and the range of an entry; the page-walk caches,
+//! which decide which entries a walk reads; and the walker, which decides how long a walk waits.
+//! Does not own the page tables (a [`Walk`] describes them), a walk's cost, or any machine's
+//! numbers ([`crate::machine`]).
 //!
 //! ```text
 //!    instruction fetch             load, store
@@ -43,8 +43,8 @@
 //!   from one does not affect the other.
 //! - Level 1 stores the largest size it can hold within the translation, the piece around the
 //!   referenced page (Cortex-A76 TRM A5.2: the TLB breaks larger sizes down for level 1). Level 2
-//!   does the same for pages of a contpte block, but never for a PMD entry: without that size, it
-//!   does not hold the entry.
+//!   does the same for pages in a contpte block, but never for a PMD entry: if it has no entries of
+//!   that size, it does not hold the PMD entry.
 //! - Page-walk caches, if the machine has them, count the entries that walks read; see `walk_cache`.
 //!   Where walks find these entries, and which walks overlap: see `walker`.
 //! - A write that finds a read-only entry is a *permission miss*: the kernel changes the PTE and

@@ -4,8 +4,8 @@
 //! ([`Place`]), writing it ([`Whole`], [`write_whole`], [`check`]), and its new directories
 //! ([`MadeDirs`]). Invariants:
 //! - I1: opening an input neither waits for the other end of a FIFO nor touches a device.
-//! - I2: a result gets its name only when it is complete and synced. Until then an earlier file
-//!   with that name is unchanged, even after SIGKILL or with a full disk.
+//! - I2: a result gets its name only when it is complete and synced. Until then, an earlier file
+//!   with that name remains unchanged, even after SIGKILL or if the disk is full.
 //! - I3: a symbolic link with a result's name is replaced, never followed.
 //! - I4: the object that was checked is the object that is opened: no name is looked up twice.
 

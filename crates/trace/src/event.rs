@@ -1,7 +1,7 @@
 //! One event of a trace, and the meaning of a row.
 //!
 //! Owns the vocabulary shared by recorders, generators, file format and replay. Does not own the
-//! storage of rows ([`crate::file`]) or their effect in a kernel.
+//! storage of rows ([`crate::file`]) or their effect on a kernel.
 //!
 //! | op | addr | len | pos | aux | flags | file |
 //! |---|---|---|---|---|---|---|
@@ -28,8 +28,8 @@
 //! It is the distance to that load in rows of references (exec, read, write) of the same thread,
 //! from 1 to [`LINK_MAX`]. 0 means that no such row loaded the address, or that nothing is known
 //! because the footer does not say that links were recorded ([`crate::Meta::links`]). The thread
-//! has no other events between the two rows. In a damaged trace, a link can point to any row, or
-//! before the thread's first.
+//! has no other events between the two rows. In a damaged trace, a link can point to any row, or to
+//! a position before the thread's first row.
 //!
 //! A *process* starts with the first thread, or with a thread from a fork without
 //! [`SHARES_MEMORY`], and includes the threads that it starts. An execve ends the process's other

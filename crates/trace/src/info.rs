@@ -1,7 +1,7 @@
 //! The contents of a trace: its metadata, and its rows by operation.
 //!
-//! Owns the result of `folio trace info` and its JSON (schema version 1). Takes one pass over the
-//! trace.
+//! Owns the result of `folio trace info` and its JSON (schema version 1). It needs one pass over
+//! the trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -1,7 +1,7 @@
 //! A run of references in one word: recorders pass thousands of them at a time.
 //!
 //! Owns the word. It holds every field of a reference row except the thread, limited to the
-//! addresses and counts of real recorders. [`Event`] holds any row.
+//! addresses and counts that real recorders produce. An [`Event`] can hold any row.
 //!
 //! ```text
 //!  63           28 27 26 25       4 3    0

@@ -6,8 +6,9 @@
 //! - I1: rows come out in the order of their first references, and the counts add up to the input.
 //! - I2: the order in which (thread, op, page) triples first appear is kept.
 //! - I3: nothing moves across an event that is not a reference: it closes all rows.
-//! - I4: at most 64 rows wait, eight windows.
-//! - I5: rows have no links, because a link counts rows, and shared rows change that count.
+//! - I4: at most 64 rows wait, in eight windows.
+//! - I5: rows have no links, because a link is a distance in rows, and sharing rows would change
+//!   that distance.
 //!
 //! The window loses the order of *repeated* references inside it. With eight rows it reorders only
 //! accesses to recently touched pages. No fault, readahead or reclaim decision depends on that

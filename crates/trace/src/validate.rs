@@ -3,16 +3,17 @@
 //! The writer checks its callers and the reader checks files, so code after the reader never checks
 //! again. Invariants of a validated trace:
 //! - I1: a run of references counts at least one and starts at a 4 KiB page.
-//! - I2: no address or position range of a row or a mapping passes the end of the 64-bit space.
+//! - I2: no address or position range of a row or a mapping extends past the end of the 64-bit
+//!   space.
 //! - I3: a file id is a row of the file table, and every file op names one.
 //! - I4: each layout is sorted by address; its mappings are not empty and do not overlap.
-//! - I5: a read or write call moves at most [`CALL_BYTES_MAX`].
+//! - I5: a read or write call transfers at most [`CALL_BYTES_MAX`].
 //! - I6: the link of a read or write is at most [`LINK_MAX`], and 0 if the footer says that no
 //!   links were recorded. Other references have no link.
 //! - I7: an execve names one of the footer's executions, and each execution names an image.
 //! - I8: the total of all references equals the footer's, below [`NR_REFERENCES_MAX`].
-//! - I9: the rows before a recording, and their references, are at most the totals. Only a trace of
-//!   page faults has such rows.
+//! - I9: the counts of rows and references before a recording do not exceed the totals. Only a
+//!   trace of page faults has such rows.
 
 use thiserror::Error;
 

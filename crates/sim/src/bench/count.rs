@@ -1,4 +1,4 @@
-//! Counts the operations of series 004 instead of timing them.
+//! Counts the operations that series 004 times.
 
 use serde::Deserialize;
 

@@ -1,13 +1,14 @@
-//! How long other tasks wait while memory is cleared and copied: the stretches between two
-//! reschedule points ([`largefolio_mm::ram::Stretches`]), by size and time.
+//! How long other tasks wait while memory is cleared and copied: the stretches between reschedule
+//! points ([`largefolio_mm::ram::Stretches`]), by size and time.
 //!
 //! ```text
 //!   time of a stretch = sum over its units   pages x page size / rate of units of that size
 //! ```
 //!
 //! With the preemption models `none` and `voluntary`, a waiting task runs at the end of the
-//! stretch. With `lazy` it waits for the next tick at most. With `full` it does not wait: the
-//! stretch is then the kernel's longest uninterrupted work if no task is waiting.
+//! stretch. With `lazy`, it waits for the next tick at most. With `full`, it does not wait; the
+//! stretch is then the longest work that the kernel does without interruption if no task is
+//! waiting.
 //!
 //! - I1: a time is absent if the rate of one of its units is unknown; it is never 0.
 

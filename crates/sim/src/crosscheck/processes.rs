@@ -7,8 +7,8 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! Programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, swap or hugetlb. This module
-//! runs nothing on a kernel.
+//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, swap or hugetlb. This
+//! module does not run them on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,

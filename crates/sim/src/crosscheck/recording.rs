@@ -1,4 +1,4 @@
-//! A recording of any kind: its header, and the parser's common part.
+//! A recording of either kind: its header, and the part of the parser that both share.
 
 use std::borrow::Cow;
 

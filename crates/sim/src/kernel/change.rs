@@ -1,6 +1,6 @@
 //! The differences between two kernels' rules, and kernels between the two.
 //!
-//! Owns the definition of one rule in a kernel file, and finds the version that introduced a
+//! Defines what counts as one rule in a kernel file, and finds the version that introduced a
 //! change. Does not interpret rules: it compares the tables of kernel files.
 //!
 //! Invariants:

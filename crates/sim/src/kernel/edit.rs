@@ -1,7 +1,7 @@
 //! Edits of a kernel: `+exec-block=64K`, `+fault.exec_miss=counted`.
 //!
 //! An edit uses a rule's name in a kernel file ([`super::rule`]) or a short name
-//! ([`super::alias`]). Owns how edits are split, and their error messages.
+//! ([`super::alias`]). Owns the splitting of edits, and their error messages.
 
 use std::path::Path;
 

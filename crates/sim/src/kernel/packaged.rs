@@ -1,4 +1,4 @@
-//! The build options of a kernel's packages: the `[packaged]` tables of its file.
+//! The build options of a kernel's packages: the `[packaged]` tables in its file.
 //!
 //! `scripts/recordings/configs.py` writes the tables from the packages' configurations. They are
 //! not rules: a kernel based on another does not inherit them. The tests in this file check the

@@ -1,5 +1,5 @@
-//! A kernel's policy in its file: name and object file, so another host needs no extra file. Also
-//! pairs kernels with policies.
+//! The policy in a kernel's file: its name and its object file, so another host needs no extra
+//! file. Also pairs kernels with policies.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,6 @@
-//! The `[since]` table of a kernel file: the version that introduced a rule's value, if it is
-//! between two files, and the commit if known: `"anon.sizes" = { version = "6.8" }`.
+//! The `[since]` table of a kernel file: the version that introduced a rule's value, if it lies
+//! between the versions of two files, and the commit if known: `"anon.sizes" = { version = "6.8"
+//! }`.
 
 use std::collections::BTreeMap;
 

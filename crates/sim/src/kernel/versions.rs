@@ -1,7 +1,8 @@
 //! The built-in versions, and the version that introduced a rule's value.
 //!
 //! By default, that is the first of consecutive built-in versions that have the value. If the
-//! change happened between two files, a file's `[since]` table says when ([`super::since`]).
+//! change happened between the versions of two files, a file's `[since]` table states when
+//! ([`super::since`]).
 
 use std::collections::BTreeMap;
 

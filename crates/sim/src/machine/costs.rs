@@ -1,5 +1,5 @@
-//! Costs: numbers with a unit and a source. No decision of the replay depends on them;
-//! [`crate::cost`] multiplies them with counts.
+//! Costs: numbers with a unit and a source. No decision in the replay depends on them;
+//! [`crate::cost`] multiplies them by counts.
 
 use std::fmt;
 use std::ops::RangeInclusive;

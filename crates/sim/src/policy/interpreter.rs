@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! - I1: no instruction runs twice, so a run executes at most the program's length.
-//! - I2: the cost of a run is a number of instructions that depends only on the executed ones.
+//! - I2: the cost of a run is the number of instructions that it executes.
 
 use largefolio_mm::policy::Window;
 

@@ -9,8 +9,8 @@
 //! decides whether a program may run.
 //!
 //! Invariants:
-//! - I1: anything not understood is refused by name; sections without a reference from a program
-//!   stay unread.
+//! - I1: anything that is not understood is refused by name; sections to which no program refers
+//!   are not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 

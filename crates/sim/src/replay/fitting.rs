@@ -1,4 +1,4 @@
-//! Replays cells that may fail to finish, for lack of memory or time.
+//! Replays cells that may not finish because memory or time runs out.
 //!
 //! ```text
 //!   cells --passes of all, or of as many as there are processors--> outcomes

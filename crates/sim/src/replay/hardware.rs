@@ -1,4 +1,4 @@
-//! CPUs and their TLBs: which thread runs where.
+//! CPUs and their TLBs, and which thread runs where.
 //!
 //! ```text
 //!   thread that first runs --> the CPU with the fewest live threads, the lowest number first
@@ -7,9 +7,9 @@
 //!                              the entries of as many address spaces as the machine has tags for
 //! ```
 //!
-//! A recording does not say which CPUs the threads ran on. This rule keeps threads apart while
-//! there are enough CPUs. A TLB outlives its threads: the next thread on that CPU finds the entries
-//! of its address space.
+//! A recording does not say which CPUs the threads ran on. This rule keeps threads on separate CPUs
+//! while there are enough of them. A TLB outlives its threads: the next thread on that CPU finds
+//! the entries of its own address space.
 //!
 //! Owns the running threads and the effect of a switch on a TLB. A [`Slot`] stays valid until any
 //! thread ends, so a lookup by slot needs no check.

@@ -1,4 +1,4 @@
-//! A user's request: kernels x machines x ways to link x memory sizes x seeds under common
+//! A user's request: kernels x machines x ways to link x memory sizes x seeds, under common
 //! settings.
 //!
 //! Owns the checks for every caller (command line and Python) and the order of the cells: kernels

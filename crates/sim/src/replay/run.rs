@@ -2,8 +2,8 @@
 //!
 //! A CPU's TLB serves consecutive rows with remembered entries ([`Tlb::serve`]). Any other
 //! reference is placed and looked up in the TLB, and on a miss in the page table. Only an unmapped
-//! page reaches the memory manager. So the trace's cost grows with its rows, and the cost of memory
-//! management with distinct pages.
+//! page reaches the memory manager. So the cost of the trace grows with the number of rows, and the
+//! cost of memory management with the number of distinct pages.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Misses over the number of entries, for every number in one pass.
+//! Misses as a function of the number of entries, computed for every number in one pass.
 //!
 //! The modelled buffer is fully associative with LRU replacement. It holds the entries of the
 //! machine's walks: base pages, coalesced pages, contpte blocks and PMD entries. Each side and
@@ -16,7 +16,7 @@
 //!                   └ invalidated: buffers of 3 and more entries have a free one
 //! ```
 //!
-//! An invalidated entry leaves its place free: a buffer that held it evicts nothing at its next
+//! An invalidated entry leaves its place free: a buffer that held it evicts nothing on its next
 //! miss. Without free places, entries that smaller buffers had evicted would return to them. A
 //! write that finds a read-only entry removes it and is not a miss, as in [`super::Tlb`].
 //!

@@ -1,4 +1,4 @@
-//! One level: its structures, and how entries are found, placed and removed.
+//! One TLB level: its structures, and how entries are found, placed and removed.
 
 use std::ops::Range;
 

@@ -2,8 +2,8 @@
 //!
 //! Each entry has a tag, like a PCID or an ASID, above the page number. A CPU has a limited number
 //! of tags. An address space keeps its tag until all are in use. Then the tag that was assigned
-//! first goes to the next space, and its entries are flushed. With one tag, every switch is a
-//! flush.
+//! first goes to the next space, and its entries are flushed. With one tag, every switch flushes
+//! all entries.
 //!
 //! Invariants:
 //! - A1: an address space has at most one tag, and a tag belongs to at most one address space.

@@ -7,20 +7,20 @@
 //! ```
 //!
 //! Rules (reasons in docs/design/machines.md):
-//! - W1: page tables and data share the caches by age alone. A line read at volume `v` is in a
+//! - W1: page tables and data share the caches by age alone. A line read at volume `v` stays in a
 //!   cache of `n` lines until the volume is `v + n`.
 //! - W2: the volume grows for each recorded page that is not among the last [`NR_PAGES`] of its
 //!   side: by one line per load or store, or one per [`FETCHES_A_LINE`] fetches, up to the page's
 //!   lines. It also grows by each page-table line that is not in the L2 cache.
-//! - W3: a line never read before counts as written when the thread started. Entries set by a fault
-//!   are in the cache.
+//! - W3: a line that has never been read counts as written when the thread started. Entries set by
+//!   a fault are in the cache.
 //! - W4: a walk is *chained* if an earlier reference loaded its address and needed one of the last
 //!   [`NR_RECENT`] walks. It starts when that walk ends. Otherwise it runs *beside* others if the
 //!   first of them started less than `window` instructions ago, and *alone* if not. Fetches stop
 //!   the core and are a separate kind.
 //!
 //! A nested walk also reads entries of the host: one for the page, and one for each table. They are
-//! counted separately, on virtual and physical machines.
+//! counted separately, on both virtual and physical machines.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

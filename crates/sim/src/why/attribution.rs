@@ -2,7 +2,8 @@
 //!
 //! Invariants, in integers and for every function of the mixes:
 //! - A1: the steps in order add up to the difference.
-//! - A2: the effects alone, the pair interactions and the higher interactions add up to it.
+//! - A2: the effects of single switches, the interactions of pairs and the higher interactions add
+//!   up to the difference.
 
 use serde::Serialize;
 

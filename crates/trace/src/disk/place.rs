@@ -1,4 +1,4 @@
-//! The place of a result: its directory, held open, and the file that has the name now.
+//! The place for a result: its directory, held open, and the file that currently has its name.
 //!
 //! ```text
 //!   name is free, a link, a regular file     replaced: a new file gets the name

@@ -9,8 +9,8 @@
 //!
 //! `linkat` replaces nothing, so a file that replaces another briefly has a temporary name. On a
 //! filesystem without `O_TMPFILE` it has such a name from the start. The writer holds a lock on it.
-//! If the writer is killed, the file stays without a lock, and the next writer with a temporary
-//! name in that directory removes it.
+//! If the writer is killed, the file remains but is no longer locked, and the next writer that uses
+//! a temporary name in that directory removes it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};

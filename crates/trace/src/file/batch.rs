@@ -1,4 +1,4 @@
-//! Rows in columns, filled by the reader or by callers.
+//! Rows stored as columns, filled by the reader or by callers.
 //!
 //! Owns the buffers, which a caller reuses from batch to batch. Invariants:
 //! - I1: all columns have the same length.

@@ -1,7 +1,8 @@
 //! Decodes the eight columns of a row group in parallel into a batch.
 //!
-//! Decodes the writer's encodings itself: dictionary numbers, and plain values once a dictionary is
-//! full. The Parquet library decodes others. The values are checked later, for the whole batch.
+//! This module itself decodes the encodings that the writer uses: dictionary numbers, and plain
+//! values once a dictionary is full. The Parquet library decodes all others. The values are checked
+//! later, for the whole batch.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Assigns dictionary numbers to a column's values: the counterpart of [`super::unpack`].
 //!
 //! Owns the number of each value. A recording waits for this four times per row, so the common
-//! cases cost one table lookup: a small value, or a large one without a hash collision.
+//! cases (a small value, or a large one without a hash collision) cost one table lookup.
 //!
 //! Invariant D1: numbers are dense, in the order in which their values first appeared.
 

@@ -1,6 +1,6 @@
 //! Encodes the columns of a row group as Parquet pages: the counterpart of [`super::columns`].
 //!
-//! A chunk has a dictionary page in plain encoding, then one page of dictionary numbers per
+//! A chunk contains a dictionary page in plain encoding, then one page of dictionary numbers per
 //! [`BATCH_ROWS`](super::schema::BATCH_ROWS) rows. If a page would make the dictionary larger than
 //! [`DICTIONARY_BYTES_MAX`], it and all later pages hold plain values. Rows are numbered when they
 //! arrive ([`super::rows`]), which leaves little work here: numbering, packing, compression and
@@ -23,9 +23,9 @@
 //! level 3 20.5 ns and 0.766 (21 million rows).
 //!
 //! Why dictionaries: 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references per row)
-//! and 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), with numbers of the fewest bits,
-//! on one core of a Xeon server. The Parquet library decoded all pages; `unpack` takes 0.42 times
-//! as long:
+//! and 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), with numbers packed into as few
+//! bits as possible, on one core of a Xeon server. The Parquet library decoded all pages; `unpack`
+//! takes 0.42 times as long:
 //!
 //! | encoding | cc1: bytes per row | million rows read/s | mix: bytes per row | million rows read/s |
 //! |---|---|---|---|---|

@@ -1,4 +1,4 @@
-//! The rows of a row group until it is written, as dictionary numbers.
+//! The rows of a row group, stored as dictionary numbers until the group is written.
 //!
 //! Numbering slows down every row of a recording. Rows of references therefore arrive as [`Run`]s,
 //! in which four columns vary and four hold one value for thousands of rows.

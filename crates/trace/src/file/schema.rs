@@ -10,7 +10,7 @@
 //! | flags | `UINT_32` | flags |
 //! | file | `INT_32` | row of the file table, -1 for none |
 //!
-//! `op` is a string because people group and filter by it. The reader converts its dictionary of 20
+//! `op` is a string because people group and filter by it. The reader converts the dictionary of 20
 //! names to numbers once per row group, so rows decode as fast as integers. `file` is -1 instead of
 //! null, so no column is nullable: data frames keep integers, and rows have no levels to decode.
 

@@ -3,8 +3,8 @@
 //! Owns the open file. Invariants:
 //! - I1: no read goes outside the file, so no buffer is larger than the file.
 //! - I2: before a page header is returned, its declared sizes are compared with [`PAGE_BYTES_MAX`],
-//!   and a dictionary's number of values with its size. The library allocates memory from these
-//!   numbers.
+//!   and the number of values in a dictionary with the dictionary's size. The library allocates
+//!   memory from these numbers.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};

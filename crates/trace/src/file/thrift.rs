@@ -6,7 +6,7 @@
 //! sets, maps, more than [`DEPTH_MAX`] levels, and fields that do not match the format ([`Shape`]).
 //! Invariants:
 //! - I1: the walk ends: each step consumes a byte of the input.
-//! - I2: every length in the walked bytes is also inside them.
+//! - I2: no length in the walked bytes extends past their end.
 //! - I3: the library reads the walked bytes field by field. It skips an unknown list of booleans as
 //!   if it had no bytes, so such lists are rejected.
 

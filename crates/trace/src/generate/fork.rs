@@ -1,9 +1,9 @@
 //! A process that forks to write snapshots of its memory while it keeps changing the memory, like
 //! Redis.
 //!
-//! For each snapshot the child reads every page in order and exits. Meanwhile the parent writes
-//! pages chosen by Zipf's law, and each first write copies. After the child's exit the parent
-//! writes as many pages again, and reuses those that were not copied.
+//! For each snapshot, the child reads every page in order and exits. During that time, the parent
+//! writes pages chosen by Zipf's law, and the first write to each page copies it. After the child's
+//! exit, the parent writes the same number of pages again, and reuses those that were not copied.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, Rng, Sink, Workload, command_of, meta_of, require,

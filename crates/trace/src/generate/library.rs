@@ -14,12 +14,12 @@
 //! ```
 //!
 //! A linker with `-z max-page-size=2M` and a loader that respects it put text where PMD entries can
-//! map it (docs/behaviour J.4, K.4.2). With 4 KiB pages, address and file position are not
-//! congruent, so no kernel can.
+//! map it (docs/behaviour J.4, K.4.2). If the library is linked for 4 KiB pages, address and file
+//! position are not congruent, so no kernel can map the text with PMD entries.
 //!
-//! Each call is a run of fetches from one page: of the program, or of the library, chosen by Zipf's
-//! law and spread by a permutation. After a share of the calls a process may open the library for
-//! writing, like an installer, and close it later.
+//! Each call is a run of fetches from one page, either in the program or in the library; the page
+//! is chosen by Zipf's law and spread by a permutation. After a share of the calls, a process may
+//! open the library for writing, as an installer does, and close it later.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,

@@ -1,6 +1,6 @@
 //! Sequential and random reads of a file: workloads for readahead.
 //!
-//! Owns two workloads that share their access methods. They open the file and read pieces of
+//! Owns two workloads that share their access methods. They open the file and read it in pieces of
 //! `read_bytes` with pread or through a shared mapping at [`BASE`], then exit.
 
 use super::{

@@ -1,4 +1,4 @@
-//! Pages of text that are called once each, then at random: the benchmark of series 000 and 003.
+//! Pages of text that are called once each, then at random: the benchmark in series 000 and 003.
 //!
 //! Owns one workload. One file of `nr_pages` stubs (a single `ret` every `stub_bytes`) is mapped
 //! `r-x` and private at [`BASE`]. Phases: open, mmap, advice; the cold sweep, one call per stub in

@@ -1,7 +1,8 @@
 //! Seeded pseudo-random numbers.
 //!
 //! Owns splitmix64 (Steele, Lea, Flood 2014): one addition and three mixing steps per number, a
-//! period of 2^64, and no bad seeds. It is short and will never change. Not for secrets.
+//! period of 2^64, and no bad seeds. It is short and will never change. It is not suitable for
+//! cryptography.
 
 /// A splitmix64 generator.
 ///

@@ -1,8 +1,8 @@
-//! Files that are not compared from some step on, and the reason.
+//! Files that are no longer compared after some step, and the reason.
 //!
 //! A program can do things that no rule covers (`mlock`, `O_DIRECT`, `MADV_PAGEOUT`). The recording
-//! names them, and both sides ignore the file from there on. Files are independent, so all others
-//! are compared to the end.
+//! names these actions, and both sides ignore the file from that point on. Files are independent,
+//! so all others are compared to the end.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Facts of a recording that depended on time: which reads were complete at a given moment.
+//! The facts in a recording that depended on time: which reads were complete at a given moment.
 //!
 //! In the model (`largefolio_mm`'s `in_flight`), a fault waits for its own page's request, and all
 //! other requests stay in flight until the fault ends. A real kernel can be slower or faster. If

@@ -1,4 +1,4 @@
-//! Programs and the kernel's answers.
+//! Programs and the kernel's results for them.
 
 use largefolio_mm::rules::reclaim::LruRule;
 

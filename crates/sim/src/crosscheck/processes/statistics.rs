@@ -1,5 +1,5 @@
 //! Memory statistics from `/proc` after a step: `smaps` and `numa_maps` per area, and `meminfo` if
-//! nothing else ran. Mapcounts of single pages are part of [`super::world::World`].
+//! nothing else ran. The mapcounts of single pages are in [`super::world::World`].
 
 use std::fmt;
 

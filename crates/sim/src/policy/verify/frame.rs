@@ -1,5 +1,5 @@
-//! The known state of the stack, byte by byte. A register that was saved whole is restored
-//! unchanged.
+//! The known state of the stack, byte by byte. A register that was saved whole is restored with its
+//! state unchanged.
 
 use super::super::insn::STACK_BYTES;
 use super::number::Number;

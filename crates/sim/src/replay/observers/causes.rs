@@ -3,8 +3,8 @@
 //! Owns no decision: `watch` compares the counters around a fault and reads the page table after a
 //! collapse.
 //!
-//! `Differs`: faults that a call takes for the program (populate) and a folio's move to other
-//! frames are not observed. Those folios become [`Origin::Remade`].
+//! `Differs`: faults that a call takes on behalf of the program (populate), and moves of a folio to
+//! other frames, are not observed. Those folios become [`Origin::Remade`].
 
 use std::collections::BTreeMap;
 

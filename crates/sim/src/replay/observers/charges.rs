@@ -1,6 +1,6 @@
 //! Charges faults and memory in use to the program that caused them.
 //!
-//! Owns when a cell takes these counts. [`super::programs`] defines them.
+//! Decides when a cell takes these counts. [`super::programs`] defines them.
 
 use crate::cost::{Estimate, Events};
 use crate::replay::cell::Cell;

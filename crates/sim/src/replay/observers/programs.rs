@@ -1,9 +1,10 @@
 //! Results of traces with several processes: counts per program, and memory in use.
 //!
-//! A process counts for the program that it last executed; before its first execve, for its
-//! parent's program. Memory in use is the page cache plus private memory of the whole machine, each
-//! folio once. The peak is exact. Its composition is measured whenever memory in use has grown by a
-//! quarter since the last measurement, so the reported moment has at least four fifths of the peak.
+//! A process counts towards the program that it last executed or, before its first execve, towards
+//! its parent's program. Memory in use is the page cache plus the private memory on the whole
+//! machine, each folio once. The peak is exact. Its composition is measured whenever memory in use
+//! has grown by a quarter since the last measurement, so the reported moment has at least four
+//! fifths of the peak.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! Counts requested and allocated folios by size, over time.
 //!
-//! Owns the counts of a cell and of the ageing before it. The counters belong to
+//! Owns the counts for a cell and for the ageing before it. The counters belong to
 //! [`largefolio_mm::counters`].
 
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! `meminfo` and `smaps` of the replayed program when most is mapped (docs/behaviour F.5).
+//! `meminfo` and `smaps` of the replayed program at the moment when most memory is mapped
+//! (docs/behaviour F.5).
 //!
 //! Candidates are the moments when an address space ends, including the end of the trace; the first
 //! of equal ones wins. The kernel's numbers come with exact ones, because a kernel with

@@ -1,4 +1,4 @@
-//! Processes and memory over the references of a trace, for pictures.
+//! Processes and memory over the course of a trace, measured in references, for pictures.
 //!
 //! Owns two sums per part of the trace: each program's mean number of live processes, and the peak
 //! of memory in use.

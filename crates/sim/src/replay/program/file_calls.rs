@@ -1,10 +1,11 @@
 //! Replays file events: open, close, read and write calls, and execution of a file.
 //!
 //! Owns which recorded opens count as writers, and for how long (docs/behaviour H.1.4, H.2.1). An
-//! open is a writer if its `O_*` flags say so, or if a write call or a writable shared mapping uses
-//! it. It ends when every process has closed its descriptors and no mapping uses it. Duplicated
-//! descriptors are not recorded: a writer that survives in a duplicate is forgotten when the first
-//! descriptor closes. The traced program is running, so opening it for writing fails.
+//! open is a writer if its `O_*` flags request writing, or if a write call or a writable shared
+//! mapping uses it. The open ends when every process has closed its descriptors and no mapping uses
+//! it. Duplicated descriptors are not recorded: a writer that survives in a duplicate is forgotten
+//! when the first descriptor closes. The traced program is running, so opening it for writing
+//! fails.
 
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::units::ByteRange;

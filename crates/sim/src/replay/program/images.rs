@@ -1,6 +1,6 @@
-//! The programs and libraries of a trace, and where a linker would put their segments.
+//! The programs and libraries in a trace, and where a linker would put their segments.
 //!
-//! A trace holds mappings, not ELF headers. That is enough to reproduce the layout of `-z
+//! A trace contains mappings, not ELF headers. That is enough to reproduce the layout for `-z
 //! max-page-size=SIZE` to the page:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Maps placed segments: a program's initial layout, and single mappings.
+//! Maps segments that have been placed: a program's initial layout, and single mappings.
 
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};

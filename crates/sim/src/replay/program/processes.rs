@@ -7,7 +7,7 @@
 //!
 //! An address space's mappings are counted when it ends: at the exit or execve of its last process,
 //! or at the end of the trace. Owns these events. A row is a stray if its thread's process has
-//! ended or continued without the thread.
+//! ended, or has continued without the thread.
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};

@@ -1,6 +1,6 @@
 //! Annotations: folio sizes that a loader requests when it maps certain files.
 //!
-//! `libLLVM*=2M`: every mapping of a matching file prefers folios of 2 MiB (docs/behaviour K.1.4).
+//! `libLLVM*=2M`: every mapping of a matching file prefers 2 MiB folios (docs/behaviour K.1.4).
 //! `cc1=collapse:64K`: the loader faults in every executable mapping of a matching file, then
 //! collapses it to folios of 64 KiB ([`largefolio_mm::memory::Memory::madvise_collapse_to`]).
 //!

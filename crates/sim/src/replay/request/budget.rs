@@ -2,9 +2,9 @@
 //!
 //! One row of a trace can request almost anything: a read of 2 GiB, a fork of a huge process, a
 //! collapse of half an address space. The memory manager therefore counts its steps
-//! ([`largefolio_mm::core::work`]), a cell adds its own, and a replay that exceeds the limit fails.
-//! References that find their page are free. Steps are counted, not timed: the same trace fails at
-//! the same row on every host.
+//! ([`largefolio_mm::core::work`]), a cell adds its own steps, and a replay that exceeds the limit
+//! fails. References that find their page cost nothing. Steps are counted, not timed: the same
+//! trace fails at the same row on every host.
 //!
 //! ```text
 //!   steps  <=  factor * (2^26 + 64 * rows so far)         state  <=  factor * 1 GiB

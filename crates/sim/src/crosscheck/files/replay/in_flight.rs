@@ -1,4 +1,4 @@
-//! Reads in flight: the recording's facts, and whether they would explain a difference.
+//! Reads in flight: the facts in the recording, and whether they would explain a difference.
 
 use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;

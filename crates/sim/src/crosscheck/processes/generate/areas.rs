@@ -1,7 +1,7 @@
 //! The generator's view of a process: which pages are mapped, and which of them are alike.
 //!
 //! It is precise enough for operations that mostly succeed. The kernel may merge or split areas
-//! that the generator sees as one kind of page.
+//! that the generator treats as one kind of page.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::vma::{Prot, Sharing};

@@ -1,8 +1,8 @@
 //! Programs about `MADV_COLLAPSE`.
 //!
 //! A program works repeatedly on one or two PMD ranges (with 64K pages, one). It maps and unmaps
-//! pages of different kinds, protections and owners. Then it requests a collapse of a whole range,
-//! of less, or of more.
+//! pages of different kinds, protections and owners. Then it requests a collapse of exactly one
+//! range, of less, or of more.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::Order;

@@ -1,7 +1,8 @@
 //! Programs about a file on disk: `MADV_COLLAPSE`, khugepaged, and writers of the file.
 //!
 //! Processes read PMD ranges of the file, by system calls and through read-only mappings, and
-//! collapse them. Some process opens the file for writing, stores, possibly syncs, and closes it.
+//! collapse them. One of the processes opens the file for writing, stores to it, possibly syncs it,
+//! and closes it.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::Order;

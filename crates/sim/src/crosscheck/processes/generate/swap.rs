@@ -1,4 +1,5 @@
-//! Programs in a cgroup with a limit: they touch more than fits, and release memory by advice.
+//! Programs in a cgroup with a limit: they touch more memory than fits, and release memory with
+//! madvise.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::PageSize;
