@@ -19,6 +19,7 @@
 
 mod advise;
 mod allocated;
+mod case;
 mod contents;
 mod facts;
 mod gain;

@@ -10,9 +10,10 @@
 //! Invariant A1: a verb that would refuse is never recommended; the remedy gives the reason
 //! instead.
 
+use super::case::Case;
 use super::gain::Gain;
 use super::gains::{Gains, nothing_to_gain};
-use super::judge::{Case, FilePlan, Judge};
+use super::judge::{FilePlan, Judge};
 use super::reason::{Finding, Refusal};
 use super::restart::{EXCEPT_ADVISED, OwnOption};
 use super::tmpfs::{Home, TmpfsMount};

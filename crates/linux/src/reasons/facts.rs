@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 
-use super::judge::{Case, is_shared_memory};
+use super::case::{Case, is_shared_memory};
 use super::reason::Finding;
 use super::tmpfs::{Home, MountTables};
 use crate::census::Census;

@@ -1,7 +1,8 @@
 //! Computes a mapping's gains now and at the next start, as sums of [`super::gain`].
 
+use super::case::Case;
 use super::gain::{Blocks, Gain};
-use super::judge::{Case, Judge};
+use super::judge::Judge;
 use super::pieces::Piece;
 use super::reason::{Finding, Refusal};
 use crate::census::block::{AreaFacts, Backing, FileBlock, When};

@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::judge::Case;
+use super::case::Case;
 use crate::census::process::Process;
 use crate::proc::maps::Vma;
 

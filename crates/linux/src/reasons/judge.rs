@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::allocated::Allocated;
+use super::case::{Case, is_shared_memory};
 use super::facts::Facts;
 use super::gain::{Blocks, Promised};
 use super::is_kernels;
@@ -14,10 +15,8 @@ use super::tmpfs::Home;
 use crate::alignment::Placed;
 use crate::census::block::{AreaFacts, Backing, Place, When};
 use crate::census::folios::{Cell, Kind, Size};
-use crate::census::process::{Mapping, Process};
 use crate::census::settings::{Allows, ThpSettings};
 use crate::census::{Access, Census};
-use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::remedies::runtime::Traits;
 use crate::warm::Warmed;
@@ -44,54 +43,6 @@ pub(super) struct Judge<'a> {
     /// The processes whose THP is disabled except for advised memory, as far as something shows it.
     excepted: BTreeMap<u32, bool>,
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
-}
-
-pub(super) struct Case<'a> {
-    pub(super) process: &'a Process,
-    pub(super) mapping: &'a Mapping,
-    pub(super) target_bytes: u64,
-    pub(super) target_order: u32,
-    pub(super) large_bytes: u64,
-    pub(super) is_short: bool,
-    /// It grows during use: heap, stack, or the used part of a reservation.
-    pub(super) grows: bool,
-}
-
-impl<'a> Case<'a> {
-    pub(super) fn new(census: &'a Census, finding: &Finding) -> Self {
-        let process = &census.processes[finding.process];
-        let mapping = &process.mappings[finding.mapping];
-        let is_rest =
-            |next: &Mapping| next.vma.range.start == mapping.vma.range.end && next.vma.prot() == 0;
-        Self {
-            process,
-            mapping,
-            grows: mapping.vma.is_heap()
-                || mapping.vma.is_stack()
-                || process.mappings.get(finding.mapping + 1).is_some_and(is_rest),
-            target_bytes: finding.target_bytes,
-            target_order: (finding.target_bytes / census.geometry.page_bytes).ilog2(),
-            large_bytes: finding.large_bytes,
-            is_short: mapping.vma.nr_whole_blocks(census.geometry.block_bytes()) == 0,
-        }
-    }
-
-    /// Sums the memory of some kinds in folios below the target, or at least as large.
-    fn sum(&self, is_in: impl Fn(Kind) -> bool, is_large: bool) -> Cell {
-        let is_size = |size| match size {
-            Size::Unknown => false,
-            Size::Order(order) => (order >= self.target_order) == is_large,
-        };
-        self.mapping.tally.sum(|kind, size| is_in(kind) && is_size(size))
-    }
-
-    fn is_pmd(&self, census: &Census) -> bool {
-        self.target_bytes == census.geometry.pmd_bytes()
-    }
-
-    fn reason(refusal: Refusal, bytes: u64) -> Reason {
-        Reason { refusal, bytes }
-    }
 }
 
 impl<'a> Judge<'a> {
@@ -338,8 +289,4 @@ fn promised(census: &Census) -> Promised {
         }
     }
     promised
-}
-
-pub(super) fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {
-    filesystem == "tmpfs" || vma.is_nameless_shared()
 }

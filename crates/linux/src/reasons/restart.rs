@@ -10,8 +10,9 @@
 use std::rc::Rc;
 
 use super::allocated::Allocated;
+use super::case::Case;
 use super::heap;
-use super::judge::{Case, Judge};
+use super::judge::Judge;
 use super::reason::Question;
 use crate::census::settings::{Allows, InForce};
 use crate::proc::Task;
