@@ -1,4 +1,4 @@
-//! Words become arguments; help, version and errors are printed.
+//! Parses words into arguments; prints help, version and errors.
 
 use std::ffi::{OsStr, OsString};
 

@@ -1,4 +1,4 @@
-//! Long work: announces its duration, reports progress, and stops it in time.
+//! Long-running work: announces its duration, reports its progress, and stops it in time.
 //!
 //! ```text
 //!   terminal      a bar; with the total time once the pace is known

@@ -1,10 +1,10 @@
 //! Writes CSV that neither a terminal nor a spreadsheet interprets as commands.
 //!
 //! Every verb writes its CSV here. Invariants:
-//! - C1: every character of a cell is printable ([`printable`]). Other characters are replaced;
+//! - C1: every character in a cell is printable ([`printable`]). Other characters are replaced;
 //!   only the JSON keeps them.
-//! - C2: a text that a spreadsheet would run as a formula gets a `'` in front. Such a text is not a
-//!   number and begins with `=`, `+`, `-` or `@`, or with one of their full-width forms.
+//! - C2: a text that a spreadsheet would execute as a formula is prefixed with `'`. Such a text is
+//!   not a number and begins with `=`, `+`, `-` or `@`, or with one of their full-width forms.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! The interface of every output format.
+//! The interface that every output format implements.
 
 use std::io::{self, Write};
 

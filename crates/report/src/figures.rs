@@ -1,4 +1,4 @@
-//! Numbers for people: one unit per line, three or four significant digits.
+//! Formats numbers for people: one unit per line, three or four significant digits.
 //!
 //! ```
 //! use largefolio_report::figures;

@@ -6,9 +6,9 @@
 //! `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`,
 //! `sources`. Pages of other results are defined next to their types.
 //!
-//! This code writes the pictures as SVG. The page therefore works on paper and without scripts, is
-//! the same bytes every time, and needs no charting library. The script adds pointing, zoom and the
-//! choice of light or dark; it reads the result from JSON in the page.
+//! This code writes the pictures as SVG. The page therefore works on paper and without scripts,
+//! consists of the same bytes every time, and needs no charting library. The script adds tooltips,
+//! zoom and the choice of light or dark mode; it reads the result from JSON in the page.
 //!
 //! A number that can be compared with that JSON is marked `<data value="1981"
 //! data-at="/rows/0/faults/total">`.

@@ -1,4 +1,4 @@
-//! Short names for the cells of a result: what all cells share is named once.
+//! Short names for the cells in a result: anything that all cells share is named only once.
 
 use largefolio_sim::kernel::{overrides, parts};
 use largefolio_sim::machine::THIS;

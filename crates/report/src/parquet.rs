@@ -1,8 +1,8 @@
 //! The result as Parquet: the data frame of [`crate::table`] in one file.
 //!
 //! The file has one row group, compressed with zstd if that pays. Its key-value metadata
-//! (`largefolio.*`) holds what all rows share: versions, settings, trace and command line; the last
-//! four are JSON.
+//! (`largefolio.*`) contains the data that all rows share: versions, settings, trace and command
+//! line; the last four are JSON.
 
 use std::io::Write;
 

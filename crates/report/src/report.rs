@@ -40,7 +40,7 @@
 //! | `not_replayed[]` | objects | the same for cells that `--within` left out |
 //!
 //! The verdict. Columns are comparable on one machine with one memory size. Seeds are samples of a
-//! column, and the first row represents all of them:
+//! column, and the row with the first seed represents all of them:
 //!
 //! | key | meaning |
 //! |---|---|

@@ -11,13 +11,13 @@
 //! Reading order: [`task`] (a worker's job), `part`, `part_file`, `data_set` and `merge` (the
 //! files), [`manifest`] (the requests), [`local`] (all tasks on this host), [`error`].
 //!
-//! Owns which of the requested cells are done. Does not own the definition of a cell
+//! Keeps track of which requested cells are done. Does not own the definition of a cell
 //! ([`largefolio_sim::sweep`]) or its counts.
 //!
 //! Invariants:
 //! - W1: a finished cell is never replayed again and never has two rows.
-//! - W2: at any moment, killed or not, the directory is a data set of whole parts. The same request
-//!   continues from there.
+//! - W2: at any moment, even if the sweep is killed, the directory is a data set of complete parts.
+//!   The same request continues from there.
 //! - W3: a trace or cell that fails is recorded with the reason, and the others continue. A new
 //!   request retries it.
 

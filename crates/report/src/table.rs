@@ -21,18 +21,18 @@
 //! `/estimate/causes/fault/ns`, is `estimate_fault_ns`. Values keyed by data (folio sizes, reasons)
 //! are a list of structs instead of a column each: `folios_text_by_size` is a list of
 //! `(folio_bytes, aligned_bytes, unaligned_bytes)`, `pmd_refused` a list of `(reason, count)`.
-//! Arrow's map type would fit, but polars lacks it and pandas turns it into tuples. `DuckDB`,
-//! polars and pandas all read a list of structs with its names, and `unnest` or `explode` turns it
-//! into rows.
+//! Arrow's map type would fit, but polars does not support it and pandas turns it into tuples.
+//! `DuckDB`, polars and pandas all read a list of structs with its names, and `unnest` or `explode`
+//! turns it into rows.
 //!
 //! Counts are signed: users subtract one kernel's column from another's, and unsigned numbers would
 //! wrap around. Every count of a replay is below 2^63 (checked: T1). Seeds are unsigned.
 //!
-//! Left out: `detail` (pictures), `asked_tenths` and `aged` (over time), `statistics/processes`,
-//! the folios and times of single programs, memory by folio size at the peak of several processes,
-//! the single points of a policy, the terms and constants of an estimate (the JSON has them, with
-//! their sources), and differences from a reference row such as `estimate/run_change`: a data frame
-//! of many files has no reference row.
+//! Omitted: `detail` (pictures), `asked_tenths` and `aged` (over time), `statistics/processes`, the
+//! folios and times of single programs, memory by folio size at the peak of several processes, the
+//! single points of a policy, the terms and constants of an estimate (the JSON has them, with their
+//! sources), and differences from a reference row such as `estimate/run_change`: a data frame of
+//! many files has no reference row.
 //!
 //! Owns names, types and order of the columns. Does not own the Parquet file ([`crate::parquet`]).
 //!

@@ -11,8 +11,9 @@
 //! | `linked` | pages that programs and libraries are linked for, as in the JSON, separated by spaces; empty: as recorded |
 //!
 //! The form is long because folio sizes are data: a wide form would need a column for each size,
-//! kind and alignment, and every kernel would have other columns. In the long form the columns are
-//! always these twelve, results of many traces append, and one pivot makes a wide table:
+//! kind and alignment, and every kernel would have different columns. In the long form the columns
+//! are always these twelve, results from many traces can be appended, and one pivot makes a wide
+//! table:
 //!
 //! ```python
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
@@ -20,7 +21,7 @@
 //!
 //! `time_total`, `time_CAUSE`, `run_END` and `run_change_END` (`low`, `mid`, `high`) are estimates;
 //! everything else is counted. An unknown time has no row. Constants and requests over time are
-//! only in the JSON. Ratios are left out: they follow from the counts, and without them `value` is
+//! only in the JSON. Ratios are omitted: they follow from the counts, and without them `value` is
 //! an integer column in any reader. `run_change_END` is relative to the machine's first row.
 //!
 //! A control group adds `cgroup_WHAT:NAME`, and pools of huge pages add `hugetlb_WHAT`. A trace of

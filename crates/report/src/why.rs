@@ -1,7 +1,7 @@
 //! Which rules make the difference between two kernels, for every result that differs.
 //!
-//! Owns which cells are replayed (from [`largefolio_sim::why`]) and which results are explained:
-//! every number of the CSV. The run time is excluded: changes are measured against it.
+//! Decides which cells are replayed (from [`largefolio_sim::why`]) and which results are explained:
+//! every number in the CSV. The run time is excluded: changes are measured against it.
 //!
 //! Invariants:
 //! - Y1: for every result, the effects in order add up to the difference. So do the effects alone

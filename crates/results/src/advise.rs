@@ -6,11 +6,11 @@
 //!                                                     frontier, plan --> commands of folio
 //! ```
 //!
-//! Owns the choice of the plan and its commands. Users can type every command of a plan: carrying
-//! it out runs the same words.
+//! Owns the choice of the plan and its commands. Users can type every command in a plan, and
+//! applying the plan runs the same words.
 //!
 //! Invariants:
-//! - A1: a plan certainly helps: all bounds of its change are below 0, and for run time below
+//! - A1: a plan is certain to help: all bounds of its change are below 0, and for run time below
 //!   -0.05%.
 //! - A2: removing any part of a plan would lose at least a twentieth of its gain.
 

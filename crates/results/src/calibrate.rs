@@ -1,7 +1,7 @@
-//! The costs of this machine as a machine file, and a check of that file.
+//! This machine's costs as a machine file, and a check of that file.
 //!
-//! Reading order: [`counters`] (map-count updates from threads), `machine` (figures become a machine), `result` (the output), `check` (predictions
-//! against measurements).
+//! Reading order: [`counters`] (map-count updates from threads), `machine` (turns figures into a
+//! machine), `result` (the output), `check` (compares predictions with measurements).
 
 mod check;
 pub mod counters;

@@ -1,4 +1,5 @@
-//! The model against recordings of kernels: made now on this kernel, or earlier and elsewhere.
+//! Compares the model with recordings of kernels, made now on this kernel, or earlier and
+//! elsewhere.
 //!
 //! Reading order: `result` (one row per recording; JSON), `words`, `csv`, `text`, `page`; `replay`
 //! (existing recordings), `live` and `program` (new recordings), `cow` (random programs of

@@ -1,4 +1,4 @@
-//! Errors of making a result. Messages come from the crate that found the error.
+//! Errors in producing a result. The messages come from the crate that found the error.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Rows for system files that folio wrote, would write or removed.
+//! Rows for system files that folio wrote, would write, or has removed.
 
 use std::fmt::Write as _;
 

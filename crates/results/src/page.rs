@@ -1,4 +1,4 @@
-//! Shared parts of the verbs' pages; `largefolio_report::html` draws.
+//! The shared parts of the verbs' pages; `largefolio_report::html` draws them.
 
 use largefolio_report::html::frame::{Basis, Section};
 use largefolio_report::html::markup::Markup;

@@ -1,4 +1,4 @@
-//! Remarks about a result, for standard error or Python warnings.
+//! Remarks about a result, printed to standard error or raised as Python warnings.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {

@@ -1,4 +1,5 @@
-//! Remedies in words, and the choice of the leading one: the same in text, pages and advice.
+//! The wording of remedies, and the choice of the leading one; both are the same in text, pages and
+//! advice.
 
 use largefolio_linux::remedies::{Remedy, Restart};
 use largefolio_report::figures;

@@ -1,4 +1,4 @@
-//! A plan, a change or an undo of `folio tune`: as text, CSV and JSON.
+//! A plan, a change or an undo by `folio tune`, as text, CSV and JSON.
 
 use std::fmt::Write as _;
 

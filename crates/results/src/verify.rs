@@ -1,4 +1,4 @@
-//! A command with and without a change: comparison, verdict and prediction.
+//! Compares a command with and without a change, gives a verdict, and compares it with a prediction.
 
 mod page;
 mod prediction;

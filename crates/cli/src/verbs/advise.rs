@@ -1,6 +1,6 @@
 //! `folio advise`: finds, applies and proves the best settings for a program.
 //!
-//! Every step is a `folio` command, and the printed commands are those that run.
+//! Every step is a `folio` command, and folio runs exactly the commands that it prints.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Confines verbs that read untrusted files: run by root, they first give up all other access.
+//! Confines verbs that read untrusted files: if root runs them, they first drop all other access
+//! rights.
 
 use std::env;
 use std::path::{Path, PathBuf};

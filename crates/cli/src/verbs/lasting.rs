@@ -1,4 +1,4 @@
-//! Files that survive a reboot: their record, and how systemd learns of them.
+//! Files that survive a reboot: their record, and how folio notifies systemd.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! Arguments that name kernels, machines or policies, with shell completion.
 //!
-//! Owns the names that completion offers. Lookup decides what a name means: an argument may also be
-//! a file or have edits, so any string is accepted here.
+//! Owns the names that completion offers. Lookup decides what a name means: an argument can also be
+//! a file or contain edits, so any string is accepted here.
 
 use std::ffi::OsStr;
 

@@ -1,4 +1,4 @@
-//! Parses option values; options that several verbs share.
+//! Parses option values, and defines the options that several verbs share.
 
 use std::ffi::OsString;
 use std::fmt::Display;

@@ -1,10 +1,10 @@
 //! The frame of a one-file page for any result: head, navigation, sections, data.
 //!
 //! Invariants:
-//! - I1: the page refers to nothing outside itself, and its policy forbids the browser to load
-//!   anything.
-//! - I2: everything is readable without scripts. The script only adds pointing, zoom and the choice
-//!   of light or dark.
+//! - I1: the page refers to nothing outside itself, and its content policy forbids the browser to
+//!   load anything.
+//! - I2: everything is readable without scripts. The script only adds tooltips, zoom and the choice
+//!   of light or dark mode.
 
 use std::borrow::Cow;
 

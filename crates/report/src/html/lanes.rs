@@ -6,9 +6,10 @@
 //!                    0     1     2     3       ticks
 //! ```
 //!
-//! Positions are percentages of the width: drawings need no fixed size and marks stay round.
+//! Positions are percentages of the width, so drawings need no fixed size and marks stay round.
 //!
-//! Invariant: a mark beyond the axis becomes an arrow at the axis's end. The table has its number.
+//! Invariant: a mark beyond the axis becomes an arrow at the axis's end. The table contains its
+//! number.
 
 use super::markup::{Markup, escaped};
 

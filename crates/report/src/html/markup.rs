@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! - I1: text reaches a page only through [`escaped`], or through [`script_json`] as data.
-//! - I2: escaped text has no character that ends an element or an attribute, no control character
-//!   and no bidirectional control.
+//! - I2: escaped text contains no character that ends an element or an attribute, no control
+//!   character and no bidirectional control.
 
 use largefolio_trace::shown::is_printable;
 

@@ -1,8 +1,8 @@
 //! Runs of folios along a mapping or a file, coloured by folio size.
 //!
-//! A strip is drawn in base pages with one path per folio size: zooming only changes the `viewBox`.
-//! Tooltips come from the page's data: strip number `nr` is `strips[nr]`, which also has
-//! `page_bytes`, `cell_pages` and `runs: [[page, pages, order, how]]`; `how` is an index into
+//! A strip is drawn in units of base pages, with one path per folio size, so zooming changes only
+//! the `viewBox`. Tooltips come from the page's data: strip number `nr` is `strips[nr]`, which also
+//! has `page_bytes`, `cell_pages` and `runs: [[page, pages, order, how]]`; `how` is an index into
 //! `hows`.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A waterfall: from one total to another, step by step.
+//! A waterfall chart, which leads from one total to another step by step.
 
 use super::markup::{Markup, escaped};
 use crate::figures::{difference, ratio};

@@ -1,7 +1,7 @@
 //! Where folios are: the page cache of each file and the private memory of each process, one strip
 //! per cell, coloured by folio size.
 //!
-//! A strip is drawn in units of 4 KiB with one path per folio size: zooming only changes the
+//! A strip is drawn in units of 4 KiB, with one path per folio size, so zooming changes only the
 //! `viewBox`. Tooltips come from the page's data.
 
 use std::collections::{BTreeMap, BTreeSet};

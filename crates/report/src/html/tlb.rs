@@ -1,4 +1,4 @@
-//! TLB misses of each cell.
+//! The TLB misses in each cell.
 
 use std::collections::BTreeSet;
 

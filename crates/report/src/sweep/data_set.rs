@@ -12,8 +12,8 @@
 //!
 //! Invariants:
 //! - D1: only the cells in the parts' `cell` columns are done.
-//! - D2: no cell is in two rows.
-//! - D3: a part appears whole or not at all ([`disk::write_whole`]), and its name proves its
+//! - D2: no cell has two rows.
+//! - D3: a part appears complete or not at all ([`disk::write_whole`]), and its name proves its
 //!   content.
 //! - D4: while a [`DataSet`] exists, no other process writes to its directory.
 //! - D5: a directory made for the data set is removed if nothing is written to it

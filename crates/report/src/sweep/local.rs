@@ -4,7 +4,7 @@
 //! One thread collects their results and does all the writing.
 //!
 //! Owns the workers and their thread pool, which ends with the sweep: a process-wide pool would be
-//! lost in a forked child. A task that panics is a failure of its cells.
+//! lost in a forked child. If a task panics, its cells fail.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;

@@ -6,9 +6,9 @@
 //!   rename   part-HASH.parquet
 //! ```
 //!
-//! If a merge is interrupted, the next sweep completes it ([`finish`]). Data sets on object storage
-//! have more such files: a part that arrives while others wait for their names waits too
-//! (`python/largefolio/_storage.py`).
+//! If a merge is interrupted, the next sweep completes it ([`finish`]). On object storage, data
+//! sets can contain more such files: a part that arrives while others wait for their names must
+//! also wait (`python/largefolio/_storage.py`).
 //!
 //! Invariants:
 //! - G1: a row is in a part or in a merging file. A reader of the parts never sees it twice.

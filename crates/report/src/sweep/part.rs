@@ -1,7 +1,7 @@
 //! A part: rows of cells, as Parquet.
 //!
-//! The bytes come from workers and from the disk. Once read, a part has this folio's columns and an
-//! identity in every row. Columns newer than the part are empty.
+//! The bytes come from workers and from the disk. After reading, a part has the columns of this
+//! version of folio and an identity in every row. Columns newer than the part are empty.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A part as a file: its name, which is derived from its content, and how it is read and set aside.
+//! A part as a file: its name, which is derived from its content, how it is read, and how it is
+//! renamed if it is damaged.
 
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
-//! Which cells a request names, and the tasks for the missing ones.
+//! Determines which cells a request names, and the tasks for the missing cells.
 //!
 //! Invariants:
-//! - P1: no cell is planned twice: a kernel named twice or a trace in two places has the same
-//!   identities.
+//! - P1: no cell is planned twice: the identities are the same if a kernel is named twice or a
+//!   trace is in two places.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;

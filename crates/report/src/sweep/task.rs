@@ -7,7 +7,7 @@
 //!   Sweep::missing -> Task --JSON--> worker: Task::run(path of the trace) -> TaskResult --> Sweep::add
 //! ```
 //!
-//! Owns a worker's job. Does not own the data set (`data_set`).
+//! Owns the description of a worker's job. Does not own the data set (`data_set`).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,4 +1,5 @@
-//! The table in a few lines: the numbers that decide, and those that users ask for first.
+//! The table in a few lines: the numbers that decide the verdict, and those that users look for
+//! first.
 
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;

@@ -1,4 +1,5 @@
-//! Notes around the table: the replayed cells (above), and the limits of the numbers (below).
+//! Notes around the table: which cells were replayed (above), and the limits of the numbers
+//! (below).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The programs of a trace with several processes: which of them take the time, and which of them
+//! The programs in a trace with several processes: which of them take the time, and which of them
 //! change.
 //!
 //! The first column determines order and selection, so a line shows the same program in all

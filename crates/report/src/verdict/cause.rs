@@ -1,4 +1,4 @@
-//! Which rules make the difference between the reference and the explained column.
+//! Finds which rules make the difference between the reference and the explained column.
 //!
 //! The rules between the two kernels are set one after the other, the oldest first, as in the *in
 //! order* column of `--why`. This search finds only the steps that matter: it halves a range of

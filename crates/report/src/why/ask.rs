@@ -1,4 +1,4 @@
-//! From two kernels to the answer: cells, numbers, shares.
+//! Computes the answer for two kernels: cells, numbers, shares.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,5 +1,5 @@
-//! Advice for running processes: the remedies of `folio maps` for each area of memory, now and
-//! permanently.
+//! Advice for running processes: the remedies from `folio maps` for each area of memory, temporary
+//! and permanent.
 //!
 //! ```text
 //!   mapping -- its remedies: one now, one for good --.

@@ -1,4 +1,4 @@
-//! Tries choices in the model: each alone, then combinations of those that help.
+//! Tries choices in the model: each by itself, then combinations of those that help.
 //!
 //! ```text
 //!   pass 1   the current system, and each choice alone
@@ -7,7 +7,7 @@
 //!
 //! Invariants:
 //! - S1: candidate 0 is the current system.
-//! - S2: no candidate has two choices of one lever.
+//! - S2: no candidate has two choices for one lever.
 
 use std::ops::ControlFlow;
 

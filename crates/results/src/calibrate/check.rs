@@ -2,8 +2,8 @@
 //!
 //! The predicted side runs the operation in the model under the rules closest to the running
 //! kernel, and prices the events with the machine file. The measured side runs it here. One
-//! measurement enters the prediction, and the result says so: the time of a stub call without
-//! memory management (`stubs packed`), measured in the same rounds. Reading order: `setup` (the
+//! measurement enters the prediction, as the result states: the time of a stub call without memory
+//! management (`stubs packed`), measured in the same rounds. Reading order: `setup` (the
 //! comparisons), `model` (predicted), `host` (measured), `result`.
 
 mod host;

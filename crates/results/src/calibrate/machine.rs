@@ -1,8 +1,8 @@
 //! Turns figures into a machine.
 //!
 //! Owns the mapping from figures to costs, and the replacement of missing ones: a built-in
-//! machine's number, marked as assumed, with the reason. Only costs get here
-//! ([`largefolio_linux::calibrate::Figure::of`]), and [`Machine::to_toml`] refuses the rest.
+//! machine's number, marked as assumed, with the reason. Only valid costs reach this module
+//! ([`largefolio_linux::calibrate::Figure::of`]), and [`Machine::to_toml`] refuses all others.
 
 mod costs;
 mod merge;

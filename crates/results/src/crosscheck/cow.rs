@@ -1,4 +1,4 @@
-//! Random programs of a few processes, on the kernel and in the model: groups, repeats, verdicts.
+//! Random programs with a few processes, on the kernel and in the model: groups, repeats, verdicts.
 
 use std::path::PathBuf;
 use std::thread;

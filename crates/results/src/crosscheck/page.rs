@@ -1,7 +1,8 @@
-//! The check as a page: verdict, filesystems by windows, what was compared, each difference.
+//! The check as a page: the verdict, filesystems by readahead window, what was compared, and each
+//! difference.
 //!
-//! A set of recordings has no size limit, but a page does. The page's data has counts, the rows
-//! that differ, and the first of the others. `--json` has everything.
+//! A set of recordings has no size limit, but a page does. The page's data contains counts, the
+//! rows that differ, and the first few other rows. `--json` contains everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 

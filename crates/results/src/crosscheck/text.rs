@@ -1,5 +1,5 @@
-//! The result of a check for people: whether kernel and model agree, a table, what was compared and
-//! left out, and each difference with both sides.
+//! The result of a check as text: whether kernel and model agree, a table, what was compared and
+//! omitted, and each difference with both sides.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! The packaged or random workloads as a list.
+//! Lists the packaged or random workloads.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! The full-screen view: the stored looks, and the user's position.
+//! The full-screen view: the stored looks, and where the user is in them.
 //!
 //! ```text
 //!   looks   first .. last, now        a change is since the last look or since the first

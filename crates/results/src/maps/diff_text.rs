@@ -1,4 +1,4 @@
-//! The changes for people: an answer, then tables of the largest changes.
+//! The changes as text: an answer, then tables with the largest changes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

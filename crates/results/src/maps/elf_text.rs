@@ -1,4 +1,4 @@
-//! Files on disk for people.
+//! Files on disk, as text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

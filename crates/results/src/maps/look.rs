@@ -1,4 +1,4 @@
-//! One look at the running system: read and judged, but not yet formatted.
+//! One look at the running system: the data is read and judged, but not yet formatted.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

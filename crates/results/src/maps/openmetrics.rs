@@ -1,7 +1,7 @@
 //! `--openmetrics`: a look as metrics for Prometheus.
 //!
-//! The text is valid `OpenMetrics` 1.0 and valid in Prometheus's own format, which the textfile
-//! collector of `node_exporter` reads: every family is a gauge, and both formats accept the
+//! The text is valid both as `OpenMetrics` 1.0 and in Prometheus's own format, which the textfile
+//! collector in `node_exporter` reads: every family is a gauge, and both formats accept the
 //! comments.
 //!
 //! Invariants:

@@ -1,5 +1,5 @@
 //! The running system as a page: sums by kind; processes, mappings and files by folio size; strips
-//! of the largest; reasons with remedies.
+//! for the largest items; reasons with remedies.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! How much of a look is shown.
+//! Options for how much of a look is shown.
 
 use largefolio_report::prose::hanging;
 

@@ -2,7 +2,7 @@
 //!
 //! A state comes from a look at the running system or from an earlier look's JSON, which is not
 //! trusted. Invariants:
-//! - E1: the bytes of a saved state sum to less than 2^63, so no sum or difference overflows.
+//! - E1: the bytes in a saved state add up to less than 2^63, so no sum or difference overflows.
 //! - E2: a file longer than [`FILE_BYTES_MAX`] is not read.
 
 use std::collections::{BTreeMap, BTreeSet};

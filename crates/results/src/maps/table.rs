@@ -1,4 +1,4 @@
-//! Tables for people: folio size columns, shares, signed bytes.
+//! Text tables: folio size columns, shares, signed bytes.
 
 use std::cmp::Ordering;
 

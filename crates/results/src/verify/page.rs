@@ -1,4 +1,5 @@
-//! The comparison as a page: verdict, every round, every quantity, doubts, and the prediction.
+//! The comparison as a page: the verdict, every round, every quantity, reasons for doubt, and the
+//! prediction.
 
 use largefolio_report::ExportError;
 use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};

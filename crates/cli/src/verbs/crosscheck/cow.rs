@@ -1,4 +1,5 @@
-//! `folio crosscheck cow` and `collapse`: random programs of a few processes on the running kernel.
+//! `folio crosscheck cow` and `collapse`: random programs with a few processes on the running
+//! kernel.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `folio crosscheck`: records the running kernel, replays and compares.
+//! `folio crosscheck`: records the running kernel, replays the recordings and compares.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Variables and files that the verbs use besides their arguments, and related manual pages.
+//! Variables and files that the verbs use in addition to their arguments, and related manual pages.
 //!
 //! A verb's facts also apply to its subcommands. `tests/cli/man.rs` compares the variables with the
 //! sources.

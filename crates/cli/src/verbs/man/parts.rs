@@ -1,6 +1,6 @@
 //! The parts of a help text: examples, exit status, and the rest.
 //!
-//! The text below the options of `--help` is the only source: a manual page adds nothing to it.
+//! The text below the options in `--help` is the only source: a manual page adds nothing to it.
 
 /// The text below the options.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `--watch` on a terminal: a full screen.
+//! `--watch` on a terminal: a full-screen view.
 //!
 //! ```text
 //!   looker (a thread)   look, wait for the next request       a look may take seconds
@@ -6,8 +6,8 @@
 //!   this thread         keys, signals, looks -> Board -> draw
 //! ```
 //!
-//! Owns the terminal while it is in use. Invariant T1: the terminal is always restored, whether the
-//! screen ends by a key, a signal, an error or a panic.
+//! Owns the terminal while it is in use. Invariant T1: the terminal is always restored, whether a
+//! key, a signal, an error or a panic ends the view.
 
 mod draw;
 

@@ -1,4 +1,4 @@
-//! `folio predict` for one trace: one result with a column per cell.
+//! `folio predict` for one trace: a single result with a column per cell.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `folio predict --sweep`: many traces into one data set.
+//! `folio predict --sweep`: replays many traces into one data set.
 
 use std::path::PathBuf;
 

@@ -6,7 +6,7 @@
 //!   failed              the oldest first
 //! ```
 //!
-//! The rest belongs to the last run alone. If that is still too long, the request is too large.
+//! What remains belongs to the last run. If that is still too long, the request is too large.
 
 use std::collections::BTreeSet;
 

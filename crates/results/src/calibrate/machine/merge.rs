@@ -1,10 +1,11 @@
-//! Merges several calibrations of one machine: a cost is their mean, and its range covers them all.
+//! Merges several calibrations of one machine: a cost is the mean of all calibrations, and its
+//! range covers them all.
 //!
 //! A machine drifts more from hour to hour than within one calibration's rounds, so bounds from one
 //! calibration are too narrow. Calibrations with the same CPU and kernel are merged. Some costs
 //! only make sense together: unmapping with or without freeing, entries with or without map counts.
-//! Their earlier values are kept only if the earlier calibration measured the same set; otherwise
-//! the last calibration alone counts.
+//! Their earlier values are kept only if the earlier calibration measured the same set; otherwise,
+//! only the last calibration counts.
 
 use std::collections::BTreeMap;
 

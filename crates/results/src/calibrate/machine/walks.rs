@@ -1,8 +1,8 @@
 //! The costs of page walks on the measured machine.
 //!
-//! Reading a page-table line costs as much as any load of a line; the shares of walks are measured.
-//! The rest is the walk's fixed part: the cost of translation in chains of loads, minus the lines
-//! that the model counts for the same chain.
+//! Reading a page-table line costs as much as loading any other line; the shares of walks are
+//! measured. The rest is the walk's fixed part: the cost of translation in chains of loads, minus
+//! the lines that the model counts for the same chain.
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Side};
 use largefolio_linux::measure::Spread;
