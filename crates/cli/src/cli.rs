@@ -13,7 +13,6 @@ use crate::verbs::align::AlignArgs;
 use crate::verbs::calibrate::CalibrateArgs;
 use crate::verbs::collapse::CollapseArgs;
 use crate::verbs::completions::CompletionsArgs;
-use crate::verbs::crosscheck::CrosscheckArgs;
 use crate::verbs::man::ManArgs;
 use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
@@ -67,14 +66,13 @@ enum Verb {
     Verify(VerifyArgs),
     Trace(TraceArgs),
     Calibrate(CalibrateArgs),
-    Crosscheck(CrosscheckArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
 
 /// Verbs that exist only in the unpublished program `folio-lab`.
-const OF_LAB: [&[&str]; 2] = [&["study"], &["bench"]];
+const OF_LAB: [&[&str]; 3] = [&["study"], &["crosscheck"], &["bench"]];
 
 pub(crate) fn run() -> Result<Exit> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
@@ -106,7 +104,6 @@ fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<
         Verb::Verify(args) => args.plan(command_line(words))?.run(console),
         Verb::Trace(args) => args.plan()?.run(console),
         Verb::Calibrate(args) => args.plan(command_line(words))?.run(console),
-        Verb::Crosscheck(args) => args.plan(command_line(words))?.run(console),
         Verb::Schema(args) => args.plan().run(console),
         Verb::Completions(args) => args.plan(Cli::command()).run(console),
         Verb::Man(args) => args.plan(Cli::command())?.run(console),

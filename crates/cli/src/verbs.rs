@@ -6,7 +6,6 @@ pub(crate) mod calibrate;
 pub(crate) mod collapse;
 pub(crate) mod completions;
 pub mod confined;
-pub(crate) mod crosscheck;
 mod lasting;
 pub(crate) mod man;
 pub(crate) mod maps;

@@ -7,6 +7,8 @@ use largefolio_linux::calibrate::stubs::StubsError;
 use largefolio_sim::bench::AnonBenchError;
 use largefolio_sim::kernel::KernelError;
 
+use crate::crosscheck::record::CrosscheckError;
+use crate::crosscheck::{CheckError, LibraryError, ParseError};
 use crate::study::StudyError;
 
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +21,14 @@ pub enum Error {
     Model(#[from] AnonBenchError),
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Crosscheck(#[from] CrosscheckError),
+    #[error(transparent)]
+    Recording(#[from] CheckError),
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    #[error(transparent)]
+    Parse(#[from] ParseError),
     #[error(transparent)]
     Study(#[from] StudyError),
     #[error("{0}")]

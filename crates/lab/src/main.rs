@@ -11,6 +11,7 @@ use largefolio_cli::parse::{command_line, parsed};
 use largefolio_cli::version;
 
 use verbs::bench::BenchArgs;
+use verbs::crosscheck::CrosscheckArgs;
 use verbs::study::StudyArgs;
 
 /// Validate and calibrate folio's model
@@ -29,6 +30,7 @@ use verbs::study::StudyArgs;
 Examples:
   folio-lab study exec-order
   folio-lab bench clear --rounds 5
+  sudo folio-lab crosscheck
 
 Exit status: 0 done, 1 the answer is \"no\", 2 error. The result goes to standard output, everything
 else to standard error."
@@ -42,6 +44,7 @@ struct Cli {
 enum Verb {
     Study(StudyArgs),
     Bench(BenchArgs),
+    Crosscheck(CrosscheckArgs),
 }
 
 fn main() -> ExitCode {
@@ -52,5 +55,6 @@ fn run() -> Result<Exit> {
     parsed(|cli: Cli, words, console| match cli.verb {
         Verb::Study(args) => args.plan(command_line(words))?.run(console),
         Verb::Bench(args) => args.plan(command_line(words))?.run(console),
+        Verb::Crosscheck(args) => args.plan(command_line(words))?.run(console),
     })
 }

@@ -14,12 +14,12 @@ use crate::mount::Detached;
 use crate::proc::Task;
 use crate::system::Live;
 
-pub(crate) const HANDLE_MM_FAULT: &str = "handle_mm_fault";
+pub const HANDLE_MM_FAULT: &str = "handle_mm_fault";
 /// Bits of a fault's error code in x86-64 events: a store, an instruction fetch.
-pub(crate) const STORE: u64 = 2;
-pub(crate) const FETCH: u64 = 16;
+pub const STORE: u64 = 2;
+pub const FETCH: u64 = 16;
 /// A bit of this probe: the fault was tried under the VMA lock and can be repeated.
-pub(crate) const LOCKED: u64 = 1 << 32;
+pub const LOCKED: u64 = 1 << 32;
 
 /// Prefix of the group's name. The PID follows.
 const PREFIX: &str = "folio_";
@@ -31,14 +31,14 @@ const ARGUMENTS: &str = if cfg!(target_arch = "x86_64") {
 };
 
 #[derive(Debug)]
-pub(crate) struct FaultProbe {
+pub struct FaultProbe {
     /// Outlives the instance, which must be gone before the event can be removed.
     tracefs: Detached,
     event: String,
 }
 
 impl FaultProbe {
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         let tracefs = Detached::new("tracefs", None)?;
         let list = list(&tracefs);
         remove_stale(&list);
@@ -47,7 +47,7 @@ impl FaultProbe {
         Ok(Self { tracefs, event })
     }
 
-    pub(crate) fn event(&self) -> String {
+    pub fn event(&self) -> String {
         self.event.clone()
     }
 }
@@ -61,7 +61,7 @@ impl Drop for FaultProbe {
 
 /// Returns the error code for a call with these flags (`enum fault_flag`). Returns `None` if the
 /// call was not for a fault (populating, `ptrace`), or repeats one that waited for a page.
-pub(crate) fn code(flags: u64) -> Option<u64> {
+pub fn code(flags: u64) -> Option<u64> {
     const WRITE: u64 = 1;
     const TRIED: u64 = 1 << 5;
     const INSTRUCTION: u64 = 1 << 8;

@@ -22,10 +22,10 @@ static OWN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// The PID of a child in the set. Dropped after the child was waited for.
 #[derive(Debug)]
-pub(crate) struct Own(u32);
+pub struct Own(u32);
 
 impl Own {
-    pub(crate) const fn pid(&self) -> u32 {
+    pub const fn pid(&self) -> u32 {
         self.0
     }
 }
@@ -36,7 +36,7 @@ impl Drop for Own {
     }
 }
 
-pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
+pub fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
     let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     let child = command.spawn()?;
     own.insert(child.id());
@@ -53,7 +53,7 @@ pub fn end_with(parent: Pid) -> bool {
 }
 
 /// Reverts [`end_with`].
-pub(crate) fn end_alone() {
+pub fn end_alone() {
     let _ = set_parent_process_death_signal(None);
 }
 

@@ -2,9 +2,9 @@
 //! and programs on disk.
 //!
 //! Reading order: [`elf`] (segments of a file) and [`alignment`] (which folios can map them),
-//! [`record`] (a program's memory references into a trace file), [`crosscheck`] (small workloads
-//! under tracefs, for a comparison with the model); [`mod@warm`], [`run`], [`mod@align`],
-//! [`mod@collapse`] and [`remap`] (applying large folios), [`setting`] (temporary settings),
+//! [`record`] (a program's memory references into a trace file); [`mod@warm`], [`run`],
+//! [`mod@align`], [`mod@collapse`] and [`remap`] (applying large folios), [`setting`] (temporary
+//! settings),
 //! [`tune`] (settings until they are undone) and [`persist`] (settings that survive a reboot);
 //! [`measure`], [`calibrate`] (this machine's costs), [`verify`] (a command with and without a
 //! change); [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`] and
@@ -18,7 +18,6 @@ pub mod calibrate;
 pub mod census;
 pub mod collapse;
 pub mod confine;
-pub mod crosscheck;
 pub mod elf;
 pub mod environment;
 pub mod geometry;
@@ -43,12 +42,12 @@ pub mod verify;
 pub mod warm;
 pub mod watch;
 
-mod fault_probe;
+pub mod fault_probe;
 mod filesystem;
 
 mod keeper;
 mod library;
-mod mount;
+pub mod mount;
 mod residency;
-mod tracefs;
+pub mod tracefs;
 mod trust;

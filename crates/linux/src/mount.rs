@@ -15,12 +15,12 @@ use rustix::mount::{
 use crate::proc::fd;
 
 #[derive(Debug)]
-pub(crate) struct Detached {
+pub struct Detached {
     root: OwnedFd,
 }
 
 impl Detached {
-    pub(crate) fn new(driver: &str, source: Option<&Path>) -> io::Result<Self> {
+    pub fn new(driver: &str, source: Option<&Path>) -> io::Result<Self> {
         let context = fsopen(driver, FsOpenFlags::FSOPEN_CLOEXEC)?;
         if let Some(source) = source {
             fsconfig_set_string(&context, "source", source)?;
@@ -31,7 +31,7 @@ impl Detached {
     }
 
     /// Returns a path to it for this process and its children, valid while this process lives.
-    pub(crate) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         let pid = rustix::process::getpid().as_raw_nonzero();
         fd::link(pid, self.root.as_raw_fd())
     }

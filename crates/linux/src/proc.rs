@@ -19,15 +19,15 @@
 //! - F2: reading is bounded (S2 in [`crate::system`]), and the parsed result is larger by at most a
 //!   constant factor.
 
-pub(crate) mod block;
-pub(crate) mod cgroup;
+pub mod block;
+pub mod cgroup;
 pub(crate) mod choice;
-pub(crate) mod fd;
+pub mod fd;
 pub mod host;
 pub mod maps;
 pub mod pinned;
 pub mod smaps;
-pub(crate) mod stat;
+pub mod stat;
 mod task;
 pub mod thp;
 
@@ -67,7 +67,7 @@ pub(crate) fn kpageflags(system: &dyn System) -> io::Result<Box<dyn Entries>> {
 }
 
 /// Whether the kernel generates this file.
-pub(crate) fn is_virtual(path: &Path) -> bool {
+pub fn is_virtual(path: &Path) -> bool {
     VIRTUAL.iter().any(|root| path.starts_with(root))
 }
 

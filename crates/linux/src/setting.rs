@@ -161,7 +161,7 @@ impl Setting {
     ///
     /// # Errors
     /// If it cannot be read, or another folio's change lasts longer than the wait.
-    pub(crate) fn hold(path: &Path) -> Result<Self, SettingError> {
+    pub fn hold(path: &Path) -> Result<Self, SettingError> {
         let lock = lock(path, Busy::Wait)?;
         let old = Self::read(path)?;
         let mut setting = Self { path: path.to_owned(), old, given: None, keeper: None, lock };

@@ -21,7 +21,7 @@ static SEEN: AtomicI32 = AtomicI32::new(0);
 static NR_INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     earlier: Vec<(i32, libc::sigaction)>,
     sent: &'static AtomicI32,
     seen: &'static AtomicI32,
@@ -43,7 +43,7 @@ extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc:
 
 impl Signals {
     /// Installs the handlers. A signal that is ignored (nohup) stays ignored.
-    pub(crate) fn watch() -> io::Result<Self> {
+    pub fn watch() -> io::Result<Self> {
         SENT.store(0, Relaxed);
         SEEN.store(0, Relaxed);
         NR_INTERRUPTS.store(0, Relaxed);
@@ -65,11 +65,11 @@ impl Signals {
         Ok(signals)
     }
 
-    pub(crate) fn take(&self) -> Option<i32> {
+    pub fn take(&self) -> Option<i32> {
         Some(self.sent.swap(0, Relaxed)).filter(|signal| *signal != 0)
     }
 
-    pub(crate) fn seen(&self) -> Option<i32> {
+    pub fn seen(&self) -> Option<i32> {
         Some(self.seen.load(Relaxed)).filter(|signal| *signal != 0)
     }
 }

@@ -28,7 +28,7 @@ use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-pub(crate) use fdinfo::FdInfo;
+pub use fdinfo::FdInfo;
 pub use live::Live;
 pub use memory::MemSystem;
 

@@ -24,7 +24,7 @@ const REMOVE: &str = "cd /proc/self/fd/2 && [ -d \"$1\" ] || exit; echo 0 >\"$1\
     until rmdir \"$1\" || [ $i -eq 100 ]; do i=$((i+1)); sleep 0.05; done";
 
 #[derive(Debug)]
-pub(crate) enum TracefsError {
+pub enum TracefsError {
     NotPermitted,
     Missing,
     PidNamespace,
@@ -32,7 +32,7 @@ pub(crate) enum TracefsError {
 }
 
 #[derive(Debug)]
-pub(crate) struct Instance {
+pub struct Instance {
     path: PathBuf,
     _keeper: Keeper,
     _tracefs: Detached,
@@ -40,7 +40,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// Makes an instance, after removing those of processes that are gone.
-    pub(crate) fn new(purpose: &str) -> Result<Self, TracefsError> {
+    pub fn new(purpose: &str) -> Result<Self, TracefsError> {
         if !host::has_pids_of_machine() {
             return Err(TracefsError::PidNamespace);
         }
@@ -56,19 +56,19 @@ impl Instance {
         Ok(Self { path, _keeper: keeper, _tracefs: tracefs })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
-    pub(crate) fn has(&self, event: &str) -> bool {
+    pub fn has(&self, event: &str) -> bool {
         self.path.join("events").join(event).is_dir()
     }
 
-    pub(crate) fn set(&self, name: &str, value: &str) -> io::Result<()> {
+    pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
         fs::write(self.path.join(name), value)
     }
 
-    pub(crate) fn nr_lost(&self) -> u64 {
+    pub fn nr_lost(&self) -> u64 {
         let Ok(cpus) = fs::read_dir(self.path.join("per_cpu")) else { return 0 };
         let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
         let stats = stats.filter_map(|path| fs::read_to_string(path).ok());

@@ -7,10 +7,8 @@ use largefolio_linux::calibrate::anon::BenchError;
 use largefolio_linux::calibrate::stubs::StubsError;
 use largefolio_linux::census::CensusError;
 use largefolio_linux::census::file::FileError;
-use largefolio_linux::crosscheck::CrosscheckError;
 use largefolio_report::ExportError;
 use largefolio_sim::bench::AnonBenchError;
-use largefolio_sim::crosscheck::{CheckError, LibraryError, ParseError};
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;
 use largefolio_sim::replay::ReplayError;
@@ -33,19 +31,11 @@ pub enum Error {
     #[error(transparent)]
     Stubs(#[from] StubsError),
     #[error(transparent)]
-    Crosscheck(#[from] CrosscheckError),
-    #[error(transparent)]
     Export(#[from] ExportError),
     #[error(transparent)]
     Model(#[from] AnonBenchError),
     #[error(transparent)]
     Calibrate(#[from] CalibrateError),
-    #[error(transparent)]
-    Recording(#[from] CheckError),
-    #[error(transparent)]
-    Library(#[from] LibraryError),
-    #[error(transparent)]
-    Parse(#[from] ParseError),
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error(transparent)]

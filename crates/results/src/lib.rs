@@ -8,7 +8,7 @@
 //! Reading order: [`form`] (the output formats), `sentence` (an answer for text and page),
 //! [`remark`] (warnings about a result), [`running`] (this kernel in the model), `remedy` (remedies
 //! in `folio maps` and `folio advise`), [`schemas`] (the JSON schemas), then one module per verb:
-//! [`maps`], [`crosscheck`], [`verify`], [`calibrate`], [`tune`], [`warm`], [`collapse`],
+//! [`maps`], [`verify`], [`calibrate`], [`tune`], [`warm`], [`collapse`],
 //! [`advise`].
 //!
 //! Owns no stream and no exit code: the caller decides where to print and how the process ends.
@@ -18,7 +18,6 @@
 pub mod advise;
 pub mod calibrate;
 pub mod collapse;
-pub mod crosscheck;
 mod error;
 mod files;
 pub mod form;

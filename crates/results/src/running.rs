@@ -13,7 +13,6 @@ use largefolio_linux::tune::catalog::Catalog;
 use largefolio_mm::units::PageSize;
 use largefolio_report::figures;
 use largefolio_sim::cost::Walks;
-use largefolio_sim::crosscheck::rules_of_release;
 use largefolio_sim::kernel::{Kernel, version};
 use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 
@@ -63,7 +62,7 @@ pub(crate) fn size_names() -> [String; 2] {
 /// # Errors
 /// If the kernel is older than all rules, or `release` is not a version.
 pub fn rules(release: &str, page_bytes: u64) -> Result<Kernel, Error> {
-    Ok(rules_of_release(release, page_bytes)?)
+    Ok(Kernel::rules_of_release(release, page_bytes)?)
 }
 
 /// The name that users give for the running kernel with its settings.

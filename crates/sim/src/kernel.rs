@@ -172,6 +172,15 @@ impl Kernel {
         Some(Self::of_nearest(nearest, page_bytes))
     }
 
+    /// Returns the rules for `release` (`uname -r`): the newest known version that is not newer.
+    ///
+    /// # Errors
+    /// There are no rules for it.
+    pub fn rules_of_release(release: &str, page_bytes: u64) -> Result<Self, KernelError> {
+        let unknown = || KernelError::UnknownRelease { release: release.to_owned() };
+        Self::of_release(release, page_bytes).unwrap_or_else(|| Err(unknown()))
+    }
+
     /// Like [`Kernel::of_release`], but uses the oldest rules if every known version is newer.
     /// `None` only if the release does not begin with two numbers.
     #[must_use]

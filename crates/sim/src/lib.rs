@@ -3,7 +3,6 @@
 
 pub mod bench;
 pub mod cost;
-pub mod crosscheck;
 pub mod datafile;
 pub mod interval;
 pub mod kernel;

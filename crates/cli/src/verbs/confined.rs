@@ -17,7 +17,7 @@ static TOLD: Once = Once::new();
 
 /// If run by root, confines this process to reading `read` and writing the results at `write`.
 /// Warns and continues if the kernel refuses.
-pub(crate) fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
+pub fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
     of_root(&Files { read: read.to_vec(), write: files(write), ..Files::default() });
 }
 

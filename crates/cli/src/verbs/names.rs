@@ -15,11 +15,11 @@ use largefolio_sim::policy::KernelPolicy;
 
 /// Accepts any string, and completes names.
 #[derive(Clone, Copy)]
-pub(crate) struct Named(fn() -> Vec<&'static str>);
+pub struct Named(fn() -> Vec<&'static str>);
 
 /// A kernel, a file, or either with edits. Completion omits the self-built kernels that made
 /// recordings.
-pub(crate) const KERNEL: Named = Named(|| {
+pub const KERNEL: Named = Named(|| {
     Kernel::names().filter(|name| version(name).is_some()).chain([running::THIS]).collect()
 });
 

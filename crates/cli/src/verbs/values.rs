@@ -15,7 +15,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     parse_bytes(text).ok_or_else(|| "expected bytes, such as 4096, 64K, 2M or 16G".to_owned())
 }
 
-pub(crate) fn page_bytes(text: &str) -> Result<u64, String> {
+pub fn page_bytes(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     let is_page = matches!(bytes, 0x1000 | 0x4000 | 0x10000);
     if is_page { Ok(bytes) } else { Err("a base page is 4K, 16K or 64K".to_owned()) }

@@ -233,7 +233,7 @@ fn names_that_stand_in_the_wrong_place_are_told_so() {
 
 #[test]
 fn verbs_of_the_lab_name_its_program() {
-    for words in ["study", "study owners --json", "bench clear --rounds 5"] {
+    for words in ["study", "study owners --json", "crosscheck --help", "bench clear --rounds 5"] {
         let verb = words.split(' ').next().unwrap();
         let said = Place::new().fails(words);
         let expected = format!(

@@ -48,11 +48,6 @@ fn what_a_user_names_is_refused() {
         "verify --tune thp.32K=never --trace mix.folio --machine ./f.toml -- true",
         "calibrate --check --machine ./f.toml",
         "tune --profile f.toml",
-        "crosscheck replay f.txt",
-        "crosscheck replay f.tar.xz",
-        "crosscheck replay recordings",
-        "crosscheck replay f.txt --kernel ./f.toml",
-        "crosscheck cow --from f.txt",
         "align f.folio -o copy",
         "maps --elf f.folio",
         "maps --file f.folio",
@@ -127,12 +122,4 @@ fn the_state_of_tune_and_its_settings_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{name}: {said}");
         assert!(said.contains("it is a FIFO, not a regular file"), "{name}: {said}");
     }
-}
-
-/// Reads of this regular file wait for future kernel messages.
-#[test]
-fn the_log_of_the_kernel_is_not_waited_for() {
-    let words = "crosscheck replay /proc/kmsg";
-    let output = ended(Place::new().command(words), words);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }

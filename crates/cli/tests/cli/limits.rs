@@ -288,7 +288,6 @@ fn root_reads_what_others_made_without_its_rights() {
         largefolio_testkit::skipped!("only root gives up rights");
         return;
     }
-    fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
     fs::copy("/bin/true", place.path("p")).unwrap();
     place.done("trace gen zipf --runs 300000 -o long.folio");
     let is_waiting = |words: &str| {
@@ -305,7 +304,6 @@ fn root_reads_what_others_made_without_its_rights() {
     assert!(Command::new("mkfifo").arg(place.path("page.html")).status().unwrap().success());
     for words in [
         "predict mix.folio --kernel 6.12 --machine altra --report page.html",
-        "crosscheck replay a.txt --report page.html",
         "maps --elf p --report page.html",
         "trace cat long.folio",
     ] {

@@ -7,7 +7,6 @@ mod advise;
 mod calibrate;
 mod compat;
 mod completions;
-mod crosscheck;
 mod effect;
 mod errors;
 mod fifos;

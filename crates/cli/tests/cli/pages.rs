@@ -1,4 +1,4 @@
-//! `--report` of `maps`, `verify` and `crosscheck`: the file, its data, hostile names, and
+//! `--report` of `maps` and `verify`: the file, its data, hostile names, and
 //! each page in a real browser.
 
 use std::ffi::OsStr;
@@ -7,10 +7,8 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command};
 
 use largefolio_testkit::browser::{browser, printed, probed};
-use largefolio_testkit::skeleton::skeleton;
 use serde_json::Value;
 
-use crate::crosscheck::small;
 use crate::support::{Place, text};
 
 /// A name that would do harm as HTML, script or attribute.
@@ -162,51 +160,20 @@ fn a_page_of_a_verdict_has_every_round() {
 }
 
 #[test]
-fn a_page_of_a_check_that_agrees_and_differs() {
-    let place = Place::new();
-    fs::write(place.path("equal.txt"), small("0")).unwrap();
-    fs::write(place.path("other <b>.txt"), small("0").replace("x8", "x7")).unwrap();
-    let output = place
-        .command("crosscheck replay --csv --report page.html equal.txt")
-        .arg("other <b>.txt")
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains(",different,"));
-    let page = page(&place, "page.html");
-    let json = data(&page);
-    assert_eq!(json["outcomes"], serde_json::json!({ "different": 1, "equal": 1 }));
-    let difference = &json["different"][0]["differences"][0];
-    for side in ["kernel", "model"] {
-        assert!(!difference[side].as_str().unwrap().is_empty(), "{difference}");
-    }
-    assert!(page.contains("differ in 1 of 2 recordings"));
-    insta::assert_snapshot!("page_of_a_check", skeleton(&page));
-    assert!(page.contains("step 1 (touch page 0)") || page.contains("1 (touch page 0)"));
-    read_without_scripts(&page, 2);
-    use_in_a_browser(&page);
-}
-
-#[test]
 fn a_page_without_a_place_is_refused_before_the_work() {
     let place = Place::new();
-    fs::write(place.path("equal.txt"), small("0")).unwrap();
     // If the command ran, it would create a file.
     for words in [
         "verify --heap 64K --report nowhere/page.html -- touch made",
         "maps --all --report nowhere/page.html",
         "maps --elf /bin/true --report nowhere/page.html",
-        "crosscheck replay equal.txt --report nowhere/page.html",
     ] {
         let said = place.fails(words);
         assert!(said.contains("cannot write nowhere/page.html"), "{words}: {said}");
         assert!(said.contains("choose another place with --report"), "{words}: {said}");
     }
     assert!(!place.path("made").exists());
-    let said = place.fails("crosscheck replay equal.txt --report equal.txt");
-    assert!(said.contains("equal.txt is an input file"), "{said}");
     let said = place.fails("maps --all --watch --report page.html");
     assert!(said.contains("--watch repeats"), "{said}");
-    assert!(place.fails("crosscheck cow --report page.html").contains("--report"));
     assert!(!place.path("page.html").exists());
 }

@@ -22,8 +22,6 @@ struct Writer {
 
 /// Every option that names an output file. Options that this machine cannot use are skipped loudly.
 fn writers(place: &Place) -> Vec<Writer> {
-    fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
-    let replay = "crosscheck replay a.txt";
     let mut writers = Vec::new();
     let mut add = |words: &str, file: &'static str| {
         writers.push(Writer { words: words.to_owned(), file });
@@ -35,7 +33,6 @@ fn writers(place: &Place) -> Vec<Writer> {
     add(&format!("{predict} --parquet -o DIR/out"), "out");
     add(&format!("{predict} --report DIR/out.html"), "out.html");
     add("trace gen zipf --files 1 --file-size 1M --anon-size 1M --runs 500 -o DIR/out", "out");
-    add(&format!("{replay} --report DIR/out.html"), "out.html");
     add("man -o DIR", "folio.1");
     add("calibrate --quick --dir . -o DIR/out", "out");
     if is_able(&place.run("record -o probe.folio -- true")) {
@@ -47,12 +44,6 @@ fn writers(place: &Place) -> Vec<Writer> {
     let maps = format!("maps {} --report", std::process::id());
     if place.run(&format!("{maps} try.html")).status.code() == Some(0) {
         add(&format!("{maps} DIR/out.html"), "out.html");
-    }
-    let record = "crosscheck record --fs ext4 -o DIR -- prot=r file=64K pattern=ops ops=t0";
-    if is_able(&place.run(&record.replace("DIR", "try"))) {
-        let names = fs::read_dir(place.path("try")).unwrap();
-        let name = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).next();
-        add(record, name.unwrap().leak());
     }
     writers
 }

@@ -14,7 +14,7 @@ use crate::schema::Closed;
 use crate::support::{Place, hold_settings};
 
 /// Schemas of results that need root, on a kernel that can be traced.
-const OF_ROOT: &[&str] = &["collapse", "crosscheck-programs"];
+const OF_ROOT: &[&str] = &["collapse"];
 
 /// The schemas that `folio schema` prints, changed to forbid further fields.
 fn validators() -> &'static BTreeMap<String, Closed> {
@@ -59,9 +59,6 @@ fn schema_of(words: &[&str], value: &Value) -> &'static str {
         ["trace", "cat", ..] => "trace-cat",
         ["calibrate", ..] if has("--check") => "calibrate-check",
         ["calibrate", ..] => "calibrate",
-        ["crosscheck", "cow" | "collapse", ..] => "crosscheck-programs",
-        ["crosscheck", "workloads", ..] => "crosscheck-workloads",
-        ["crosscheck", ..] => "crosscheck",
         _ => panic!("folio {}: which schema has this JSON?", words.join(" ")),
     }
 }
@@ -92,8 +89,6 @@ pub(crate) fn check(words: &str, stdout: &[u8]) {
 fn every_schema_has_a_result_that_is_checked() {
     let _settings = hold_settings();
     let place = Place::with_trace();
-    fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
-    fs::write(place.path("b.txt"), crate::crosscheck::small("0").replace("x8", "x7")).unwrap();
     let own = std::process::id();
     fs::write(place.path("old.json"), place.done(&format!("maps {own} --json"))).unwrap();
     let program = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
@@ -112,14 +107,9 @@ fn every_schema_has_a_result_that_is_checked() {
         "trace cat mix.folio --head 100 --json".to_owned(),
         "calibrate --quick --dir . -o quick.toml --json".to_owned(),
         "calibrate --check --quick --dir . --machine zen4 --json".to_owned(),
-        "crosscheck replay a.txt b.txt --json".to_owned(),
-        "crosscheck workloads --json".to_owned(),
     ];
     let mut seen = BTreeSet::new();
-    let of_root = [
-        format!("collapse {own} --kind anon --json"),
-        "crosscheck cow --programs 1 --json".to_owned(),
-    ];
+    let of_root = [format!("collapse {own} --kind anon --json")];
     for words in commands.iter().chain(&of_root) {
         let output = place.run(words);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -9,7 +9,7 @@ use largefolio_testkit::swap::Swap;
 use crate::support::Place;
 
 /// Command lines; `@` is the attacked name. Each ends by itself, whatever it finds.
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 20] = [
     "maps PID --openmetrics @",
     "maps PID --report @",
     "maps --file @",
@@ -28,7 +28,6 @@ const VERBS: [&str; 21] = [
     "warm @",
     "warm --check @",
     "run --text large -- @",
-    "crosscheck replay @",
     "tune --profile @",
     "calibrate --check --machine @",
 ];

@@ -12,6 +12,13 @@ const VERBS: &[&str] = &[
     "bench clear",
     "bench exec",
     "bench fault",
+    "crosscheck",
+    "crosscheck program",
+    "crosscheck cow",
+    "crosscheck collapse",
+    "crosscheck record",
+    "crosscheck replay",
+    "crosscheck workloads",
 ];
 
 #[test]

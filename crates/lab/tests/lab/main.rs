@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 
 mod bench;
+mod crosscheck;
+mod crosscheck_plan;
 mod help;
 #[path = "../../../cli/tests/cli/schema.rs"]
 mod schema;

@@ -11,6 +11,9 @@ fn schema_of(words: &str) -> &'static str {
     match words.split_whitespace().collect::<Vec<_>>()[..] {
         ["study", ..] => "study",
         ["bench", ..] => "bench",
+        ["crosscheck", "cow" | "collapse", ..] => "crosscheck-programs",
+        ["crosscheck", "workloads", ..] => "crosscheck-workloads",
+        ["crosscheck", ..] => "crosscheck",
         _ => panic!("folio-lab {words}: which schema has this JSON?"),
     }
 }

@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use super::number;
 use crate::system::System;
 
-pub(crate) const DISKS: &str = "/sys/block";
+pub const DISKS: &str = "/sys/block";
 /// Each mounted btrfs has a directory here: its own device has the readahead window.
-pub(crate) const BTRFS: &str = "/sys/fs/btrfs";
+pub const BTRFS: &str = "/sys/fs/btrfs";
 /// Reading it creates a compressed RAM disk and returns its number.
-pub(crate) const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
+pub const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
 /// Writing a disk's number removes it.
-pub(crate) const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
+pub const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 
 /// Returns a path of disk `name`, such as `queue/read_ahead_kb`.
-pub(crate) fn of_disk(name: &str, file: &str) -> PathBuf {
+pub fn of_disk(name: &str, file: &str) -> PathBuf {
     Path::new(DISKS).join(name).join(file)
 }
 
 /// Reads a number from a device's directory; `place` starts with `/`.
-pub(crate) fn number_of(system: &dyn System, device: u64, place: &str) -> Option<u64> {
+pub fn number_of(system: &dyn System, device: u64, place: &str) -> Option<u64> {
     let (major, minor) = (libc::major(device), libc::minor(device));
     number(system, Path::new(&format!("/sys/dev/block/{major}:{minor}{place}")))
 }

@@ -11,11 +11,11 @@ use super::number;
 use crate::system::System;
 
 /// The mount points of version 2, alone or together with version 1.
-pub(crate) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+pub const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// The version 1 trees that contain all processes of a service or container.
 pub(crate) const TREES_OF_V1: [&str; 2] = ["/sys/fs/cgroup/systemd", MEMORY_OF_V1];
 /// The version 1 tree of the memory controller.
-pub(crate) const MEMORY_OF_V1: &str = "/sys/fs/cgroup/memory";
+pub const MEMORY_OF_V1: &str = "/sys/fs/cgroup/memory";
 
 /// Lists a group's processes; writing a pid moves that process into the group.
 const PROCS: &str = "cgroup.procs";

@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 use crate::system::{FdInfo, System};
 
-pub(crate) fn link(pid: impl Display, fd: impl Display) -> PathBuf {
+pub fn link(pid: impl Display, fd: impl Display) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/fd/{fd}"))
 }
 
-pub(crate) fn own(file: impl AsFd) -> PathBuf {
+pub fn own(file: impl AsFd) -> PathBuf {
     link("self", file.as_fd().as_raw_fd())
 }
 
@@ -25,24 +25,24 @@ pub(crate) fn program(pid: impl Display) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-pub(crate) fn info(system: &dyn System, pid: impl Display, fd: i32) -> io::Result<FdInfo> {
+pub fn info(system: &dyn System, pid: impl Display, fd: i32) -> io::Result<FdInfo> {
     let path = format!("/proc/{pid}/fdinfo/{fd}");
     Ok(FdInfo::parse(&system.text(Path::new(&path))?))
 }
 
-pub(crate) fn regular(pid: impl Display, fd: impl Display) -> Option<(Metadata, PathBuf)> {
+pub fn regular(pid: impl Display, fd: impl Display) -> Option<(Metadata, PathBuf)> {
     let link = link(pid, fd);
     let found = fs::metadata(&link).ok().filter(Metadata::is_file)?;
     Some((found, fs::read_link(&link).ok()?))
 }
 
 /// Whether it is a file or device, and not a pipe or socket.
-pub(crate) fn is_file_or_device(pid: impl Display, fd: i32) -> bool {
+pub fn is_file_or_device(pid: impl Display, fd: i32) -> bool {
     let is_either =
         |found: Metadata| !found.file_type().is_fifo() && !found.file_type().is_socket();
     fs::metadata(link(pid, fd)).is_ok_and(is_either)
 }
 
-pub(crate) fn memory(pid: impl Display, address: u64, bytes: &mut [u8]) -> io::Result<()> {
+pub fn memory(pid: impl Display, address: u64, bytes: &mut [u8]) -> io::Result<()> {
     File::open(format!("/proc/{pid}/mem"))?.read_exact_at(bytes, address)
 }

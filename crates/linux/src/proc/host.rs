@@ -22,12 +22,12 @@ pub(crate) fn boot_id(system: &dyn System) -> Option<String> {
 const PIDS_OF_MACHINE: u64 = 0xEFFF_FFFC;
 
 /// Whether pids here are the machine's, so this process is not in a PID namespace.
-pub(crate) fn has_pids_of_machine() -> bool {
+pub fn has_pids_of_machine() -> bool {
     fs::metadata("/proc/self/ns/pid").map_or(true, |file| file.ino() == PIDS_OF_MACHINE)
 }
 
 /// Returns the kernel version without a builder's suffix (`-amd64`, `-custom`); empty if unknown.
-pub(crate) fn kernel_release(system: &dyn System) -> String {
+pub fn kernel_release(system: &dyn System) -> String {
     let release = system.text(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
     upstream(&String::from_utf8_lossy(&release)).to_owned()
 }
@@ -56,7 +56,7 @@ pub(crate) fn free_bytes_in(system: &dyn System, bytes: u64) -> u64 {
 }
 
 /// Whether `cgroup.memory=nokmem` is on the kernel command line.
-pub(crate) fn has_no_kmem(system: &dyn System) -> bool {
+pub fn has_no_kmem(system: &dyn System) -> bool {
     let text = system.text(Path::new("/proc/cmdline")).unwrap_or_default();
     let mut words = text.split(u8::is_ascii_whitespace);
     let options = words.find_map(|word| word.strip_prefix(b"cgroup.memory="));
@@ -64,7 +64,7 @@ pub(crate) fn has_no_kmem(system: &dyn System) -> bool {
 }
 
 /// Returns how many processors are online; 1 if unknown.
-pub(crate) fn nr_cpus(system: &dyn System) -> u64 {
+pub fn nr_cpus(system: &dyn System) -> u64 {
     let text = system.text(Path::new("/sys/devices/system/cpu/online")).unwrap_or_default();
     nr_of_list(String::from_utf8_lossy(&text).trim())
 }
@@ -161,7 +161,7 @@ pub fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
 }
 
-pub(crate) fn has_generations(system: &dyn System) -> bool {
+pub fn has_generations(system: &dyn System) -> bool {
     let text = system.text(Path::new(GENERATIONS)).unwrap_or_default();
     generations(&String::from_utf8_lossy(&text)).unwrap_or(false)
 }

@@ -54,7 +54,7 @@ impl Vma {
                     .any(|start| name.starts_with(start))
     }
 
-    pub(crate) fn prot(&self) -> u32 {
+    pub fn prot(&self) -> u32 {
         let letters = [(b'r', 1), (b'w', 2), (b'x', 4)].into_iter().zip(self.permissions);
         letters.filter(|((letter, _), is)| letter == is).map(|((_, bit), _)| bit).sum()
     }
@@ -69,11 +69,11 @@ impl Vma {
     }
 
     /// Whether stores reach the file or other processes.
-    pub(crate) const fn is_shared(&self) -> bool {
+    pub const fn is_shared(&self) -> bool {
         self.permissions[3] == b's'
     }
 
-    pub(crate) fn name(&self) -> Cow<'_, Path> {
+    pub fn name(&self) -> Cow<'_, Path> {
         if !self.is_deleted {
             return Cow::Borrowed(&self.path);
         }
@@ -124,9 +124,9 @@ impl Vma {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Maps {
-    pub(crate) vmas: Vec<Vma>,
-    pub(crate) nr_bad_lines: usize,
+pub struct Maps {
+    pub vmas: Vec<Vma>,
+    pub nr_bad_lines: usize,
 }
 
 pub(crate) fn parse(text: &[u8], page_bytes: u64) -> Maps {

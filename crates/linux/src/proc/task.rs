@@ -46,11 +46,11 @@ impl<'a> Task<'a> {
         self.system.text(&self.dir.join(name))
     }
 
-    pub(crate) fn exists(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.text("comm").is_ok()
     }
 
-    pub(crate) fn maps(&self) -> io::Result<Maps> {
+    pub fn maps(&self) -> io::Result<Maps> {
         let mut maps = maps::parse(&self.text("maps")?, self.system.page_bytes());
         self.restore_names(maps.vmas.iter_mut());
         Ok(maps)
@@ -174,7 +174,7 @@ impl<'a> Task<'a> {
         Stat::parse(&self.text("stat").ok()?)
     }
 
-    pub(crate) fn status(&self, field: &str) -> Option<String> {
+    pub fn status(&self, field: &str) -> Option<String> {
         value(&self.text("status").ok()?, field).map(str::to_owned)
     }
 

@@ -7,12 +7,12 @@ use super::choice::Choice;
 use super::number;
 use crate::system::System;
 
-pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// The path on Red Hat Enterprise Linux 6 and its relatives.
 pub(crate) const RED_HAT_THP: &str = "/sys/kernel/mm/redhat_transparent_hugepage";
 
 /// Returns the path of setting `name`, such as `enabled` or `khugepaged/scan_sleep_millisecs`.
-pub(crate) fn setting(name: &str) -> PathBuf {
+pub fn setting(name: &str) -> PathBuf {
     Path::new(THP).join(name)
 }
 
@@ -26,7 +26,7 @@ pub fn control(kib: u64) -> PathBuf {
 }
 
 /// Returns the active word of a setting; `None` if the setting does not exist.
-pub(crate) fn chosen(system: &dyn System, path: &Path) -> Option<String> {
+pub fn chosen(system: &dyn System, path: &Path) -> Option<String> {
     let text = String::from_utf8(system.text(path).ok()?).ok()?;
     let choice = Choice::parse(&text);
     (!choice.choices.is_empty()).then_some(choice.value)

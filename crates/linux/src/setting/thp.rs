@@ -12,7 +12,7 @@ pub fn sizes_kib() -> Result<Vec<u64>, SettingError> {
     thp::sizes_kib(&Live).map_err(|source| SettingError::Read { path: THP.into(), source })
 }
 
-pub(crate) fn size_name(bytes: u64) -> String {
+pub fn size_name(bytes: u64) -> String {
     if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }
 }
 
@@ -20,12 +20,12 @@ pub(crate) fn size_name(bytes: u64) -> String {
 ///
 /// # Errors
 /// A control that cannot be changed. Those before it are restored.
-pub(crate) fn enable_only(wanted_kib: &[u64]) -> Result<Vec<Setting>, SettingError> {
+pub fn enable_only(wanted_kib: &[u64]) -> Result<Vec<Setting>, SettingError> {
     let change = |kib: &u64| Setting::change(&control(*kib), value_of(*kib, wanted_kib));
     sizes_kib()?.iter().map(change).collect()
 }
 
-pub(crate) fn value_of(kib: u64, wanted_kib: &[u64]) -> &'static str {
+pub fn value_of(kib: u64, wanted_kib: &[u64]) -> &'static str {
     if wanted_kib.contains(&kib) { "madvise" } else { "never" }
 }
 
@@ -36,7 +36,7 @@ const ASLEEP_MS: &str = "4000000";
 ///
 /// # Errors
 /// A setting that cannot be changed. The one before it is restored.
-pub(crate) fn send_khugepaged_to_sleep() -> Result<[Setting; 2], SettingError> {
+pub fn send_khugepaged_to_sleep() -> Result<[Setting; 2], SettingError> {
     let asleep = |name| Setting::change(&setting(&format!("khugepaged/{name}")), ASLEEP_MS);
     Ok([asleep("scan_sleep_millisecs")?, asleep("alloc_sleep_millisecs")?])
 }

@@ -1,14 +1,14 @@
 //! Parses `/proc/PID/fdinfo/FD`.
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FdInfo {
-    pub(crate) pos: Option<u64>,
-    pub(crate) flags: Option<u64>,
+pub struct FdInfo {
+    pub pos: Option<u64>,
+    pub flags: Option<u64>,
 }
 
 impl FdInfo {
     /// Parses the two fields of every descriptor: `pos` decimal, `flags` octal.
-    pub(crate) fn parse(text: &[u8]) -> Self {
+    pub fn parse(text: &[u8]) -> Self {
         let mut info = Self::default();
         for line in text.split(|byte| *byte == b'\n') {
             let number = |value: &[u8], radix| {
@@ -23,7 +23,7 @@ impl FdInfo {
         info
     }
 
-    pub(crate) fn may_write(&self) -> bool {
+    pub fn may_write(&self) -> bool {
         let mode = u64::from(libc::O_ACCMODE.unsigned_abs());
         self.flags.is_some_and(|flags| flags & mode != u64::from(libc::O_RDONLY.unsigned_abs()))
     }

@@ -2,7 +2,6 @@
 
 mod align;
 mod confine;
-mod crosscheck_plan;
 mod elf;
 mod record_plan;
 mod seam;

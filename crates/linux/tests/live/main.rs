@@ -7,9 +7,7 @@
 mod blocks;
 mod census;
 mod collapse;
-mod crosscheck;
 mod held;
-mod program;
 mod refusals;
 mod remap;
 mod stale;

@@ -12,6 +12,12 @@ use crate::policy::PolicyFileError;
 pub enum KernelError {
     #[error(transparent)]
     File(#[from] DataFileError),
+    /// The release is not a version, or is older than every known kernel.
+    #[error(
+        "there are no rules for kernel {release:?}: the oldest known kernel is 6.1; select the rules \
+         with --kernel"
+    )]
+    UnknownRelease { release: String },
     #[error("kernel file {}: {message}", shown(origin))]
     BadFile { origin: String, message: String },
     #[error(

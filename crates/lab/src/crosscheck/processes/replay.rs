@@ -1,0 +1,436 @@
+//! Runs a program in the memory manager.
+
+mod huge;
+mod look;
+
+use std::collections::VecDeque;
+
+use largefolio_mm::collapse::Errno;
+use largefolio_mm::core::observed::Observed;
+use largefolio_mm::fault;
+use largefolio_mm::hugetlb::HugePool;
+use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::pgtable::{Leaf, PteFlags};
+use largefolio_mm::pin::Pin;
+use largefolio_mm::ram::Ram;
+use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::collapse::ShmemEnabled;
+use largefolio_mm::rules::reclaim::LruRule;
+use largefolio_mm::units::{AddrRange, GroupId, MappingId, MmId, Vaddr, Vpn};
+use largefolio_mm::validate::Violation;
+use largefolio_mm::vma::{OpenId, Prot, Sharing};
+
+use super::huge::HugePages;
+use super::khugepaged::{Scan, add_keeper};
+use super::limit::{SWAP_BYTES, SwapNumbers};
+use super::program::{
+    AreaSource, FILE_PAGES, FileKind, OwnFile, OwnMapping, ProcessOp, ProcessProgram, ProcessStep,
+};
+use super::range::{NR_SLOTS, PageRange};
+use super::run::Programs;
+use crate::crosscheck::recording::{Recording, RecordingHeader};
+use largefolio_sim::kernel::Kernel;
+
+/// The window's first byte in every process (`probe/command.h`), aligned to every folio size.
+const BASE: u64 = 0x4000_0000_0000;
+/// Largest I/O of a recording machine's disk (the limit of its emulated controller).
+const DISK_IO_BYTES: u64 = 512 << 10;
+/// The model's memory; no program fills it.
+const RAM_BYTES: u64 = 4 << 30;
+/// Error of a forbidden access, or of a move across areas.
+const EFAULT: u32 = 14;
+/// Out of memory, or nothing mapped.
+const ENOMEM: u32 = 12;
+const EBUSY: u32 = 16;
+/// May succeed later; also a read from the empty pipe.
+const EAGAIN: u32 = 11;
+/// Number of distinct values that one step's stores can write (`probe/cow.c`).
+const VALUES_PER_STEP: u32 = 8192;
+const EINVAL: u32 = 22;
+
+pub(super) struct ProgramReplay {
+    memory: Memory,
+    file: OpenId,
+    own: Option<Own>,
+    slots: [Option<MmId>; NR_SLOTS],
+    pins: VecDeque<Pin>,
+    nr_pages: u64,
+    nr_steps: u32,
+    /// Pages are not read after a step until the next scan.
+    is_idle: bool,
+    scan: Option<Scan>,
+    group: Option<GroupId>,
+    swapped: SwapNumbers,
+    huge: Option<HugePages>,
+    unit_bytes: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Own {
+    file: MappingId,
+    open: OpenId,
+    writers: [Option<OpenId>; NR_SLOTS],
+    is_on_disk: bool,
+}
+
+impl Own {
+    fn new(memory: &mut Memory, own: OwnFile, header: &RecordingHeader) -> Self {
+        let bytes = own.nr_pages * memory.rules().page.bytes();
+        let is_on_disk = own.kind == FileKind::Disk;
+        let file = if is_on_disk {
+            let file = memory.add_file(bytes, &header.filesystem);
+            memory.zero_storage(file);
+            file
+        } else if own.kind == FileKind::Tmpfs {
+            memory.add_tmpfs_file(bytes)
+        } else {
+            memory.add_memory_file(bytes)
+        };
+        Self { file, open: memory.open(file), writers: [None; NR_SLOTS], is_on_disk }
+    }
+}
+
+impl ProgramReplay {
+    pub(super) fn new(
+        program: &ProcessProgram,
+        kernel: &Kernel,
+        recording: &Recording<Programs>,
+    ) -> Result<Self, MemoryError> {
+        let header = &recording.header;
+        let mut rules = kernel.rules.clone();
+        // Older recordings were made without MGLRU.
+        rules.reclaim.lru = recording.body.lists.unwrap_or(LruRule::Lists);
+        for kib in &program.sizes_kib {
+            rules.anon.set_size(kib << 10, SizeMode::Madvise);
+        }
+        // The size with the global `inherit` setting is otherwise never enabled.
+        let pmd_kib = (rules.page.bytes() << rules.page.pmd_order().get()) >> 10;
+        if !program.sizes_kib.contains(&pmd_kib) {
+            rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
+        }
+        rules.io_bytes = DISK_IO_BYTES;
+        if let Some(limits) = program.khugepaged {
+            limits.apply(&mut rules);
+        }
+        let file_bytes = FILE_PAGES * rules.page.bytes();
+        let huge = program.huge;
+        let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
+        let ram_bytes = RAM_BYTES + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
+        let ram = Ram::try_new(rules.page, ram_bytes);
+        let ram = ram.ok_or(MemoryError::NoRoom { bytes: ram_bytes })?;
+        let pool = |huge: HugePages| HugePool {
+            order: rules.page.order_of_bytes(unit_bytes),
+            nr_pages: huge.nr_pages(),
+            nr_lost: huge.nr_lost,
+        };
+        let huge_pools = huge.map(pool).into_iter().collect();
+        let swap_bytes = if program.limit.is_some() { SWAP_BYTES } else { 0 };
+        let config = Config { ram_bytes, huge_pools, swap_bytes, ..Config::new(header.arch) };
+        let mut memory = Memory::with_ram(rules, &config, ram)?;
+        let file = memory.add_memory_file(file_bytes);
+        let file = memory.open(file);
+        let page = memory.rules().page.bytes();
+        for index in 0..FILE_PAGES {
+            // Write page by page to get base pages; each page stores its number.
+            let written = memory.write_file(file, index * page, &(index as u32).to_le_bytes());
+            debug_assert!(written.is_ok(), "the file is small");
+        }
+        let own = program.own_file.map(|own| Own::new(&mut memory, own, header));
+        if program.khugepaged.is_some() {
+            add_keeper(&mut memory);
+        }
+        let first = memory.new_space();
+        let group = program.limit.map(|limit| limit.begin(&mut memory, first));
+        let slots = [Some(first), None, None, None];
+        let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
+        let (nr_steps, is_idle, scan) = (0, false, None);
+        Ok(Self {
+            memory,
+            file,
+            own,
+            slots,
+            pins,
+            nr_pages,
+            nr_steps,
+            is_idle,
+            scan,
+            group,
+            swapped: SwapNumbers::default(),
+            huge,
+            unit_bytes,
+        })
+    }
+
+    fn addr(&self, page: u64) -> Vaddr {
+        Vaddr(BASE + page * self.unit_bytes)
+    }
+
+    fn bytes(&self, range: PageRange) -> (Vaddr, u64) {
+        (self.addr(range.first), range.nr * self.unit_bytes)
+    }
+
+    /// Runs a step. An error is the kernel's error number.
+    pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
+        self.nr_steps += 1;
+        self.refresh();
+        let mm = self.slots[step.slot].ok_or(EINVAL)?;
+        if let Some(done) = self.huge_step(mm, step.op) {
+            return done;
+        }
+        match step.op {
+            ProcessOp::MapHuge(..) | ProcessOp::Trim(..) => Err(EINVAL),
+            ProcessOp::Read(range) => self.read(mm, range),
+            ProcessOp::Write(range) => self.write(mm, range),
+            ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
+            ProcessOp::Load(_)
+            | ProcessOp::Open
+            | ProcessOp::Close
+            | ProcessOp::Put(_)
+            | ProcessOp::Sync => self.call(step),
+            ProcessOp::Cold(range) => self.advise(mm, range, Madvice::Cold),
+            ProcessOp::Pageout(range) => self.advise(mm, range, Madvice::Pageout),
+            ProcessOp::Collapse(range) => {
+                let (at, len) = self.bytes(range);
+                self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
+            }
+            ProcessOp::Punch(range) => self.punch(range),
+            ProcessOp::Pin(page) => {
+                let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
+                self.pins.push_back(pin);
+                Ok(())
+            }
+            ProcessOp::Unpin => {
+                let pin = self.pins.pop_front().ok_or(EAGAIN)?;
+                self.memory.unpin(pin);
+                Ok(())
+            }
+            ProcessOp::Fork(child) => {
+                self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
+                self.inherit_writer(step.slot, child);
+                Ok(())
+            }
+            ProcessOp::Scan => {
+                self.scan();
+                Ok(())
+            }
+            ProcessOp::Idle => {
+                self.idle(mm);
+                Ok(())
+            }
+            ProcessOp::Exit => {
+                self.memory.exit(mm);
+                self.slots[step.slot] = None;
+                self.close_writer(step.slot);
+                Ok(())
+            }
+            ProcessOp::Remap(range, to) => {
+                let of = |(addr, len_bytes): (Vaddr, u64)| AddrRange { addr, len_bytes };
+                let to = self.bytes(PageRange { first: to, nr: range.nr });
+                self.memory.mremap(mm, of(self.bytes(range)), of(to)).map_err(|_| EFAULT)
+            }
+            ProcessOp::Map(range, source, advice) => self.map(mm, range, source, advice),
+            ProcessOp::Unmap(range) => {
+                let (at, len) = self.bytes(range);
+                self.memory.munmap(mm, at, len).map_err(|_| EINVAL)
+            }
+            ProcessOp::Protect(range, prot) => {
+                let (at, len) = self.bytes(range);
+                self.memory.mprotect(mm, at, len, prot).map_err(|_| EINVAL)
+            }
+            ProcessOp::Drop(range) => self.advise(mm, range, Madvice::Dontneed),
+            ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
+            ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
+        }
+    }
+
+    fn idle(&mut self, mm: MmId) {
+        self.read_mapped();
+        self.memory.clear_refs(mm);
+        self.is_idle = true;
+    }
+
+    fn punch(&mut self, range: PageRange) -> Result<(), u32> {
+        let own = self.own.ok_or(EINVAL)?;
+        let page = self.memory.rules().page.bytes();
+        self.memory.punch_hole(own.file, range.first * page, range.nr * page);
+        Ok(())
+    }
+
+    fn map(
+        &mut self,
+        mm: MmId,
+        range: PageRange,
+        source: AreaSource,
+        advice: Option<Madvice>,
+    ) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        let pgoff = AreaSource::file_page(range.first);
+        let map = match source {
+            AreaSource::Anon => Map::anon(len, Prot::READ_WRITE),
+            AreaSource::File => Map::file(self.file, pgoff, len, Prot::READ_WRITE),
+        };
+        self.memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
+        advice.map_or(Ok(()), |advice| self.advise(mm, range, advice))
+    }
+
+    fn advise(&mut self, mm: MmId, range: PageRange, advice: Madvice) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        self.memory.madvise(mm, at, len, advice).map_err(|_| EINVAL)?;
+        // The kernel applies advice to the mapped parts even if the range has holes.
+        if self.is_mapped(mm, range) { Ok(()) } else { Err(ENOMEM) }
+    }
+
+    fn is_mapped(&self, mm: MmId, range: PageRange) -> bool {
+        let first = Vaddr(BASE).vpn(self.memory.rules().page);
+        let end = first.plus(range.end());
+        let mut at = first.plus(range.first);
+        while let Some(vma) = self.memory.space(mm).vmas.find(at) {
+            if vma.end >= end {
+                return true;
+            }
+            at = vma.end;
+        }
+        false
+    }
+
+    fn read(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
+        for page in range.first..range.end() {
+            let at = self.addr(page);
+            self.memory.touch(mm, at, fault::Access::Read).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    /// Stores consecutive values, starting with a value unique to the step.
+    fn write(&mut self, mm: MmId, range: PageRange) -> Result<(), u32> {
+        for (value, page) in self.values().zip(range.first..range.end()) {
+            let at = self.addr(page);
+            self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    fn share(&mut self, mm: MmId, range: PageRange, from: u64, how: OwnMapping) -> Result<(), u32> {
+        let own = self.own.ok_or(EINVAL)?;
+        let (at, len) = self.bytes(range);
+        let map = Map::file(own.open, from, len, how.prot).at(at);
+        let map = if how.sharing == Sharing::Shared { map.shared() } else { map };
+        self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
+        Ok(())
+    }
+
+    fn inherit_writer(&mut self, parent: usize, child: usize) {
+        let Some(own) = &mut self.own else { return };
+        own.writers[child] = own.writers[parent];
+        if let Some(writer) = own.writers[child] {
+            self.memory.share_open(writer);
+        }
+    }
+
+    fn close_writer(&mut self, slot: usize) {
+        let writer = self.own.as_mut().and_then(|own| own.writers[slot].take());
+        if let Some(writer) = writer {
+            self.memory.close(writer);
+        }
+    }
+
+    fn call(&mut self, &ProcessStep { slot, op }: &ProcessStep) -> Result<(), u32> {
+        let mut own = self.own.ok_or(EINVAL)?;
+        let page = self.memory.rules().page.bytes();
+        match op {
+            ProcessOp::Load(range) => {
+                for index in range.first..range.end() {
+                    self.memory.pread(own.open, index * page, page).map_err(|_| EINVAL)?;
+                }
+            }
+            ProcessOp::Put(range) => {
+                let writer = own.writers[slot].ok_or(EINVAL)?;
+                let values = self.values();
+                for (value, index) in values.zip(range.first..range.end()) {
+                    let bytes = value.to_le_bytes();
+                    self.memory.write_file(writer, index * page, &bytes).map_err(|_| EINVAL)?;
+                }
+            }
+            ProcessOp::Open => {
+                let writer = self.memory.open_for_write(own.file).map_err(|_| EINVAL)?;
+                own.writers[slot] = Some(writer);
+            }
+            ProcessOp::Close => {
+                let writer = own.writers[slot].take().ok_or(EINVAL)?;
+                self.memory.close(writer);
+            }
+            ProcessOp::Sync => self.memory.sync_file(own.file),
+            _ => unreachable!("handled by step"),
+        }
+        self.own = Some(own);
+        Ok(())
+    }
+
+    /// Wakes khugepaged once. Only now can shared memory be collapsed; at all other times it gets
+    /// base pages (`probe/khugepaged.h`).
+    fn scan(&mut self) {
+        self.read_mapped();
+        let counted = |memory: &Memory| memory.counters().collapse;
+        let before = counted(&self.memory);
+        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Advise);
+        self.memory.watch();
+        self.memory.run_khugepaged(self.memory.khugepaged_wakes_ns());
+        let observed = self.memory.take_observed();
+        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Never);
+        let mut scan = Scan::default();
+        for event in observed {
+            let Observed::Scanned { mm, is_anon, outcome, .. } = event else { continue };
+            if let Some(slot) = self.slots.iter().position(|slot| *slot == Some(mm)) {
+                scan.look(slot, is_anon, outcome);
+            }
+        }
+        let after = counted(&self.memory);
+        scan.nr_passes = after.full_scans - before.full_scans;
+        scan.nr_collapsed = Some(after.pages_collapsed - before.pages_collapsed);
+        self.scan = Some(scan);
+        self.is_idle = false;
+    }
+
+    pub(super) fn take_scan(&mut self) -> Option<Scan> {
+        self.scan.take()
+    }
+
+    /// Reads every readable page, as the probe does after each step unless pages must look unused.
+    /// Only the accessed bits matter, and only to khugepaged.
+    fn read_mapped(&mut self) {
+        if self.is_idle {
+            return;
+        }
+        let page = self.memory.rules().page;
+        let first = Vaddr(BASE).vpn(page);
+        for mm in self.slots.iter().flatten() {
+            let leaves = self.memory.space(*mm).table.leaves(first, self.nr_pages);
+            let is_unread = |leaf: &Leaf| {
+                !leaf.flags.contains(PteFlags::YOUNG) && !leaf.flags.contains(PteFlags::NO_ACCESS)
+            };
+            let unread: Vec<Vpn> =
+                leaves.filter(is_unread).map(|leaf| leaf.first_vpn.max(first)).collect();
+            for vpn in unread {
+                let _ = self.memory.touch(*mm, vpn.vaddr(page), fault::Access::Read);
+            }
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = u32> + use<> {
+        (self.nr_steps - 1) * VALUES_PER_STEP + 1..
+    }
+
+    pub(super) fn validate(&self) -> Result<(), Violation> {
+        self.memory.validate()
+    }
+}
+
+fn errno(error: Errno) -> u32 {
+    match error {
+        Errno::Einval => EINVAL,
+        Errno::Eagain => EAGAIN,
+        Errno::Enomem => ENOMEM,
+        Errno::Ebusy => EBUSY,
+    }
+}

@@ -1,0 +1,39 @@
+//! Compares the model with recordings of kernels, made now on this kernel, or earlier and
+//! elsewhere.
+//!
+//! Reading order: `rows` (one row per recording; JSON), `words`, `csv`, `text`; `replay`
+//! (existing recordings), `live` and `program` (new recordings), `cow` (random programs of
+//! processes, with their own result), `workloads` (the list of workloads).
+
+mod cow;
+mod csv;
+mod keep;
+mod live;
+mod program;
+mod replay;
+mod rows;
+mod text;
+mod words;
+mod workloads;
+
+use largefolio_report::ExportError;
+
+use largefolio_results::Forms;
+
+pub use cow::{CowCheck, CowResult, GROUP, Record, groups};
+pub use keep::keep_text;
+pub use live::{LiveCheck, recorder};
+pub use program::{ProgramCheck, program_recorder};
+pub use replay::ReplayRequest;
+pub use rows::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
+pub use workloads::{Listed, WorkloadList};
+
+impl Forms for CrosscheckResult {
+    fn text(&self) -> String {
+        text::of(self)
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        csv::of(self)
+    }
+}

@@ -1,0 +1,136 @@
+//! Replays recordings of real kernels and compares; this file has the helpers for programs of
+//! processes.
+
+#![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
+
+mod collapse;
+mod cow;
+mod damaged;
+mod files;
+mod hugetlb;
+mod limited;
+mod swap;
+
+use std::path::Path;
+
+use largefolio_lab::crosscheck::processes::{
+    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, generate,
+};
+use largefolio_lab::crosscheck::{Recording, read_all};
+use largefolio_mm::units::{Order, PageSize};
+use largefolio_sim::kernel::{Kernel, version};
+use rayon::prelude::*;
+
+fn recordings(kind: &str) -> Vec<Recording<Programs>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings").join(kind);
+    let mut all = Vec::new();
+    read_all(&dir, &mut |recording| all.push(recording)).unwrap();
+    all
+}
+
+fn rows(recording: &Recording<Programs>, kernel: Option<&Kernel>) -> Vec<ProgramRow> {
+    let verdicts = recording.check(kernel).unwrap();
+    recording.body.runs.iter().zip(verdicts).map(|(run, one)| ProgramRow::new(run, one)).collect()
+}
+
+/// Asserts that every program agrees, except for known differences, which must still differ.
+/// Returns the numbers of programs and of kernels.
+fn assert_equal(kind: &str, is_known: IsKnown) -> (usize, usize) {
+    let (mut nr_programs, mut unexpected, mut kernels) = (0, Vec::new(), Vec::new());
+    for recording in &recordings(kind) {
+        assert!(recording.body.runs.iter().all(|run| run.is_complete), "{}", recording.name);
+        let found = rows(recording, None);
+        nr_programs += found.len();
+        kernels.push((version(&recording.header.release), recording.header.page_bytes));
+        let is_wrong = |row: &&ProgramRow| row.is_equal() == is_known(recording, row);
+        let text = |row: &ProgramRow| format!("{}: {row}", recording.name);
+        unexpected.extend(found.iter().filter(is_wrong).map(text));
+    }
+    let shown = &unexpected[..unexpected.len().min(10)];
+    assert!(unexpected.is_empty(), "{} differ\n{}", unexpected.len(), shown.join("\n"));
+    kernels.sort_unstable();
+    kernels.dedup();
+    (nr_programs, kernels.len())
+}
+
+/// Compares `table` with the table of this test file in `docs/design/tables/fidelity.txt`.
+/// `LARGEFOLIO_UPDATE_DOCS=1` writes it.
+fn document(file: &str, table: &str) {
+    let begin = format!("<!-- table: written by crates/lab/tests/recordings/{file} -->\n");
+    let end = "\n<!-- end of table -->";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/tables/fidelity.txt");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let begin = text.find(&begin).unwrap() + begin.len();
+    let end = begin + text[begin..].find(end).unwrap();
+    if std::env::var_os("LARGEFOLIO_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{}{table}{}", &text[..begin], &text[end..])).unwrap();
+        return;
+    }
+    assert_eq!(&text[begin..end], table, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
+}
+
+/// Asserts that the comparison can fail: more than `nr_min` programs of the recorded kernel differ
+/// under the other kernel's rules. Skips self-built kernels, which have rules of their own and
+/// would differ under any others.
+fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) {
+    let all = recordings(kind);
+    for (recorded, rules) in pairs {
+        let kernel = Kernel::parse(&format!("{rules}+page=4K")).unwrap();
+        let of_kernel = all.iter().filter(|one| {
+            version(&one.header.release) == Some(recorded)
+                && one.header.page_bytes == 4096
+                && !one.header.kernel().unwrap().name.starts_with("recorded/")
+        });
+        let nr_different: usize = of_kernel
+            .map(|one| rows(one, Some(&kernel)).iter().filter(|row| !row.is_equal()).count())
+            .sum();
+        assert!(nr_different > nr_min, "{recorded:?} under {rules}: {nr_different}");
+    }
+}
+
+/// On 6.12, parts of a file's area are advised one after another; the kernel does not scan it, the
+/// model does (docs/differences.md, `READ_ONLY_THP_FOR_FS`).
+const ADVISED_LATE: u64 = 52_002;
+
+type IsKnown = fn(&Recording<Programs>, &ProgramRow) -> bool;
+
+/// Kinds of random programs, the known differences, and how many programs and kernels there are:
+/// far fewer mean that the test did not find the archives.
+const KINDS: [(&str, IsKnown, (usize, usize)); 4] = [
+    ("collapse", collapse::is_known, (3_524, 10)),
+    ("cow", |_, _| false, (3_220, 11)),
+    ("hugetlb", |_, _| false, (1_300, 1)),
+    ("khugepaged", |_, row| row.seed == ADVISED_LATE, (482, 2)),
+];
+
+#[test]
+fn model_equals_the_recorded_kernels() {
+    KINDS.par_iter().for_each(|&(kind, is_known, (nr_programs_min, nr_kernels_min))| {
+        let (nr_programs, nr_kernels) = assert_equal(kind, is_known);
+        let is_enough = nr_programs >= nr_programs_min && nr_kernels >= nr_kernels_min;
+        assert!(is_enough, "{kind}: {nr_programs} of {nr_kernels} kernels");
+    });
+}
+
+#[test]
+fn programs_are_read_back_as_written() {
+    let topics: [(Topic, &[u8]); 8] = [
+        (Topic::Collapse, &[4, 9]),
+        (Topic::Disk, &[9]),
+        (Topic::Hugetlb, &[9]),
+        (Topic::Khugepaged, &[4, 9]),
+        (Topic::DiskKhugepaged, &[9]),
+        (Topic::Swap, &[4]),
+        (Topic::Swap, &[9]),
+        (Topic::Cow, &[2, 4]),
+    ];
+    let seeds = (0..50).flat_map(|seed| [(seed, PageSize::K4), (seed, PageSize::K16)]);
+    for (seed, page) in seeds {
+        for (topic, orders) in topics {
+            let orders = orders.iter().copied().map(Order::new).collect();
+            let options = ProgramOptions { topic, page, orders, nr_steps: 60 };
+            let program = generate(seed, &options);
+            assert_eq!(ProcessProgram::all_of("test", &program.to_string()).unwrap(), [program]);
+        }
+    }
+}
