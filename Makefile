@@ -119,6 +119,7 @@ bench: build
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
 ## KERNEL=NAME: builds a kernel of scripts/recordings/built/kernels.toml and records that one.
 recordings: build
+	$(CARGO) build --release --package largefolio-lab
 	scripts/recordings/record.py $(or $(KERNEL),--all)
 	$(if $(KERNEL),scripts/recordings/programs.py $(KERNEL))
 

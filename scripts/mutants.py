@@ -21,10 +21,11 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
-# Test groups of crates/sim, run in this order until one fails.
-JUDGES = {"golden": "golden::", "hugetlb": "recordings::hugetlb", "statistics": "statistics",
-          "khugepaged": "recordings::khugepaged", "collapse": "recordings::collapse",
-          "processes": "recordings::cow", "recordings": "recordings::files"}
+# Package, test target and tests, run in this order until one fails.
+JUDGES = {"golden": ("sim", "sim", "golden::"), "hugetlb": ("lab", "recordings", "hugetlb"),
+          "statistics": ("sim", "sim", "statistics"), "programs": ("lab", "recordings", "model_equals_the_recorded"),
+          "collapse": ("lab", "recordings", "collapse"), "processes": ("lab", "recordings", "cow"),
+          "recordings": ("lab", "recordings", "files")}
 
 # Name, file, original text, replacement.
 MUTANTS = [
@@ -191,9 +192,10 @@ def stale():
     return found
 
 
-def notices(tree, target, tests):
+def notices(tree, target, judge):
     """Returns whether any test fails. An edit that does not compile is not a mutant."""
-    cargo = ["cargo", "test", "--quiet", "-p", "largefolio-sim", "--test", "sim"]
+    package, test, tests = judge
+    cargo = ["cargo", "test", "--quiet", "-p", f"largefolio-{package}", "--test", test]
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
     built = subprocess.run([*cargo, "--no-run"], cwd=tree, env=environment,
                            capture_output=True, text=True)
@@ -218,16 +220,16 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         tree = pathlib.Path(scratch)
         scratch_tree(tree)
-        for tests in JUDGES.values():
-            if notices(tree, args.target, tests):
-                sys.exit(f"a test of {tests} fails without any mutant")
+        for who, judge in JUDGES.items():
+            if notices(tree, args.target, judge):
+                sys.exit(f"a test of {who} fails without any mutant")
         for name, file, was, becomes in MUTANTS:
             if args.names and name not in args.names:
                 continue
             path = tree / MM / file
             text = path.read_text()
             path.write_text(text.replace(was, becomes))
-            judges = (who for who, tests in JUDGES.items() if notices(tree, args.target, tests))
+            judges = (who for who, judge in JUDGES.items() if notices(tree, args.target, judge))
             found = next(judges, None)
             path.write_text(text)
             print(f"{name:22} {'noticed by ' + found if found else 'SURVIVED'}",

@@ -16,6 +16,8 @@ use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
+use largefolio_lab::crosscheck::files::FileSteps;
+use largefolio_lab::crosscheck::{Recording, read_all};
 use largefolio_lab::study::Study;
 use largefolio_linux::census;
 use largefolio_linux::elf::ElfFile;
@@ -28,8 +30,6 @@ use largefolio_mm::policy::{Context, Point};
 use largefolio_report::sweep::{Manifest, NEVER, Request, Sweep, Task, TaskResult};
 use largefolio_results::Forms;
 use largefolio_results::maps::{DiffResult, ElfResult, Show, Sort, State};
-use largefolio_sim::crosscheck::files::FileSteps;
-use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::KernelPolicy;

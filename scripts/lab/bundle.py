@@ -45,7 +45,7 @@ def cargo(words, target, capture=False):
 def programs(target):
     """The build folder of folio and its libraries."""
     built = built_in() / (target or "")
-    packages = [f"--package=largefolio-{name}" for name in ("cli", "preload", "recorder")]
+    packages = [f"--package=largefolio-{name}" for name in ("cli", "lab", "preload", "recorder")]
     cargo(["build", "--profile=lab", *packages], target)
     return built / "lab"
 
@@ -93,7 +93,8 @@ def make(folder, target=None, judge=None):
     for name in ("bin", "lib/largefolio", "tests", "traces", "expected", "repository"):
         (folder / name).mkdir(parents=True)
     built = programs(target)
-    shutil.copy(built / "folio", folder / "bin")
+    for program in ("folio", "folio-lab"):
+        shutil.copy(built / program, folder / "bin")
     for library in ("preload", "recorder"):
         shutil.copy(built / f"liblargefolio_{library}.so", folder / "lib" / "largefolio")
     compiled(folder / "tests", target)

@@ -82,8 +82,12 @@ class Run:
     def folio_path(self):
         return self.bundle / "bin" / "folio"
 
+    def program(self, verb):
+        """The program that has the verb."""
+        return self.folio_path.with_name("folio-lab") if verb == "crosscheck" else self.folio_path
+
     def folio(self, *words, **how):
-        return self.command(self.folio_path, *words, **how)
+        return self.command(self.program(words[0]), *words, **how)
 
     def folio_json(self, *words, **how):
         """A result; status 1 means "no"."""

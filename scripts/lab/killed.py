@@ -59,7 +59,7 @@ def comes_back(before):
 
 
 def start(run, words, **environment):
-    words = [str(word) for word in [run.folio_path, *words]]
+    words = [str(word) for word in [run.program(words[0]), *words]]
     run.log.write(f"$ {' '.join(words)} &\n")
     run.log.flush()
     return subprocess.Popen(words, cwd=run.folder, stdin=subprocess.DEVNULL, stdout=run.log,

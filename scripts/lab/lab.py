@@ -44,7 +44,7 @@ PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2f
             "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
             "sed", "tar", "util-linux", "xfsprogs"]
 EMULATORS = {"qemu-aarch64"}    # the only one needed from qemu-user
-# `folio crosscheck` needs xfs, loop and zram.
+# `folio-lab crosscheck` needs xfs, loop and zram.
 MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop", "zram"]
 ROOT_BYTES = 2 << 30
 RESULT_BYTES = 256 << 20

@@ -3,7 +3,7 @@
 
     scripts/recordings/collapse.py --programs DIR 6.1 7.1 7.2
 
-DIR holds files `NAME.txt` made by `folio crosscheck collapse --programs N --seed S --sizes .. --print`
+DIR holds files `NAME.txt` made by `folio-lab crosscheck collapse --programs N --seed S --sizes .. --print`
 for 4K pages. Those called `disk*.txt` (made with `--disk`) run on ext4 and on XFS, like the programs
 of collapse_files.py. Needs what record.py needs.
 """

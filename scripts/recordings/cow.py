@@ -3,7 +3,7 @@
 
     scripts/recordings/cow.py --programs DIR 6.12 6.16 7.2 --variant amd64
 
-DIR holds files `NAME.txt` made by `folio crosscheck cow --programs N --seed S --sizes .. --print`;
+DIR holds files `NAME.txt` made by `folio-lab crosscheck cow --programs N --seed S --sizes .. --print`;
 NAME becomes the recording's name. `--statistics` adds the numbers of smaps, kpagecount and meminfo.
 Has the same requirements as record.py.
 """

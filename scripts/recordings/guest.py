@@ -22,7 +22,7 @@ WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # unless built in
 
 def folio():
     """The program that lists workloads and programs."""
-    return os.environ.get("FOLIO", ROOT / "target" / "release" / "folio")
+    return os.environ.get("FOLIO", ROOT / "target" / "release" / "folio-lab")
 
 
 def page_of(variant):

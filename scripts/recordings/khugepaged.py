@@ -3,7 +3,7 @@
 
     scripts/recordings/khugepaged.py --programs DIR 6.18 7.2
 
-DIR holds files `NAME.txt` made by `folio crosscheck collapse --khugepaged --programs N --seed S
+DIR holds files `NAME.txt` made by `folio-lab crosscheck collapse --khugepaged --programs N --seed S
 --sizes .. --print` for 4K pages; with `--disk` NAME begins with `disk`. Needs what record.py needs.
 """
 

@@ -7,7 +7,7 @@
                                                     not repeat exactly
 
 A kernel is booted once per LRU kind: classic lists and generations. Has the same requirements as
-record.py, except btrfs-progs. The set is that of `folio crosscheck workloads --limited`.
+record.py, except btrfs-progs. The set is that of `folio-lab crosscheck workloads --limited`.
 """
 
 import argparse

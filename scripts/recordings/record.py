@@ -39,7 +39,7 @@ BTRFS_KB = 128                       # nor the device's request limit
 def workload_set(page):
     """By filesystem: its files, and its workloads as (name, read_ahead_kb, words).
 
-    The set is that of `folio crosscheck`; FOLIO= names the program.
+    The set is that of `folio-lab crosscheck`; FOLIO= names the program.
     """
     command = [guest.folio(), "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
     listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)

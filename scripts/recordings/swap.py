@@ -4,7 +4,7 @@
     scripts/recordings/swap.py --programs DIR 6.12 7.2
     scripts/recordings/swap.py --programs DIR 7.2 --lists generations --plain OUT
 
-DIR holds files `NAME.txt` made by `folio crosscheck cow --swap .. --print`. A kernel is booted once
+DIR holds files `NAME.txt` made by `folio-lab crosscheck cow --swap .. --print`. A kernel is booted once
 per LRU kind: classic lists and generations. Swap space is a zram disk. Has the same requirements as
 record.py, except filesystems.
 """

@@ -28,11 +28,11 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
     ),
     (&["record"], ("LARGEFOLIO_QEMU_AARCH64", "The same for arm64 programs: `qemu-aarch64`.")),
     (
-        &["record", "crosscheck program", "run", "verify"],
+        &["record", "run", "verify"],
         ("PATH", "Where folio searches for the program and, for `record`, for QEMU."),
     ),
     (
-        &["record", "calibrate", "crosscheck program"],
+        &["record", "calibrate"],
         ("TMPDIR", "Directory for temporary files if memory (/dev/shm) cannot be used [/tmp]."),
     ),
     (
@@ -143,10 +143,6 @@ const FILES: &[(&[&str], Fact)] = &[
             "/proc/PID/{maps,smaps,pagemap}, /proc/kpageflags",
             "Mappings and their folios; the kernel shows PFNs and flags only to root.",
         ),
-    ),
-    (
-        &["crosscheck"],
-        ("/sys/kernel/tracing", "The kernel must support it; folio mounts its own copy."),
     ),
     (
         &[],

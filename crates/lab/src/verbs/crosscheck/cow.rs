@@ -9,7 +9,6 @@ use largefolio_lab::crosscheck::record::Facts;
 use largefolio_lab::crosscheck::record::cow::{CowRecorder, Khugepaged};
 use largefolio_lab::crosscheck::record::pool::PoolNeed;
 use largefolio_lab::crosscheck::result::{CowCheck, CowResult, GROUP, groups};
-use largefolio_linux::shell::again_as_root;
 use largefolio_mm::hugetlb;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{Order, PageSize};
@@ -19,6 +18,7 @@ use largefolio_trace::shown;
 
 use super::live::{interrupted, make};
 use super::output::RulesArgs;
+use crate::verbs::again_as_root;
 use largefolio_cli::console::{self, Console};
 use largefolio_cli::errors::Exit;
 use largefolio_cli::verbs::values;

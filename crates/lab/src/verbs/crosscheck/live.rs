@@ -9,13 +9,13 @@ use largefolio_lab::crosscheck::record::{
     CrosscheckError, Facts, Random, Selection, WorkloadPlan, WorkloadSet,
 };
 use largefolio_lab::crosscheck::result::LiveCheck;
-use largefolio_linux::shell::again_as_root;
 use largefolio_results::running::rules;
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 
 use super::output::Output;
 use super::select::SelectArgs;
+use crate::verbs::again_as_root;
 use largefolio_cli::console::{self, Console};
 use largefolio_cli::errors::Exit;
 

@@ -7,12 +7,12 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_lab::crosscheck::record::{Disk, Facts, Filesystem, ProgramPlan, Settings};
 use largefolio_lab::crosscheck::result::{ProgramCheck, program_recorder};
-use largefolio_linux::shell::again_as_root;
 use largefolio_sim::kernel::Kernel;
 
 use super::live::{interrupted, make};
 use super::output::{Output, OutputArgs, RulesArgs};
 use super::select::{filesystem, window_kb};
+use crate::verbs::again_as_root;
 use largefolio_cli::console::{self, Console};
 use largefolio_cli::errors::Exit;
 

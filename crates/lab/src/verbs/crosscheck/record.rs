@@ -8,12 +8,12 @@ use clap::Args;
 use largefolio_lab::Error;
 use largefolio_lab::crosscheck::record::{CrosscheckError, Custom, Facts, Pause, WorkloadPlan};
 use largefolio_lab::crosscheck::result::{keep_text, recorder};
-use largefolio_linux::shell::again_as_root;
 use largefolio_results::running::rules;
 use largefolio_trace::shown;
 
 use super::live::interrupted;
 use super::select::SelectArgs;
+use crate::verbs::again_as_root;
 use largefolio_cli::console;
 use largefolio_cli::errors::Exit;
 
