@@ -113,7 +113,7 @@ refusals! {
     NoProc = 6: "/proc/self cannot be read: mount /proc so that the library can find the mappings",
     StoreMissing = 7: "the directory of shared copies is gone or not on a tmpfs",
     StoreUntrusted = 8: "the directory of shared copies is a link, belongs to another user or is \
-                         open to others",
+                         accessible to other users",
     Tiny = 9: TINY,
     Modified = 10: "the text was modified after it was mapped (text relocations, a breakpoint)",
     FileChanged = 11: "the file was replaced or changed after it was mapped",

@@ -199,7 +199,7 @@ impl Sweep {
             return refused("it contains cells that are not in the task".to_owned());
         }
         if !part.is_of(&task.digest) {
-            return refused("it belongs to another trace".to_owned());
+            return refused("it belongs to a different trace".to_owned());
         }
         let nr_new = self.data.add(&part, is_stopped).map_err(|error| self.not_written(error))?;
         self.nr_done += nr_new;

@@ -1,4 +1,5 @@
-//! Compares a command with and without a change, gives a verdict, and compares it with a prediction.
+//! Compares a command with and without a change, and reaches a verdict; optionally with a
+//! prediction.
 
 mod page;
 mod prediction;

@@ -36,7 +36,7 @@ pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit>
 Examples:
   folio advise cc1.folio
   folio advise -- python3 job.py                   records it first, as python3.folio
-  sudo folio advise redis-server                   what helps a running process; --unit redis
+  sudo folio advise redis-server                   advice for a running process; or --unit redis
   folio advise cc1.folio --goal memory
   sudo folio advise cc1.folio --verify             runs the program 40 times, alternately
   sudo folio advise cc1.folio --verify --apply     applies what was confirmed
@@ -87,7 +87,7 @@ pub(crate) struct AdviseArgs {
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 struct DeedArgs {
-    /// Run the program alternately with and without the plan, and say whether it helps
+    /// Run the program alternately with and without the plan, and report whether the plan helps
     #[arg(long, conflicts_with = "undo")]
     verify: bool,
     /// Apply the plan; with --verify, only if it is confirmed
@@ -284,7 +284,7 @@ fn one_target(target: &Path) -> Result<Target> {
 /// Interprets several words as processes: either all pids or all names.
 fn several_targets(targets: &[PathBuf]) -> Result<Target> {
     if let Some(trace) = targets.iter().find(|target| OpenTrace::looks_like(target)) {
-        bail!("{} is a trace; give one trace and nothing else", shown(trace));
+        bail!("{} is a trace; name one trace and nothing else", shown(trace));
     }
     let texts: Vec<String> =
         targets.iter().map(|target| target.to_string_lossy().into_owned()).collect();

@@ -43,7 +43,7 @@ pub(crate) struct AlignArgs {
     /// The copy; replaces an existing file
     #[arg(short, long, value_name = "COPY")]
     output: PathBuf,
-    /// Alignment to give the copy
+    /// Alignment of the copy
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = values::folio_size)]
     align: u64,
     /// Run the copy with these arguments to check that it starts

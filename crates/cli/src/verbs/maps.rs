@@ -40,8 +40,8 @@ use crate::errors::Exit;
 #[command(after_help = "\
 Examples:
   sudo folio maps 4242                          one process
-  sudo folio maps --all --sort small            the system, most base pages first
-  sudo folio maps --name postgres               every process of that name
+  sudo folio maps --all --sort small            all processes, most base pages first
+  sudo folio maps --name postgres               every process with that name
   sudo folio maps --unit nginx                  a service; --container ID, --cgroup PATH
   sudo folio maps --file /usr/lib/libLLVM.so --page-cache /var/lib/db
   sudo folio maps --all --csv > folios.csv      one row per pid, mapping, kind and size
@@ -82,7 +82,7 @@ pub(crate) struct MapsArgs {
     /// Also show reasons and remedies for mappings smaller than 4 MiB or 1% of all memory
     #[arg(long)]
     full: bool,
-    /// Sort key of the rows, largest first
+    /// Sort rows by this, largest first
     #[arg(long, value_name = "KEY", value_enum, default_value_t = Sort::Size)]
     sort: Sort,
     /// Repeat every TIME (default: 2s) until Ctrl-C

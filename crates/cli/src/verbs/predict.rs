@@ -316,8 +316,8 @@ impl PredictArgs {
                 );
             }
             bail!(
-                "{} traces do not fit in one table; add --sweep DIR to write one data set, or give \
-                 one trace",
+                "{} traces do not fit in one table; add --sweep DIR to write one data set, or \
+                 name one trace",
                 self.trace.len()
             );
         };

@@ -47,7 +47,7 @@ Examples:
   folio record -- python3 -c pass                  writes python3.folio
   folio record --runs 3 -- python3 -c pass         also times the plain program
   folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
-  sudo folio record --live -- ./server             at its own speed: faults, mappings, reads
+  sudo folio record --live -- ./server             at full speed: faults, mappings, reads
   sudo folio record --live --for 60s -p 4242       a running process, and its children
 
 Exit status: the program's (128 + signal if a signal killed it); 2 if nothing was recorded.")]

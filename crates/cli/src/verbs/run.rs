@@ -46,7 +46,7 @@ that they can map.
 Exit status: the program's (or the same signal); 126 or 127 if it cannot be started, 2 for other
 errors.")]
 pub(crate) struct RunArgs {
-    /// How to back the program's text
+    /// How to put the program's text on large folios
     #[arg(long, value_enum, default_value_t = TextMode::Auto)]
     text: TextMode,
     /// Folio size of the heap: off, or a size such as 64K or 2M

@@ -73,7 +73,7 @@ pub(crate) struct TuneArgs {
     /// Restore every setting that --yes changed, and remove every file that folio wrote
     #[arg(long)]
     undo: bool,
-    /// With --undo: also undo settings and files that others have changed since
+    /// With --undo, also undo settings and files that someone else has changed since
     #[arg(long, requires = "undo")]
     force: bool,
     /// Use DIR/sys, DIR/proc and DIR/etc instead of /sys, /proc and /etc, for example to try the

@@ -34,7 +34,7 @@ const WALL: &str = "wall";
 /// Quantities without a better direction.
 const NEITHER: [&str; 2] = ["large folios", "server large folios"];
 
-/// Run a command alternately with and without a change, and say whether the change helps
+/// Run a command alternately with and without a change, and report whether the change helps
 ///
 /// The plain and the changed command take turns, so drift of the machine affects both; values are
 /// compared within a round. A round counts only if no other program changes a setting during it. If

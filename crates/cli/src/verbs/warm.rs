@@ -40,7 +40,7 @@ Examples:
   folio warm /usr/bin/node
   folio warm --libs /usr/bin/python3          with its shared libraries
   folio warm --recursive /opt/app             ELF files below a folder
-  folio warm --check --json /opt/app/server   how much is large and what prevents more
+  folio warm --check --json /opt/app/server   how much is in large folios, and why not more
   sudo folio warm --persist /usr/bin/node     again at every boot and after an upgrade
   sudo folio tune --undo                      removes the units of --persist
 

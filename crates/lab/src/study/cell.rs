@@ -262,7 +262,7 @@ pub(super) fn peak_bytes(value: &Value) -> Option<u64> {
 
 fn faults_only(path: &Path) -> String {
     let path = largefolio_trace::shown(path);
-    format!("{path} has only page faults; record it without --live")
+    format!("{path} contains only page faults; record it without --live")
 }
 
 #[cfg(test)]

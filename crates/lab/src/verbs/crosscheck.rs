@@ -35,7 +35,7 @@ Examples:
   sudo folio-lab crosscheck --fs xfs --window 128K --only '*rand*'
   sudo folio-lab crosscheck --kernel 6.12 --json           under the rules of another kernel
   sudo folio-lab crosscheck --random 2000 --seed 7         random workloads
-  sudo folio-lab crosscheck --limited                      too little memory: what reclaim takes
+  sudo folio-lab crosscheck --limited                      too little memory: what reclaim evicts
   sudo folio-lab crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
   sudo folio-lab crosscheck program -- python3 -c pass     a real program with all its files
   folio-lab crosscheck replay here recordings/packaged     no root needed

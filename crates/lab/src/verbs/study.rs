@@ -33,7 +33,7 @@ const INTERRUPTED: u8 = 130;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  folio-lab study                       all of them, about a minute
+  folio-lab study                       all studies, in about a minute
   folio-lab study exec-order owners
   folio-lab study --list
   folio-lab study clear --live          measure what the model cannot time; needs root

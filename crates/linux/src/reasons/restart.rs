@@ -49,7 +49,7 @@ impl Judge<'_> {
         if smap.is_no_huge {
             return Some(Remedy::nothing(
                 "the program forbids it (MADV_NOHUGEPAGE), or it is a thread's stack, which the \
-                 kernel keeps small (MAP_STACK); folio knows no option to prevent that",
+                 kernel keeps small (MAP_STACK); folio knows of no option that prevents this",
             ));
         }
         let Some(set) = self.settings.anon(case.target_bytes) else {

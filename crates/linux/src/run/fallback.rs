@@ -44,13 +44,14 @@ impl fmt::Display for Fallback {
         match self {
             Self::OtherRights(file) => write!(
                 out,
-                "{} runs with its own privileges (set-id or capabilities) and is left unchanged",
+                "{} runs with its own privileges (set-id or capabilities), so folio leaves it \
+                 unchanged",
                 shown(file)
             ),
             Self::Sanitizer(file) => write!(
                 out,
-                "{} is built with a sanitizer, which controls the address space, and is left \
-                 unchanged",
+                "{} is built with a sanitizer, which controls the address space, so folio leaves \
+                 it unchanged",
                 shown(file)
             ),
             Self::TinyText(program) => write!(

@@ -219,7 +219,7 @@ impl Store {
             Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
         };
         let mut record: Record = serde_json::from_slice(&bytes).map_err(|cause| {
-            error(format!("{cause}; restore the settings in it by hand, then remove it"))
+            error(format!("{cause}; restore the settings in it manually, then remove the file"))
         })?;
         if !(1..=SCHEMA_VERSION).contains(&record.schema_version) {
             let version = record.schema_version;

@@ -77,7 +77,7 @@ fn the_library_checks_the_store_itself() {
     assert!(large == 0 && text.contains("is a link, belongs to another user"), "{text}");
     fs::set_permissions(&store, Permissions::from_mode(0o750)).unwrap();
     let (large, text) = run(&store);
-    assert!(large == 0 && text.contains("open to others"), "{text}");
+    assert!(large == 0 && text.contains("accessible to other users"), "{text}");
     fs::set_permissions(&store, Permissions::from_mode(0o700)).unwrap();
     let (large, text) = run(Path::new("/nonexistent"));
     assert!(large == 0 && text.contains("is gone"), "{text}");

@@ -199,7 +199,7 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
         let Some(first) = of_machine.next() else { continue };
         if first.run.source == BaseSource::NotKnown {
             notes.push(format!(
-                "the time of a run on {} is not known (--runtime gives it).",
+                "the run time on {} is not known (use --runtime to give it).",
                 labels::machine(machine)
             ));
             continue;
@@ -307,7 +307,8 @@ fn not_judged(rows: &[Outcome]) -> Option<String> {
     kernels.dedup();
     (!kernels.is_empty()).then(|| {
         format!(
-            "not checked: there is no recording of a real kernel to check the rules of {}.",
+            "not checked: there is no recording of a real kernel against which to check the rules \
+             of {}.",
             kernels.join(", ")
         )
     })

@@ -300,8 +300,8 @@ impl<'a> Said<'a> {
                 size(LARGE_BYTES)
             ),
             Goal::Memory => format!(
-                "With {name}, memory is {}: private memory at its peak, and the page cache at the \
-                 end.",
+                "With {name}, memory use is {}: private memory at its peak, and the page cache at \
+                 the end.",
                 self.value(answer.reference)
             ),
             Goal::Faults => format!(

@@ -78,12 +78,12 @@ impl Program {
         let heap_refusal = match Runtime::of(&traits, &wanted) {
             Some(row) if row.is_glibc_alone() => None,
             Some(row) => Some(format!(
-                "it reaches glibc's malloc, but the memory belongs to {}; folio advise PID shows \
-                 remedies for it",
+                "it affects glibc's malloc, but the memory belongs to {}; folio advise PID shows \
+                 remedies for that memory",
                 row.name
             )),
             None => Some(
-                "it reaches only glibc's malloc, which the recorded program does not use"
+                "it affects only glibc's malloc, which the recorded program does not use"
                     .to_owned(),
             ),
         };

@@ -21,8 +21,8 @@ pub(super) fn of_metric(metric: &str) -> String {
 pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
         Some(nr) => format!("at least {nr} rounds would decide (--runs {nr})"),
-        None => "deciding takes more rounds than is practical; longer runs on a quieter machine \
-                 need fewer"
+        None => "a decision takes more rounds than is practical; longer runs on a quieter machine \
+                 need fewer rounds"
             .to_owned(),
     }
 }
@@ -110,7 +110,7 @@ pub(super) fn warning(doubt: &Doubt) -> String {
              ratios within a round still hold, but times do not. A longer --time helps"
         ),
         Doubt::Short { wall_ns } => format!(
-            "a run takes {:.1} ms, mostly to start the process; give the command more work",
+            "a run takes {:.1} ms, most of which starts the process; give the command more work",
             wall_ns / 1e6
         ),
         Doubt::Stopped { nr } => {
@@ -138,8 +138,8 @@ pub(super) fn warning(doubt: &Doubt) -> String {
             100.0 * part
         ),
         Doubt::Unlike { nr } => format!(
-            "the change shows in folios or faults, but not in {nr} rounds, or less than in the \
-             others; all of them count"
+            "the change shows in folios or faults, but in {nr} rounds it does not, or less than \
+             in the other rounds; all of them count"
         ),
     }
 }

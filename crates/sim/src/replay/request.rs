@@ -98,7 +98,7 @@ pub enum RequestError {
         if nrs[4] > 1 { format!(" x {} ways to link", nrs[4]) } else { String::new() }
     )]
     TooManyCells { nrs: [usize; 5], nr_cells: usize, limit: usize },
-    #[error("--cgroup: {0} groups; use at most {NR_CGROUPS_MAX}")]
+    #[error("--cgroup: {0} groups are too many; use at most {NR_CGROUPS_MAX}")]
     Cgroups(usize),
     #[error(
         "two different machines are called '{}'; give each machine file its own `name`",

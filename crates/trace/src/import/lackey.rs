@@ -23,7 +23,7 @@ const ACCESS_BYTES_MAX: u32 = 4096;
 
 /// A line outside the grammar, usually the program's own output in the same stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("not a line of valgrind lackey; give valgrind its own stream with --log-fd=N")]
+#[error("this is not a line from valgrind lackey; give valgrind its own stream with --log-fd=N")]
 pub struct NotLackey;
 
 /// One line.

@@ -173,7 +173,7 @@ struct LibraryArgs {
     /// Fetches in the longest run
     #[arg(long, value_name = "N", default_value_t = 137, value_parser = number::<u64>)]
     run_max: u64,
-    /// Percentage of the calls that stay in the program
+    /// Percentage of the calls that run the program's own text
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = number::<u64>)]
     program_percent: u64,
     /// Percentage of the calls after which a process opens the library for writing

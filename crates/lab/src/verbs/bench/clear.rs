@@ -53,7 +53,7 @@ pub(crate) struct ClearArgs {
     /// Calibrate the choice on this machine instead of using the defaults
     #[arg(long)]
     calibrated: bool,
-    /// Also measure how long other tasks wait, and what stays in the cache
+    /// Also measure how long other tasks wait, and what remains in the cache
     #[arg(long)]
     gaps: bool,
     /// Size of the region that contains the cold units, in bytes

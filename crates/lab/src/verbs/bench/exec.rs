@@ -1,4 +1,4 @@
-//! `folio-lab bench exec`: calls of RET stubs by backing, cold and at random (series 000, 002, 003).
+//! `folio-lab bench exec`: calls of RET stubs by backing, cold and random (series 000, 002, 003).
 
 use std::cell::RefCell;
 use std::path::PathBuf;

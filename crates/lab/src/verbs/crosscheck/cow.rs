@@ -75,7 +75,7 @@ pub(super) struct CowArgs {
 Examples:
   sudo folio-lab crosscheck collapse                       400 programs with four sets of sizes
   sudo folio-lab crosscheck collapse --programs 5000 --seed 7
-  sudo folio-lab crosscheck collapse --khugepaged          400 programs that khugepaged works for
+  sudo folio-lab crosscheck collapse --khugepaged          400 programs that wake khugepaged
   sudo folio-lab crosscheck collapse --from mine.txt       your own programs
   folio-lab crosscheck collapse --programs 10 --print > mine.txt
 

@@ -16,7 +16,7 @@ use largefolio_cli::verbs::values;
 Examples:
   folio-lab crosscheck workloads | grep rand
   folio-lab crosscheck workloads --fs xfs --page 16K --json
-  folio-lab crosscheck workloads --random 20 --seed 7      what --random records, as commands")]
+  folio-lab crosscheck workloads --random 20 --seed 7      the --random workloads as commands")]
 pub(super) struct WorkloadsArgs {
     /// Filesystems: ext4, xfs, ext4-encrypt, ext4-slow, btrfs [default: all; with --random
     /// ext4,xfs,btrfs]

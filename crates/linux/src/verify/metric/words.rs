@@ -55,8 +55,8 @@ pub enum NoDirection {
     )]
     Both { lower: String, higher: String },
     #[error(
-        "'{word}' is not next to the number and may refer to another one; say whether lower \
-             or higher is better"
+        "'{word}' is not next to the number and may refer to a different one; specify whether \
+         lower or higher is better"
     )]
     Elsewhere { word: String },
 }
