@@ -1,4 +1,5 @@
-//! Which folio sizes can map a program's segments naturally aligned, and why others cannot.
+//! Determines which folio sizes can map a program's segments naturally aligned, and why other sizes
+//! cannot.
 //!
 //! A folio is aligned to its size in the file. For one PMD entry or contpte block to map it, it
 //! must also be aligned in memory:

@@ -7,9 +7,9 @@
 //!             ratio of a round = changed / plain of that round
 //! ```
 //!
-//! [`crate::timed_run`] times one command and [`rounds`] alternates the arms. [`proof`] finds the rounds that
-//! show the change, and [`verdict`] and [`threshold`] judge them. A [`rounds::Arm`] owns the
-//! change.
+//! [`crate::timed_run`] times one command and [`rounds`] alternates the arms. [`proof`] selects the
+//! rounds in which the change took effect; [`verdict`] and [`threshold`] judge them. A
+//! [`rounds::Arm`] owns the change.
 //!
 //! Invariants:
 //! - V1: no process of a started command is left, even if this process is killed. Only a daemon

@@ -1,4 +1,4 @@
-//! System calls on files: read, sendfile, write, fadvise, fsync, dropped caches. Truncation and
+//! System calls on files: read, sendfile, write, fadvise, fsync, dropping caches. Truncation and
 //! hole punch are in [`crate::split`].
 //!
 //! Reading order: this file, `read`, `write`, `writeback`, `advise`.

@@ -84,7 +84,7 @@ impl AlignArgs {
              disk; {nr_compared} segments and sections compared: equal"
         ));
         for lost in lost {
-            say(&format!("folio: {name}: the copy does not keep the original's {lost}"));
+            say(&format!("folio: {name}: the copy loses the original's {lost}"));
         }
         if !self.validate {
             say("folio: to run the copy, add --validate -- ARGS to the same command");

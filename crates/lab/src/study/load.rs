@@ -350,7 +350,7 @@ pub(super) fn input_of(
         (Some(trace), None) => {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_/.".contains(c);
             if trace.is_empty() || !trace.chars().all(is_plain) || trace.contains("..") {
-                let expected = "a trace name in traces/, such as \"cc1\"";
+                let expected = "the name of a trace in traces/, such as \"cc1\"";
                 let (place, value) = (format!("{place}.trace"), trace.clone());
                 return Err(Mistake::Value { place, value, expected });
             }

@@ -26,7 +26,7 @@ pub struct BuddyConfig {
 pub enum BuddyError {
     /// Memory is empty or too large.
     #[error(
-        "a zone has 1 to {} page frames, not {nr_pages}: change the memory size, which is in bytes",
+        "a zone has 1 to {} page frames, not {nr_pages}; change the memory size, which is in bytes",
         u32::MAX
     )]
     NrPages {

@@ -1,10 +1,10 @@
 //! Work and state budgets.
 //!
-//! A *step* is one page, entry, area or folio that the memory manager examines or changes. Steps
-//! cost about the same; several iterations of a much cheaper loop count as one step. The same calls
-//! take the same steps on every machine. *State* is the number of bytes that a process or file adds
-//! to the model, in fixed sizes per item (see `Memory::state_bytes`). It excludes physical memory,
-//! whose size the caller chooses.
+//! A *step* is one page, entry, area or folio that the memory manager examines or changes. All
+//! steps cost about the same; several iterations of a much cheaper loop count as one step. The same
+//! calls take the same steps on every machine. *State* is the number of bytes that a process or
+//! file adds to the model, in fixed sizes per item (see `Memory::state_bytes`). It excludes
+//! physical memory, whose size the caller chooses.
 //!
 //! Owns the count and its limit. Exceeding the limit stops nothing by itself. Most calls are
 //! bounded by the existing state. Calls over a range of any length (read, write, populate,

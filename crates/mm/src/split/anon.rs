@@ -1,4 +1,4 @@
-//! Splitting an anonymous folio (docs/behaviour G.4.2, G.4.3).
+//! Splits an anonymous folio (docs/behaviour G.4.2, G.4.3).
 //!
 //! Corresponds to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`,
 //! `deferred_split_scan`, `thp_underused`.

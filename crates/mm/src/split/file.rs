@@ -1,4 +1,4 @@
-//! Splitting a page-cache folio (docs/behaviour G.3.2, G.3.3, G.4.2).
+//! Splits a page-cache folio (docs/behaviour G.3.2, G.3.3, G.4.2).
 //!
 //! Corresponds to: `__split_unmapped_folio`.
 //!

@@ -43,7 +43,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
         })
         .collect();
     let guide = Guide { from: 0.0, to: 0.0, class: "one" };
-    let mut table = table_head("Change of the run time, per cent", &columns());
+    let mut table = table_head("Change of the run time, percent", &columns());
     for (nr, row, change) in compared {
         table.raw("<tr>").element("th scope=\"row\"", &names[nr]);
         for (key, value) in [("low", change.low), ("mid", change.mid), ("high", change.high)] {

@@ -1,6 +1,6 @@
 //! One column of a batch.
 //!
-//! Owns the initialized memory of its rows and keeps it from batch to batch. No cell is written
+//! Owns the initialized memory for its rows and reuses it from batch to batch. No cell is written
 //! twice. A column with one value throughout (thread, file, flags of most traces) is not written at
 //! all. Invariants:
 //! - I1: the rows are `cells[..len]`.

@@ -118,14 +118,19 @@ impl FileReplay {
         for &CachedFolio { file: number, index, .. } in &kernel.removals {
             let file = *self.files.get(&number).ok_or_else(|| format!("no file {number}"))?;
             let removed = self.memory.drop_folio(file, PageIndex(index));
-            removed.ok_or_else(|| format!("no unmapped folio at {index} of file {number}"))?;
+            removed.ok_or_else(|| {
+                format!(
+                    "there is no unmapped folio at index {index} in file \
+                                           {number}"
+                )
+            })?;
             self.reclaimed.insert((number, index));
         }
         for &CachedFolio { file: number, index, .. } in &kernel.insertions {
             if self.restores && self.reclaimed.contains(&(number, index)) {
                 let Some(&file) = self.files.get(&number) else { continue };
                 let found = self.memory.mark_workingset(file, PageIndex(index));
-                found.ok_or_else(|| format!("no folio at {index} came back"))?;
+                found.ok_or_else(|| format!("no folio at index {index} came back"))?;
             }
         }
         Ok(())
@@ -313,7 +318,7 @@ impl FileReplay {
         };
         let number = self.opens.iter().find(|(_, known)| **known == open);
         let (Some(vma), Some((&open, _))) = (vma, number) else {
-            return Err(format!("no descriptor of the mapping at {:#x}", to.addr));
+            return Err(format!("the mapping at {:#x} has no descriptor", to.addr));
         };
         let prot = match (vma.prot.can_exec, vma.prot.can_write) {
             (true, _) => "rx",

@@ -38,7 +38,7 @@ pub(super) fn basis(found: &FrontierFinding) -> String {
         [] => String::new(),
         missing => format!("; in no mean: {}", missing.join(", ")),
     };
-    format!("{}; change against {first} in per cent: {}{missing}", found.of, counts.join(" / "))
+    format!("{}; change against {first} in percent: {}{missing}", found.of, counts.join(" / "))
 }
 
 /// `Time (estimated; assumed: costs.walk)`.

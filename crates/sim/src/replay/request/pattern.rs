@@ -1,7 +1,7 @@
 //! Matches an option's pattern against the files of a trace.
 //!
-//! A pattern with a `/` matches the whole path, one without matches the last component. `*` matches
-//! any characters, `?` one character.
+//! A pattern with a `/` matches the whole path; a pattern without a `/` matches the last component.
+//! `*` matches any characters, `?` one character.
 
 use std::fmt;
 

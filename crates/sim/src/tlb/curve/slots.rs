@@ -1,5 +1,5 @@
-//! The places of a stack in time order. An entry that is used takes the next slot. Its depth is the
-//! number of taken slots, counted from its own.
+//! The places in a stack, in time order. An entry that is used takes the next slot. Its depth is
+//! the number of taken slots, counted from its own.
 //!
 //! ```text
 //!   slot      0 1 2 3 4 5 6 7 8 9          taken  an entry or a place left free
