@@ -375,13 +375,13 @@ mod tests {
         forecast.taken_bytes = 100 * M2;
         forecast.available.bytes = 200 * M2;
         forecast.nr_blocks = 101;
-        let enough = "collapsing 101 blocks takes up to 200 MiB more memory; this machine has 400 MiB \
-                      available";
+        let enough = "collapsing 101 blocks takes up to 200 MiB more memory, but this machine has \
+                      400 MiB available";
         assert_eq!(outlook(&forecast).as_deref(), Some(enough));
         forecast.available = Available { bytes: 50 * M2, group: Some("/a".to_owned()) };
         (forecast.taken_bytes, forecast.nr_blocks, forecast.nr_left) = (49 * M2, 50, 51);
-        let low = "collapsing 101 blocks takes up to 200 MiB more memory; control group /a has 100 MiB \
-                   available: 51 blocks are left out, and the others take 98 MiB";
+        let low = "collapsing 101 blocks takes up to 200 MiB more memory, but control group /a \
+                   has 100 MiB available: 51 blocks are omitted, and the others take 98 MiB";
         assert_eq!(outlook(&forecast).as_deref(), Some(low));
     }
 

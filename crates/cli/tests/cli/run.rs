@@ -96,7 +96,7 @@ fn a_program_loaded_at_random_is_told_of_and_its_aligned_copy_is_mapped_large() 
         let output = place.command("run --text large -- ./p").env("PATH", path).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(mapped_kib(&output.stdout), 0, "{said}");
-        let remedy = format!("loaded at a random multiple of 4K; {name} align ");
+        let remedy = format!("its load address is a random multiple of 4K; {name} align ");
         assert!(said.contains(&remedy), "{remedy}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }

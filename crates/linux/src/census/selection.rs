@@ -201,7 +201,7 @@ mod tests {
         }
         let of = |id: &str| Selection::Container(id.to_owned()).chosen(&system).unwrap();
         assert_eq!(of("abcb").pids, [8]);
-        for (id, said) in [("abc", "several container ids"), ("ab", "ps show ids"), ("x", "ids")] {
+        for (id, said) in [("abc", "several container IDs"), ("ab", "ps show IDs"), ("x", "IDs")] {
             let chosen = of(id);
             assert!(chosen.pids.is_empty());
             let missing = chosen.missing[0].to_string();

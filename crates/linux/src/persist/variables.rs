@@ -207,7 +207,7 @@ mod tests {
         let both = "glibc.pthread.rseq=0:glibc.malloc.hugetlb=1";
         let (value, note) = of("Environment=A=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 B=2");
         assert_eq!(value, both);
-        assert!(note.contains("=glibc.pthread.rseq=0; with this it becomes"), "{note}");
+        assert!(note.contains("=glibc.pthread.rseq=0; this changes it to"), "{note}");
         assert_eq!(of("Environment=\"GLIBC_TUNABLES=glibc.pthread.rseq=0\"").0, both);
         let (value, note) = of(&format!("Environment=GLIBC_TUNABLES={both}"));
         assert!(value == both && note.contains("already"), "{note}");

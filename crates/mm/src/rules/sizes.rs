@@ -347,7 +347,10 @@ mod tests {
     fn errors_name_the_cause_and_the_form() {
         let said = |text: &str| text.parse::<SizeControl>().unwrap_err().to_string();
         assert!(said("64K:exec/2M:always+exec").starts_with("64K and 2M are both marked exec"));
-        assert!(said("64K:exce").contains("'exce' is not a use of a size; expected never, always"));
+        assert!(said("64K:exce").contains(
+            "'exce' is not a use for a size; expected never, \
+                                           always"
+        ));
         assert!(said("64K").contains("such as 64K:exec/2M:always"));
         assert!(said("").contains("is not SIZE:USE"));
         assert!(said("96K:exec").contains("'96K' is not a folio size"));

@@ -307,7 +307,7 @@ fn not_judged(rows: &[Outcome]) -> Option<String> {
     kernels.dedup();
     (!kernels.is_empty()).then(|| {
         format!(
-            "not checked: there is no recording of a real kernel against which to check the rules \
+            "not checked: there is no recording of a real kernel to check the rules \
              of {}.",
             kernels.join(", ")
         )

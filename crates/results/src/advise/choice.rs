@@ -182,9 +182,9 @@ mod tests {
         let refusal = |files: &[&str]| Program::of(&meta(files), None).heap_refusal;
         assert_eq!(refusal(&["/no/hash", "/lib/libc.so.6"]), None);
         let java = refusal(&["/no/java", "/lib/libc.so.6", "/jdk/libjvm.so"]).unwrap();
-        assert!(java.contains("that of OpenJDK"), "{java}");
+        assert!(java.contains("belongs to OpenJDK"), "{java}");
         assert!(refusal(&["/no/node", "/lib/libc.so.6"]).unwrap().contains("V8"));
-        assert!(refusal(&["/no/static"]).unwrap().contains("the recording does not have"));
+        assert!(refusal(&["/no/static"]).unwrap().contains("the recorded program does not use"));
         let kernel = Kernel::parse("6.18").unwrap();
         let own = Program { text_refusal: None, heap_refusal: Some("because".to_owned()) };
         let (taken, left_out) = of_system(&kernel, &own).unwrap();

@@ -314,7 +314,10 @@ mod tests {
     fn what_cannot_be_is_refused() {
         type Edit<'a> = &'a dyn Fn(&mut serde_json::Value);
         let refusals: [(Edit<'_>, &str); 6] = [
-            (&|value| value["schema_version"] = 2.into(), "has schema version 2, and this is 3"),
+            (
+                &|value| value["schema_version"] = 2.into(),
+                "has schema version 2, but this folio uses 3",
+            ),
             (&|value| value["page_bytes"] = 5000.into(), "base pages of 5000 bytes"),
             (&|value| value["totals"][0]["folio_bytes"] = 12288.into(), "folio of 12288 bytes"),
             (&|value| value["totals"][0]["pmd_bytes"] = u64::MAX.into(), "than memory can have"),

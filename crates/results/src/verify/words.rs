@@ -179,7 +179,7 @@ mod tests {
             undecided(Undecided::Inside, Some(&ratio))
         };
         assert!(inside(1.5).contains("use more --runs"));
-        assert!(inside(f64::INFINITY).starts_with("plain runs have 0"));
+        assert!(inside(f64::INFINITY).starts_with("the value is 0 in plain runs"));
     }
 
     #[test]

@@ -207,8 +207,8 @@ mod tests {
     #[test]
     fn errors_name_the_cause() {
         let said = |text: &str| text.parse::<LinkedChoices>().unwrap_err().to_string();
-        assert!(said("cc1").contains("'cc1' is not SIZE or FILE=SIZE"));
-        assert!(said("=2M").contains("not SIZE or FILE=SIZE"));
+        assert!(said("cc1").contains("'cc1' is neither SIZE nor FILE=SIZE"));
+        assert!(said("=2M").contains("neither SIZE nor FILE=SIZE"));
         assert!(said("cc1=3M").contains("3M cannot be linked for"));
         assert!(said("96K").contains("'96K' is not a page size to link for"));
         assert!(said("2K").contains("expected 4K to 2M"));

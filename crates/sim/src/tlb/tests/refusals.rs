@@ -40,7 +40,7 @@ fn contradictions_are_named_with_their_place() {
     );
     assert_eq!(
         l2(|l2| l2.source = " ".to_owned()),
-        "tlb.l2[0] \"1280x5\": no source; \
+        "tlb.l2[0] \"1280x5\": the source is missing; \
          name the document, or set assumed = true and give the reason"
     );
 }

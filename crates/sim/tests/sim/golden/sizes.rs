@@ -202,7 +202,7 @@ fn edits_are_read_and_refused_with_cause_and_form() {
          size with exec or always+exec"
     );
     assert!(
-        said("7.2+sizes=64K:execute").contains("'execute' is not a use of a size; expected never")
+        said("7.2+sizes=64K:execute").contains("'execute' is not a use for a size; expected never")
     );
     assert!(
         said("7.2+page=64K+sizes=16K:exec").contains("16K is smaller than the base page of 64K")
