@@ -177,7 +177,7 @@ fn options_that_a_unit_gives_a_variable_stay() {
     done(&output);
     let both = "GLIBC_TUNABLES=glibc.pthread.rseq=0:glibc.malloc.hugetlb=1";
     assert!(system.read(DROP_IN).contains(&format!("Environment=\"{both}\"")));
-    assert!(text(&output.stderr).contains(&format!("with this it becomes {both}")));
+    assert!(text(&output.stderr).contains(&format!("this changes it to {both}")));
     done(&system.tune("--undo"));
 }
 

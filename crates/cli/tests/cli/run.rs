@@ -299,7 +299,7 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
         assert!(said.contains("the program is static: the heap is unchanged"), "{said}");
         // Its text has no whole block either, but the heap was requested.
         let said = told("--heap 2M -- ./p");
-        assert!(said.starts_with("folio: warning: --heap works for"), "{said}");
+        assert!(said.starts_with("folio: warning: --heap works only for"), "{said}");
     }
     if compile(&place, "-fsanitize=address") {
         let said = told("-- ./p");

@@ -208,7 +208,7 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
     ("workload = \"stubs\"\n", "", 21, "give exactly one of trace, workload and model, not 0"),
     ("machine = \"altra\"\ncache", "machine = \"alta\"\ncache", 24, "there is no machine 'alta'"),
     ("cache = \"cold\"", "cache = \"tepid\"", 25, "expected \"cold\" or \"warm\""),
-    ("trace = \"no-such\"", "trace = \"../secret\"", 28, "expected a trace name"),
+    ("trace = \"no-such\"", "trace = \"../secret\"", 28, "expected the name of a trace"),
     ("[benches.slow]\ndo = \"fault\"", "[benches.slow]\ndo = \"faults\"", 33, "unknown variant"),
     ("published = { before = 512", "published = { befor = 512", 48, "unknown field `befor`"),
     ("count = \"units\"\n\n", "count = \"unit\"\n\n", 46, "did you mean units"),

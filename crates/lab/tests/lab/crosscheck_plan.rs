@@ -128,7 +128,7 @@ fn fault_around_that_is_off_swaps_what_is_skipped() {
     assert!(plan.skipped.is_empty(), "{:?}", plan.skipped);
     let unknown = Facts { fault_around_bytes: None, ..facts };
     let plan = WorkloadPlan::new(&Selection::default(), &unknown, "").unwrap();
-    assert!(plan.warnings[0].contains("assuming the default of 64K"), "{:?}", plan.warnings);
+    assert!(plan.warnings[0].contains("folio assumes the default of 64K"), "{:?}", plan.warnings);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn what_a_program_may_not_do() {
         (vec![store(10, -4, 1), mov(0, 0), EXIT], "0: 8 bytes at r10-4 are not in the stack"),
         (vec![mov(2, 64), load(0, 2, 0), EXIT], "1: a number is not an address"),
         (vec![call(5), EXIT], "0: helper 5 is not supported"),
-        (vec![insn(class::JMP | jump::CALL, 0, 1, 0, 3), EXIT], "0: calls of functions"),
+        (vec![insn(class::JMP | jump::CALL, 0, 1, 0, 3), EXIT], "0: function calls"),
         (vec![mov(1, 0), call(helper::MAP_LOOKUP), EXIT], "1: the first argument is not a map"),
         (unchecked, "6: the result of bpf_map_lookup_elem must first be compared"),
         (beyond, "are not all in the value of its map"),
