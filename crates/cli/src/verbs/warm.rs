@@ -65,7 +65,7 @@ pub(crate) struct WarmArgs {
     /// when the file is replaced
     #[arg(long, conflicts_with_all = ["check", "recursive"])]
     persist: bool,
-    /// With --persist: write below DIR/etc instead of /etc
+    /// With --persist, write below DIR/etc instead of /etc
     #[arg(
         long,
         value_name = "DIR",

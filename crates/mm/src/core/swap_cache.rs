@@ -8,7 +8,7 @@
 //!   read back:    entries -> slot <- folio <- entry  stays while an entry names the slot
 //! ```
 //!
-//! Owns the ways into and out of the cache. Does not own slots ([`super::swap`]).
+//! Owns insertion into the cache and removal from it. Does not own slots ([`super::swap`]).
 //!
 //! Invariants:
 //! - I1: a folio in the cache names its first slot, each of its slots names the folio, and the

@@ -1,4 +1,4 @@
-//! The verdict in sentences, for the start of the table and of the page.
+//! The verdict in sentences, with which the table and the page begin.
 
 use std::collections::BTreeMap;
 

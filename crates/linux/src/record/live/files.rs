@@ -1,7 +1,7 @@
 //! Finds the trace's file for a device and inode.
 //!
-//! The kernel's record has the process's name for the file. If the name leads to a different file
-//! here (different root, deleted, replaced), only the name identifies the file.
+//! The kernel's record contains the file's name as the process sees it. If the name leads to
+//! a different file here (different root, deleted, replaced), only the name identifies the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;

@@ -1,4 +1,4 @@
-//! Tracks the cause of each private folio, identified by its first frame, for pictures.
+//! For pictures, tracks what caused each private folio; the folio's first frame identifies it.
 //!
 //! Owns no decision: `watch` compares the counters around a fault and reads the page table after a
 //! collapse.
