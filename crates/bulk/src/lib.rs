@@ -1,4 +1,4 @@
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::missing_errors_doc)]
 //! Clears and copies memory in extents: the fastest safe way for the size, the CPU and the memory's
 //! next use, in the kernel's orders for a folio.
 //!

@@ -34,12 +34,13 @@ pub struct Console {
     is_closed: bool,
 }
 
-impl Console {
-    #[must_use]
-    pub fn new() -> Self {
+impl Default for Console {
+    fn default() -> Self {
         Self { out: BufWriter::with_capacity(1 << 16, Stdout), is_closed: false }
     }
+}
 
+impl Console {
     /// Returns buffered standard output; [`Console::finish`] flushes it.
     pub(crate) fn out(&mut self) -> &mut dyn Write {
         &mut self.out

@@ -20,7 +20,7 @@ pub fn parsed<C: Parser>(
 ) -> Result<Exit> {
     let words: Vec<OsString> = std::env::args_os().collect();
     match C::try_parse_from(&words) {
-        Ok(cli) => run(cli, &words, &mut Console::new()),
+        Ok(cli) => run(cli, &words, &mut Console::default()),
         Err(error) => told(&with_printable_words::<C>(&words, error)),
     }
 }
@@ -35,7 +35,7 @@ fn told(error: &clap::Error) -> Result<Exit> {
     if error.kind() == ErrorKind::DisplayVersion && text.lines().count() > 1 {
         text.push_str(&version::found());
     }
-    Console::new().deliver(text.as_bytes(), None)?;
+    Console::default().deliver(text.as_bytes(), None)?;
     Ok(Exit::Done)
 }
 

@@ -40,6 +40,7 @@ struct Cli {
     verb: Verb,
 }
 
+#[expect(clippy::large_enum_variant, reason = "one value per run of the program")]
 #[derive(Debug, Subcommand)]
 enum Verb {
     Study(StudyArgs),

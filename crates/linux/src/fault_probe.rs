@@ -47,6 +47,7 @@ impl FaultProbe {
         Ok(Self { tracefs, event })
     }
 
+    #[must_use]
     pub fn event(&self) -> String {
         self.event.clone()
     }
@@ -61,6 +62,7 @@ impl Drop for FaultProbe {
 
 /// Returns the error code for a call with these flags (`enum fault_flag`). Returns `None` if the
 /// call was not for a fault (populating, `ptrace`), or repeats one that waited for a page.
+#[must_use]
 pub fn code(flags: u64) -> Option<u64> {
     const WRITE: u64 = 1;
     const TRIED: u64 = 1 << 5;

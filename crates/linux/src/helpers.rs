@@ -25,6 +25,7 @@ static OWN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 pub struct Own(u32);
 
 impl Own {
+    #[must_use]
     pub const fn pid(&self) -> u32 {
         self.0
     }
@@ -46,6 +47,7 @@ pub fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
 
 /// Called in a child after fork: kills it when its parent thread ends. Returns `false` if that has
 /// already happened. Makes two system calls, which are async-signal-safe.
+#[must_use]
 pub fn end_with(parent: Pid) -> bool {
     // It fails only for an invalid signal.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));

@@ -31,6 +31,7 @@ impl Detached {
     }
 
     /// Returns a path to it for this process and its children, valid while this process lives.
+    #[must_use]
     pub fn path(&self) -> PathBuf {
         let pid = rustix::process::getpid().as_raw_nonzero();
         fd::link(pid, self.root.as_raw_fd())

@@ -67,6 +67,7 @@ pub(crate) fn kpageflags(system: &dyn System) -> io::Result<Box<dyn Entries>> {
 }
 
 /// Whether the kernel generates this file.
+#[must_use]
 pub fn is_virtual(path: &Path) -> bool {
     VIRTUAL.iter().any(|root| path.starts_with(root))
 }

@@ -65,10 +65,12 @@ impl Signals {
         Ok(signals)
     }
 
+    #[must_use]
     pub fn take(&self) -> Option<i32> {
         Some(self.sent.swap(0, Relaxed)).filter(|signal| *signal != 0)
     }
 
+    #[must_use]
     pub fn seen(&self) -> Option<i32> {
         Some(self.seen.load(Relaxed)).filter(|signal| *signal != 0)
     }

@@ -56,10 +56,12 @@ impl Instance {
         Ok(Self { path, _keeper: keeper, _tracefs: tracefs })
     }
 
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
+    #[must_use]
     pub fn has(&self, event: &str) -> bool {
         self.path.join("events").join(event).is_dir()
     }
@@ -68,6 +70,7 @@ impl Instance {
         fs::write(self.path.join(name), value)
     }
 
+    #[must_use]
     pub fn nr_lost(&self) -> u64 {
         let Ok(cpus) = fs::read_dir(self.path.join("per_cpu")) else { return 0 };
         let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));

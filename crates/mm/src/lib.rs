@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::missing_errors_doc)]
 #![expect(
     clippy::cast_possible_truncation,
     reason = "ids and offsets are bounded where they are made: 32-bit ids, 6-bit slots"

@@ -86,6 +86,10 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "fields of a word are as narrow as their layout says"
+)]
 
 pub mod atomics;
 pub mod gate;

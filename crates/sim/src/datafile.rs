@@ -44,6 +44,7 @@ impl DataFiles {
         self.built_in.iter().map(|(name, _)| *name)
     }
 
+    #[must_use]
     pub fn text(&self, name: &str) -> Option<&'static str> {
         self.built_in.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }

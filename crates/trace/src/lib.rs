@@ -1,5 +1,5 @@
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
+#![warn(missing_docs, clippy::missing_errors_doc)]
 //! The trace file of largefolio: the memory references and system calls of a program, in program
 //! order.
 //!

@@ -227,7 +227,7 @@ fn summary(outcome: &Outcome) {
     let size = figures::bytes(outcome.trace_bytes);
     let (what, one) = match outcome.recorder {
         RecorderKind::Live => ("page faults", "fault"),
-        _ => ("references", "reference"),
+        RecorderKind::Qemu => ("references", "reference"),
     };
     let what = match &outcome.attached {
         Some(attached) => {
@@ -250,7 +250,7 @@ fn summary(outcome: &Outcome) {
     let ended = outcome.stopped.clone().unwrap_or_else(|| format!("ended with {}", outcome.ended));
     let speed = match outcome.recorder {
         RecorderKind::Live => String::new(),
-        _ => {
+        RecorderKind::Qemu => {
             format!(", {:.1} M references/s", figures::ratio(nr, 1_000_000) / seconds.max(1e-9))
         }
     };

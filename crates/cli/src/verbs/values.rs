@@ -101,6 +101,7 @@ pub struct FormArgs {
 }
 
 impl FormArgs {
+    #[must_use]
     pub fn form(self) -> Form {
         match (self.json, self.csv) {
             (true, _) => Form::Json,

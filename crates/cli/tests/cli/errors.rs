@@ -50,7 +50,7 @@ fn more_columns_than_fit_are_counted() {
     let words = format!("--kernel 6.12,7.2 --fragmentation 500 --seed {}", seeds.join(","));
     let said = place.fails(&format!("predict mix.folio {words}"));
     assert!(
-        said.contains("2 kernels x 1 machines x 1 memory sizes x 129 seeds are 258 cells"),
+        said.contains("2 kernels x 1 machines x 1 memory sizes x 129 seeds make 258 cells"),
         "{said}"
     );
 }
@@ -214,8 +214,8 @@ fn a_list_takes_no_other_form() {
 fn names_that_stand_in_the_wrong_place_are_told_so() {
     let place = Place::with_trace();
     for (words, expected) in [
-        ("predict mix.folio --kernel 6.12 7.2", "7.2 is read as a trace"),
-        ("predict mix.folio --kernel 6.12 --machine zen4 altra", "altra is read as a trace"),
+        ("predict mix.folio --kernel 6.12 7.2", "7.2 is interpreted as a trace"),
+        ("predict mix.folio --kernel 6.12 --machine zen4 altra", "altra is interpreted as a trace"),
         ("predict mix.folio --kernel 6.12, 7.2", "a name is empty"),
         ("predict mix.folio --kernel 6.12 --memory 64", "expected at least 1M"),
         ("warm gone", "cannot read gone: No such file or directory (os error 2)\n"),

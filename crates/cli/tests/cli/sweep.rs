@@ -263,7 +263,10 @@ fn a_damaged_part_is_named_and_done_again() {
     assert!(told.starts_with("set: 8 cells done, 0 found"), "{told}");
     for part in &parts {
         let name = part.file_name().unwrap().to_str().unwrap();
-        assert!(said.contains(&format!("set/{name}: its content does not match")), "{said}");
+        assert!(
+            said.contains(&format!("set/{name}: it is damaged: its content does not match")),
+            "{said}"
+        );
         assert!(place.path(&format!("set/_{name}.broken")).exists());
     }
     assert_eq!(cells(&place), before, "the same rows again");

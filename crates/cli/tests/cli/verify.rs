@@ -92,8 +92,7 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         (
             format!("verify {change} --metric-pattern elapsed:([0-9]+),[0-9]+tps,tps -- true"),
             "'elapsed' means less is better, 'tps' means more is better: which one is the metric? \
-             Say \
-             --better higher or --better lower",
+             Add --better higher or --better lower",
         ),
         (format!("verify {change} --better higher -- true"), "give --metric-pattern"),
         (format!("verify {change} --fail-if wall -- true"), "such as wall>+2%"),
@@ -131,7 +130,7 @@ fn a_change_that_is_none_is_refused_before_anything_runs() {
     if let Ok(text) = fs::read_to_string(size) {
         let now = text.split(['[', ']']).nth(1).unwrap();
         let said = place.fails(&format!("verify --tune thp.64K={now} -- touch made"));
-        assert!(said.contains(&format!("--tune thp.64K={now}: it is {now:?} already")), "{said}");
+        assert!(said.contains(&format!("--tune thp.64K={now}: it is already {now:?}")), "{said}");
     }
     assert!(!place.path("made").exists());
 }

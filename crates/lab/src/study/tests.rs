@@ -225,7 +225,7 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
         57,
         "there is no number 'faults.all'",
     ),
-    ("calls = 10", "calls = 1000000000000000", 6, "up to 1000000000000064 rows, and 134217728"),
+    ("calls = 10", "calls = 1000000000000000", 6, "up to 1000000000000064 rows, but 134217728"),
     (
         "\"clear\", kernel = \"6.19\", size = \"2M\"",
         "\"history\", kernel = \"6.19\", size = \"1G\", way = \"read\", \

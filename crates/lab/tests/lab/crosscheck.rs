@@ -74,7 +74,7 @@ fn rules_of_a_newer_kernel_are_the_newest_and_are_named() {
     }
     let output = place.run("crosscheck replay one.txt two.txt --json");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), format!("folio: warning: {NOTE}\n"));
+    assert_eq!(text(&output.stderr), format!("folio-lab: warning: {NOTE}\n"));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["rows"][1]["rules"], "7.3+page=4K");
     assert_eq!(json["rows"][1]["rules_note"], NOTE);
@@ -153,7 +153,7 @@ fn what_cannot_be_replayed_is_an_error() {
         ("crosscheck replay", "PATH"),
         ("crosscheck replay missing", "No such file"),
         ("crosscheck replay empty", "no recordings"),
-        ("crosscheck replay text.txt", "text.txt:1: no recording"),
+        ("crosscheck replay text.txt", "text.txt:1: this is not a recording"),
         ("crosscheck replay trace.folio", "trace.folio:1: this is not a recording: it is not text"),
         ("crosscheck replay damaged.tar.xz", "damaged.tar.xz: truncated or damaged"),
         ("crosscheck replay old.txt", "the oldest known kernel is 6.1"),

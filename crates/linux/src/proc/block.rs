@@ -14,6 +14,7 @@ pub const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
 pub const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 
 /// Returns a path of disk `name`, such as `queue/read_ahead_kb`.
+#[must_use]
 pub fn of_disk(name: &str, file: &str) -> PathBuf {
     Path::new(DISKS).join(name).join(file)
 }

@@ -22,6 +22,7 @@ pub(crate) fn boot_id(system: &dyn System) -> Option<String> {
 const PIDS_OF_MACHINE: u64 = 0xEFFF_FFFC;
 
 /// Whether pids here are the machine's, so this process is not in a PID namespace.
+#[must_use]
 pub fn has_pids_of_machine() -> bool {
     fs::metadata("/proc/self/ns/pid").map_or(true, |file| file.ino() == PIDS_OF_MACHINE)
 }
@@ -157,6 +158,7 @@ pub(crate) fn memory_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemTotal")?)
 }
 
+#[must_use]
 pub fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
 }

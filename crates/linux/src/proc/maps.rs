@@ -54,6 +54,7 @@ impl Vma {
                     .any(|start| name.starts_with(start))
     }
 
+    #[must_use]
     pub fn prot(&self) -> u32 {
         let letters = [(b'r', 1), (b'w', 2), (b'x', 4)].into_iter().zip(self.permissions);
         letters.filter(|((letter, _), is)| letter == is).map(|((_, bit), _)| bit).sum()
@@ -69,10 +70,12 @@ impl Vma {
     }
 
     /// Whether stores reach the file or other processes.
+    #[must_use]
     pub const fn is_shared(&self) -> bool {
         self.permissions[3] == b's'
     }
 
+    #[must_use]
     pub fn name(&self) -> Cow<'_, Path> {
         if !self.is_deleted {
             return Cow::Borrowed(&self.path);

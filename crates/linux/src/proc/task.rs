@@ -46,6 +46,7 @@ impl<'a> Task<'a> {
         self.system.text(&self.dir.join(name))
     }
 
+    #[must_use]
     pub fn exists(&self) -> bool {
         self.text("comm").is_ok()
     }

@@ -12,6 +12,7 @@ pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 pub(crate) const RED_HAT_THP: &str = "/sys/kernel/mm/redhat_transparent_hugepage";
 
 /// Returns the path of setting `name`, such as `enabled` or `khugepaged/scan_sleep_millisecs`.
+#[must_use]
 pub fn setting(name: &str) -> PathBuf {
     Path::new(THP).join(name)
 }
@@ -21,6 +22,7 @@ pub(crate) fn of_size(kib: u64, name: &str) -> PathBuf {
     setting(&format!("hugepages-{kib}kB/{name}"))
 }
 
+#[must_use]
 pub fn control(kib: u64) -> PathBuf {
     of_size(kib, "enabled")
 }

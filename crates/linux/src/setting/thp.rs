@@ -12,6 +12,7 @@ pub fn sizes_kib() -> Result<Vec<u64>, SettingError> {
     thp::sizes_kib(&Live).map_err(|source| SettingError::Read { path: THP.into(), source })
 }
 
+#[must_use]
 pub fn size_name(bytes: u64) -> String {
     if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }
 }
@@ -25,6 +26,7 @@ pub fn enable_only(wanted_kib: &[u64]) -> Result<Vec<Setting>, SettingError> {
     sizes_kib()?.iter().map(change).collect()
 }
 
+#[must_use]
 pub fn value_of(kib: u64, wanted_kib: &[u64]) -> &'static str {
     if wanted_kib.contains(&kib) { "madvise" } else { "never" }
 }

@@ -8,6 +8,7 @@ pub struct FdInfo {
 
 impl FdInfo {
     /// Parses the two fields of every descriptor: `pos` decimal, `flags` octal.
+    #[must_use]
     pub fn parse(text: &[u8]) -> Self {
         let mut info = Self::default();
         for line in text.split(|byte| *byte == b'\n') {
@@ -23,6 +24,7 @@ impl FdInfo {
         info
     }
 
+    #[must_use]
     pub fn may_write(&self) -> bool {
         let mode = u64::from(libc::O_ACCMODE.unsigned_abs());
         self.flags.is_some_and(|flags| flags & mode != u64::from(libc::O_RDONLY.unsigned_abs()))

@@ -63,6 +63,7 @@ impl Mark {
 }
 
 /// Returns the bytes moved since `base`. The key is the unit's length in bytes, a power of two.
+#[must_use]
 pub fn by_unit(
     now: &[u64; NR_UNITS],
     base: &[u64; NR_UNITS],

@@ -4,6 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Returns the line of `place` (`tlb.l1_data[0].ways`) in `text`, counted from 1. If the file has
 /// no such key, returns the line of the nearest enclosing table, or 1.
+#[must_use]
 pub fn line_of(text: &str, place: &str) -> usize {
     let Ok(root) = DeTable::parse(text) else { return 1 };
     let mut offset = 0;

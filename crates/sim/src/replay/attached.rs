@@ -22,8 +22,8 @@ impl Cell {
 
     pub(crate) fn begin_recording(&mut self) {
         self.cgroups.mark(&self.memory);
-        self.change(|memory| memory.take_observed());
-        self.change(|memory| memory.take_stretches());
+        self.change(largefolio_mm::memory::Memory::take_observed);
+        self.change(largefolio_mm::memory::Memory::take_stretches);
         self.hardware.charge_all();
         self.hardware.forget_charges();
         let base = self.mark();

@@ -170,7 +170,7 @@ impl Cell {
     }
 
     fn latency(&mut self) -> Latency {
-        let stretches = self.change(|memory| memory.take_stretches());
+        let stretches = self.change(largefolio_mm::memory::Memory::take_stretches);
         let rules = self.memory.rules();
         let (preemption, page_bytes) = (rules.clear.preemption, rules.page.bytes());
         Latency::new(&stretches, preemption, page_bytes, &self.spec.machine.costs)

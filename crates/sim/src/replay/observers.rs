@@ -152,7 +152,7 @@ impl Cell {
 
     /// Submits the reads since the last call to the device. `cause` started them.
     fn settle(&mut self, wait: Wait, cause: Origin) {
-        let observed = self.change(|memory| memory.take_observed());
+        let observed = self.change(largefolio_mm::memory::Memory::take_observed);
         if observed.is_empty() {
             return;
         }

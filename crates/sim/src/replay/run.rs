@@ -63,7 +63,7 @@ impl Cell {
             }
         }
         self.counted.nr_rows += nr_rows as u64;
-        match self.change(|memory| memory.take_policy_failure()) {
+        match self.change(largefolio_mm::memory::Memory::take_policy_failure) {
             Some(failure) => Err(failure.into()),
             None => Ok(()),
         }
@@ -171,7 +171,7 @@ impl Cell {
     #[inline(never)]
     fn wake_sleepers(&mut self) -> Result<(), CellError> {
         if self.clock.is_due(Sleeper::Kcompactd) {
-            self.change(|memory| memory.compact_in_advance());
+            self.change(largefolio_mm::memory::Memory::compact_in_advance);
             self.clock.sleep(Sleeper::Kcompactd, PROACTIVE_SLEEP_NS);
         }
         if self.clock.is_due(Sleeper::Khugepaged) {
@@ -305,8 +305,8 @@ impl Cell {
         let base = self.mark();
         let tenths = self.counted.tenths.again();
         self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };
-        self.change(|memory| memory.take_observed());
-        self.change(|memory| memory.take_stretches());
+        self.change(largefolio_mm::memory::Memory::take_observed);
+        self.change(largefolio_mm::memory::Memory::take_stretches);
         self.restart_pictures();
         self.hardware = Hardware::new(self.spec.nr_cpus());
         self.program.restart();

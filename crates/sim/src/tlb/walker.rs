@@ -120,6 +120,7 @@ impl std::ops::AddAssign for KindCounters {
 pub struct WalkCounters {
     /// Data walks that start after the walk for the load of their address.
     pub chained: KindCounters,
+    #[serde(rename = "beside")]
     pub overlapped: KindCounters,
     /// Data walks without another walk nearby.
     pub alone: KindCounters,

@@ -153,7 +153,7 @@ mod tests {
         row.take(Verdict { not_compared: not_compared.clone(), ..Verdict::default() });
         assert_eq!((row.outcome, row.reason.is_some()), (CrosscheckOutcome::Skipped, true));
         let compared = BTreeMap::from([(Aspect::Insertions, 7)]);
-        row.take(Verdict { not_compared, compared, ..Verdict::default() });
+        row.take(Verdict { compared, not_compared, ..Verdict::default() });
         assert_eq!(row.outcome, CrosscheckOutcome::Equal);
     }
 }

@@ -44,7 +44,7 @@ impl Cell {
     }
 
     fn new_space(&mut self, owner: usize, program: ProgramNr) -> SpaceNr {
-        let (mm, id) = (self.change(|memory| memory.new_space()), self.places.next());
+        let (mm, id) = (self.change(largefolio_mm::memory::Memory::new_space), self.places.next());
         self.program.add_space(AddressSpace::new(mm, id, owner, program))
     }
 
