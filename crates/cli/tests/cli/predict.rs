@@ -517,7 +517,7 @@ fn why_needs_two_kernels_and_a_form_that_has_it() {
     let place = Place::with_trace();
     let fails = |words: &str| place.fails(&format!("predict mix.folio {words}"));
     assert!(fails("--why").contains("--why compares two kernels, but 3 were given"));
-    assert!(fails("--why --kernel 7.2").contains("and one was given; name two"));
+    assert!(fails("--why --kernel 7.2").contains("but one was given; name exactly two"));
     assert!(fails("--why --kernel 7.2,7.2").contains("both are 7.2"));
     assert!(fails("--why=fault_total --kernel 6.12,7.2").contains("did you mean faults_total"));
     for other in ["--parquet -o x.parquet", "--sweep cells", "--time", "--runtime 2s"] {

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(of(&system, &["postgres", "server"]), (vec![2, 3], vec![]));
         let (pids, missing) = of(&system, &["postgres", "serv"]);
         assert_eq!(pids, [3]);
-        assert!(missing[0].starts_with("no process is called serv:"), "{missing:?}");
+        assert!(missing[0].starts_with("no process is called serv;"), "{missing:?}");
     }
 
     #[test]

@@ -320,8 +320,8 @@ fn a_server_that_ends_is_told_with_its_last_words() {
     let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
     assert_eq!(
         said,
-        "the server was not ready within 2 s: --ready: the command exited with 7 the last time; it \
-         wrote: still loading"
+        "the server was not ready within 2 s: --ready: the last time, the command exited with 7; \
+         it wrote: still loading"
     );
     let asked = Measure { ready: Some(Ready::Command("true".to_owned())), ..asked };
     // The server ends once the load, or --prepare, has begun.

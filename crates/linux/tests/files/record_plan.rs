@@ -129,7 +129,7 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
         (&[][..], "put it after `--`"),
         (&[""], "put it after `--`"),
         (&["nothing"], "nothing: not found in PATH"),
-        (&["/nothing"], "/nothing: no such file"),
+        (&["/nothing"], "/nothing: there is no such file"),
         (&["/d"], "is a directory"),
         (&["/plain"], "chmod +x /plain"),
         (&["/secret"], "must be able to read"),

@@ -354,8 +354,8 @@ mod tests {
         assert!(said("64K").contains("such as 64K:exec/2M:always"));
         assert!(said("").contains("is not SIZE:USE"));
         assert!(said("96K:exec").contains("'96K' is not a folio size"));
-        assert!(said("64K:exec/64K:never").contains("64K is named twice"));
-        assert!(said("others:always/others:never").contains("others is named twice"));
+        assert!(said("64K:exec/64K:never").contains("64K is given twice"));
+        assert!(said("others:always/others:never").contains("others is given twice"));
         assert!(said("others:exec").contains("`others` cannot be marked exec"));
         let check = |text: &str, page: PageSize| {
             control(text).check(page, page.pmd_order().min(Order::new(11))).unwrap_err().to_string()

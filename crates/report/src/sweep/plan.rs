@@ -290,7 +290,7 @@ mod tests {
     fn the_cells_of_all_traces_are_bounded_together() {
         assert!(check_number(4, NR_CELLS_MAX).is_ok());
         let error = check_number(5, NR_CELLS_MAX).unwrap_err().to_string();
-        assert!(error.starts_with("5 traces x 1,048,576 cells are 5,242,880 cells"), "{error}");
+        assert!(error.starts_with("5 traces x 1,048,576 cells make 5,242,880 cells"), "{error}");
         assert!(check_number(usize::MAX, 2).is_err());
     }
 }

@@ -100,8 +100,8 @@ fn one_column_and_equal_columns_are_told_so() {
     let alone = |goal| said(goal, vec![row("6.12", "altra", 100)]).concat();
     assert!(alone(Goal::Time).starts_with("With 6.12, none of the mapped text"));
     assert_eq!(alone(Goal::Faults), "With 6.12, there are 100 faults, 0 of them major.");
-    let memory = "With 6.12, memory is 100 KiB: private memory at its peak, and the page cache at \
-                  the end.";
+    let memory = "With 6.12, memory use is 100 KiB: private memory at its peak, and the page cache \
+                  at the end.";
     assert_eq!(alone(Goal::Memory), memory);
     let same = vec![row("6.12", "altra", 100), row("7.2", "altra", 100)];
     assert_eq!(verdict(Goal::Faults, &same).answers[0].told(), None);

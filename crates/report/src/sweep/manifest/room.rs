@@ -146,6 +146,6 @@ mod tests {
         let (runs, texts, failed) = left(whole - 28_000);
         assert!((runs, texts) == (1, 1) && (3..10).contains(&failed), "{failed}");
         let error = manifest().fitted(2000).unwrap_err().to_string();
-        assert!(error.contains("more than the 2000 bytes"), "{error}");
+        assert!(error.contains("at most 2000"), "{error}");
     }
 }
