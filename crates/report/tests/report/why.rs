@@ -206,7 +206,7 @@ fn two_rules_that_work_only_together_are_an_interaction() {
     assert_eq!((pair.value, faults.together), (faults.difference, 0));
     let text = text(&report);
     assert!(text.contains("anon.size_kib.64 with anon.thp"), "{text}");
-    assert!(text.contains("Without anon.size_kib.64 (an edit) most of it is gone"), "{text}");
+    assert!(text.contains("Without anon.size_kib.64 (an edit), most of it is gone"), "{text}");
 }
 
 #[test]
@@ -231,13 +231,13 @@ fn kernels_without_a_difference_are_answered() {
     let report = explained(&path, ["7.0", "7.1"], &["altra"], &[]);
     assert!(text(&report).contains("7.0 -> 7.1 on altra, 4K pages: the two kernels have the same"));
     let report = explained(&path, ["7.3", "7.3+collapse.dirty=fails"], &["altra"], &[]);
-    assert!(text(&report).contains("1 rule differs, no result does"), "{}", text(&report));
+    assert!(text(&report).contains("1 rule differs, but no result does"), "{}", text(&report));
 }
 
 #[test]
 fn what_is_not_two_kernels_is_refused() {
     let said = |kernels: &[&str]| check(&request(kernels, &["altra"])).unwrap_err().to_string();
-    assert!(said(&["7.2"]).contains("two kernels, and one was given"));
+    assert!(said(&["7.2"]).contains("two kernels, but one was given"));
     assert!(said(&["6.1", "6.12", "7.2"]).contains("3 were given"));
     assert!(said(&["7.2", "7.2"]).contains("both are 7.2"));
 }

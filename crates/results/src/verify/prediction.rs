@@ -272,7 +272,10 @@ mod tests {
         let (holds, why) = of([0.85, 0.95], 0.72, 2.14, 20);
         assert_eq!(holds, None);
         let why = why.unwrap();
-        assert!(why.contains("wider than the predicted effect; only more rounds"), "{why}");
+        assert!(
+            why.contains("wider than the predicted effect; a decision takes more rounds"),
+            "{why}"
+        );
         let why = of([0.85, 0.95], 0.80, 0.96, 20).1.unwrap();
         assert!(
             why.ends_with("predicted effect; at least 105 rounds would decide (--runs 105)"),

@@ -153,7 +153,7 @@ mod tests {
         let one = |nr, why: &str| Dropped { nr, why: why.to_owned() };
         assert_eq!(dropped(20, &[]), None);
         let said = dropped(20, &[one(2, "a"), one(4, "b"), one(9, "a")]).unwrap();
-        assert!(said.starts_with("3 of 20 rounds are not counted"), "{said}");
+        assert!(said.starts_with("3 of 20 rounds do not count"), "{said}");
         assert!(said.ends_with(": a (rounds 2, 9); b (round 4)"), "{said}");
         let many: Vec<Dropped> = (1..=20).map(|nr| one(nr, "a")).collect();
         assert!(dropped(20, &many).unwrap().ends_with("7, 8, ..)"));

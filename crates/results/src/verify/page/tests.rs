@@ -56,7 +56,7 @@ fn what_was_not_done_is_said_first_and_fails_a_limit() {
     assert_eq!((view.verdict, view.nr_counted, view.is_yes()), ("not proved", 3, false));
     let text = view.shown();
     let first = text.lines().nth(1).unwrap();
-    assert!(first.starts_with("warning: 9 of 12 rounds are not counted"), "{text}");
+    assert!(first.starts_with("warning: 9 of 12 rounds do not count"), "{text}");
     assert!(first.contains("thp.enabled was never (rounds 4, 5, 6,"), "{text}");
     assert!(text.contains("\nnot proved: the change took effect in 3 of 12 rounds"), "{text}");
     assert!(text.contains("\nopen: --fail-if wall>+2%"), "{text}");

@@ -70,7 +70,7 @@ fn what_a_program_may_not_do() {
         (vec![insn(0xb7, 12, 0, 0, 0), EXIT], "0: only registers r0 to r10 exist"),
         (
             [&[insn(class::JMP | jump::JA, 0, 0, 1, 0)][..], &wide(0, 0, 1), &[EXIT]].concat(),
-            "0: a path leads past the end, or into a number",
+            "0: a path leads past the end, or into a 64-bit number",
         ),
         (
             vec![insn(0x85, 0, 0, 0, helper::WINDOW), EXIT],

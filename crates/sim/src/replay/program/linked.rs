@@ -209,7 +209,7 @@ mod tests {
         let said = |text: &str| text.parse::<LinkedChoices>().unwrap_err().to_string();
         assert!(said("cc1").contains("'cc1' is neither SIZE nor FILE=SIZE"));
         assert!(said("=2M").contains("neither SIZE nor FILE=SIZE"));
-        assert!(said("cc1=3M").contains("3M cannot be linked for"));
+        assert!(said("cc1=3M").contains("cannot link for 3M"));
         assert!(said("96K").contains("'96K' is not a page size to link for"));
         assert!(said("2K").contains("expected 4K to 2M"));
         assert!(said("4M").contains("cannot link for 4M: the model supports pages up to 2M"));

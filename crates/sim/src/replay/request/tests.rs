@@ -40,8 +40,8 @@ fn a_request_without_settings_is_a_cell_of_the_defaults() {
 
 #[test]
 fn what_no_model_has_is_refused() {
-    assert!(said(&request(&[], &["altra"])).starts_with("no kernel is given"));
-    assert!(said(&request(&["7.2"], &[])).starts_with("no machine is given"));
+    assert!(said(&request(&[], &["altra"])).starts_with("no kernel was given"));
+    assert!(said(&request(&["7.2"], &[])).starts_with("no machine was given"));
     let plain = request(&["7.2"], &["altra"]);
     let memory_bytes = vec![(MEMORY_GIB_MAX << 30) + 1];
     assert!(said(&Request { memory_bytes, ..plain.clone() }).contains("at most 4T"));
