@@ -176,7 +176,7 @@ fn is_placed(loads: &[Load], ground: Ground) -> bool {
 /// use largefolio_linux::alignment::{Ground, Refusal, covered};
 /// use largefolio_linux::elf::{ElfFile, ElfKind, Load};
 ///
-/// // What a linker makes by default: text at 4K of a program that is loaded in steps of 4K.
+/// // A linker's default: text at 4K, in a program that is loaded at any multiple of 4K.
 /// let ground = Ground {
 ///     page_bytes: 4 << 10, pmd_bytes: 2 << 20, folio_bytes_max: 2 << 20, places_aligned: true,
 /// };

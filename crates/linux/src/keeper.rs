@@ -36,7 +36,7 @@ impl Keeper {
     pub(crate) fn start(part: &str, args: &[&OsStr], held: impl Into<Stdio>) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command
-            // A user who kills all folio processes by name must not match the keeper.
+            // `pkill folio` must not match the keeper.
             .args(["-c", &[WAIT, part].concat(), "keeper"])
             .args(args)
             .stdin(Stdio::piped())

@@ -1,6 +1,6 @@
 //! Physical memory and storage.
 //!
-//! Counts what the memory manager reads, zeroes and copies. [`Ram::new`] also moves real bytes; no
+//! Counts the pages that the memory manager reads, zeroes and copies. [`Ram::new`] also moves real bytes; no
 //! decision depends on whether it does.
 //!
 //! A [`Plan`] gives the order in which a folio is zeroed or copied; the kernel's choice among plans
@@ -56,7 +56,7 @@ impl Moved {
 /// Sizes of units that [`Counted::zeroed_by_unit`] tells apart: to 2^20 pages, the largest folio.
 pub const NR_UNITS: usize = 21;
 
-/// What was zeroed, copied, read and written.
+/// Counts of pages zeroed, copied, read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Pages filled with zeroes.
@@ -100,7 +100,7 @@ fn log2_of(nr: u64) -> usize {
 /// Physical memory and storage: counts of what moved and, if asked for, the bytes themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Ram {
-    /// What was zeroed, copied, read and written.
+    /// What has moved so far.
     pub counted: Counted,
     bytes: Option<Bytes>,
 }

@@ -101,7 +101,7 @@ struct DeedArgs {
     undo: bool,
 }
 
-/// What the advice is about.
+/// The subject of the advice.
 enum Target {
     Trace(PathBuf),
     Processes(Selection),

@@ -41,7 +41,7 @@ impl Place {
         format!("sudo {}", crate::program().display())
     }
 
-    /// The same as user nobody, who may change nothing and may read this directory.
+    /// The same as the unprivileged user `nobody`, with permission to read this directory.
     pub(crate) fn command_of_nobody(&self, words: &str) -> std::process::Command {
         let mut command = self.command(words);
         if rustix::process::geteuid().is_root() {

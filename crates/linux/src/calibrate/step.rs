@@ -33,8 +33,7 @@ pub struct Bracket {
     pub next: usize,
 }
 
-/// Returns the step of `points` (working sets ascending) that begins in `within`, `None` if there
-/// is none.
+/// Returns the step of `points` (working sets ascending) that begins in `within`, or `None`.
 ///
 /// ```
 /// use largefolio_linux::calibrate::{Point, step_within};

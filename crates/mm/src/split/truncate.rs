@@ -176,7 +176,7 @@ impl Memory {
         Partial::Kept
     }
 
-    /// Splits around the page after a hole (docs/differences.md, "behind a hole").
+    /// Splits around the page after a hole (G.3.3).
     fn split_after_hole(&mut self, file: MappingId, index: PageIndex) {
         let Some(entry) = self.core.find(file, index) else { return };
         let to = self.core.mapping(file).orders.min;

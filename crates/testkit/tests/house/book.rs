@@ -139,6 +139,21 @@ fn every_reference_names_a_rule_of_the_book() {
     assert!(nr_files > 150, "{nr_files} files with references: the test no longer reads all");
 }
 
+/// Code cites a difference by words of its passage: `docs/differences.md, "last folio"`.
+#[test]
+fn every_cited_difference_is_on_its_page() {
+    const CITATION: &str = "docs/differences.md, \"";
+    let page = fs::read_to_string(root().join("docs/differences.md")).unwrap().to_lowercase();
+    let mut nr_citations = 0;
+    for (name, text) in sources() {
+        for words in text.split(CITATION).skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(page.contains(&words.to_lowercase()), "{name}: no difference has \"{words}\"");
+            nr_citations += 1;
+        }
+    }
+    assert!(nr_citations > 3, "{nr_citations} citations: the test no longer recognises them");
+}
+
 #[test]
 fn no_note_is_cited_that_a_reader_does_not_have() {
     for (name, text) in sources() {
