@@ -34,7 +34,6 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay;
-use largefolio_trace::import::lackey;
 use largefolio_trace::{Batch, Info, Reader};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
@@ -55,7 +54,6 @@ const TARGETS: &[(&str, Target)] = &[
     ("maps", maps),
     ("smaps", smaps),
     ("look", look),
-    ("lackey", lackey),
     ("manifest", manifest),
     ("part", part),
     ("messages", messages),
@@ -194,14 +192,6 @@ fn look(data: &[u8], place: &Path) {
     let show = Show { nr_rows: 10, sort: Sort::Size, width: 100 };
     if let Ok(diff) = DiffResult::of(&old, &new, show, Vec::new()) {
         write(&diff);
-    }
-}
-
-fn lackey(data: &[u8], _: &Path) {
-    for line in String::from_utf8_lossy(data).lines() {
-        if let Ok(lackey::Line::Access(access)) = lackey::parse_line(line) {
-            access.references(0).for_each(drop);
-        }
     }
 }
 

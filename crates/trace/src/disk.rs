@@ -1,6 +1,7 @@
 //! Files that a user names: opening never blocks, and results appear whole.
 //!
-//! Owns the lookup of names ([`PathHandle`]), opening input ([`open_regular`]), the place of a result
+//! Owns the lookup of names ([`PathHandle`]), opening input ([`open_regular`]), the place of a
+//! result
 //! ([`Place`]), writing it ([`Whole`], [`write_whole`], [`check`]), and its new directories
 //! ([`MadeDirs`]). Invariants:
 //! - I1: opening an input neither waits for the other end of a FIFO nor touches a device.

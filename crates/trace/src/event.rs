@@ -34,7 +34,8 @@
 //! A *process* starts with the first thread, or with a thread from a fork without
 //! [`SHARES_MEMORY`], and includes the threads that it starts. An execve ends the process's other
 //! threads and replaces its address space with the one in its row of
-//! [`Meta::execs`](crate::Meta::execs). With [`BORROWS_MEMORY`] (vfork, `posix_spawn`) the new process
+//! [`Meta::execs`](crate::Meta::execs). With [`BORROWS_MEMORY`] (vfork, `posix_spawn`) the new
+//! process
 //! uses its parent's address space. The parent thread has no rows until the child's execve or exit.
 //!
 //! Older traces have no `close` events. In these, a descriptor closes when it is opened again or

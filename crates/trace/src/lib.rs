@@ -4,10 +4,9 @@
 //! order.
 //!
 //! Reading order: [`event`] (rows) and [`meta`] (footer), [`validate`] (their rules),
-//! [`file`](mod@file) (the Parquet file), [`runs`] (how references become rows), [`info`] (the
-//! contents of a trace), [`generate`] (seeded synthetic traces), [`import`] (recordings of other
-//! tools). Other crates also use [`disk`] (files that users name) and [`mod@shown`] (safe output of
-//! foreign names).
+//! [`file`](mod@file) (the Parquet file), [`info`] (the contents of a trace), [`generate`] (seeded
+//! synthetic traces). Other crates also use [`disk`]
+//! (files that users name) and [`mod@shown`] (safe output of foreign names).
 //!
 //! ```
 //! use largefolio_trace::{Batch, Event, Meta, Op, Reader, Writer};
@@ -33,11 +32,9 @@ pub mod disk;
 pub mod event;
 pub mod file;
 pub mod generate;
-pub mod import;
 pub mod info;
 pub mod meta;
 mod run;
-pub mod runs;
 pub mod shown;
 pub mod validate;
 

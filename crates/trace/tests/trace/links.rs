@@ -4,7 +4,6 @@ use std::path::Path;
 
 use super::common::{meta, rows_of};
 use largefolio_trace::event::LINK_MAX;
-use largefolio_trace::runs::RunBuffer;
 use largefolio_trace::validate::RowFault;
 use largefolio_trace::{Batch, Event, HardwareCounters, Meta, Op, PlainRun, Reader};
 use largefolio_trace::{TraceError, Writer};
@@ -81,14 +80,4 @@ fn only_a_trace_with_links_needs_schema_3() {
         let json = serde_json::to_string(&footer).unwrap();
         assert_eq!(json.contains("links"), links, "absent is not recorded: {json}");
     }
-}
-
-#[test]
-fn rows_that_are_merged_have_no_links() {
-    let (mut runs, mut rows) = (RunBuffer::default(), Vec::new());
-    runs.push(linked(Op::Read, 2), &mut rows);
-    runs.push(linked(Op::Read, 1), &mut rows);
-    runs.push(Event { flags: 5, ..Event::new(0, Op::Madvise) }, &mut rows);
-    assert_eq!(rows[0], Event::references(0, Op::Read, 0x1000, 2));
-    assert_eq!(rows[1].flags, 5, "the flags of another event stay");
 }

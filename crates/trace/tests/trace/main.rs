@@ -12,8 +12,6 @@ mod execs;
 mod foreign;
 mod generators;
 mod hostile;
-mod lackey;
 mod links;
 mod roundtrip;
-mod runs;
 mod swap;

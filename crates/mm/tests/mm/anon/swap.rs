@@ -1,5 +1,5 @@
 //! Swap space: vectors of docs/behaviour P.5. Kernel recordings are in
-//! `sim/tests/sim/recordings/swap.rs`.
+//! `lab/tests/recordings/swap.rs`.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::memory::{Config, Memory};
