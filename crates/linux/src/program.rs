@@ -7,8 +7,9 @@ pub(crate) mod arch;
 pub(crate) mod head;
 pub mod start;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
 
 use self::head::Head;
 
@@ -19,4 +20,15 @@ pub(crate) fn shebang(bytes: &[u8]) -> Option<(OsString, Option<OsString>)> {
         Head::Script { interpreter, argument } => Some((owned(interpreter), argument.map(owned))),
         _ => None,
     }
+}
+
+/// Returns NAME of `#!/usr/bin/env NAME`, which `env` executes from `PATH`. Options and assignments
+/// are left to `env` itself.
+pub(crate) fn env_name<'a>(
+    interpreter: &OsStr,
+    argument: Option<&'a OsString>,
+) -> Option<&'a OsString> {
+    let is_env = Path::new(interpreter).file_name() == Some(OsStr::new("env"));
+    let is_name = |word: &&OsString| !word.as_encoded_bytes().iter().any(|b| b"-= \t".contains(b));
+    argument.filter(|_| is_env).filter(is_name)
 }

@@ -14,7 +14,7 @@ use super::root::Root;
 use crate::environment::{Environment, Node, find_in_path};
 use crate::program::arch::Arch;
 use crate::program::head::{self, Head, INTERPRETERS_MAX};
-use crate::program::shebang;
+use crate::program::{env_name, shebang};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -134,15 +134,11 @@ impl Search<'_> {
         interpreter: OsString,
         argument: Option<OsString>,
     ) -> Result<(OsString, Option<OsString>), RecordError> {
-        let is_env = Path::new(&interpreter).file_name() == Some(OsStr::new("env"));
-        match argument {
-            // env itself handles options and assignments.
-            Some(name) if is_env && !name.as_bytes().iter().any(|byte| b"-= \t".contains(byte)) => {
-                let path = look_up(self.environment, self.root, &name)?;
-                Ok((self.root.inside(&path).into_owned().into_os_string(), None))
-            }
-            argument => Ok((interpreter, argument)),
-        }
+        let Some(name) = env_name(&interpreter, argument.as_ref()) else {
+            return Ok((interpreter, argument));
+        };
+        let path = look_up(self.environment, self.root, name)?;
+        Ok((self.root.inside(&path).into_owned().into_os_string(), None))
     }
 }
 

@@ -3,14 +3,14 @@
 //! Owns the lookup through `PATH` and `#!` lines. Executes nothing. Unknown cases are left to the
 //! kernel: an executable but unreadable file, or another format that the kernel supports.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::elf::ElfFile;
 use crate::elf::dynamic::{Dynamic, Symbols};
 use crate::environment::{Environment as _, Host, Node, find_in_path};
 use crate::program::head::INTERPRETERS_MAX;
-use crate::program::shebang;
+use crate::program::{env_name, shebang};
 use crate::trust;
 
 #[derive(Clone, Debug)]
@@ -53,10 +53,7 @@ fn follow(path: &Path, nr_left: usize) -> Option<PathBuf> {
         return path.canonicalize().ok();
     }
     let (interpreter, argument) = shebang(&head).filter(|_| nr_left > 0)?;
-    let is_env = Path::new(&interpreter).file_name() == Some(OsStr::new("env"));
-    let is_name = |word: &&OsString| !word.as_encoded_bytes().iter().any(|b| b"-= \t".contains(b));
-    let named = argument.as_ref().filter(is_name).filter(|_| is_env);
-    let next = match named {
+    let next = match env_name(&interpreter, argument.as_ref()) {
         Some(name) => find_in_path(&Host, name)?,
         None => PathBuf::from(interpreter),
     };
