@@ -14,8 +14,8 @@
 //!   program;
 //! - [`processes`]: the pages that a few processes have mapped after each step of a random program.
 //!
-//! Owns the parser, the replay and the comparison. [`record`] makes recordings, [`result`] prints the
-//! comparison.
+//! Owns the parser, the replay and the comparison. [`record`] makes recordings, [`result`] prints
+//! the comparison.
 //!
 //! Invariants:
 //! - I1: a recording is external data. Parsing allocates in proportion to the text, and a replay

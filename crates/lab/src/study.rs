@@ -1,8 +1,9 @@
 //! Studies compare published tables with this model's numbers. A study is a data file.
 //!
 //! Owns the study file (TOML), its checks, the built-in studies, their runs and the comparison.
-//! Does not own the counting ([`largefolio_sim::replay`], [`largefolio_sim::cost`], [`largefolio_sim::bench`]) or printing.
-//! The caller measures on the running kernel and passes the results in.
+//! Does not own the counting ([`largefolio_sim::replay`], [`largefolio_sim::cost`],
+//! [`largefolio_sim::bench`]) or printing. The caller measures on the running kernel and passes the
+//! results in.
 //!
 //! ```text
 //!   studies/*.toml ─► Study ─► cells: replay of a trace | a generated workload | the model alone

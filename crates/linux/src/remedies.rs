@@ -6,8 +6,8 @@
 //!   around       stop the program, run it, start again     folio warm FILE
 //! ```
 //!
-//! Owns the texts. [`crate::reasons`] chooses a mapping's remedy and asks the verbs first ([`verbs`]);
-//! the options of runtimes are data ([`runtime`]).
+//! Owns the texts. [`crate::reasons`] chooses a mapping's remedy and asks the verbs first
+//! ([`verbs`]); the options of runtimes are data ([`runtime`]).
 //!
 //! Invariants:
 //! - M1: a remedy with a command was checked against the code that would execute it.

@@ -8,8 +8,9 @@
 //!
 //! Reading order: `request` and its options; a [`cell`] and its four owners: `program` (processes,
 //! spaces, files, and the calls that change them), `hardware` (CPUs, TLBs, [`clock`]), the memory
-//! manager (`mm`, changed only by `Cell::change`), and `observers` (counts and pictures, which never
-//! influence the others); `run`, the hot loop; `finish` and [`outcome`]; `batch` and `fitting`.
+//! manager (`mm`, changed only by `Cell::change`), and `observers` (counts and pictures, which
+//! never influence the others); `run`, the hot loop; `finish` and [`outcome`]; `batch` and
+//! `fitting`.
 //!
 //! Owns the order in which a cell sees a trace. Does not own memory management (`mm`) or output.
 

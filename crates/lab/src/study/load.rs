@@ -178,7 +178,8 @@ impl Study {
     /// Parses a study; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`StudyError::File`] for text that is not a study file, [`StudyError::Mistake`] for the first error in one; both with the line.
+    /// [`StudyError::File`] for text that is not a study file, [`StudyError::Mistake`] for the
+    /// first error in one; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, StudyError> {
         let file: StudyFile = parse(text, origin)?;
         let origin = origin.to_owned();

@@ -71,8 +71,8 @@ fn whole_file() -> u64 {
     u64::MAX
 }
 
-/// Maximum number of calls per file, 1 KiB each for the largest file. Each call takes a step or more, and no
-/// budget limits them.
+/// Maximum number of calls per file, 1 KiB each for the largest file. Each call takes a step or
+/// more, and no budget limits them.
 const NR_CALLS_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

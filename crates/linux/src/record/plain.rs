@@ -17,7 +17,8 @@ impl Recording {
     /// discarded.
     ///
     /// # Errors
-    /// [`RecordError::PlainRun`], [`RecordError::PlainRunFailed`] for a run that fails, and [`RecordError::Interrupted`]. Nothing was recorded in these cases.
+    /// [`RecordError::PlainRun`], [`RecordError::PlainRunFailed`] for a run that fails, and
+    /// [`RecordError::Interrupted`]. Nothing was recorded in these cases.
     pub fn time(&mut self, nr: usize, progress: &mut dyn FnMut(usize)) -> Result<(), RecordError> {
         if nr == 0 {
             return Ok(());

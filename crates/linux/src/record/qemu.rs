@@ -51,7 +51,8 @@ impl Recording {
     /// second.
     ///
     /// # Errors
-    /// [`RecordError::Output`], [`RecordError::Os`] or [`RecordError::RecorderFailed`] before the program does anything; [`RecordError::Trace`] if the trace cannot be completed.
+    /// [`RecordError::Output`], [`RecordError::Os`] or [`RecordError::RecorderFailed`] before the
+    /// program does anything; [`RecordError::Trace`] if the trace cannot be completed.
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
         let Emulator { qemu, plugin } = &self.emulator;
         let started = Instant::now();

@@ -23,7 +23,8 @@ pub struct Emulator {
 /// Finds QEMU for a program of `arch`, and the plugin.
 ///
 /// # Errors
-/// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`] or [`RecordError::NoPlugin`], each with its remedy.
+/// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`] or [`RecordError::NoPlugin`], each
+/// with its remedy.
 pub(super) fn find(environment: &dyn Environment, arch: Arch) -> Result<Emulator, RecordError> {
     let qemu = find_emulator_of(environment, arch)?;
     let plugin = find_plugin(environment)?;
@@ -34,7 +35,8 @@ pub(super) fn find(environment: &dyn Environment, arch: Arch) -> Result<Emulator
 /// (`LARGEFOLIO_QEMU_AARCH64`), then in `PATH`, then the one built for `folio`.
 ///
 /// # Errors
-/// [`RecordError::NoQemu`] or [`RecordError::QemuWithoutPlugins`]; [`RecordError::ForeignMachine`] for a machine that cannot be recorded.
+/// [`RecordError::NoQemu`] or [`RecordError::QemuWithoutPlugins`]; [`RecordError::ForeignMachine`]
+/// for a machine that cannot be recorded.
 pub fn find_emulator(environment: &dyn Environment, machine: u16) -> Result<PathBuf, RecordError> {
     let arch = Arch::of_machine(machine).ok_or_else(|| RecordError::ForeignMachine {
         path: PathBuf::new(),

@@ -124,7 +124,8 @@ impl Buddy {
         self.age_until(ageing, &mut || ControlFlow::Continue(())).unwrap_or_default()
     }
 
-    /// Like [`Buddy::age`]. Calls `should_stop` every few milliseconds; returns `None` if it breaks.
+    /// Like [`Buddy::age`]. Calls `should_stop` every few milliseconds; returns `None` if it
+    /// breaks.
     pub fn age_until(
         &mut self,
         ageing: Ageing,

@@ -78,7 +78,8 @@ impl Machine {
     /// Parses a machine; `origin` names it in errors.
     ///
     /// # Errors
-    /// [`MachineError::File`] for text that is not a machine file, [`MachineError::Contradiction`] for the first error in one; both with the line.
+    /// [`MachineError::File`] for text that is not a machine file, [`MachineError::Contradiction`]
+    /// for the first error in one; both with the line.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, MachineError> {
         let file: MachineFile = parse(text, origin)?;
         file.machine().map_err(|error| {

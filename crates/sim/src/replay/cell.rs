@@ -205,8 +205,8 @@ impl Cell {
         })
     }
 
-    /// Changes the memory manager, then flushes the TLBs (I1), even if the change failed: reclaim can
-    /// unmap pages first.
+    /// Changes the memory manager, then flushes the TLBs (I1), even if the change failed: reclaim
+    /// can unmap pages first.
     #[inline]
     pub(crate) fn change<R>(&mut self, change: impl FnOnce(&mut Memory) -> R) -> R {
         let result = change(&mut self.memory.0);

@@ -283,7 +283,8 @@ impl Request {
     /// footer is `meta`.
     ///
     /// # Errors
-    /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`], or an error of [`Request::check_cgroups_of`].
+    /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`], or an error of
+    /// [`Request::check_cgroups_of`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
         self.check_linked(&[meta])?;
         self.check_cgroups_of(&[meta])?;

@@ -1,4 +1,5 @@
-//! `folio-lab crosscheck cow` and `collapse`: random programs of a few processes on the running kernel.
+//! `folio-lab crosscheck cow` and `collapse`: random programs of a few processes on the running
+//! kernel.
 
 use std::path::PathBuf;
 

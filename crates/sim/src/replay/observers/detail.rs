@@ -177,7 +177,8 @@ impl Area {
     }
 }
 
-/// One of the trace's [`NR_BUCKETS`](crate::replay::observers::timeline::NR_BUCKETS) parts, equal in references.
+/// One of the trace's [`NR_BUCKETS`](crate::replay::observers::timeline::NR_BUCKETS) parts, equal
+/// in references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
     pub faults: u64,
