@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use anyhow::{Result, bail};
 use clap::{CommandFactory as _, Parser, Subcommand};
@@ -72,19 +72,17 @@ enum Verb {
 }
 
 /// Verbs that exist only in the unpublished program `folio-lab`.
-const OF_LAB: [&[&str]; 3] = [&["study"], &["crosscheck"], &["bench"]];
+const OF_LAB: [&str; 3] = ["study", "crosscheck", "bench"];
 
 pub(crate) fn run() -> Result<Exit> {
-    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if let Some(verb) = OF_LAB.iter().find(|verb| is_verb(&words, verb)) {
-        let verb = verb.join(" ");
-        bail!("`folio {verb}` has moved to another program; run `folio-lab {verb} ..`");
+    let first = std::env::args_os().nth(1);
+    if let Some(verb) = OF_LAB.iter().find(|verb| first.as_deref() == Some(OsStr::new(verb))) {
+        bail!(
+            "`folio {verb}` is now `folio-lab {verb}`, which is not installed; in a checkout, \
+             build it with `cargo build --release --bin folio-lab`"
+        );
     }
     parsed(|cli: Cli, words, console| carried_out(cli.verb, words, console))
-}
-
-fn is_verb(words: &[OsString], verb: &[&str]) -> bool {
-    words.len() >= verb.len() && words.iter().zip(verb).all(|(word, verb)| word == verb)
 }
 
 fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {

@@ -237,7 +237,8 @@ fn verbs_of_the_lab_name_its_program() {
         let verb = words.split(' ').next().unwrap();
         let said = Place::new().fails(words);
         let expected = format!(
-            "folio: error: `folio {verb}` has moved to another program; run `folio-lab {verb} ..`\n"
+            "folio: error: `folio {verb}` is now `folio-lab {verb}`, which is not installed; in a \
+             checkout, build it with `cargo build --release --bin folio-lab`\n"
         );
         assert_eq!(said, expected);
     }
