@@ -54,7 +54,7 @@ test: setup
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
 	$(CARGO) build --workspace --lib --bins --tests --quiet
 # Tests interrupt what they start; a shell's background ignores that.
-	env --default-signal $(CARGO) test --workspace --lib --bins --tests
+	env --default-signal $(CARGO) test --workspace --lib --bins --tests --no-fail-fast
 	$(CARGO) test --workspace --doc --quiet
 	scripts/python.sh built
 	python3 -m unittest discover --quiet -s scripts -t scripts

@@ -131,9 +131,12 @@ fn is_script(found: &Path, own: &Path) -> bool {
     own.ends_with("largefolio/_folio/bin/folio") && bin.parent().is_some_and(is_below)
 }
 
+/// A write to it makes the kernel compact all memory; it is no setting.
+pub(crate) const COMPACT_MEMORY: &str = "/proc/sys/vm/compact_memory";
+
 #[must_use]
 pub fn compact_memory() -> String {
-    format!("echo 1 | {}", as_root("tee /proc/sys/vm/compact_memory"))
+    format!("echo 1 | {}", as_root(&format!("tee {COMPACT_MEMORY}")))
 }
 
 fn escaped(bytes: &[u8]) -> String {

@@ -31,6 +31,7 @@ use mapping::{Mapping, Source};
 use crate::geometry::{page_bytes, pmd_bytes};
 use crate::proc::host;
 use crate::setting::thp::size_name;
+use crate::shell::compact_memory;
 use crate::system::Live;
 
 pub use file::default_dir;
@@ -63,6 +64,12 @@ pub enum StubsError {
         size_name(*.block_bytes as u64)
     )]
     NoBlock { block_bytes: usize },
+    #[error(
+        "MADV_COLLAPSE finds no free block of {}: memory is fragmented or short; `{}` compacts it",
+        size_name(*.block_bytes as u64),
+        compact_memory()
+    )]
+    Fragmented { block_bytes: usize },
     #[error("{call} failed: {source}")]
     Call { call: &'static str, source: io::Error },
 }

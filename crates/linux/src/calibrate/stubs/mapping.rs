@@ -10,7 +10,11 @@ use super::file::failed;
 use crate::geometry::pmd_bytes;
 use crate::proc::Task;
 use crate::proc::smaps::Smap;
+use crate::shell::COMPACT_MEMORY;
 use crate::system::Live;
+
+/// How often a collapse is tried, with a compaction of all memory between two tries.
+const NR_COLLAPSES: u32 = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
@@ -75,15 +79,25 @@ impl Mapping {
             .map_err(|error| failed("madvise", error))
     }
 
+    /// Collapses it into PMD folios. If no free block is large enough, asks the kernel to compact
+    /// memory and tries again.
     pub(crate) fn collapse(&self) -> Result<(), StubsError> {
         let len = self.len_bytes / pmd_bytes() * pmd_bytes();
-        // SAFETY: the advice does not change contents, and the range is this value's mapping.
-        let result = unsafe { libc::madvise(self.at.cast(), len, libc::MADV_COLLAPSE) };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(failed("MADV_COLLAPSE", std::io::Error::last_os_error()))
+        for _ in 0..NR_COLLAPSES {
+            // SAFETY: the advice does not change contents, and the range is this value's mapping.
+            let result = unsafe { libc::madvise(self.at.cast(), len, libc::MADV_COLLAPSE) };
+            if result == 0 {
+                return Ok(());
+            }
+            let error = std::io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::ENOMEM) {
+                return Err(failed("MADV_COLLAPSE", error));
+            }
+            if std::fs::write(COMPACT_MEMORY, "1").is_err() {
+                break;
+            }
         }
+        Err(StubsError::Fragmented { block_bytes: pmd_bytes() })
     }
 
     pub(crate) const fn at(&self) -> *mut u8 {
