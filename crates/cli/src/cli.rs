@@ -44,8 +44,8 @@ Examples:
   folio predict cc1.folio --kernel 6.12,7.2 --machine altra
   folio run -- cc1 -quiet big.i -o /dev/null
 
-Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` and `folio run` exit like the
-program. The result goes to standard output, everything else to standard error."
+Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` and `folio run` return the
+program's status. The result goes to standard output, everything else to standard error."
 )]
 struct Cli {
     #[command(subcommand)]

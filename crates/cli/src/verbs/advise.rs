@@ -28,8 +28,8 @@ pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit>
 /// Find the best settings for a program, apply them, and prove that they help
 ///
 /// Replays a recording of the program under settings that the running kernel offers - folio sizes
-/// of private memory, text in large folios, readahead - one by one and combined. Prints one plan:
-/// its commands, the gain, how certain the gain is, the cost in memory, and how to undo the plan.
+/// for private memory, text in large folios, readahead - separately and combined. Prints one plan:
+/// its commands, the gain, how certain the gain is, the memory it costs, and how to undo it.
 /// Changes nothing without --apply.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -43,12 +43,12 @@ Examples:
   sudo folio advise job.folio --unit job.service --persist --apply
   sudo folio advise --undo
 
---verify runs the recorded program with its arguments in this directory; to run a different command,
-put it after the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
+--verify runs the recorded command in the current directory; to run a different one, put it after
+the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
 
 Exit status: 0 a plan was found (with --verify: confirmed), 1 nothing is certain to help, 2 error.")]
 pub(crate) struct AdviseArgs {
-    /// Trace from `folio record`, or running processes by pid (also lists such as 12,13) or name
+    /// Trace from `folio record`, or running processes by PID (also lists such as 12,13) or name
     #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo", "name", "unit"])]
     target: Vec<PathBuf>,
     /// Advise on running processes with this name; may be repeated
@@ -72,13 +72,13 @@ pub(crate) struct AdviseArgs {
     within: Option<Duration>,
     #[command(flatten)]
     deed: DeedArgs,
-    /// The program is this systemd service, and a drop-in changes how it starts. Without a program,
-    /// folio advises on the unit's running processes
+    /// The program runs as this systemd service; the plan uses a drop-in to change how it starts.
+    /// If no program is given, folio advises on the unit's running processes
     #[arg(long, value_name = "UNIT", conflicts_with = "undo")]
     unit: Option<String>,
     #[command(flatten)]
     form: FormArgs,
-    /// The program and its arguments; recorded if no trace is given
+    /// Program and its arguments; recorded first if no trace is given
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
 }

@@ -18,11 +18,11 @@ use crate::errors::Exit;
 /// Copy a program so that large folios can map its text
 ///
 /// A position-independent program linked for 4K pages is loaded at a random multiple of 4K, where
-/// no PMD entry fits. On arm64, programs are linked for 64K, where no contpte block of 16K or 64K
-/// pages fits. The copy requests a load address that is a multiple of 2M, and its segments move to
-/// matching offsets in the file. No address in the program changes. Symbols, debug information and
-/// build ID are kept. If you can relink the program, you do not need a copy: use
-/// -Wl,-z,max-page-size=2097152.
+/// no PMD entry fits. On arm64, programs are linked for 64K pages; with a base page size of 16K or
+/// 64K, that is too little for a contpte block (2M). The copy requests a load address that is a
+/// multiple of 2M, and its segments move to matching offsets in the file. No address in the program
+/// changes. Symbols, debug information and build ID are kept. If you can relink the program, you do
+/// not need a copy: use -Wl,-z,max-page-size=2097152.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,10 +30,10 @@ Examples:
   folio align libbig.so -o /opt/lib/libbig.so
   folio align server -o server.2m --validate -- --version
 
-folio compares the copy with the original, segment by segment; --validate also runs it. It refuses
-packed and signed files, files with data after their sections, 32-bit files and object files. A copy
-has no set-id bits and no capabilities. The alignment takes effect since Linux 5.10 for programs,
-and since glibc 2.35 for libraries.
+folio compares the copy with the original, segment by segment; --validate also runs the copy. folio
+refuses packed and signed files, files with data after their sections, 32-bit files and object
+files. A copy has no set-id bits and no capabilities. The alignment works for programs since Linux
+5.10, and for libraries since glibc 2.35.
 
 Exit status: 0 done, 1 the copy did not run, 2 error.")]
 pub(crate) struct AlignArgs {

@@ -13,12 +13,12 @@ use crate::errors::Exit;
 
 /// Collapse the memory of a running process into PMD folios
 ///
-/// Copies each PMD-sized block that contains memory (2M; on arm64 32M with 16K pages, 512M with
-/// 64K) into one folio. Addresses and contents stay the same. Works for anonymous memory, memfd and
-/// tmpfs; since Linux 7.2 also for files on ext4, XFS and btrfs. Holes in a block are filled with
-/// memory, so the resident size may grow. folio first reports how much memory the collapse needs
-/// and how much is available on this machine and in the process's control groups. If too little is
-/// available, folio skips the blocks with the most holes.
+/// Copies each PMD-sized block (2M; on arm64, 32M with 16K pages and 512M with 64K) that contains
+/// memory into one folio. Addresses and contents stay the same. Works for anonymous memory, memfd
+/// and tmpfs; since Linux 7.2 also for files on ext4, XFS and btrfs. Holes in a block are filled
+/// with memory, so the resident size may grow. folio first reports how much memory the collapse
+/// needs and how much is available on this machine and in the process's control groups. If too
+/// little is available, folio skips the blocks with the most holes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,10 +30,10 @@ Needs CAP_SYS_NICE and permission to trace the process, so usually root.
 
 The output begins with the result, followed by the memory that was not collapsed and the reasons.
 
-Exit status: 0 more memory is in PMD folios than before, and every whole block was collapsed; 1 no
-more memory is in PMD folios than before, or some blocks were not collapsed; 2 error. Files that
-this kernel does not collapse count only with --kind file. Areas where collapse is forbidden
-(MADV_NOHUGEPAGE, thread stacks) count only if they contain at least one block of memory.")]
+Exit status: 0 more memory is in PMD folios than before, and every whole block was collapsed; 1 the
+memory in PMD folios did not grow, or some blocks were not collapsed; 2 error. Files that this
+kernel does not collapse affect the status only with --kind file. Areas where collapse is forbidden
+(MADV_NOHUGEPAGE, thread stacks) affect it only if they contain at least one block of memory.")]
 pub(crate) struct CollapseArgs {
     /// Process to collapse
     #[arg(value_name = "PID", value_parser = values::pid)]

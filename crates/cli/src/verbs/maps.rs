@@ -30,9 +30,9 @@ use crate::errors::Exit;
 /// Show which folio sizes back processes, files and the page cache, and why they are not larger
 ///
 /// For running processes: bytes by folio size and kind, the largest mappings with their shares,
-/// and, for each mapping that could have larger folios, the reason and its remedy. A page that
-/// several processes share counts once in the totals and once in each process that maps it. Folio
-/// sizes need root; without root, folio shows only what smaps reports.
+/// and, for each mapping that could have larger folios, why it does not and how to fix that. A page
+/// that several processes share counts once in the totals and once in each process that maps it.
+/// Folio sizes need root; without root, folio shows only what smaps reports.
 ///
 /// For programs on disk (--elf): how much of each LOAD segment can be mapped by folios of each
 /// size, what prevents more, and which linker option fixes it.
@@ -54,16 +54,16 @@ Examples:
 Terms: a folio is `aligned` if it is fully mapped and its address has the same alignment as its
 position in the file or in memory; `unaligned` if it is fully mapped at any other address; `partial`
 if only part of it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that
-one folio fully maps; on arm64, one TLB entry can cover each. `PMD`: mapped by one PMD entry (2M
-with 4K pages, 32M with 16K, 512M with 64K).
+are fully mapped from one folio; on arm64, one TLB entry can cover each. `PMD`: mapped by one PMD
+entry (2M with 4K pages, 32M with 16K, 512M with 64K).
 
-Terms of --elf: a percentage is the share of the segment that naturally aligned folios of that size
+Terms for --elf: a percentage is the share of the segment that naturally aligned folios of that size
 can map at any load address. `small`: the segment is smaller than the folio; `ends`: the segment
 contains no whole block of that size; `offset`: address and file offset differ modulo the size;
 `random`: the load address is randomized in smaller steps; `no folio`: under this kernel, no
 filesystem supports such folios. Sizes: 16K for machines that coalesce pages in the TLB, the size of
-an arm64 contpte block, and the size that a PMD entry maps. `folio predict` shows the folios that a
-kernel then reads and maps.
+an arm64 contpte block, and the size that a PMD entry maps. `folio predict` shows which folios a
+kernel then allocates and maps.
 
 Exit status: 0 done; 1 none of the processes given by PID has memory (kernel threads, zombies); 2
 error, or something that you named is missing or unreadable (the rest is still shown).")]
@@ -89,19 +89,20 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = values::interval)]
     watch: Option<Duration>,
-    /// Show the changes from an output saved with --json to now, or to a second saved output
+    /// Show what has changed since an output was saved with --json, or between two saved outputs
     #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 1..=2,
         conflicts_with_all = ["elf", "watch", "report"])]
     diff: Vec<PathBuf>,
-    /// Write metrics for Prometheus to a file (- for standard output), in the format of
-    /// `node_exporter`'s textfile collector; --top limits processes, control groups and files
+    /// Write metrics for Prometheus to a file (- for standard output), in the format that
+    /// `node_exporter`'s textfile collector reads; --top limits how many processes, control groups
+    /// and files are included
     #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
     openmetrics: Option<PathBuf>,
     /// Check programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["selection", "file", "page_cache", "watch", "top", "sort"])]
     elf: Vec<PathBuf>,
-    /// With --elf: use this kernel's rules, with edits such as +page=16K [default: the running
+    /// With --elf, use this kernel's rules; accepts edits such as +page=16K [default: the running
     /// kernel]
     #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,

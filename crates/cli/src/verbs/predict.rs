@@ -136,8 +136,8 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
     hugetlb_pages: Vec<Pool>,
     /// Fragmentation at the start: 64K:80% means that 80% of the free memory is in blocks smaller
-    /// than 64K; a number is the share of the free memory, in thousandths, that has no room for a
-    /// PMD folio
+    /// than 64K; a plain number is the share of the free memory, in thousandths, that has no room
+    /// for a PMD folio
     #[arg(long, value_name = "SIZE:SHARE", default_value = "0",
         value_parser = str::parse::<Fragmented>)]
     fragmentation: Fragmented,
@@ -170,12 +170,12 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N",
         value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
     cpus: Option<u32>,
-    /// Raise the limits on the work and memory that a trace may cause N times; if a trace exceeds a
-    /// limit, the error suggests this option
+    /// Multiply the limits on the work and memory that a trace may require by N; if a trace exceeds
+    /// a limit, the error suggests this option
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = values::within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,
-    /// Run time of the program, such as 12.3s or 250ms; changes are in percent of it [default: the
+    /// Run time of the program, such as 12.3s or 250ms; changes are percentages of it [default: the
     /// time that `folio record --runs` measured on this machine's CPU, else an estimate]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
     runtime: Option<f64>,

@@ -37,10 +37,10 @@ const QUIET_START: Duration = Duration::from_secs(1);
 /// traces the whole build. Programs that cannot be recorded (set-user-ID, 32-bit) run unrecorded,
 /// and folio names them.
 ///
-/// With --live, the program runs at full speed, or is already running, and the kernel reports its
-/// page faults, mappings and reads. From such a trace, folio can predict folios, faults, reads and
-/// memory. The trace contains no accesses between faults, so its predictions omit TLB misses and
-/// run time.
+/// With --live, folio records a program at full speed, even one that is already running: the kernel
+/// reports its page faults, mappings and reads. From such a trace, folio can predict folio sizes,
+/// faults, reads and memory use. The trace contains no accesses between faults, so predictions from
+/// it omit TLB misses and run time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -58,13 +58,13 @@ pub(crate) struct RecordArgs {
     /// Accepted from earlier scripts: QEMU is the only emulator
     #[arg(long, hide = true, value_parser = recorder)]
     with: Option<String>,
-    /// Look up absolute paths of the program, its libraries and the programs that it executes in
-    /// DIR first. DIR contains the files of another system, such as a Debian root for arm64
+    /// First search DIR for absolute paths of the program, its libraries and the programs that it
+    /// executes. DIR contains another system's files, such as a Debian root for arm64
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// First run the program N times without recording and store its times in the trace, so that
-    /// predictions are in percent of its run time. The program then runs N + 1 times, with all its
-    /// side effects. The input and output of these N runs are /dev/null
+    /// predictions are percentages of its run time. The program then runs N + 1 times, with all its
+    /// side effects. The N unrecorded runs read from and write to /dev/null
     #[arg(long, value_name = "N", value_parser = within::<u16>(1..=1000))]
     runs: Option<u16>,
     /// Show no progress and no summary, only warnings

@@ -22,7 +22,7 @@ const NOT_EXECUTED: u8 = 126;
 ///
 /// --text large refills the page cache of the program and its libraries with 2M folios before the
 /// program starts, if their addresses allow one TLB entry to map a large block (2M; on arm64 with
-/// 4K pages 64K). As root, it also refills shorter files that no process uses, with the largest
+/// 4K pages, 64K). As root, it also refills shorter files that no process uses, with the largest
 /// folios that fit. It changes only the cache: memory stays shared, and perf, gdb and core dumps
 /// work as before. --text remap moves the text into shared memory with PMD folios before the
 /// program begins; all processes that run the same file share one copy. --text auto does so only if
@@ -43,8 +43,8 @@ was mapped by PMD entries; to find out, folio samples smaps of the program and i
 entries cannot map a position-independent program that is aligned to 4K; folio align makes a copy
 that they can map.
 
-Exit status: the program's (or the same signal); 126 or 127 if it cannot be started, 2 for other
-errors.")]
+Exit status: the program's (folio dies from the same signal); 126 or 127 if the program cannot be
+started, 2 for other errors.")]
 pub(crate) struct RunArgs {
     /// How to put the program's text on large folios
     #[arg(long, value_enum, default_value_t = TextMode::Auto)]

@@ -52,7 +52,7 @@ who ran folio: $XDG_STATE_HOME/largefolio/tune.json (tune-DIR.json with --root D
 if none of the settings exists, or if --undo skipped a setting or file because it was changed later.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
-    /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]
+    /// Profile to plan: large, large-always, or a TOML file [default: large, unless --set is given]
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]
     profile: Option<String>,
     /// Set one setting to this value; overrides the profile
@@ -61,10 +61,10 @@ pub(crate) struct TuneArgs {
     /// Also apply the settings at every boot, with files for systemd-tmpfiles and udev
     #[arg(long, conflicts_with = "undo")]
     persist: bool,
-    /// Service for which a systemd drop-in sets the variables in --env
+    /// Service for which a systemd drop-in sets the variables given by --env
     #[arg(long, value_name = "UNIT", requires = "env", conflicts_with = "undo")]
     unit: Option<String>,
-    /// Environment variable for the service in --unit; may be repeated
+    /// Environment variable for the service named by --unit; may be repeated
     #[arg(long, value_name = "NAME=VALUE", requires = "unit", conflicts_with = "undo")]
     env: Vec<String>,
     /// Change the settings and write the files

@@ -36,12 +36,12 @@ const NEITHER: [&str; 2] = ["large folios", "server large folios"];
 
 /// Run a command alternately with and without a change, and report whether the change helps
 ///
-/// The plain and the changed command take turns, so drift of the machine affects both; values are
-/// compared within a round. A round counts only if no other program changes a setting during it. If
-/// --heap or --tune determines folio sizes, folio sizes and page faults must also show the change.
-/// The verdict is one of: confirmed (better by more than --margin, with 95% confidence), not
-/// confirmed (worse, or no such difference), inconclusive (the data does not decide it, or fewer
-/// than ten rounds count), not proved (the change took effect in fewer than ten rounds).
+/// The plain and the changed command take turns, so machine drift affects both; values are compared
+/// within a round. A round counts only if no other program changes a setting during it. If --heap
+/// or --tune determines folio sizes, folio sizes and page faults must also show the change. The
+/// verdict is one of: confirmed (better by more than --margin, with 95% confidence), not confirmed
+/// (worse, or no such difference), inconclusive (the data does not settle it, or fewer than ten
+/// rounds count), not proved (the change took effect in fewer than ten rounds).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -77,16 +77,17 @@ pub(crate) struct VerifyArgs {
     /// Put the heap of the changed runs on folios of this size, as folio run does
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
-    /// Start this server for each run and apply the change to it; the command is its load
+    /// Start this server for each run and apply the change to it; the command generates its load
     #[arg(long, value_name = "CMD", requires = "ready")]
     server: Option<String>,
-    /// The server is ready when this shell command succeeds or, as /REGEX/, when its output matches
+    /// The server is ready when this shell command succeeds or, with /REGEX/, when the server's
+    /// output matches
     #[arg(long, value_name = "CMD|/REGEX/", requires = "server")]
     ready: Option<String>,
     /// Run this shell command before each run (not timed), after the server is ready
     #[arg(long, value_name = "CMD")]
     prepare: Option<String>,
-    /// Number of rounds, each of one plain and one changed run [default: 20]
+    /// Number of rounds, each with one plain and one changed run [default: 20]
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1..=100_000))]
     runs: Option<u32>,
     /// Run rounds for this long, such as 90s or 5m; with --runs, stop at whichever limit comes
@@ -118,11 +119,11 @@ pub(crate) struct VerifyArgs {
     /// memory>+10%'
     #[arg(long, value_name = "LIMIT", value_parser = Threshold::parse)]
     fail_if: Vec<Threshold>,
-    /// Predict the change from a trace of the command (folio record), and show the prediction next
-    /// to the result
+    /// Predict the effect of the change from a trace of the command (folio record), and show the
+    /// prediction next to the result
     #[arg(long, value_name = "TRACE", conflicts_with = "server")]
     trace: Option<PathBuf>,
-    /// Machine for the prediction: one of `folio predict --list`, or a file
+    /// Machine for the prediction: a name listed by `folio predict --list`, or a file
     #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace",
         value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,

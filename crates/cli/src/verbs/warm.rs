@@ -61,7 +61,7 @@ pub(crate) struct WarmArgs {
     /// For a folder, warm all ELF files below it
     #[arg(short, long)]
     recursive: bool,
-    /// Write a service and a path unit for each file, so that systemd runs this again at boot and
+    /// Write a service and a path unit for each file, so that systemd warms it again at boot and
     /// when the file is replaced
     #[arg(long, conflicts_with_all = ["check", "recursive"])]
     persist: bool,

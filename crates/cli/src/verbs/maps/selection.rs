@@ -27,8 +27,8 @@ pub(super) struct SelectionArgs {
     /// Show the processes of a container, given by its ID or the beginning of its ID
     #[arg(long, value_name = "ID")]
     container: Option<String>,
-    /// Show the processes in a control group and its descendants: a directory, or a path as in
-    /// /proc/PID/cgroup
+    /// Show the processes in a control group and its descendants. PATH is a directory, or a path as
+    /// in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
 }

@@ -27,8 +27,8 @@ pub(super) struct LiveArgs {
         requires = "live", conflicts_with_all = ["command", "cgroup"]
     )]
     pids: Vec<u32>,
-    /// Record the processes in a control group and its descendants: a directory, or a path as in
-    /// /proc/PID/cgroup
+    /// Record the processes in a control group and its descendants. PATH is a directory, or a path
+    /// as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH", requires = "live", conflicts_with = "command")]
     cgroup: Option<PathBuf>,
     /// Stop recording after this time, such as 60s; the program continues
@@ -37,8 +37,9 @@ pub(super) struct LiveArgs {
     /// Stop recording when the trace reaches this size, such as 1G; the program continues
     #[arg(long, value_name = "SIZE", value_parser = values::size, requires = "live")]
     max_size: Option<u64>,
-    /// Check at this interval, such as 5s, which pages have been written again; without it, only
-    /// the first store to a page is recorded. Each recorded store costs the program one extra fault
+    /// Check at this interval, such as 5s, which pages have been written again; without this
+    /// option, only the first store to a page is recorded. Each recorded store costs the program
+    /// one extra fault
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "live")]
     hot: Option<Duration>,
 }

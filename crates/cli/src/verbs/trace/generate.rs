@@ -120,7 +120,7 @@ struct RandomArgs {
     common: CommonArgs,
 }
 
-/// A program: text, data files and heap, each with few hot and many cold pages
+/// A program: text, data files and heap, each with a few hot and many cold pages
 #[derive(Args, Debug)]
 struct ZipfArgs {
     /// Number of files: the first is text, the others are data
