@@ -1,7 +1,7 @@
 //! [`clear_folio`] and [`copy_folio`]: run a plan on bytes.
 //!
 //! The near region goes through the cache, because the fault touches it next; the rest may bypass
-//! it. Copies use the same order, which no kernel has (docs/behaviour D.4.5, K.2.5).
+//! it. Copies use the same order, which no kernel does (docs/behaviour D.4.5, K.2.5).
 
 use std::ops::Range;
 

@@ -4,7 +4,7 @@
 //! [`clear_folio`](crate::clear_folio) and [`copy_folio`](crate::copy_folio) run it.
 //!
 //! - I1: the units of a plan cover every page of the folio once.
-//! - I2: the last unit is the near region, or in converging order the faulting page.
+//! - I2: the last unit is the near region or, in converging order, the faulting page.
 //! - I3: without reschedule points, only the converging order divides an extent.
 //!
 //! Three extents around the fault page `n`, in the order in which they are done:

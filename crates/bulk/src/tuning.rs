@@ -1,7 +1,7 @@
 //! Chooses the primitive for an extent, by its size and its next use.
 //!
 //! Streaming stores are 1.3 to 3 times as fast on uncached memory, and 5 to 25 times as slow on a
-//! cached page (docs/design/bulk.md), so the hint matters as much as the size.
+//! cached page (docs/design/bulk.md), so the hint about the next use matters as much as the size.
 //!
 //! - I1: every routine of a tuning was detected on this CPU.
 //! - I2: a ladder starts at 0 bytes and its rungs ascend at powers of two.

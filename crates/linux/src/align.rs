@@ -1,6 +1,6 @@
 //! `folio align`: copies a program so that PMD entries can map its segments at any load address.
 //!
-//! A loader places a position-independent file at a multiple of its largest `p_align` (kernel 5.10
+//! A loader places a position-independent file at a multiple of its largest `p_align` (Linux 5.10
 //! for programs, glibc 2.35 for libraries). The copy sets it to 2 MiB and moves each segment in the
 //! file until its offset agrees with its address mod 2 MiB. Addresses and code do not change.
 //!

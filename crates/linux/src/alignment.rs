@@ -13,7 +13,7 @@
 //! | file | load address |
 //! |---|---|
 //! | fixed program | 0 |
-//! | position-independent program | the kernel chooses a random multiple of the segments' largest alignment (Linux 5.10), at least of the base page |
+//! | position-independent program | the kernel chooses a random multiple of the segments' largest alignment (Linux 5.10), or of the base page size if that is larger |
 //! | shared object | the loader requests one range, up to the end of .bss, and honours the segments' alignment (glibc 2.35). If they request none, ext4, XFS and btrfs place a range that spans a PMD congruently (docs/behaviour B.6.3) |
 //! | shared object of a 32-bit process | a multiple of the alignment: the kernel does not place it congruently |
 //!

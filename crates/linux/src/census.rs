@@ -17,8 +17,8 @@
 //! and counted.
 //!
 //! Invariants:
-//! - C1: the system is not changed. Only [`file::cached`] maps files into this process, and holds a
-//!   read lease on a file for a few microseconds while it is judged.
+//! - C1: a census does not change the system. Only [`file::cached`] maps files into this process;
+//!   it holds a read lease on each file for a few microseconds while the file is judged.
 //! - C2: memory is bounded by the page tables that are read and by the machine's memory (P2, K1).
 
 pub mod block;

@@ -1,11 +1,12 @@
 //! Sandboxes a process before it reads untrusted files.
 //!
-//! As root, a mistake in a parser would expose the whole system. A verb that only reads therefore
-//! drops rights permanently before it opens such a file: to open other files (Landlock), to
-//! execute, to connect, and to use more private memory than the machine has.
+//! If folio runs as root, a mistake in a parser exposes the whole system. Before it opens such a
+//! file, a verb that only reads therefore gives up its rights permanently: it can no longer open
+//! other files (Landlock), execute, connect, or use more private memory than the machine has.
 //!
 //! Invariants:
-//! - F1: rights are only dropped. [`Confined`] reports those that the kernel cannot restrict.
+//! - F1: rights are dropped and never gained. [`Confined`] reports those that the kernel cannot
+//!   restrict.
 //! - F2: a rule applies to the object that was found and checked ([`PathHandle`]), even if another
 //!   object takes its name.
 //! - F3: only the calling thread and its later children are confined.

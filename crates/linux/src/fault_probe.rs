@@ -3,8 +3,8 @@
 //! Owns one tracefs event, named after this process, and the meaning of its flags. All tracing
 //! instances can see it, but only ours enables it.
 //!
-//! Invariant F1: dropping the value removes the event. If this process was killed, the next probe
-//! of any process removes it.
+//! Invariant F1: dropping the value removes the event. If this process was killed, the next process
+//! that creates a probe removes it.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,5 +1,5 @@
 //! The machine's sizes: its base page size, the memory that one TLB entry covers, and the folio
-//! size worth having.
+//! size worth aiming for.
 //!
 //! ```text
 //!                         x86-64   arm64 4K   arm64 16K   arm64 64K

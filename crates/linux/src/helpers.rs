@@ -1,9 +1,9 @@
 //! Child processes that folio starts itself, as opposed to orphans that it adopts.
 //!
 //! A setting's keeper has its own process group, but so can a command's orphan (through timeout(1)
-//! or a shell's job control). Only this set shows which processes may be ended. Also makes a
-//! waiting child end with its parent, because the child holds copies of the keepers' pipes until
-//! its execve.
+//! or a shell's job control). Only this set shows which processes may be ended. This module also
+//! makes a waiting child end with its parent, because the child holds copies of the keepers' pipes
+//! until its execve.
 //!
 //! Invariant H1: a child of [`spawn`] is visible only once it is in the set.
 

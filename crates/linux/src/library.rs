@@ -1,11 +1,13 @@
 //! Finds the files that belong to `folio`: its shared libraries and its QEMU.
 //!
-//! Searches a variable's path, next to `folio`, the installation and the build directory.
+//! Searches the path in an environment variable, folio's own directory, the installation and the
+//! build directory.
 //!
 //! Invariant:
-//! - L1: without a variable, a file is used only if every user who could have placed it could also
-//!   have changed `folio` (`trust`), and never from a world-writable directory. The parent of
-//!   folio's directory is searched too, which is /tmp for /tmp/x/folio.
+//! - L1: if the variable is not set, a file is used only if every user who could have placed it
+//!   could also have changed `folio` (`trust`), and never if its directory is world-writable. The
+//!   reason is that the parent of folio's directory is also searched: for /tmp/x/folio, that is
+//!   /tmp.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

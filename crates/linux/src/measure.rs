@@ -1,4 +1,5 @@
-//! Interleaved measurements: every subject runs once per round, and ratios are within a round.
+//! Interleaved measurements: every subject runs once per round, and a ratio compares runs in one
+//! round.
 //!
 //! Machines drift by tens of percent over minutes. Two subjects are therefore compared only within
 //! a round, and a result is the median of such ratios with its spread.

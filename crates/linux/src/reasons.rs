@@ -10,9 +10,9 @@
 //!               in large ones: PartlyMapped, NoHugeAdvice, MappedByPages
 //! ```
 //!
-//! Owns the judgement, from the census, smaps, settings and facts about the file. The bytes of
-//! several reasons may overlap: a file that is cached small *and* mapped at a wrong address needs
-//! both remedies. Each remedy is checked with its verb first ([`Question::verbs`]).
+//! Owns the judgement, which uses the census, smaps, settings and facts about the file. The bytes
+//! counted for different reasons may overlap: a file that is cached small *and* mapped at a wrong
+//! address needs both remedies. Each remedy is checked with its verb first ([`Question::verbs`]).
 //!
 //! If any folio on a filesystem has the target size, the filesystem supports that size. For all
 //! other filesystems, the caller passes the limit.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants:
-//! - R1: this reads nothing from storage: only blocks that are completely cached are touched.
+//! - R1: nothing is read from storage: only blocks that are completely cached are touched.
 //! - R2: no mapping outlives its value, so ours never prevent eviction.
 
 use std::fs::File;

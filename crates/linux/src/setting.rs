@@ -1,8 +1,8 @@
-//! Temporary changes of system settings, restored even if the process is killed.
+//! Temporary changes to system settings, restored even if the process is killed.
 //!
 //! A keeper (`keeper.rs`) holds the old value and restores it even if this process is killed.
-//! Process and keeper lock the file (`flock`). Otherwise another folio could take our value for the
-//! system's and restore that.
+//! Process and keeper lock the file (`flock`). Otherwise, another folio process could mistake our
+//! value for the system's and restore that.
 //!
 //! Invariant S1: [`aftermath`] reports every value that was not restored, and every value of
 //! another program that was overwritten.

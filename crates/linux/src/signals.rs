@@ -1,9 +1,9 @@
 //! SIGINT, SIGTERM and SIGHUP during recording, SIGXFSZ in folio, and SIGPIPE in started programs.
 //!
 //! A signal from the terminal also reaches the recorded program (same process group). The caller
-//! forwards one sent by `kill` to folio alone. A program may ignore SIGINT, so the second one is
-//! passed on as SIGTERM, and each further one as SIGKILL. Invariant S1: dropping `Signals` restores
-//! the earlier dispositions.
+//! forwards a signal that `kill` sent only to folio. A program may ignore SIGINT, so the second one
+//! is passed on as SIGTERM, and each further one as SIGKILL. Invariant S1: dropping `Signals`
+//! restores the earlier dispositions.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;

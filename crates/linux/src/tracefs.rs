@@ -4,7 +4,7 @@
 //! uses a private mount, so tracefs need not be mounted anywhere.
 //!
 //! Invariant T1: dropping the value or killing this process removes the instance. If its
-//! [keeper](crate::keeper) was killed too, the next instance of any process removes it.
+//! [keeper](crate::keeper) was also killed, the next process that makes an instance removes it.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

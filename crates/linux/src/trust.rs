@@ -9,9 +9,9 @@
 //! ```
 //!
 //! Invariant:
-//! - T1: a file passes only if no user except its `owners`, and members of its groups, could have
-//!   put it, or a link to it, in its place. In a sticky directory, any user could: with a link to
-//!   some file that root owns.
+//! - T1: a file passes only if no one but its `owners` and members of its groups could have put it,
+//!   or a link to it, in its place. In a sticky directory, any user could do so with a link to some
+//!   file that root owns.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

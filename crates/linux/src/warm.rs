@@ -2,8 +2,8 @@
 //!
 //! The kernel chooses a folio's size when pages enter the cache, so a file that was read in small
 //! pieces stays in small folios. folio drops these (only clean, unmapped pages can be dropped) and
-//! reads them again through a mapping advised `MADV_HUGEPAGE`. Afterwards large entries map every
-//! plain mapping at a matching address (`docs/behaviour` B.4.6, B.6.3).
+//! reads them again through a mapping advised `MADV_HUGEPAGE`. Afterwards, large entries map the
+//! file in every ordinary mapping at a matching address (`docs/behaviour` B.4.6, B.6.3).
 //!
 //! ```text
 //!   look     which blocks are already in one PMD folio                    (residency)

@@ -27,7 +27,7 @@
 //! removes from the middle.
 //!
 //! Differs: no per-CPU lists (I.5), so each free coalesces immediately. Linux holds back a batch of
-//! order 0..3 and PMD-order blocks per CPU, with sizes that depend on the machine.
+//! order 0..3 and PMD-order blocks on each CPU; the batch sizes depend on the machine.
 
 #![expect(
     clippy::cast_possible_truncation,

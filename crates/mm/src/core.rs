@@ -6,15 +6,15 @@
 //! Does not know processes' areas, and does not decide what to read, map or evict.
 //!
 //! Its parts, each with the operations that keep it consistent:
-//! - `mapped`: the only code that changes mapcounts;
-//! - `owner_ids`: processes in owner words;
+//! - `mapped`: mapcounts, which only this module changes;
+//! - `owner_ids`: the ids of processes in owner words;
 //! - [`space`], [`open_file`]: one process, one open file;
 //! - [`groups`]: memory limits;
-//! - `dirty`: folios to write back;
+//! - `dirty`: folios that need writeback;
 //! - `swap`, `workingset`, `pressure`, [`watermarks`]: reclaim's state;
-//! - `soft`: a preferred smallest folio;
+//! - `soft`: a preferred smallest folio order;
 //! - [`hugetlb`]: pools of huge pages;
-//! - [`in_flight`]: a fault's reads;
+//! - [`in_flight`]: the reads that a fault started;
 //! - `khugepaged`, [`inject`], [`observed`], [`work`].
 //!
 //! Invariants:

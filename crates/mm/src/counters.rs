@@ -1,4 +1,4 @@
-//! Exact event counts, with vmstat's names where vmstat has one.
+//! Exact event counts, with vmstat's names if vmstat has them.
 
 pub mod collapse;
 pub mod hugetlb;

@@ -1,7 +1,7 @@
 //! Physical memory and storage.
 //!
-//! Counts the pages that the memory manager reads, zeroes and copies. [`Ram::new`] also moves real
-//! bytes; no decision depends on whether it does.
+//! Counts the pages that the memory manager reads, zeroes and copies. With [`Ram::new`], it also
+//! moves real bytes, on which no decision depends.
 //!
 //! A [`Plan`] gives the order in which a folio is zeroed or copied; the kernel's choice among plans
 //! is a rule ([`crate::rules::clear`]).

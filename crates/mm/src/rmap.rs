@@ -4,7 +4,7 @@
 //! statistics: each operation returns their [`Change`], which the caller adds up.
 //!
 //! - [`owners`]: a large folio's mapcount and two owners;
-//! - [`mapcount`]: all counters of one folio, in the three modes that kernels are built with.
+//! - [`mapcount`]: all counters of one folio, in the three modes in which kernels are built.
 //!
 //! # Fault, fork and unmap
 //!

@@ -2,7 +2,7 @@
 //!
 //! Corresponds to: `mapping_set_folio_order_range`, `exec_folio_order`.
 //!
-//! Owns every choice in which kernels differ. Does not own the code that follows a choice: each
+//! Owns every choice on which kernels differ. Does not own the code that follows a choice: each
 //! enum names the file that does. A kernel is data (`kernels/*.toml`); no code checks a kernel
 //! version.
 //!

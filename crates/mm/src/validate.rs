@@ -10,7 +10,7 @@
 //! - I5: an entry is inside an area; a PMD entry is inside a single one.
 //! - I6: trees and folio table agree, and every tree satisfies L.1.
 //! - I7: the pages of all folios, the zero page and the pinned pages equal the allocated pages.
-//! - I8: a miss counter is at most 1000 (L.4).
+//! - I8: an open file's miss counter is at most 1000 (L.4).
 //! - I9: an entry is writable only if its area is; in a private area, only anonymous pages are
 //!   writable, and each of them is exclusive (L.8).
 //! - I10: an area that maps anonymous pages is marked so, otherwise fork would skip them (E.1.5).

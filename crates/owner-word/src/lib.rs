@@ -53,10 +53,10 @@
 //!   its own read. "Shared" needs both and can be stale, which is harmless.
 //! - P6: [`Owners::try_exclusive`] compares S, T and the references. Reading one after the other is
 //!   not enough: between the reads of S and T, another mm can turn its reference into a mapping. So
-//!   the function repeats the check under the lock, where S and T cannot change. References can,
-//!   but every mapping counted in T took its reference before the lock, and drops it only after its
-//!   removal has taken the lock. With L held, the references of all T + 1 mappings are therefore
-//!   visible. So `references == T + 1` proves that there are no others (E.3.7).
+//!   the function repeats the check under the lock, where S and T cannot change. References can
+//!   change, but every mapping counted in T took its reference before the lock, and drops it only
+//!   after its removal has taken the lock. With L held, the references of all T + 1 mappings are
+//!   therefore visible. So `references == T + 1` proves that there are no others (E.3.7).
 //! - P7: stopping is the last change made under L. From then on, the word is [`Layout::STOPPED`]. A
 //!   thread that reads it (Acquire) sees every plain store to T; after that, T changes only by
 //!   compare-and-exchange. No thread takes the lock bit again.

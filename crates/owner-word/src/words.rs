@@ -3,8 +3,9 @@
 //! Corresponds to: `folio_add_return_large_mapcount`, `folio_sub_return_large_mapcount`.
 //!
 //! Owns the rules, as pure functions from old words to new words. Does not own the memory or the
-//! lock: a caller reads the words, under the lock ([`super::Owners`]) or alone with them, and
-//! stores the result. All run the same function, so the model checker tests the code of both.
+//! lock: a caller reads the words, either under the lock ([`super::Owners`]) or as their only user,
+//! and stores the result. Both kinds of caller run the same functions, so the model checker tests
+//! the code that both use.
 //!
 //! Nothing is decoded: a slot is found by its shift, and only the changed half is written.
 //! [`super::State`] is the decoded form.

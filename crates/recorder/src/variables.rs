@@ -1,8 +1,8 @@
 //! Environment variables that would affect the emulator as well as the program.
 //!
-//! QEMU is a dynamic program and runs in the recorded program's environment. A library in
-//! `LD_PRELOAD` would be loaded into both. These variables are therefore passed to QEMU under a
-//! different name. [`crate::restore`] restores the name in the program's memory before its first
+//! QEMU is dynamically linked and runs in the recorded program's environment, so a library in
+//! `LD_PRELOAD` would be loaded into both. These variables are therefore passed to QEMU under
+//! different names. [`crate::restore`] restores the names in the program's memory before its first
 //! instruction. `largefolio-linux` compiles this file too.
 
 /// Prefix of such a variable's name while QEMU starts.

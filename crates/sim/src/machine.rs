@@ -12,7 +12,7 @@
 //! - I4: the sizes for which rates are given ascend.
 //!
 //! A file can be based on a built-in machine and list only the differences (`based-on = "altra"`),
-//! so one file describes the shared silicon. `docs/design/machines.md` describes each key.
+//! so the shared silicon is described in one file. `docs/design/machines.md` describes each key.
 //!
 //! ```text
 //!   machines/altra.toml ──include_str!──┐

@@ -6,10 +6,10 @@
 //!                                     start:  fresh maps for a cell --> interpreter
 //! ```
 //!
-//! Three properties of rbpf ruled it out. Its programs see addresses of this process, so results
-//! could depend on memory layout. For registered memory it checks only an access's first byte. Its
-//! helpers get raw pointers, which only unsafe code can dereference. In this interpreter, an
-//! address is a region and an offset.
+//! Three properties of rbpf ruled it out. Its programs see addresses in this process, so results
+//! could depend on the memory layout. For registered memory, it checks only the first byte of an
+//! access. Its helpers get raw pointers, which only unsafe code can dereference. In this
+//! interpreter, an address is a region and an offset.
 //!
 //! Reading order: `insn`, `object` (the file), `verify` (which programs may run), `maps`,
 //! `interpreter`, `builtin` (the policies shipped with folio). Owns the programs.

@@ -11,8 +11,8 @@
 //! Invariants:
 //! - S1: two cells with the same identity have the same outcome, name for name and number for
 //!   number.
-//! - S2: the identity depends on contents, never on a file's path: an edited kernel file under the
-//!   same name is another kernel, a moved trace is the same trace.
+//! - S2: the identity depends on contents, never on a file's path: an edited kernel file with the
+//!   same name is a different kernel, and a moved trace is the same trace.
 
 pub mod id;
 pub mod recipe;

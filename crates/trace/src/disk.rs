@@ -1,4 +1,5 @@
-//! Files that a user names: opening never blocks, and results appear whole.
+//! Files that a user names: opening them never blocks, and results appear only when they are
+//! complete.
 //!
 //! Owns the lookup of names ([`PathHandle`]), opening input ([`open_regular`]), the place of a
 //! result

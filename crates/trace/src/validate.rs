@@ -2,7 +2,7 @@
 //!
 //! The writer checks its callers and the reader checks files, so code after the reader never checks
 //! again. Invariants of a validated trace:
-//! - I1: a run of references counts at least one and starts at a 4 KiB page.
+//! - I1: a run of references has a count of at least 1 and starts at a 4 KiB page.
 //! - I2: no address or position range of a row or a mapping extends past the end of the 64-bit
 //!   space.
 //! - I3: a file id is a row of the file table, and every file op names one.
@@ -11,7 +11,8 @@
 //! - I6: the link of a read or write is at most [`LINK_MAX`], and 0 if the footer says that no
 //!   links were recorded. Other references have no link.
 //! - I7: an execve names one of the footer's executions, and each execution names an image.
-//! - I8: the total of all references equals the footer's, below [`NR_REFERENCES_MAX`].
+//! - I8: the number of references equals the total in the footer, which is below
+//!   [`NR_REFERENCES_MAX`].
 //! - I9: the counts of rows and references before a recording do not exceed the totals. Only a
 //!   trace of page faults has such rows.
 

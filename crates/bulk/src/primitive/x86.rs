@@ -1,7 +1,8 @@
 //! x86-64: string instructions, AVX2 and AVX-512 through the cache or bypassing it, `clzero`.
 //!
 //! The vector loops get their zero from an instruction that is opaque to the compiler. The compiler
-//! would turn a loop that visibly stores zeros into a call of `memset`, which is another primitive.
+//! would turn a loop that visibly stores zeros into a call to `memset`, which is a different
+//! primitive.
 
 #![expect(clippy::cast_ptr_alignment, reason = "vectors lie on whole aligned lines")]
 

@@ -1,8 +1,8 @@
-//! The place of each part in the copy.
+//! Where each part goes in the copy.
 //!
 //! The file is cut at the ends of its LOAD segments into segments and gaps. A segment moves up to
 //! the next offset that agrees with its address. A gap stays directly after the part that it
-//! followed. Every offset in the headers is then translated by means of these pieces.
+//! followed. Every offset in the headers is then translated using these pieces.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Anonymous memory by folio size: first touch, fork, munmap, copy-on-write (series 004).
 //!
 //! Owns regions of this process and its short-lived children. Advice on the region and temporary
-//! changes of the per-size settings ([`crate::setting`]) select the folio size.
+//! changes to the per-size settings ([`crate::setting`]) select the folio size.
 
 use std::io;
 use std::ptr;

@@ -1,8 +1,9 @@
-//! Clearing and copying in user space by size, cold and hot (series 001): the choice of
-//! `largefolio-bulk` against page-at-a-time, the C library and every primitive of the CPU.
+//! Clearing and copying in user space by size, cold and hot (series 001). Compares the choice made
+//! by `largefolio-bulk` with clearing page by page, the C library and every primitive that the CPU
+//! supports.
 //!
-//! Times are the thread's CPU time unless stated otherwise. They
-//! exclude other programs' time slices, but not their effect on caches and memory.
+//! Times are the thread's CPU time unless noted otherwise. They exclude other programs' time
+//! slices, but not their effect on caches and memory.
 
 mod arena;
 

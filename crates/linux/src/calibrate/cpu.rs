@@ -1,7 +1,7 @@
 //! The CPU's own data: its name, TLB structures, whether it is virtual, and its clock.
 //!
 //! Owns CPUID leaves 18h (Intel) and `8000_0005h`, `8000_0006h` (AMD), which user space can read.
-//! arm64 has no register for TLB entries, so only the measured reach is known there.
+//! arm64 has no register that describes TLB entries, so only the measured reach is known there.
 
 use std::time::Instant;
 

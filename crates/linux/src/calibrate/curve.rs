@@ -2,7 +2,7 @@
 //!
 //! A working set of `n` is `n` cache lines in random order, once spread over `n` base pages (in
 //! folios of one page, or under a PMD entry) and once packed into at most a 64th of them. Lines,
-//! caches and predictions are the same, so the difference in time is translation.
+//! caches and predictions are the same, so the difference in time is the cost of translation.
 //!
 //! ```text
 //!   spread   |..#.....|.....#..|#.......|  n pages        extra = spread - packed, round by round

@@ -5,9 +5,9 @@
 //!
 //! - R1: a round counts if the clock before and after it is within [`CLOCK_WITHIN`] of the median
 //!   of all rounds. Another round replaces a rejected one, up to a limit.
-//! - R2: under [`Until::Agree`], two blocks of rounds, one after the other in time, must have the
-//!   same medians ([`AGREE_WITHIN`]). These two are the result. If no two agree, all rounds are the
-//!   result, and [`Pace::agreed`] is false.
+//! - R2: under [`Until::Agree`], two consecutive blocks of rounds must have the same medians
+//!   ([`AGREE_WITHIN`]). Those two blocks are the result. If no two blocks agree, all rounds are
+//!   the result, and [`Pace::agreed`] is false.
 //! - R3: subjects alternate in an order that reverses from round to round, and the first round does
 //!   not count. Every cost therefore covers the same minutes.
 

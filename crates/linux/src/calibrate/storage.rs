@@ -1,6 +1,6 @@
 //! Reads of a file that is not in the page cache.
 //!
-//! Owns an unnamed file. In a virtual machine, the host's page cache can serve these reads. The
+//! Owns an unnamed file. In a virtual machine, the host's page cache can serve these reads; the
 //! figure is the time that this kernel sees.
 
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! RET stubs: one return instruction per page, called in order and at random (series 000, 002,
 //! 003).
 //!
-//! A call costs little except its translation, which isolates the effect of large folios on a
-//! program's text. Reading order: [`Backing`], [`Stubs`], `call` (the timed loops), `file`,
+//! Apart from address translation, a call costs little. This isolates the effect of large folios on
+//! a program's text. Reading order: [`Backing`], [`Stubs`], `call` (the timed loops), `file`,
 //! `mapping`.
 //!
 //! ```text

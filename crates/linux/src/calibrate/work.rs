@@ -1,11 +1,11 @@
 //! Times one kernel operation, for a calibration or its check.
 //!
 //! All times are this thread's CPU time. This process uses the memory just before the measurement
-//! ([`warm`]). Otherwise a virtual machine may have returned free memory to its host, and then the
+//! ([`warm`]). Otherwise, a virtual machine may have returned the free memory to its host, and the
 //! first touch takes five times as long.
 //!
-//! Measured with two other programs busy on two cores, n = 7: first touch of 4K folios takes 1,838
-//! ns [1,637 .. 1,918] a page this way, and 2,666 to 2,859 ns by the wall clock without warming.
+//! Measured with two other busy programs on two cores, n = 7: first touch of 4K folios takes 1,838
+//! ns [1,637 .. 1,918] per page this way, and 2,666 to 2,859 ns by the wall clock without warming.
 //! The result is the same for regions from 48 to 384 MiB.
 
 use std::time::Duration;

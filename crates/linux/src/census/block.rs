@@ -7,15 +7,15 @@
 //! ```
 //!
 //! `folio maps`, `folio advise` and `folio collapse` all use this judgement. Nothing is read here:
-//! the input is facts, the output a judgement. Every condition was tried on Linux 6.18, and the
-//! live test `blocks` tries them all again.
+//! the input is facts and the output is a judgement. Every condition was tried on Linux 6.18, and
+//! the live test `blocks` tries them all again.
 //!
 //! Invariants:
 //! - B1: runs ascend by block, do not overlap, and are not empty; no two neighbours could be
 //!   joined.
 //! - B2: a block's present, zero, swapped and guard pages together do not exceed its size.
-//! - B3: an allowed block costs at most its size. New, swapped and copied pages are different
-//!   pages, except that a copied page is also present.
+//! - B3: an allowed block costs at most its size. The new, swapped and copied pages do not overlap,
+//!   but a copied page is also present.
 
 mod place;
 

@@ -8,11 +8,11 @@
 //!   pagemap     their PFNs; munmap
 //! ```
 //!
-//! Finds the PFNs of pages that no process maps; the only way is to map them. While mapped, the
-//! pages cannot be reclaimed. A page evicted between `mincore` and `populate` is read again,
-//! without its neighbours. `MADV_RANDOM` prevents readahead, and the readahead state belongs to our
-//! own open file. Unmapping does not mark the pages as used. The access time does not change if the
-//! owner or root runs this (`O_NOATIME`).
+//! Finds the PFNs of pages that no process maps, which is possible only by mapping them. While they
+//! are mapped, the pages cannot be reclaimed. A page evicted between `mincore` and `populate` is
+//! read again, without its neighbours. `MADV_RANDOM` prevents readahead, and our own open file has
+//! its own readahead state. Unmapping does not mark the pages as used. The access time does not
+//! change if the owner or root runs this (`O_NOATIME`).
 
 use std::fs::{self, File};
 use std::io;

@@ -1,6 +1,6 @@
 //! Bytes by folio size and kind.
 //!
-//! Owns the [`Tally`] of a mapping, a process or the system. Uses the same terms as predictions: a
+//! Owns the [`Tally`] of a mapping, a process or the system. Predictions use the same terms: a
 //! folio is *aligned* if all of it is mapped at an address congruent to its file offset or PFN,
 //! *unaligned* if all of it is mapped at another address, and *partial* if only part of it is
 //! mapped.

@@ -1,7 +1,7 @@
 //! The transparent huge page settings that apply to a mapping.
 //!
 //! Owns their combined meaning: a size's setting of `inherit` refers to the global one. Ordinary
-//! filesystems have no setting; their folios come from reads.
+//! filesystems have no setting; reads determine their folios.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! Chooses the blocks of an area that `folio collapse` would try. Changes nothing.
 //!
-//! The blocks that the kernel will refuse cannot be predicted.
+//! It cannot predict which blocks the kernel will refuse.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
 //! The memory that a collapse needs, and the memory that is available.
 //!
-//! A block with a single page takes a whole folio, so a sparse mapping can grow 512-fold. The need
-//! of each block is counted first; then the densest blocks are collapsed until the available memory
+//! A block with a single page takes a whole folio, so a sparse mapping can grow 512-fold. Each
+//! block's need is counted first; then the densest blocks are collapsed until the available memory
 //! is used up.
 //!
-//! Invariant R1: the chosen blocks fit into the available memory and leave a reserve for other
+//! Invariant R1: the chosen blocks fit in the available memory and leave a reserve for other
 //! processes.
 
 use std::collections::BTreeMap;

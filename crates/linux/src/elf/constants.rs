@@ -1,6 +1,6 @@
 //! String constants in a program, which reveal statically linked libraries.
 //!
-//! Searches the read-only segments. C1: reads at most `BYTES_MAX`.
+//! Searches the read-only segments. C1: at most `BYTES_MAX` are read.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;

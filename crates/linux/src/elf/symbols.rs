@@ -1,7 +1,7 @@
 //! The functions that a file defines, which show the `malloc` that a program uses.
 //!
-//! Reads the two symbol tables within limits: Y1: at most `SYMBOLS_BYTES_MAX` per table and
-//! `NAMES_BYTES_MAX` of its names.
+//! Reads the two symbol tables within limits. Y1: at most `SYMBOLS_BYTES_MAX` of a table and
+//! `NAMES_BYTES_MAX` of its names are read.
 
 use std::path::Path;
 

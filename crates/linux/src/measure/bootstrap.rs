@@ -1,7 +1,7 @@
 //! Confidence in a median: the bootstrap.
 //!
-//! Draws as many values as there are, with replacement, and takes their median. This is repeated,
-//! and the middle 95 percent of the medians are the interval. The generator has a fixed seed, so
+//! Draws as many values as there are, with replacement, and takes their median. This is repeated;
+//! the interval covers the middle 95 percent of the medians. The generator has a fixed seed, so
 //! equal values produce equal intervals.
 
 use super::median_of;

@@ -2,7 +2,7 @@
 //!
 //! An event is absent if the CPU, the hypervisor or `kernel.perf_event_paranoid` does not allow it.
 //! Every process started while a counter runs inherits it, and its counts are added when it ends.
-//! This thread's own work is included too: it starts a process and waits.
+//! The thread's own work, which is to start a process and wait, is also included.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -1,5 +1,5 @@
-//! Notifies a running systemd of unit changes, only if the root is `/` and systemd is process 1.
-//! Starts, stops and restarts only our units.
+//! Notifies a running systemd of unit changes, but only if systemd is process 1 and the root is
+//! `/`. Starts, stops and restarts only folio's units.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

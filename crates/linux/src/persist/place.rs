@@ -1,4 +1,4 @@
-//! The places of files, given by names that cannot lead elsewhere.
+//! The places where files go, given by names that cannot lead elsewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,8 @@
 //!   files            program stopped: warm    next start: run --text remap
 //! ```
 //!
-//! The gain counts whole blocks with at least one page now, because an untouched block stays empty.
-//! Invariant A1: a verb that would refuse is never recommended; the remedy gives the reason
+//! The gain counts whole blocks that have at least one page now, because an untouched block stays
+//! empty. Invariant A1: a verb that would refuse is never recommended; the remedy gives the reason
 //! instead.
 
 use super::case::Case;

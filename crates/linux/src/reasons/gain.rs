@@ -8,7 +8,7 @@
 //! Pure: takes facts and earlier promises ([`Promised`]).
 //!
 //! Invariants:
-//! - G1: a gain is at most the allowed blocks of the mapping.
+//! - G1: a gain never exceeds the mapping's allowed blocks.
 //! - G2: all mappings of the same memory together gain at most that memory, in whole blocks.
 //! - G3: a gain's present, new and swapped bytes sum to it.
 

@@ -1,4 +1,4 @@
-//! Computes a mapping's gains now and at the next start, as sums of [`super::gain`].
+//! Computes a mapping's gains, now and after a restart, as sums of [`super::gain`].
 
 use super::case::Case;
 use super::gain::{Blocks, Gain};

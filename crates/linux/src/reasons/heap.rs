@@ -6,7 +6,7 @@
 //!   code            private memory that is writable and executable
 //! ```
 //!
-//! An option for the heap affects no other mappings. Nothing is promised for a garbage collector's
+//! An option for the heap affects no other mappings. No gain is promised for a garbage collector's
 //! tables or for malloc's memory.
 
 use std::ops::Range;

@@ -8,7 +8,7 @@
 //!
 //! glibc's malloc maps each large request, and the kernel merges neighbours into one mapping. A
 //! block across a border was not whole when its first page was touched, so no setting or advice
-//! makes it large at the next start; `MADV_COLLAPSE` does.
+//! makes it large the next time the program starts; `MADV_COLLAPSE` does.
 //!
 //! Owns the borders, found by malloc's headers. Only present memory is read. Invariant P1: pieces
 //! ascend, are not empty, and cover the mapping.

@@ -5,7 +5,7 @@
 //! Invariants:
 //! - P1: an option is not recommended if it is in effect, if the loader ignores it, or if it
 //!   belongs to an allocator not in use.
-//! - P2: no setting is promised to a process with THP disabled.
+//! - P2: no setting is recommended for a process with THP disabled.
 
 use std::rc::Rc;
 

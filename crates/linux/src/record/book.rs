@@ -1,4 +1,4 @@
-//! The recording so far; QEMU's and the live recorder write into it.
+//! The recording so far; the QEMU recorder and the live recorder write to it.
 //!
 //! Owns the counts, the file table, the initial layout and the warnings, and passes events on to
 //! the sink. Invariants:

@@ -1,7 +1,7 @@
 //! The segments of a recorded program, rounded to whole pages.
 //!
-//! A damaged file, or one that is not little-endian 64-bit ELF, has no segments: this describes
-//! files and does not check them.
+//! A damaged file, or one that is not little-endian 64-bit ELF, has no segments: this module
+//! describes files and does not check them.
 
 use std::path::{Path, PathBuf};
 

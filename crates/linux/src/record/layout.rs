@@ -1,8 +1,9 @@
 //! The program's mappings before its first instruction.
 //!
 //! Owns which ranges in `/proc/PID/maps` belong to the program. QEMU 7.2 keeps the program's memory
-//! below its own; 10.0 mixes both. Both map the program after loading the plugin, and never as
-//! executable. So the segments come from the ELF files, and only their load address from the maps:
+//! below its own; QEMU 10.0 mixes the two. Both versions map the program after loading the plugin,
+//! and never as executable. So the segments come from the ELF files, and only their load address
+//! comes from the maps:
 //!
 //! ```text
 //!   before the program   qemu, its libraries, heap, threads

@@ -1,4 +1,4 @@
-//! The report of a recording, during the run and afterwards.
+//! The report on a recording, during the run and afterwards.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! A checked recording, ready to run.
 //!
-//! [`Recording::new`] starts and writes nothing; it only checks that
-//! the output's directory accepts a file.
+//! [`Recording::new`] starts nothing and writes nothing; it only checks that the output's directory
+//! accepts a file.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,7 @@
 //! A trial copy, which shows whether kernel, mount and security policy allow remapping.
 //!
-//! Owns one block of shared memory for a moment. It makes the same calls as the library, so the
-//! launcher reports a refusal once, and the launcher's seccomp filter has already been tested with
-//! these calls.
+//! Briefly owns one block of shared memory. It makes the same calls as the library, so the launcher
+//! reports a refusal once, and the launcher's seccomp filter is tested with these calls beforehand.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -8,8 +8,9 @@
 //!     NAME.KEY.src             link to its file, which replaces the copy in the end
 //! ```
 //!
-//! A launcher that gets the lease exclusively may clean up, at its start (after a killed launcher)
-//! and at its end. A process that outlives its launcher keeps its mapping of a removed copy.
+//! A launcher that gets the lease exclusively may clean up, both when it starts (after another
+//! launcher was killed) and when it ends. A process that outlives its launcher keeps its mapping of
+//! a removed copy.
 //!
 //! Invariants:
 //! - S1: the directory is not a link, belongs only to this user (0700) and is on tmpfs.

@@ -1,6 +1,6 @@
 //! Runtimes and allocators: how to recognise them, and how to make them use large folios.
 //!
-//! Owns the table (`runtimes.toml`) and the choice of its row: the first match wins. The effect of
+//! Owns the table (`runtimes.toml`) and the choice of a row: the first match wins. The effect of
 //! each option was verified in the runtime's source and by experiment; `scripts/remedies.py`
 //! repeats the experiment.
 

@@ -1,8 +1,9 @@
 //! The program as a child process: passes signals on and waits for the program's end.
 //!
-//! Signals are taken one by one with sigtimedwait(2). A signal from the terminal reaches the child
-//! too (same process group), so it is only taken. A signal sent only to us is passed on. Terminal
-//! stops (SIGTSTP and others) are not handled: both processes stop and continue.
+//! Signals are taken one by one with sigtimedwait(2). A signal from the terminal also reaches the
+//! child (same process group), so it is taken but not forwarded. A signal sent only to folio is
+//! passed on. Terminal stops (SIGTSTP and others) are not handled: both processes stop and
+//! continue.
 //!
 //! Invariants:
 //! - C1: the child starts with the signal mask and dispositions that we inherited.

@@ -1,4 +1,4 @@
-//! Samples how much of a running program is mapped by large folios.
+//! Samples how much of a running program's memory large folios map.
 //!
 //! A sample sums the areas of the program and its children at one moment. Forked processes share
 //! their text, so it counts once. A program that ends before the first sample has none.

@@ -1,10 +1,11 @@
 //! `/proc` of the running machine.
 //!
 //! Owns the system calls. A read lease shows whether a file has writers: the kernel refuses the
-//! lease if and only if the file is open for writing. The lease is released immediately. It needs
-//! the file's owner or `CAP_LEASE`; otherwise the answer is "not known". While the lease is held,
-//! for microseconds, a process that opens the file for writing waits; nothing else is affected.
-//! Finding the writer needs every `/proc/PID/fdinfo`, so that happens only after a refusal.
+//! lease if and only if the file is open for writing. The lease is released immediately. Only the
+//! file's owner or a process with `CAP_LEASE` can take it; otherwise the answer is "not known".
+//! While the lease is held, for microseconds, a process that opens the file for writing waits;
+//! nothing else is affected. Finding the writer needs every `/proc/PID/fdinfo`, so that happens
+//! only after a refusal.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};

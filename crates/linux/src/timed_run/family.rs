@@ -11,8 +11,8 @@
 //! own SIGKILL.
 //!
 //! Invariant G1: only the command's descendants are signalled. An adopted child is a descendant,
-//! regardless of its group: [`helpers`] lists the children that folio itself starts. If a server
-//! runs too, an orphan that left the load's group belongs to the server.
+//! regardless of its group: [`helpers`] lists the children that folio itself starts. If a server is
+//! also running, an orphan that left the load's group belongs to the server.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

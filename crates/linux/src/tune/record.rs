@@ -1,7 +1,7 @@
 //! The record of old values and files, written before a change and removed after a full undo.
 //!
-//! `tune.json` is in the state directory (`tune-DIR.json` for a system below DIR), with mode 0700.
-//! A write is atomic, and one process at a time uses the record (`tune.lock`).
+//! `tune.json` (`tune-DIR.json` for a system below DIR) is in the state directory, which has mode
+//! 0700. Writes are atomic, and only one process at a time uses the record (`tune.lock`).
 
 use std::fs;
 use std::io;

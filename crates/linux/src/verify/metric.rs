@@ -1,6 +1,6 @@
 //! A number that a program or a command prints, and whether more is better.
 //!
-//! Owns the search in a text, which is untrusted, and the direction, by `words`. A number must be
+//! Owns the search in an untrusted text, and the direction, which `words` guesses. A number must be
 //! finite and not negative, because a ratio of other numbers means nothing.
 
 mod words;

@@ -16,8 +16,8 @@
 //! that differ from the rest are only reported. A setting that another program changed during a
 //! round invalidates the round in either case.
 //!
-//! Invariant Q1: rounds are dropped by their folios and faults, never by the compared value. A
-//! comparison of faults, memory or folios themselves uses all undisturbed rounds.
+//! Invariant Q1: rounds are dropped because of their folios and faults, never because of the
+//! compared value. A comparison of faults, memory or folios themselves uses all undisturbed rounds.
 
 use super::rounds::{Rounds, Run};
 use crate::measure::Spread;

@@ -1,7 +1,7 @@
 //! A server: starts it, waits until it is ready, and stops it.
 //!
 //! Its processes are in their own cgroup if a version 2 cgroup can be made, and otherwise in the
-//! tree of the started process. The server's usage during a load is the difference of its counters.
+//! tree of the started process. The server's usage during a load is the change in its counters.
 //!
 //! Invariant W1: after every run, successful or not, a server gets SIGTERM and is killed after
 //! `PATIENCE`.

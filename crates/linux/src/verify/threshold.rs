@@ -1,4 +1,4 @@
-//! Limits for a comparison, for machines that monitor a program over time.
+//! Limits for a comparison, so that machines can monitor a program over time.
 //!
 //! Owns limits such as `QUANTITY>+2%` and `QUANTITY<-3%`, and decides whether the rounds exceed
 //! them.

@@ -11,8 +11,8 @@
 //! the rest. No PMD entry maps them, and on x86-64 most libraries are loaded at any multiple of 4K,
 //! so no contpte block fits either. Still, a fault maps more pages at a time, and unmapping works
 //! per folio. Measured on Zen 4, Linux 6.18, n = 7: first touch of 768 KiB takes 39 us [34 .. 40]
-//! in base pages and 10 [9 .. 16] in folios of 512K and 256K, munmap 30 [26 .. 34] and 6 [4 .. 15],
-//! at every address. Calls from page to page take the same time.
+//! in base pages and 10 [9 .. 16] in folios of 512K and 256K, and munmap takes 30 [26 .. 34] and 6
+//! [4 .. 15], at any address. Calls from page to page take the same time in both cases.
 //!
 //! Only root can see these folio sizes.
 

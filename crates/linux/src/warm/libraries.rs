@@ -1,7 +1,7 @@
 //! Finds a program's shared libraries as its loader does, without running it.
 //!
 //! Searches `DT_RPATH`, `LD_LIBRARY_PATH`, `DT_RUNPATH`, `/etc/ld.so.cache` and the default
-//! folders, in glibc's order. Does not find libraries loaded later by `dlopen`, through
+//! directories, in glibc's order. Does not find libraries loaded later by `dlopen`, through
 //! `LD_PRELOAD` or by other loaders.
 
 use std::collections::BTreeSet;

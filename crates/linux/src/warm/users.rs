@@ -1,7 +1,7 @@
 //! Processes that have a file mapped.
 //!
 //! A caller with many files reads the mappings once. Only root sees other users' processes. A
-//! process that ends during the reading is skipped.
+//! process that ends while the mappings are read is skipped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};

@@ -12,14 +12,14 @@
 //!
 //!
 //! At the end, random movable blocks are freed until half of the zone is free. The rest belongs to
-//! programs that keep running: it is pinned, like the pins of `fragment`. The folio sizes that a
-//! kernel uses therefore decide the free blocks it finds later (docs/design/reclaim.md).
+//! programs that keep running: it is pinned, as in `fragment`. The folio sizes that a kernel uses
+//! therefore determine which free blocks it finds later (docs/design/reclaim.md).
 //!
 //! The shares are choices, not measurements. Differs: nothing is reclaimed or compacted during
-//! ageing, and blocks are freed at random, not by last use. A kernel would do better.
+//! ageing, and blocks are freed at random, not by last use. A real kernel would do better.
 //!
-//! Work ([`Ageing::steps`]): each round allocates and frees fewer pages than the zone has. State:
-//! [`Ageing::state_bytes`].
+//! Work ([`Ageing::steps`]): each round allocates and frees fewer pages than there are in the zone.
+//! State: [`Ageing::state_bytes`].
 
 use std::ops::ControlFlow;
 

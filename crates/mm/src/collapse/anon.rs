@@ -8,8 +8,8 @@
 //!   detached while it is copied: no entry can be used; put back if anything fails
 //! ```
 //!
-//! Differs: a PMD entry replaces a table without depositing it for a later split, because tables
-//! take no memory here.
+//! Differs: when a PMD entry replaces a table, the table is not deposited for a later split,
+//! because tables take no memory here.
 
 use super::CollapseTarget;
 use super::scan::{PteLimits, is_hole, position};

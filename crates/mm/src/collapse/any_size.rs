@@ -2,7 +2,7 @@
 //! K.1.4).
 //!
 //! Differs: no kernel has this. A process often wants its text in 64 KiB folios, which a PMD
-//! mapping cannot provide; here the process can request that size later.
+//! mapping cannot provide; here, the process can request that size later.
 //!
 //! Anonymous memory is copied and mapped by `2^order` PTEs. In a file, one page-cache folio
 //! replaces the pages and is mapped wherever the caller had mapped one of them. A file allows the

@@ -1,6 +1,6 @@
 //! The model's tracepoints, for comparison with a recorded kernel.
 //!
-//! Owns the list of events, which never affect a decision. `Memory::watch` enables the recording.
+//! Owns the list of events, which never affect a decision. `Memory::watch` turns recording on.
 
 use crate::core::open_file::RaState;
 use crate::counters::collapse::{CollapseRefusal, Done};

@@ -1,4 +1,4 @@
-//! A file's smallest folio order as a preference (docs/behaviour K.1.4).
+//! A file's smallest folio order, as a preference only (docs/behaviour K.1.4).
 //!
 //! Differs: no kernel has this. In a kernel, a mapping's minimum order is a hard limit. Block sizes
 //! above the base page size depend on it, and a read fails if no folio of this order is free.

@@ -6,8 +6,8 @@
 //! the record of its page. A folio gets consecutive slots or none (docs/behaviour G.5.1). Does not
 //! own the free slots (`swap_slots`); the bytes are in [`crate::ram`].
 //!
-//! Differs: kernels up to 6.14 cache up to 64 free slots per processor and return freed slots 64 at
-//! a time.
+//! Differs: up to 6.14, kernels cache up to 64 free slots per processor and return freed slots 64
+//! at a time.
 //!
 //! Invariants:
 //! - I1: a used slot has a user, or a folio in the swap cache; all others are free.

@@ -1,4 +1,4 @@
-//! Counts of memory pressure, with vmstat's names if vmstat has them.
+//! Counts of memory-pressure events, with vmstat's names if vmstat has them.
 
 /// Events since the memory manager was made. All are counts; pages are base pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! A policy's decisions about a fault, within the limits of a kernel.
+//! A policy's decisions about a fault, within a kernel's limits.
 //!
 //! Differs: no kernel has this ([`crate::policy`]).
 

@@ -1,4 +1,4 @@
-//! The data that an LRU list, and a folio on it, keep. [`super::lru`] links and unlinks.
+//! The data kept in an LRU list and in each folio on it. [`super::lru`] links and unlinks.
 
 use super::list_id::ListId;
 use crate::units::{GroupId, Order};

@@ -2,8 +2,9 @@
 //!
 //! Corresponds to: `struct lruvec`, `lru_note_cost`, `workingset_age_nonresident`.
 //!
-//! Owns the charged pages, the cost of evictions by kind, the eviction clock and the refault
-//! counters. Does not own limits ([`crate::core::groups`]) or the lists' order ([`super::lru`]).
+//! Owns the charged pages, the cost of evictions by kind of memory, the eviction clock and the
+//! refault counters. Does not own limits ([`crate::core::groups`]) or the lists' order
+//! ([`super::lru`]).
 
 use std::collections::BTreeSet;
 

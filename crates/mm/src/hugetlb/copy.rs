@@ -1,4 +1,4 @@
-//! fork of huge pages, and stores to shared ones (docs/behaviour O.4).
+//! Copying huge pages at fork, and stores to shared ones (docs/behaviour O.4).
 //!
 //! Corresponds to: `copy_hugetlb_page_range`, `hugetlb_wp`, `unmap_ref_private`.
 //!

@@ -12,7 +12,7 @@
 //!   a dirty folio skipped by reclaim is written ---------------> scanned next
 //! ```
 //!
-//! Differs: the flusher takes no time, so no task is throttled, and nothing is written because of
+//! Differs: the flusher takes no time, so no task is throttled, and no data is written because of
 //! its age.
 
 use crate::core::groups::GroupLimits;

@@ -5,14 +5,15 @@
 //!
 //! Folio sizes that an area prefers: the loader's annotation and the program's advice.
 //!
-//! Differs: proposed in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
-//! with a preferred size is read with the forward window of B.4.7, like executable memory. A size
-//! that the filesystem does not support is ignored.
+//! Differs: proposed in the discussion of series 000 (docs/behaviour K.1.4); no kernel has this. An
+//! area with a preferred size is read with the forward window described in B.4.7, like executable
+//! memory. A size that the filesystem does not support is ignored.
 //!
 //! `MADV_FREE`: pages whose content may be discarded (docs/behaviour G.2.5).
 //!
 //! Base pages shared by fork also qualify, as long as only page tables record that they are dirty.
-//! A lazy-free page keeps its content until it is stored to, unmapped or advised otherwise.
+//! A lazy-free page keeps its content until the program stores to it, unmaps it or gives other
+//! advice.
 
 use crate::fault::{Access, FaultError};
 use crate::folio::FolioId;

@@ -1,7 +1,7 @@
 //! Filesystem behaviour that affects the page cache, as observed on 6.18.44 (docs/differences.md).
 //!
-//! Owns the traits of each filesystem. No other code checks a filesystem's name, except the rules
-//! for folio sizes ([`crate::rules::Rules::order_range`]). Each file carries its own traits
+//! Owns the traits of each filesystem. Only the rules for folio sizes also check a filesystem's
+//! name ([`crate::rules::Rules::order_range`]). Each file carries its own traits
 //! ([`super::Mapping::disk`]).
 
 use crate::folio::Folio;

@@ -8,7 +8,7 @@
 //! Package managers write to libraries, so the kernel does not refuse the open as it does for a
 //! running program (H.2.1). Instead, opening the file for writing drops its huge folios, and none
 //! are added while there is a writer. `largefolio-owner-word` has the two-sided protocol with its
-//! fences; here each step is whole.
+//! fences; here each step is atomic.
 //!
 //! Does not own the folios: a caller that gets [`MustDrop::Yes`] drops them.
 

@@ -4,9 +4,9 @@
 //!
 //! Invariants:
 //! - I1: without a policy, no context is built and nothing is counted.
-//! - I2: after a failure, the policy is never called again, and the kernel decides.
-//! - I3: a question counts as work. Above the limit the policy is not called, so the operation
-//!   under way ends as it would without a policy.
+//! - I2: after a failure, the policy is never called again, and the kernel's own decisions apply.
+//! - I3: each call to the policy counts as work. Above the limit, the policy is not called, so the
+//!   operation under way ends as it would without a policy.
 
 use super::Memory;
 use crate::core::swap::Swap;

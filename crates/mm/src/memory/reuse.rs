@@ -1,7 +1,7 @@
 //! Reuse of the ids of ended processes and closed files.
 //!
 //! Without reuse, the tables would grow with the length of a run. An id is reused only after its
-//! holder has forgotten it.
+//! holder has dropped it.
 //!
 //! Invariants:
 //! - I1: a free process is dead, and a free open has no descriptor and no mapping.

@@ -2,8 +2,8 @@
 //!
 //! Corresponds to: `copy_pte_range`.
 //!
-//! Owns the walk, the batches and both sides' flags. Does not own the counts: a [`Copier`] decides
-//! about each batch and counts it.
+//! Owns the walk, the batches and the flags on both sides. Does not own the counts: a [`Copier`]
+//! decides about each batch and counts it.
 
 use crate::units::{Pfn, Vpn};
 

@@ -3,7 +3,8 @@
 //! Corresponds to: `shrink_folio_list`, `try_to_unmap`, `pageout`, `reclaim_pages`,
 //! `reclaim_folio_list`.
 //!
-//! Reclaim of unneeded memory by advice, without a second chance (docs/behaviour P.4).
+//! Reclaim of memory that a program advised as unneeded, without a second chance (docs/behaviour
+//! P.4).
 
 use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;

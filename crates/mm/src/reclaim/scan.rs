@@ -3,8 +3,8 @@
 //! Corresponds to: `do_try_to_free_pages`, `shrink_node`, `shrink_node_memcgs`, `shrink_lruvec`,
 //! `get_scan_count`, `prepare_scan_control`, `mem_cgroup_calculate_protection`.
 //!
-//! Differs: a global pass visits at most 64 cgroups and the next one continues after them;
-//! background reclaim in a kernel visits all. All cgroups share one queue of deferred splits.
+//! Differs: a global pass visits at most 64 cgroups, and the next pass continues after them; in a
+//! kernel, background reclaim visits all cgroups. All cgroups share one queue of deferred splits.
 
 use crate::core::pressure::SWAPPINESS;
 use crate::core::swap::Swap;

@@ -6,7 +6,7 @@
 //! `fork.rs`, `unmap.rs` and `split/` follow them.
 //!
 //! Invariants:
-//! - I1: a size is named at most once; it is a power of two of bytes and at least two base pages.
+//! - I1: a size is named at most once; it is a power of two in bytes and at least two base pages.
 //! - I2: a kernel with [`Sizes::PmdOnly`] names no size.
 
 mod orders;

@@ -1,6 +1,6 @@
 //! Rules for collapse: what khugepaged and `MADV_COLLAPSE` can collapse (docs/behaviour H).
 //!
-//! Owns the values; `collapse/` follows them. The limit of empty pages belongs to the under-use
+//! Owns the values; `collapse/` follows them. The limit on empty pages belongs to the under-use
 //! test ([`super::anon::AnonRules::max_ptes_none`]).
 
 use serde::{Deserialize, Serialize};

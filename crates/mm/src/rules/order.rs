@@ -1,7 +1,7 @@
 //! File folio orders that were proposed in the discussion of series 000; no kernel has them
 //! (K.1.4).
 //!
-//! Owns the values. Each names the file that follows it.
+//! Owns the values. Each names the file that implements it.
 
 use serde::{Deserialize, Serialize};
 

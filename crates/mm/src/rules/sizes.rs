@@ -12,11 +12,11 @@
 //!         over the kernel      every size, its own exec rule           FileOrders::KERNEL
 //! ```
 //!
-//! Owns the values, their text form and the orders that they stand for. `readahead/issue.rs`,
+//! Owns the values, their text form and the orders that they represent. `readahead/issue.rs`,
 //! `fault/sync.rs` and `io/write.rs` follow them.
 //!
 //! Invariants:
-//! - I1: a size is named once and is a power of two of bytes; at most one size is marked exec.
+//! - I1: a size is named once and is a power of two in bytes; at most one size is marked exec.
 
 use std::collections::BTreeMap;
 use std::fmt;

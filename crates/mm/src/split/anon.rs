@@ -9,8 +9,8 @@
 //! The deferred-split shrinker: memory pressure splits queued folios (docs/behaviour G.2.4).
 //!
 //! Differs: a page counts as zero-filled if the model has seen no store to it since it was zeroed;
-//! Linux checks the page's bytes, which not every memory in the model stores. The results differ
-//! only for a store of zeroes. A partially mapped folio that cannot be split keeps its place in the
+//! Linux checks the page's bytes, which the model does not always store. The results differ only if
+//! a program stores zeroes. A partially mapped folio that cannot be split keeps its place in the
 //! queue; Linux moves it to the end.
 
 use crate::core::Core;

@@ -2,9 +2,9 @@
 //!
 //! Corresponds to: `smaps_account`, `gather_stats`.
 //!
-//! With `NO_PAGE_MAPCOUNT`, the kernel judges a page by its folio's counts ([`CountedBy::Kernel`]).
-//! [`CountedBy::Tables`] walks all page tables for the exact result; the difference is the kernel's
-//! error.
+//! With `NO_PAGE_MAPCOUNT`, the kernel derives a page's statistics from its folio's counts
+//! ([`CountedBy::Kernel`]). [`CountedBy::Tables`] walks all page tables for the exact result; the
+//! difference is the kernel's error.
 //!
 //! Not covered: swapped pages, `Locked`, `Referenced`, `LazyFree`, KSM, hugetlb.
 

@@ -3,8 +3,8 @@
 //! - B1: a cost has the same error wherever it is used. Its terms add up linearly, and in a
 //!   difference of two estimates the error applies only to the difference of the events.
 //! - B2: two costs have independent errors ([`Interval::sum`]).
-//! - B3: for an unknown cost, [`STAND_IN`]'s cost is used, with bounds a factor of
-//!   [`STAND_IN_WITHIN`] away.
+//! - B3: an unknown cost is replaced by [`STAND_IN`]'s, with bounds a factor of [`STAND_IN_WITHIN`]
+//!   away.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

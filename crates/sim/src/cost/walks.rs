@@ -1,5 +1,5 @@
 //! The terms of walks. The cost of a line depends on the place where it was found. The share of a
-//! walk that the program waits for depends on other walks at the same time.
+//! walk that the program waits for depends on other walks that are in progress.
 //!
 //! ```text
 //!   walks of a kind   (walks x walk, walk_pmd + lines x walk_l2, walk_llc, walk_memory) x share of the kind

@@ -1,5 +1,5 @@
 //! The policy in a kernel's file: its name and its object file, so another host needs no extra
-//! file. Also pairs kernels with policies.
+//! file. This module also pairs kernels with policies.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! One cell in the middle of its replay: a trace under one kernel on one machine.
+//! One cell during its replay: a trace under one kernel on one machine.
 //!
 //! Owns a cell's parts and its start. Other files own its events ([`crate::replay`]).
 //!

@@ -1,7 +1,7 @@
 //! Observes a running cell for pictures and for waits on reads.
 //!
 //! Owns when these observers see a touch, a call or a collapse. They never influence the memory
-//! manager or a TLB. Without pictures they cost one test.
+//! manager or a TLB. Without pictures, their only cost is one test.
 
 pub(crate) mod causes;
 pub(crate) mod charges;

@@ -1,8 +1,8 @@
 //! The identity of a cell.
 //!
-//! It is the BLAKE3 of one JSON array: the trace's digest, the stamps of kernel and machine (name,
-//! and BLAKE3 of the text), the setting, and the versions of folio and of its counts. JSON delimits
-//! the parts, so no two cells have the same text.
+//! It is the BLAKE3 hash of one JSON array: the trace's digest, the stamps of kernel and machine
+//! (the name and the text's BLAKE3 hash), the settings, and the versions of folio and of its
+//! counts. JSON delimits the parts, so no two cells have the same text.
 
 use std::fmt;
 

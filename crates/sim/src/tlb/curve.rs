@@ -1,4 +1,4 @@
-//! Misses as a function of the number of entries, computed for every number in one pass.
+//! TLB misses as a function of the number of entries, computed for every number in one pass.
 //!
 //! The modelled buffer is fully associative with LRU replacement. It holds the entries of the
 //! machine's walks: base pages, coalesced pages, contpte blocks and PMD entries. Each side and

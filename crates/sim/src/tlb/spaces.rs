@@ -1,9 +1,9 @@
 //! Decides which address spaces keep their TLB entries across a process switch.
 //!
 //! Each entry has a tag, like a PCID or an ASID, above the page number. A CPU has a limited number
-//! of tags. An address space keeps its tag until all are in use. Then the tag that was assigned
-//! first goes to the next space, and its entries are flushed. With one tag, every switch flushes
-//! all entries.
+//! of tags. An address space keeps its tag until all tags are in use. Then the next space gets the
+//! tag that was assigned first, and that tag's entries are flushed. With one tag, every switch
+//! flushes all entries.
 //!
 //! Invariants:
 //! - A1: an address space has at most one tag, and a tag belongs to at most one address space.

@@ -1,6 +1,6 @@
 //! Decodes the eight columns of a row group in parallel into a batch.
 //!
-//! This module itself decodes the encodings that the writer uses: dictionary numbers, and plain
+//! This module decodes only the encodings that the writer uses: dictionary numbers, and plain
 //! values once a dictionary is full. The Parquet library decodes all others. The values are checked
 //! later, for the whole batch.
 

@@ -7,10 +7,10 @@
 //! file output together take 17 ns of CPU time per row (21 million rows of a recorded build of
 //! zlib, one core of a Zen 4 server, n = 2).
 //!
-//! Numbers have whole bytes ([`width_of`]). The 11 bits that a row of cc1 needs take 1.36 bytes
-//! before compression and 0.58 after. With 16 bits they take 2 bytes, of which 0.28 remain, because
-//! a loop of the program produces the same bytes each time. 6.3 million rows of the same recording,
-//! level 3, in bytes per row:
+//! Numbers take whole bytes ([`width_of`]). The 11 bits that a row of cc1 needs take 1.36 bytes
+//! before compression and 0.58 after. With 16 bits, they take 2 bytes, of which 0.28 remain,
+//! because a loop in the program produces the same bytes each time. The table shows bytes per row
+//! for 6.3 million rows of the same recording at zstd level 3:
 //!
 //! | column | fewest bits | as chosen |
 //! |---|---|---|
@@ -19,13 +19,14 @@
 //! | op | 0.082 | 0.082 |
 //! | flags | 0.128 | 0.128 |
 //!
-//! zstd level 1 takes 17.2 ns and 0.783 bytes per row for everything, level 2 18.6 ns and 0.766,
-//! level 3 20.5 ns and 0.766 (21 million rows).
+//! For all columns, zstd level 1 takes 17.2 ns and 0.783 bytes per row. Level 2 takes 18.6 ns and
+//! 0.766 bytes, and level 3 takes 20.5 ns and 0.766 bytes (21 million rows).
 //!
-//! Why dictionaries: 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references per row)
-//! and 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), with numbers packed into as few
-//! bits as possible, on one core of a Xeon server. The Parquet library decoded all pages; `unpack`
-//! takes 0.42 times as long:
+//! The next table shows why dictionaries are used. It covers 13.7 million rows of `cc1 -O1`
+//! recorded with lackey (12.1 references per row) and 10 million rows of
+//! [`ZipfMix`](crate::generate::ZipfMix) (10.5), with numbers packed into as few bits as possible,
+//! on one core of a Xeon server. The Parquet library decoded all pages; `unpack` takes 0.42 times
+//! as long.
 //!
 //! | encoding | cc1: bytes per row | million rows read/s | mix: bytes per row | million rows read/s |
 //! |---|---|---|---|---|
@@ -35,8 +36,8 @@
 //!
 //! A program uses few pages repeatedly, so dictionary numbers are smaller than address differences,
 //! which jump between text, stack and heap. Only a group that touches more than 131,072 pages (512
-//! MiB) overflows the dictionary of 1 MiB and stores its remaining addresses plain: at worst 4.4
-//! bytes per row. A larger dictionary did not help.
+//! MiB) overflows the 1 MiB dictionary. It stores its remaining addresses in plain encoding, which
+//! takes 4.4 bytes per row at worst. A larger dictionary did not help.
 //!
 //! Owns the encoding. Does not own the properties ([`super::schema`]) or the file.
 

@@ -1,4 +1,4 @@
-//! Errors of a trace file. Each message has a cause and a remedy.
+//! Errors in a trace file. Each message gives a cause and a remedy.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

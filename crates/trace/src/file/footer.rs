@@ -1,7 +1,7 @@
 //! Finds the footer, compares it with the limits, decodes it and checks it.
 //!
 //! Owns all checks before the first row is read. Invariants:
-//! - I1: at most [`NR_GROUPS_MAX`] row groups of at most [`GROUP_ROWS_MAX`] rows.
+//! - I1: there are at most [`NR_GROUPS_MAX`] row groups of at most [`GROUP_ROWS_MAX`] rows each.
 //! - I2: column chunks follow each other in the file without gaps, so no byte is decoded twice. The
 //!   number of rows limits their lengths, and the gap before the footer is limited too. So the
 //!   declared rows bound the time to read a file, even if a sparse file is very long.

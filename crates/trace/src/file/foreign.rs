@@ -1,7 +1,7 @@
-//! Checks a foreign Parquet file in memory for the Parquet library.
+//! Checks a foreign Parquet file in memory before the Parquet library reads it.
 //!
-//! Owns the checks before the library reads the file, like [`super::source`] and [`super::footer`]
-//! for traces. The caller checks the columns.
+//! Owns these checks, as [`super::source`] and [`super::footer`] do for traces. The caller checks
+//! the columns.
 
 use std::io::Cursor;
 use std::sync::atomic::{AtomicU64, Ordering};

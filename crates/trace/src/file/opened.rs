@@ -1,10 +1,11 @@
 //! An open trace: its file and its footer, for any number of readers.
 //!
-//! A path is opened only once. Otherwise another trace could replace the file between two passes,
+//! A path is opened only once. Otherwise, another trace could replace the file between two passes,
 //! and its rows would be checked against the wrong footer.
 //!
 //! Invariants:
-//! - I1: all readers and the digest use the opened file, with the footer from that time.
+//! - I1: all readers and the digest use the opened file and the footer that was read when it was
+//!   opened.
 
 use std::io::Read as _;
 use std::path::Path;

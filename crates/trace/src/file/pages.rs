@@ -7,8 +7,8 @@
 //!   has rows.
 //! - I3: only encodings that the decoders know for the column's type are accepted.
 //! - I4: a page has only a few bytes per value. Reading stops at the first page with more, which
-//!   has at most [`PAGE_BYTES_MAX`](super::schema::PAGE_BYTES_MAX). Otherwise a file of kilobytes
-//!   could hold a million pages that decompress to that size.
+//!   has at most [`PAGE_BYTES_MAX`](super::schema::PAGE_BYTES_MAX). Otherwise, a file of a few
+//!   kilobytes could hold a million pages that decompress to that size.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};

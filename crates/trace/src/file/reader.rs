@@ -1,7 +1,7 @@
 //! Streaming reader: returns a trace as batches of validated rows.
 //!
 //! Owns the position in the file. Invariants:
-//! - I1: the limits of [`super::schema`] bound the memory, not the file's length.
+//! - I1: memory is bounded by the limits in [`super::schema`], not by the file's length.
 //! - I2: after an error or the end, every further call returns `false`.
 //! - I3: a panic of the Parquet library on damaged bytes becomes an error.
 

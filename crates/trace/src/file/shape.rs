@@ -2,7 +2,7 @@
 //!
 //! The Parquet library reads a known field with the type from the format definition, regardless of
 //! the wire type in the file. With a wrong wire type, [`super::thrift`] would walk different data
-//! than the library reads. These tables serve to reject such a file.
+//! than the library reads. These tables are used to reject such a file.
 
 pub(super) enum Shape {
     Bool,

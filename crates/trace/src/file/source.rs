@@ -4,7 +4,7 @@
 //! - I1: no read goes outside the file, so no buffer is larger than the file.
 //! - I2: before a page header is returned, its declared sizes are compared with [`PAGE_BYTES_MAX`],
 //!   and the number of values in a dictionary with the dictionary's size. The library allocates
-//!   memory from these numbers.
+//!   memory based on these numbers.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};

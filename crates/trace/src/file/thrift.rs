@@ -1,9 +1,9 @@
-//! Walks a Thrift compact structure before the Parquet library allocates for it.
+//! Walks a Thrift compact structure before the Parquet library allocates memory for it.
 //!
 //! Visits every byte of a page header or footer without allocating. Reports the top level's
-//! numbers, list lengths and structure positions. Rejects everything that no Parquet writer emits
-//! and that could make a second parser see different numbers: repeated or descending field ids,
-//! sets, maps, more than [`DEPTH_MAX`] levels, and fields that do not match the format ([`Shape`]).
+//! numbers, list lengths and structure positions. Rejects anything that no Parquet writer emits and
+//! that could make a second parser see different numbers: repeated or descending field ids, sets,
+//! maps, more than [`DEPTH_MAX`] levels, and fields that do not match the format ([`Shape`]).
 //! Invariants:
 //! - I1: the walk ends: each step consumes a byte of the input.
 //! - I2: no length in the walked bytes extends past their end.

@@ -2,7 +2,7 @@
 //!
 //! Owns one workload. One file of `nr_pages` stubs (a single `ret` every `stub_bytes`) is mapped
 //! `r-x` and private at [`BASE`]. Phases: open, mmap, advice; the cold sweep, one call per stub in
-//! the chosen order; `nr_calls` calls of random stubs; exit.
+//! the chosen order; `nr_calls` calls to random stubs; exit.
 
 use super::rng::Rng;
 use super::{

@@ -1,7 +1,7 @@
 //! Adds an option to an environment variable without losing the value it has.
 //!
-//! Owns the way in which the variables of allocators and runtimes list their options. In all of
-//! them, the last value for an option counts.
+//! Owns how the variables for allocators and runtimes list their options. In all of them, the last
+//! value for an option counts.
 //!
 //! Invariants:
 //! - V1: the result keeps every old option that the new value does not set again, unchanged and in

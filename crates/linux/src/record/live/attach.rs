@@ -6,8 +6,8 @@
 //!   pagemap   -> one reference per present page, by address
 //! ```
 //!
-//! Owns the rows for the time before the recording. Their real history is unknown: a replay gives
-//! the memory the folios it would get if touched in address order.
+//! Owns the rows for the time before the recording. The memory's real history is unknown, so a
+//! replay gives it the folios that it would get if touched in address order.
 
 use std::ops::Range;
 

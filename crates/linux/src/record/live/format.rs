@@ -1,6 +1,6 @@
-//! Decodes event data by the `format` files of tracefs.
+//! Decodes event data as described by the `format` files in tracefs.
 //!
-//! Owns the list of recorded events and the position of their fields, which differs between
+//! Owns the list of recorded events and the positions of their fields, which differ between
 //! kernels. An event with a field outside the data is dropped.
 
 use std::collections::BTreeMap;

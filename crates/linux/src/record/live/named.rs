@@ -1,6 +1,6 @@
-//! The file of each mapping, from the kernel's record at the mmap itself (`perf_event_open`).
+//! The file of each mapping, from the kernel's record of the mmap itself (`perf_event_open`).
 //!
-//! A system call only has a descriptor number, and a process may exit before its descriptors can be
+//! A system call has only a descriptor number, and a process may exit before its descriptors can be
 //! read. The perf record has the mapping's device, inode and name.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! Starts a command and holds it before `execve` until tracing is attached.
 //!
-//! Until its execve, the child has copies of all the recorder's descriptors, including the pipe it
-//! waits for. It closes its copy of the write end, so the pipe ends with the recorder.
+//! Until its execve, the child has copies of all the recorder's descriptors, including the pipe on
+//! which it waits. It closes its copy of the write end, so the pipe ends with the recorder.
 //! `Command::spawn` returns only after the execve, so a separate thread calls it.
 
 use std::io;

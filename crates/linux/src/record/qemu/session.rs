@@ -5,12 +5,12 @@
 //!   only after its earlier ones were read to their end. Its first message is read immediately, but
 //!   takes effect only then.
 //! - S2: a connection is not read until a fork event announces its process; the sender waits. The
-//!   same holds for a process that lends its memory (vfork).
+//!   same applies to a process that lends its memory (vfork).
 //! - S3: after the program ended, the loop ends when all connections are closed. Messages sent
 //!   before a process's end are read completely, however long that takes, unless a signal arrives.
 //!   The loop listens to surviving processes until nothing arrives for [`LINGER`], or for at most
 //!   [`LINGER_MAX`], and then stops accepting.
-//! - S4: a connection can only send for the process that the kernel sees at its other end. This
+//! - S4: a connection can send only for the process that the kernel sees at its other end. This
 //!   must be the started program, a process announced by a recorded one, or a process of this user
 //!   that names its parent. There are at most [`NR_STRANGERS_MAX`] other connections. A stranger
 //!   that sends nothing for [`SILENCE_MAX`] is closed, because its pid may by then belong to a

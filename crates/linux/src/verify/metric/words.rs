@@ -5,8 +5,8 @@
 //!   elapsed: @ us per transaction, # tps                 its outline: `@` the number, `#` another one
 //! ```
 //!
-//! Owns the table of words. A wrong guess would report a slowdown as a gain. There is no guess if
-//! words of both directions occur, or if the only word is not next to the number.
+//! Owns the table of words. A wrong guess would report a slowdown as a gain. Nothing is guessed if
+//! words for both directions occur, or if the only word is not next to the number.
 
 use std::iter::Peekable;
 use std::ops::Range;

@@ -2,7 +2,7 @@
 //! (docs/behaviour F.5).
 //!
 //! Candidates are the moments when an address space ends, including the end of the trace; the first
-//! of equal ones wins. The kernel's numbers come with exact ones, because a kernel with
+//! wins among equals. The kernel's numbers come with exact ones, because a kernel with
 //! `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole, and a page as shared if its folio
 //! is shared.
 

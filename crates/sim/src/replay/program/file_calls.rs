@@ -4,8 +4,8 @@
 //! open is a writer if its `O_*` flags request writing, or if a write call or a writable shared
 //! mapping uses it. The open ends when every process has closed its descriptors and no mapping uses
 //! it. Duplicated descriptors are not recorded: a writer that survives in a duplicate is forgotten
-//! when the first descriptor closes. The traced program is running, so opening it for writing
-//! fails.
+//! when the first descriptor closes. Opening the traced program for writing fails, because it is
+//! running.
 
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::units::ByteRange;

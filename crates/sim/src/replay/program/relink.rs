@@ -2,7 +2,7 @@
 //!
 //! A loader first reserves the whole image at a multiple of its page size (glibc 2.35), then maps
 //! each segment inside it. The kernel loads the program itself the same way. Calls on recorded
-//! addresses find the segments at their new places. `images` decides an image's layout.
+//! addresses find the segments at their new places. `images` determines an image's layout.
 
 use largefolio_mm::map::Map;
 use largefolio_mm::units::Vaddr;
