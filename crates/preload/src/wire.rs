@@ -111,13 +111,13 @@ refusals! {
     ThpDisabled = 4: "the process has large folios disabled (PR_SET_THP_DISABLE)",
     PageSize = 5: "base pages are not 4, 16 or 64 KiB, so the PMD size is not known",
     NoProc = 6: "/proc/self cannot be read: mount /proc so that the library can find the mappings",
-    StoreMissing = 7: "the directory of shared copies is gone or not on a tmpfs",
-    StoreUntrusted = 8: "the directory of shared copies is a link, belongs to another user or is \
+    StoreMissing = 7: "the directory for shared copies is gone or not on a tmpfs",
+    StoreUntrusted = 8: "the directory for shared copies is a link, belongs to another user or is \
                          accessible to other users",
     Tiny = 9: TINY,
     Modified = 10: "the text was modified after it was mapped (text relocations, a breakpoint)",
     FileChanged = 11: "the file was replaced or changed after it was mapped",
-    AlreadyLarge = 13: "the page cache already maps it with PMD entries",
+    AlreadyLarge = 13: "its page cache is already mapped by PMD entries",
     LowMemory = 14: "too little memory is free for a copy (memory, the tmpfs size or the cgroup's \
                      limit)",
     Busy = 15: "another process was still making a copy when the wait ended",
@@ -135,8 +135,8 @@ refusals! {
                      ../lib/largefolio or in LARGEFOLIO_PRELOAD",
     LibraryOpen = 28: "other users can write to the library's directory, so it is not loaded; move \
                        folio and its library, or name the library in LARGEFOLIO_PRELOAD",
-    LibraryPath = 27: "the library's path has a space or a colon, which separate the entries of \
-                       LD_PRELOAD",
+    LibraryPath = 27: "the library's path contains a space or a colon, which separate the entries \
+                       of LD_PRELOAD",
 }
 
 impl Refusal {

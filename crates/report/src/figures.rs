@@ -235,7 +235,7 @@ pub fn run_base(estimate: &Estimate) -> String {
             format!("{mid} ({low} .. {high}), measured, n = {}", estimate.run.runs)
         }
         BaseSource::Cpu => format!(
-            "{mid} ({low} .. {high}), CPU time of {} of wall-clock time and what reads take, n = {}",
+            "{mid} ({low} .. {high}), CPU time plus read time of runs that took {}, n = {}",
             seconds(estimate.run.wall_ns()),
             estimate.run.runs
         ),
@@ -245,7 +245,7 @@ pub fn run_base(estimate: &Estimate) -> String {
     }
 }
 
-/// Summarizes a recording of running processes: `70 page faults in 4.0 s; 42,474 pages were there
+/// Summarizes a recording of running processes: `70 page faults in 4.0 s; 42,474 pages were present
 /// before`.
 #[must_use]
 pub fn recorded(nr_references: u64, attached: &Attached) -> String {
@@ -253,7 +253,7 @@ pub fn recorded(nr_references: u64, attached: &Attached) -> String {
     let verb = if attached.nr_pages == 1 { "page was" } else { "pages were" };
     let seconds = Duration::from_nanos(attached.run.wall_ns).as_secs_f64();
     format!(
-        "{} in {seconds:.1} s; {} {verb} there before",
+        "{} in {seconds:.1} s; {} {verb} present before",
         counted(nr_faults, "page fault"),
         grouped(attached.nr_pages),
     )
@@ -309,7 +309,7 @@ pub(crate) fn cause(cause: Cause, walks: Walks) -> &'static str {
         Cause::Fault => "faults",
         Cause::Map => "entries set by faults",
         Cause::Fork => "entries copied by fork",
-        Cause::Unmap => "entries taken away",
+        Cause::Unmap => "entries removed",
         Cause::Clear => "clearing",
         Cause::Copy => "copying",
         Cause::Read => "waiting for reads",

@@ -141,7 +141,7 @@ impl Switch {
     pub fn with_origin(&self) -> String {
         let origin = match (&self.since, self.is_undone) {
             (None, _) => "an edit".to_owned(),
-            (Some(version), true) => format!("of {version}, taken away"),
+            (Some(version), true) => format!("from {version}, removed"),
             (Some(version), false) => format!("since {version}"),
         };
         format!("{} ({origin})", self.name())

@@ -186,7 +186,7 @@ impl CollapseResult {
         let rest = if self.rows.iter().all(|row| row.is_whole) {
             ""
         } else if after > before {
-            "; not all was collapsed"
+            "; not everything was collapsed"
         } else {
             "; nothing was collapsed"
         };
@@ -237,14 +237,14 @@ impl Forms for CollapseResult {
         let (before, after) = (figures::bytes(before), figures::bytes(after));
         let _ = writeln!(
             text,
-            "memory of the process {before} -> {after}, with its share of shared pages (Pss); \
+            "memory of the process {before} -> {after}, including its share of shared pages (Pss); \
              {:.1} ms",
             self.elapsed_ms
         );
         if self.unshared_bytes > 0 {
             let _ = writeln!(
                 text,
-                "{} of it was shared with other processes and is now copied, which takes \
+                "{} of it was shared with other processes and has been copied, which takes \
                  additional memory",
                 figures::bytes(self.unshared_bytes)
             );
@@ -391,7 +391,7 @@ mod tests {
         let part = anon(1, 16, &[(FORBIDDEN, M2)], true);
         assert_eq!(
             first(&part),
-            "32 MiB are in 2M folios now, 2 MiB before; not all was collapsed"
+            "32 MiB are in 2M folios now, 2 MiB before; not everything was collapsed"
         );
         assert!(!part.is_done());
         let none = anon(0, 0, &[(FORBIDDEN, M2)], true);

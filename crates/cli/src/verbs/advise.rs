@@ -155,7 +155,7 @@ impl AdvisePlan {
             if self.args.cold {
                 console::warn(
                     "--cold plans for an empty page cache, but folio verify runs the program with \
-                     its files cached, so the gain of a cold start does not show",
+                     its files cached, so it cannot show a gain at a cold start",
                 );
             }
             let verdict = folio(&owned(&plan.verify), console)?;

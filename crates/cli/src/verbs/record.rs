@@ -262,8 +262,8 @@ fn summary(outcome: &Outcome) {
     if let Some(hot) = outcome.hot {
         let ms = figures::ratio(1000, hot.nr_rounds) * hot.time.as_secs_f64();
         console::say(&format!(
-            "folio: checked {} times which pages were written again, {ms:.1} ms each; {} faults \
-             of pages not mapped for writing",
+            "folio: checked {} times which pages were written again, {ms:.1} ms each; {} faults on \
+             pages not mapped for writing",
             figures::count(hot.nr_rounds),
             figures::count(hot.nr_faults),
         ));

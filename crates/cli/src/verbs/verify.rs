@@ -261,7 +261,7 @@ impl VerifyArgs {
     fn quantity(&self) -> Result<Option<&'static str>> {
         if NEITHER.contains(&self.metric.as_str()) {
             bail!(
-                "--metric {0}: neither more nor fewer is better in itself; to set a limit, use \
+                "--metric {0}: neither more nor fewer is inherently better; to set a limit, use \
                  --fail-if '{0}<-10%'",
                 self.metric
             );

@@ -134,7 +134,7 @@ impl WarmArgs {
     }
 
     fn units(&self) -> Result<Vec<Piece>> {
-        let folio = std::env::current_exe().context("cannot find the running folio")?;
+        let folio = std::env::current_exe().context("cannot find folio's own path")?;
         let libraries = if self.libs { Libraries::Linked } else { Libraries::No };
         let mut units: Vec<Piece> = Vec::new();
         for file in &self.files {

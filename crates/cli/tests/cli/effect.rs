@@ -163,7 +163,7 @@ fn collapse_says_what_it_left_after_the_answer_and_is_not_done_then() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     let mut lines = told.lines();
     let answer = lines.next().unwrap();
-    assert!(answer.ends_with(" before; not all was collapsed"), "{told}");
+    assert!(answer.ends_with(" before; not everything was collapsed"), "{told}");
     let left = lines.next().unwrap();
     assert!(
         left.starts_with("not tried: 8 MiB of anon: the program forbids it: MADV_NOHUGEPAGE"),

@@ -235,7 +235,7 @@ fn pages_that_were_there_before_are_no_faults() {
             faults => format!("{faults} page faults in"),
         };
         assert!(said.contains(&expected), "{expected}: {said}");
-        assert!(said.contains(" pages were there before"), "{said}");
+        assert!(said.contains(" pages were present before"), "{said}");
         faults
     };
     assert_eq!(record("idle.folio", &mut || {}), 0);

@@ -65,7 +65,8 @@ fn facts(answer: &mut Markup, name: &str, before: &Outcome, now: &Outcome) {
     }
     answer.raw("<ul class=\"facts\">");
     let share = |row: &Outcome| large_share(&row.folios.text);
-    let text = format!(" of the text of {name} in {} and larger, before ", size(LARGE_BYTES));
+    let large = size(LARGE_BYTES);
+    let text = format!(" of the text with {name} is in folios of {large} and larger; before: ");
     answer.raw("<li>").element("b", &share(now)).text(&text).text(&share(before)).raw("</li>");
     for (name, before, now) in facts {
         let changed = match change(ratio(before, 1), ratio(now, 1)) {

@@ -130,7 +130,7 @@ fn reason(
 
 fn of_reads(rows: &[Outcome]) -> Vec<Refusal> {
     let why = "readahead stops for a mapping whose faults keep missing the page cache (mmap_miss): \
-               missing pages come in one by one";
+               missing pages are then read one by one";
     let get = |row: &Outcome| Some(row.reads.gated);
     vec![reason(rows, Kind::Readahead, ("the miss counter", why), "reads/gated", &get)]
 }

@@ -79,8 +79,10 @@ fn setting(report: &PredictResult) -> String {
     for group in groups.iter().filter(|group| group.peak_bytes > 0) {
         let limit = figures::bytes(group.limit_bytes);
         text = match group.name.rsplit_once('=') {
-            Some((program, _)) => format!("{text}, {program} in a control group of {limit}"),
-            None => format!("{text}, in a control group of {limit}"),
+            Some((program, _)) => {
+                format!("{text}, {program} in a control group limited to {limit}")
+            }
+            None => format!("{text}, in a control group limited to {limit}"),
         };
     }
     if settings.unusable_permille > 0 {
@@ -139,7 +141,7 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(window_refused(report));
     notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
-    notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
+    notes.extend(report.trace.warnings.iter().map(|warning| format!("trace warning: {warning}")));
     notes
 }
 
@@ -151,21 +153,24 @@ fn changes(report: &PredictResult) -> String {
     let machines = differs(&|row| row.machine == rows[0].machine);
     let sizes = differs(&|row| row.memory_bytes == rows[0].memory_bytes);
     let seeds = differs(&|row| row.seed == rows[0].seed);
-    let run = if machines { ", the run time against the first of its machine" } else { "" };
+    let run = if machines { " (run time: from the first column for the same machine)" } else { "" };
     let mut text = format!(
-        "change: against the first column{run}; shares in percentage points (pp), everything else \
+        "change: from the first column{run}; in percentage points (pp) for shares, otherwise \
          relative."
     );
     let is_across = report.verdict.goal.spans_machines();
-    let within = match (machines && !is_across, sizes) {
-        (true, true) => " of one machine and one size of memory",
-        (true, false) => " of one machine",
-        (false, true) => " of one size of memory",
-        (false, false) => "",
+    let same = match (machines && !is_across, sizes, seeds) {
+        (true, true, true) => "machine, memory size and seed",
+        (true, true, false) => "machine and memory size",
+        (true, false, true) => "machine and seed",
+        (true, false, false) => "machine",
+        (false, true, true) => "memory size and seed",
+        (false, true, false) => "memory size",
+        (false, false, true) => "seed",
+        (false, false, false) => "",
     };
-    if !within.is_empty() || seeds {
-        let seeds = if seeds { ", each seed with the same seed" } else { "" };
-        text = format!("{text} The answers compare columns{within}{seeds}.");
+    if !same.is_empty() {
+        text = format!("{text} The answers compare only columns with the same {same}.");
     }
     text
 }
@@ -209,8 +214,9 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
             BaseSource::Measured | BaseSource::Cpu => " on this CPU",
             BaseSource::Given | BaseSource::NotKnown => "",
             BaseSource::Estimated => {
-                ": instructions times cycles for each, and memory management (times of folio record \
-                 --runs count without --machine, on the CPU that recorded them; --runtime gives another)"
+                ": instructions times cycles per instruction, plus memory management (without \
+                 --machine, on the CPU of the recording, folio uses the times from folio record \
+                 --runs; --runtime overrides both)"
             }
         };
         notes.push(format!(
@@ -236,8 +242,8 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
         if !stand_ins.is_empty() {
             let list = stand_ins.into_iter().collect::<Vec<_>>().join(", ");
             notes.push(format!(
-                "{machine}: for the change of the run time, unknown costs are assumed to be \
-                 cascadelake's within a factor of 4: {list}."
+                "{machine}: for the change in run time, unknown costs are assumed to be within a \
+                 factor of 4 of cascadelake's: {list}."
             ));
         }
     }
@@ -331,9 +337,9 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
 /// States the model's assumptions if segments are laid out for other page sizes.
 fn linked(rows: &[Outcome]) -> Option<String> {
     rows.iter().any(|row| !row.linked.is_empty()).then(|| {
-        "linked: the segments of programs and libraries were laid out again as -z max-page-size \
-         does, from their recorded mappings. A trace does not contain ELF headers: partial pages, \
-         the alignment that a file requested and unmapped parts are not known."
+        "linked: the segments of programs and libraries were laid out again as with -z \
+         max-page-size, from their recorded mappings. A trace does not contain ELF headers: \
+         partial pages, the alignment that a file requested and unmapped parts are not known."
             .to_owned()
     })
 }
@@ -363,8 +369,8 @@ fn window_refused(report: &PredictResult) -> Option<String> {
     let refused = |row: &Outcome| row.policy.as_ref()?.points.get("window").map(|of| of.refused);
     let is_refused = report.rows.iter().filter_map(refused).any(|nr| nr > 0);
     (is_refused && report.settings.filesystem.is_none()).then(|| {
-        "refused at window: readahead cannot read it, or the filesystem has no folios of that \
-         order under this kernel; --fs xfs replays all files on a filesystem that has them."
+        "refused at window: readahead cannot read it, or the filesystem does not support folios of \
+         that order under this kernel; --fs xfs replays all files on a filesystem that does."
             .to_owned()
     })
 }
@@ -379,7 +385,7 @@ fn huge_pages(row: &Outcome) -> Option<String> {
         (huge.maps_refused, "mappings larger than the pool, replayed as ordinary memory"),
         (
             huge.maps_without_pool,
-            "mappings without a pool, replayed as ordinary memory (--hugetlb-pages gives one)",
+            "mappings without a pool, replayed as ordinary memory (--hugetlb-pages adds one)",
         ),
     ];
     let told: Vec<String> = kinds
@@ -436,18 +442,17 @@ mod tests {
             let (trace, settings) = (TraceInfo::default(), Settings::default());
             changes(&PredictResult::new(Vec::new(), trace, settings, rows))
         };
-        let plain = "change: against the first column; shares in percentage points (pp), everything \
-                     else relative.";
+        let plain = "change: from the first column; in percentage points (pp) for shares, otherwise \
+                     relative.";
         assert_eq!(said(&[("altra", 1, 0), ("altra", 1, 0)]), plain);
+        let with = "The answers compare only columns with the same";
         let sizes = said(&[("altra", 1, 0), ("altra", 2, 0)]);
-        assert_eq!(sizes, format!("{plain} The answers compare columns of one size of memory."));
+        assert_eq!(sizes, format!("{plain} {with} memory size."));
         let seeds = said(&[("altra", 1, 0), ("altra", 1, 1)]);
-        let with = "The answers compare columns, each seed with the same seed.";
-        assert_eq!(seeds, format!("{plain} {with}"));
+        assert_eq!(seeds, format!("{plain} {with} seed."));
         let machines = said(&[("altra", 1, 0), ("zen4", 1, 0)]);
-        let run = ", the run time against the first of its machine;";
-        let exact =
-            format!("{} The answers compare columns of one machine.", plain.replace(';', run));
+        let run = " (run time: from the first column for the same machine);";
+        let exact = format!("{} {with} machine.", plain.replace(';', run));
         assert_eq!(machines, exact);
     }
 
@@ -463,7 +468,7 @@ mod tests {
         let rows = vec![Outcome { cgroups, ..Outcome::default() }];
         let (trace, settings) = (TraceInfo::default(), Settings::default());
         let said = setting(&PredictResult::new(Vec::new(), trace, settings, rows));
-        assert!(said.ends_with(", cc1 in a control group of 1 MiB"), "{said}");
+        assert!(said.ends_with(", cc1 in a control group limited to 1 MiB"), "{said}");
         assert_eq!(said.matches("control group").count(), 1, "{said}");
     }
 }

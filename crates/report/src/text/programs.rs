@@ -107,7 +107,7 @@ pub(super) fn sentences(rows: &[Outcome]) -> Vec<String> {
         format!(" (other columns: {})", others.join(", "))
     };
     sentences.push(format!(
-        "Page cache and private memory together are largest at {}{others}, after {} references.",
+        "Page cache and private memory together peak at {}{others}, after {} references.",
         bytes(memory.peak_bytes),
         figures::count(memory.peak_references),
     ));
@@ -119,7 +119,7 @@ fn who(processes: &ManyProcesses) -> String {
     let programs =
         if nr_programs == 1 { "1 program".into() } else { format!("{nr_programs} programs") };
     format!(
-        "The trace has {} of {programs}; at most {} live at the same time.",
+        "The trace contains {} of {programs}, with at most {} alive at the same time.",
         nr_processes(processes.nr_started),
         grouped(processes.nr_alive_max)
     )

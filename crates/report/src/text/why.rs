@@ -31,8 +31,7 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     }
     let rules = if nr == 1 { "1 rule differs".to_owned() } else { format!("{nr} rules differ") };
     if why.results.is_empty() {
-        let told = "but no result does; folio did not search for rules with effects that cancel \
-                    out";
+        let told = "but no result does; folio did not search for rules whose effects cancel out";
         return vec![format!("{name}: {rules}, {told}.")];
     }
     let idle = match why.nr_idle() {
@@ -98,7 +97,7 @@ fn sentence(why: &Why, result: &Explained) -> String {
     }
     let needed = needed(why, result, named);
     let together = match needed.is_empty() {
-        false => format!(". Without {}, most of it is gone", needed.join(" or ")),
+        false => format!(". Without {}, most of the difference disappears", needed.join(" or ")),
         true if interacts(result) => ". Some rules work together: see the table".to_owned(),
         true => String::new(),
     };

@@ -347,14 +347,14 @@ impl<'a> Said<'a> {
                 .to_owned();
         }
         if self.goal == Goal::Time && row.estimate.not_known.is_empty() {
-            return "the saving would exceed the whole run, so --runtime or a cost of the machine \
-                    is wrong for this program"
+            return "the saving would exceed the whole run, so --runtime or one of the machine's \
+                    costs is wrong for this program"
                 .to_owned();
         }
         let not_known = row.estimate.not_known.iter().map(String::as_str);
         let names: Vec<&str> = not_known.take(NR_NAMED).collect();
         match names.as_slice() {
-            [] => "the reference has a value of 0 with some of the seeds".to_owned(),
+            [] => "the reference has a value of 0 for some seeds".to_owned(),
             names => format!("{} has no {}", row.machine, listed(names)),
         }
     }

@@ -137,7 +137,7 @@ fn refusal(catalog: &Catalog, kernel: &Kernel, choice: &Choice) -> Option<String
     if !choice.edits.is_empty() {
         match Kernel::parse(&format!("{}+{}", kernel.name, choice.edits)) {
             Err(error) => return Some(error.to_string()),
-            Ok(edited) if edited.rules == kernel.rules => return Some("is so already".to_owned()),
+            Ok(edited) if edited.rules == kernel.rules => return Some("is already set".to_owned()),
             Ok(_) => {}
         }
     }
@@ -148,7 +148,7 @@ fn refusal(catalog: &Catalog, kernel: &Kernel, choice: &Choice) -> Option<String
             return Some(error.to_string());
         }
     }
-    (!choice.set.is_empty() && changes.changes.is_empty()).then(|| "is so already".to_owned())
+    (!choice.set.is_empty() && changes.changes.is_empty()).then(|| "is already set".to_owned())
 }
 
 /// `readahead=512` for each disk.

@@ -200,7 +200,7 @@ impl Forms for ProcessAdvice {
         if self.areas.is_empty() {
             let _ = writeln!(
                 out,
-                "\nNo change gains a MiB; folio maps shows the reason for each mapping."
+                "\nNo change gains 1 MiB or more; folio maps shows the reason for each mapping."
             );
         }
         for (nr, area) in self.areas.iter().enumerate() {
@@ -213,7 +213,7 @@ impl Forms for ProcessAdvice {
                     number.clear();
                     let _ = writeln!(out, "               {}", line.gain());
                     let of = &line.remedy;
-                    for (what, text) in [("costs", &of.cost), ("to take it back", &of.undo)] {
+                    for (what, text) in [("costs", &of.cost), ("to undo it", &of.undo)] {
                         if !text.is_empty() {
                             let _ = writeln!(out, "               {what}: {}", printable(text));
                         }
@@ -224,14 +224,14 @@ impl Forms for ProcessAdvice {
         if self.areas.iter().any(|area| !area.for_good.is_empty() && !area.now.is_empty()) {
             let _ = writeln!(
                 out,
-                "\n- `now` lasts until the program ends; `for good` starts at its next start. \
-                 Remedies with one number help the same memory: use one of them."
+                "\n- `now` lasts until the program ends; `for good` takes effect the next time it \
+                 starts. Remedies with the same number help the same memory: use one of them."
             );
         }
         let _ = writeln!(
             out,
-            "\n- Only a recording can show what share of a run this is: folio advise -- CMD. \
-             folio verify --server proves it for a service."
+            "\n- Only a recording can show how much of a run this saves: folio advise -- CMD. To \
+             prove the gain for a service, use folio verify --server."
         );
         out
     }

@@ -73,7 +73,7 @@ impl Advice {
         let machine = if self.machine == "this" { "this machine" } else { &self.machine };
         [
             format!("{}: {}", self.trace, self.program.join(" ")),
-            format!("kernel {}, {machine}; time of a run: {}", self.kernel, self.run),
+            format!("kernel {}, {machine}; run time: {}", self.kernel, self.run),
         ]
     }
 
@@ -86,7 +86,7 @@ impl Advice {
     fn write_plan(&self, plan: &Plan, out: &mut String) -> std::fmt::Result {
         let one = &self.candidates[plan.candidate];
         let time = one.time.map_or_else(
-            || "the change of the run time is not known".to_owned(),
+            || "the change in run time is not known".to_owned(),
             |time| format!("run time {}", figures::change_of_run(time)),
         );
         writeln!(
@@ -101,7 +101,7 @@ impl Advice {
         for (nr, step) in plan.steps.iter().enumerate() {
             writeln!(out, "  {}. {}\n     {}", nr + 1, step.what, step.command())?;
             if !step.undo.is_empty() {
-                writeln!(out, "     to take it back: {}", shell(step.needs_root, &step.undo))?;
+                writeln!(out, "     to undo it: {}", shell(step.needs_root, &step.undo))?;
             }
         }
         if !plan.start.is_empty() {
@@ -176,7 +176,7 @@ impl Advice {
         for limit in self.plan.iter().flat_map(|plan| &plan.limits) {
             writeln!(out, "- {limit}.")?;
         }
-        let is_already = |why: &str| why == "is so already";
+        let is_already = |why: &str| why == "is already set";
         let missing: Vec<String> = self
             .left_out
             .iter()

@@ -40,8 +40,8 @@ impl CheckRequest {
         notes.push(measured.pace.note());
         if self.extent.nr_rounds < NR_ROUNDS_MIN {
             notes.push(format!(
-                "{} rounds show only gross errors: whether a row is a MISS can be chance; without \
-                 --quick there are {} rounds",
+                "{} rounds reveal only gross errors: a MISS can be due to chance; without --quick, \
+                 there are {} rounds",
                 self.extent.nr_rounds,
                 Extent::new(Effort::Full).nr_rounds
             ));
@@ -83,7 +83,8 @@ impl CheckRequest {
         rows.sort_by_key(|row| row.operation == Phase::Random.name());
         notes.push(format!(
             "stubs packed 64 to a page, {base:.1} ns per call, represent the program's own time in \
-             every prediction of stubs: the same number of cache lines, no faults, few pages"
+             every prediction for stubs: they use the same number of cache lines but few pages, \
+             and cause no faults"
         ));
         Ok(rows)
     }

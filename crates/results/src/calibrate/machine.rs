@@ -271,7 +271,7 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
         } else {
             AddressSpaces {
                 nr: 6,
-                source: "not measured: Linux keeps six address spaces of a CPU that has PCIDs"
+                source: "not measured: Linux keeps six address spaces per CPU if it has PCIDs"
                     .to_owned(),
                 assumed: true,
             }
@@ -325,7 +325,7 @@ fn structures(
 
 fn source_of(known: &Structure, is_splintered: bool, is_one: bool) -> String {
     let sizes = match (is_splintered, is_one) {
-        (true, _) => "; 4K only: measured, 2M folios reach no further",
+        (true, _) => "; 4K only, because 2M folios reach no further (measured)",
         (false, true) => "; one structure for 4K and 2M assumed",
         (false, false) => "",
     };

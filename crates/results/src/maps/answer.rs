@@ -23,7 +23,7 @@ pub(super) fn of_processes(total: &Sizes, access: Access, pmd_bytes: u64) -> Vec
         Access::Smaps => vec![
             words(format!("PMD entries of {pmd} map ")),
             by_pmd,
-            words(" of the mapped memory; other sizes need root."),
+            words(" of the mapped memory; reading other sizes needs root."),
         ],
     }
 }

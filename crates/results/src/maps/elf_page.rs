@@ -77,12 +77,12 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
 fn answer(view: &ElfResult) -> Markup {
     let summary = view.summary;
     let mut answer = Markup::new();
-    answer.raw("<p class=\"answer\">Folios of 64K can map a part of <b>");
+    answer.raw("<p class=\"answer\">Folios of 64K can map part of <b>");
     let nr = summary.nr_exec_mapped_64k;
     answer.number("/summary/nr_exec_mapped_64k", nr, &nr.to_string()).raw(" of ");
     answer.number("/summary/nr_exec", summary.nr_exec, &summary.nr_exec.to_string());
     let segments = if summary.nr_exec == 1 { "segment" } else { "segments" };
-    answer.raw("</b> ").text(&format!("executable {segments} wherever it is loaded."));
+    answer.raw("</b> ").text(&format!("executable {segments} at any load address."));
     answer.raw("</p><ul class=\"facts\">");
     for (key, nr, words) in [
         ("nr_files", summary.nr_files, "files"),
@@ -187,6 +187,6 @@ fn sources(view: &ElfResult) -> Markup {
         ("ends", "The segment contains no whole block."),
         ("offset", "Address and file offset differ modulo the folio size."),
         ("random", "The load address is random in smaller steps."),
-        ("no folio", "No filesystem has such folios under this kernel."),
+        ("no folio", "No filesystem supports such folios under this kernel."),
     ])
 }

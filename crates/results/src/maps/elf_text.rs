@@ -108,7 +108,7 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
                          chance"
                 )
             }
-            Refusal::Filesystem => format!("no filesystem has folios of {names}"),
+            Refusal::Filesystem => format!("no filesystem supports folios of {names}"),
         };
         let remedy = sizes.values().next_back().copied().flatten();
         let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
@@ -183,7 +183,7 @@ fn footer(view: &ElfResult) -> String {
         let _ = writeln!(
             text,
             "{} files, {} executable segments: {} of at least 16K ({:.1}%), {} of at least 64K \
-             ({:.1}%); 64K folios can map a part of {} ({:.1}%)",
+             ({:.1}%); 64K folios can map part of {} ({:.1}%)",
             summary.nr_files,
             summary.nr_exec,
             summary.nr_exec_16k,

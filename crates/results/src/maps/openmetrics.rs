@@ -52,7 +52,7 @@ pub(super) fn of(look: &Look, show: Show) -> String {
     let version = label("version", env!("CARGO_PKG_VERSION"));
     families.sample("folio_build_info", &[version], 1);
     let name = "folio_look_cpu_seconds";
-    families.begin(name, "seconds", "CPU time spent on this look.");
+    families.begin(name, "seconds", "CPU time spent collecting these metrics.");
     let ns = look.cpu_ns_since_begin();
     let _ = writeln!(families.text, "{name} {}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     families.text + "# EOF\n"
@@ -103,7 +103,7 @@ impl Families {
         }
         let skipped = &census.skipped;
         let name = "folio_processes";
-        self.begin(name, "", "Processes by outcome of this look.");
+        self.begin(name, "", "Processes by outcome of reading their mappings.");
         for (state, nr) in [
             ("counted", census.processes.len()),
             ("refused", skipped.refused.len()),

@@ -147,7 +147,7 @@ fn headline(summary: &Summary<'_>) -> Markup {
 fn best(name: &str, remedy: &Remedy) -> Markup {
     let mut best = Markup::new();
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size(remedy.folio_bytes));
-    best.raw("<div class=\"best\"><p>").text("The remedy that gains most is for ");
+    best.raw("<div class=\"best\"><p>").text("The remedy with the largest gain is for ");
     let mut parts = vec![format!(": {gain} in {size} folios")];
     parts.extend(takes(remedy));
     best.element("b", name).text(&format!("{}. ", parts.join("; it ")));
@@ -427,8 +427,8 @@ fn sources(summary: &Summary<'_>) -> Markup {
         ),
         (
             "aligned",
-            "The whole folio is mapped, at an address that is aligned like its place in the file \
-             or in memory.",
+            "The whole folio is mapped, at an address with the same alignment as its position in \
+             the file or in memory.",
         ),
         ("not aligned", "The whole folio is mapped at any other address."),
         ("partly mapped", "Only a part of the folio is mapped."),

@@ -197,7 +197,7 @@ impl Adder {
         ];
         for bytes in parts {
             let left = self.left_bytes.checked_sub(bytes);
-            self.left_bytes = left.ok_or("contains more bytes than memory can have")?;
+            self.left_bytes = left.ok_or("contains more bytes than memory can hold")?;
         }
         tally.add(saved.kind, self.size(saved.folio_bytes)?, &cell);
         Ok(())
@@ -259,7 +259,7 @@ impl Saved {
         processes.sort_by_key(|process| process.pid);
         let pids: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
         if pids.len() < processes.len() {
-            return Err("has a process twice".to_owned());
+            return Err("lists a process twice".to_owned());
         }
         let files: Result<Mappings, _> = self.files.iter().map(|file| adder.file(file)).collect();
         Ok(State {

@@ -66,7 +66,7 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
     let skipped = &census.skipped;
     for (nr, what) in [
         (skipped.refused.len(), "not shown"),
-        (skipped.gone.len(), "ended meanwhile"),
+        (skipped.gone.len(), "ended before they were read"),
         (skipped.empty.len(), "without their own memory"),
     ] {
         if nr > 0 {
@@ -86,7 +86,7 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
     });
     if let Some((what, best)) = leading(remedies) {
         let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
-        let best = format!("The remedy for {what} gains most: {gain} in {size} folios.");
+        let best = format!("The remedy for {what} gains the most: {gain} in {size} folios.");
         show.add(text, "", &best);
     }
     text.push('\n');

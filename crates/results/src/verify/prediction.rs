@@ -19,7 +19,8 @@ use crate::{Error, Remark, running};
 
 /// Why an estimate does not apply to the measured run.
 const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so a cost in the \
-                        machine file is wrong for it; measure this machine with folio calibrate";
+                        machine file is wrong for this run; measure this machine with folio \
+                        calibrate";
 
 /// The error if nothing can be predicted.
 const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
@@ -206,11 +207,11 @@ impl Predicted {
         let what = format!("rules of {version}, machine {}", self.machine);
         let mut rests = match self.assumed.as_slice() {
             [] => String::new(),
-            assumed => format!("  rests on assumed costs: {}\n", assumed.join(", ")),
+            assumed => format!("  depends on assumed costs: {}\n", assumed.join(", ")),
         };
         if self.ratio.is_some() && !self.not_known.is_empty() {
             let names = self.not_known.join(", ");
-            let _ = writeln!(rests, "  not in the machine file, so typical values: {names}");
+            let _ = writeln!(rests, "  typical values, not in the machine file: {names}");
         }
         let Some(ratio) = self.ratio else {
             return format!(
@@ -224,8 +225,8 @@ impl Predicted {
             format!(" [{} .. {}]", percent(low), percent(high))
         });
         let place = match (self.holds, &self.cannot_tell) {
-            (Some(true), _) => "; the measured ratio is within".to_owned(),
-            (Some(false), _) => "; THE MEASURED RATIO IS OUTSIDE".to_owned(),
+            (Some(true), _) => "; the measured ratio is within these bounds".to_owned(),
+            (Some(false), _) => "; THE MEASURED RATIO IS OUTSIDE THEM".to_owned(),
             (None, Some(why)) => format!("; the rounds cannot show whether it holds: {why}"),
             (None, None) => String::new(),
         };
@@ -307,6 +308,6 @@ mod tests {
         let begin =
             "predicted: not usable (rules of 6.18, machine zen4): the estimated saving exceeds";
         assert!(text.starts_with(begin) && !text.contains('%'), "{text}");
-        assert!(text.ends_with("rests on assumed costs: fault\n"), "{text}");
+        assert!(text.ends_with("depends on assumed costs: fault\n"), "{text}");
     }
 }

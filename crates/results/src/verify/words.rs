@@ -106,8 +106,9 @@ pub(super) fn warning(doubt: &Doubt) -> String {
             100.0 * part
         ),
         Doubt::Drift { ratio } => format!(
-            "the machine drifts: the second half of the plain runs took {ratio:.2} of the first; \
-             ratios within a round still hold, but times do not. A longer --time helps"
+            "the machine drifts: the second half of the plain runs took {ratio:.2} times as long \
+             as the first; ratios within a round still hold, but times do not. A longer --time \
+             helps"
         ),
         Doubt::Short { wall_ns } => format!(
             "a run takes {:.1} ms, most of which starts the process; give the command more work",
@@ -122,24 +123,24 @@ pub(super) fn warning(doubt: &Doubt) -> String {
              and pass its load generator as the command"
         ),
         Doubt::NoTrace { is_looked: true } => {
-            "folios and faults are the same with and without the change, except for noise: it may \
-             not have taken effect"
+            "folios and faults are the same with and without the change, except for noise; the \
+             change may not have taken effect"
                 .to_owned()
         }
         Doubt::NoTrace { is_looked: false } => {
             "folios were not checked, and faults are the same with and without the change, except \
-             for noise: it may not have taken effect"
+             for noise; the change may not have taken effect"
                 .to_owned()
         }
         Doubt::NotLooked { part, nr } => format!(
-            "memory and folios were examined in {nr} rounds: that takes {:.0}% of a run, and more \
-             than 2% would disturb it. So they come from one extra untimed run of each arm; \
-             --metric memory compares them in every round",
+            "memory and folios were sampled in {nr} rounds, because a sample takes {:.0}% of a run \
+             and more than 2% would disturb it. Their values come from one extra untimed run of \
+             each arm; --metric memory compares them in every round",
             100.0 * part
         ),
         Doubt::Unlike { nr } => format!(
-            "the change shows in folios or faults, but in {nr} rounds it does not, or less than \
-             in the other rounds; all of them count"
+            "the change shows in folios or faults, but in {nr} rounds it does not show or shows \
+             less than in the others; all rounds count"
         ),
     }
 }

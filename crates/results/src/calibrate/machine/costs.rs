@@ -95,7 +95,7 @@ fn set_apart(costs: &mut Costs, found: &Calibration) {
         if let Some(cost) = &mut costs.page_mapcount {
             cost.value = page;
             cost.range = cost.range.map(|[low, high]| [low.min(page), high]);
-            cost.source.push_str("; at most nine tenths of unmap_pte, which includes it");
+            cost.source.push_str("; capped at nine tenths of unmap_pte, which includes it");
         }
     }
     let mut parts = [
@@ -146,8 +146,8 @@ fn l2_hit(found: &Calibration) -> Quantity {
         Some(ns) => Quantity {
             value: digits(ns),
             unit: Unit::Ns,
-            source: "measured: loads from 96 to 512 pages less loads from as many lines of a 64th \
-                     of the pages; median of working sets"
+            source: "measured: loads from 96 to 512 pages minus loads from as many lines in a \
+                     64th of the pages; median over working sets"
                 .to_owned(),
             assumed: false,
             range: None,
@@ -155,7 +155,7 @@ fn l2_hit(found: &Calibration) -> Quantity {
         None => Quantity {
             value: 2.0,
             unit: Unit::Ns,
-            source: "the curve shows no level-2 hits; 7 cycles of 3.5 GHz".to_owned(),
+            source: "the curve shows no level-2 hits; 7 cycles at 3.5 GHz assumed".to_owned(),
             assumed: true,
             range: None,
         },

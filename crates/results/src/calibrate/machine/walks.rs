@@ -51,12 +51,12 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
         host_page: EntrySize::parse(host_page).unwrap_or(WalkerConfig::default().host_page),
         is_virtual: found.cpu.is_virtual == Some(true),
         source: format!(
-            "{}; the host's page size judged by whether 2M folios miss at the same sizes as 4K \
-             folios; instructions in flight assumed",
+            "{}; the host's page size inferred from whether 2M folios start to miss at the same \
+             sizes as 4K folios; number of instructions in flight assumed",
             if found.caches.is_reported {
-                "caches from /sys/devices/system/cpu/cpu0/cache, of the last one half"
+                "caches from /sys/devices/system/cpu/cpu0/cache, with half of the last level"
             } else {
-                "the kernel does not report the caches; typical ones assumed"
+                "the kernel does not report the caches; typical sizes assumed"
             }
         ),
         assumed: true,
@@ -83,10 +83,10 @@ pub(super) fn set(
         Some(spread) if Unit::Share.limits().contains(&spread.median) => Some(share(spread, what)),
         _ => other.as_ref().map(assumed),
     };
-    costs.walk_beside = of(&shares.overlapped, "of loads from lists", &stand_in.walk_beside);
-    let apart = "of loads with 256 instructions between";
+    costs.walk_beside = of(&shares.overlapped, "for loads from lists", &stand_in.walk_beside);
+    let apart = "for loads with 256 instructions between them";
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);
-    costs.walk_fetch = of(&shares.fetch, "of calls of stubs", &stand_in.walk_fetch);
+    costs.walk_fetch = of(&shares.fetch, "for calls to stubs", &stand_in.walk_fetch);
     costs.walk =
         fixed(costs, found, Pages::Base, tlb).or_else(|| stand_in.walk.as_ref().map(assumed));
     // If 2M folios have their own entries, few walks end at a PMD entry.
@@ -98,8 +98,8 @@ fn share(spread: &Spread, what: &str) -> Quantity {
         value: digits(spread.median),
         unit: Unit::Share,
         source: format!(
-            "measured: extra time for lines on a page each instead of packed, {what}, as a share \
-             of the extra time for dependent loads; median of n = {}, {:.3} to {:.3}",
+            "measured: extra time for lines on separate pages instead of packed ones, {what}, as a \
+             share of the extra time for dependent loads; median of n = {}, {:.3} to {:.3}",
             spread.n, spread.min, spread.max
         ),
         assumed: false,
@@ -130,8 +130,8 @@ fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> O
     }
     let rounds = Spread::of(&all)?;
     let ns = Spread { min: rounds.min, max: rounds.max, ..Spread::of(&medians)? };
-    let how = "time that translation adds to chains of loads over n working sets, less the lines \
-               that their walks read; smallest and largest of all rounds";
+    let how = "time that translation adds to chains of loads over n working sets, minus the time \
+               to read the lines of their walks; smallest and largest of all rounds";
     Some(measured(&Figure { ns, how: how.to_owned() }))
 }
 
