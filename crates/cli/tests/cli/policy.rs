@@ -48,7 +48,7 @@ fn each_kernel_has_a_column_with_each_policy() {
     let words = format!("predict mix.folio {words}");
     assert!(place.done(&format!("{words} --fs none")).contains("(0 honoured,"));
     let table = place.done(&words.replace("6.16,7.2", "6.1"));
-    assert!(table.contains("--fs xfs replays all files on a filesystem that has"), "{table}");
+    assert!(table.contains("--fs xfs replays all files on a filesystem that does"), "{table}");
 }
 
 #[test]

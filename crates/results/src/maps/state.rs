@@ -320,7 +320,7 @@ mod tests {
             ),
             (&|value| value["page_bytes"] = 5000.into(), "base pages of 5000 bytes"),
             (&|value| value["totals"][0]["folio_bytes"] = 12288.into(), "folio of 12288 bytes"),
-            (&|value| value["totals"][0]["pmd_bytes"] = u64::MAX.into(), "than memory can have"),
+            (&|value| value["totals"][0]["pmd_bytes"] = u64::MAX.into(), "than memory can hold"),
             (&|value| value["totals"][0]["kind"] = "odd".into(), "is not a result of folio maps"),
             (
                 &|value| {
