@@ -38,12 +38,12 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
                 Mark::Span { from, to, side, class, tip: tip.clone() },
                 Mark::At { value: change.mid, side, shape, class: "predicted", tip },
             ];
-            let title = format!("Change of the run time, {}: of {}", names[nr], base(row));
+            let title = format!("Change in run time, {}: of {}", names[nr], base(row));
             Lane { title, name, marks, end }
         })
         .collect();
     let guide = Guide { from: 0.0, to: 0.0, class: "one" };
-    let mut table = table_head("Change of the run time, percent", &columns());
+    let mut table = table_head("Change in run time, percent", &columns());
     for (nr, row, change) in compared {
         table.raw("<tr>").element("th scope=\"row\"", &names[nr]);
         for (key, value) in [("low", change.low), ("mid", change.mid), ("high", change.high)] {
@@ -53,7 +53,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
         table.element("td", &base(row)).raw("</tr>");
     }
     table.raw(TABLE_END);
-    Some(figure("Change of the run time", &lanes(&axis, &[guide], &drawn), &table))
+    Some(figure("Change in run time", &lanes(&axis, &[guide], &drawn), &table))
 }
 
 fn columns() -> [String; 4] {

@@ -45,7 +45,7 @@ pub(super) fn run_time(rows: &[Outcome]) -> Section {
             .collect()
     };
     Section::new(
-        "Change of the run time",
+        "Change in run time",
         vec![
             Line::words("likeliest, %", of(&|change| change.mid)),
             Line::words("from, %", of(&|change| change.low)),
@@ -78,10 +78,10 @@ pub(super) fn latency(rows: &[Outcome]) -> Section {
         "Until a reschedule point",
         vec![
             time("longest", |row| row.latency.max_ns),
-            time("99 of 100 up to", |row| row.latency.p99_ns),
+            time("99th percentile", |row| row.latency.p99_ns),
             Line::counts("longest, KiB", each(rows, |row| row.latency.max_bytes >> 10)),
-            Line::counts("99 of 100 up to, KiB", each(rows, |row| row.latency.p99_bytes >> 10)),
-            Line::counts("how many", each(rows, |row| row.latency.stretches)),
+            Line::counts("99th percentile, KiB", each(rows, |row| row.latency.p99_bytes >> 10)),
+            Line::counts("number", each(rows, |row| row.latency.stretches)),
         ],
     )
 }
@@ -141,8 +141,8 @@ fn faults(rows: &[Outcome]) -> Section {
             line("zero page", |row| row.faults.zero_page),
             line("copy on write", |row| row.faults.cow),
             line("made writable", |row| row.faults.wp_reuse),
-            line("brought from swap space", |row| row.faults.swap_in),
-            line("of huge pages", |row| row.faults.hugetlb),
+            line("from swap space", |row| row.faults.swap_in),
+            line("in hugetlb mappings", |row| row.faults.hugetlb),
             line("repeated after I/O", |row| row.faults.retries),
         ],
     )
@@ -158,7 +158,7 @@ fn reads(rows: &[Outcome]) -> Section {
             Line::bytes("used", each(rows, |row| row.reads.used_bytes)),
             Line::ratios("read amplification", amplification),
             count("readahead windows", |row| row.reads.windows),
-            count("of them asynchronous", |row| row.reads.async_windows),
+            count("of which asynchronous", |row| row.reads.async_windows),
             count("without readahead", |row| row.reads.gated),
             count("large folios refused", |row| row.reads.large_folio_fallback),
         ],
@@ -175,7 +175,7 @@ fn asked(rows: &[Outcome]) -> Section {
         let asked = of(|asked| asked.file_asked);
         let label = size_column(bytes);
         [
-            Line::counts(format!("{label} asked for"), asked.clone()),
+            Line::counts(format!("{label} requested"), asked.clone()),
             Line::counts(format!("{label} free"), of(|asked| asked.file_got))
                 .with_shares_of(&asked),
         ]
@@ -311,11 +311,11 @@ fn pressure(rows: &[Outcome]) -> Section {
             bytes("examined", &["pgscan_kswapd", "pgscan_direct"]),
             bytes("reclaimed", &["pgsteal_kswapd", "pgsteal_direct"]),
             bytes("files refaulted", &["workingset_refault_file"]),
-            bytes("of it hot", &["workingset_activate_file"]),
+            bytes("of which hot", &["workingset_activate_file"]),
             bytes("left because dirty", &["nr_vmscan_immediate_reclaim"]),
             bytes("swapped out", &["pswpout"]),
             bytes("swapped in", &["pswpin"]),
-            bytes("given up and freed", &["pglazyfreed"]),
+            bytes("freed (MADV_FREE)", &["pglazyfreed"]),
             bytes("moved by compaction", &["pgmigrate_success"]),
             count("file folios evicted", &["nr_evicted_file"]),
             count("background runs", &["kswapd_runs"]),
@@ -323,7 +323,7 @@ fn pressure(rows: &[Outcome]) -> Section {
             count("large folios swapped whole", &["thp_swpout", "swpout_large"]),
             count("split, no free slots", &["thp_swpout_fallback", "swpout_large_fallback"]),
             count("compactions", &["compact_stall", "compact_daemon_wake"]),
-            count("of them failed", &["compact_fail"]),
+            count("of which failed", &["compact_fail"]),
         ],
     )
 }
