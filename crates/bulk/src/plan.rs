@@ -101,13 +101,13 @@ pub enum PlanError {
         nr_pages: u64,
     },
     /// Not a valid page size.
-    #[error("base pages cannot have {page_bytes} bytes; pass a power of two")]
+    #[error("the base page size cannot be {page_bytes} bytes; pass a power of two")]
     PageBytes {
         /// The requested size.
         page_bytes: u64,
     },
     /// The folio's length in bytes does not fit in 64 bits.
-    #[error("{nr_pages} pages of {page_bytes} bytes are more bytes than 64 bits can count")]
+    #[error("{nr_pages} pages of {page_bytes} bytes add up to more bytes than 64 bits can count")]
     TooLong {
         /// Requested pages.
         nr_pages: u64,

@@ -53,7 +53,7 @@ pub enum Confined {
 pub enum ConfineError {
     #[error("Landlock: {0}")]
     Landlock(#[from] RulesetError),
-    #[error("limit of private memory: {0}")]
+    #[error("limit on private memory: {0}")]
     Memory(#[from] io::Error),
 }
 

@@ -43,7 +43,7 @@ pub enum TuneError {
     #[error("cannot set {name} to {value:?} ({}): {source}{remedy}", shown(path))]
     Write { name: String, value: String, path: PathBuf, source: io::Error, remedy: &'static str },
     #[error(
-        "{}: {source}; folio tune needs /proc and /sys, or their copies below --root",
+        "{}: {source}; folio tune needs /proc and /sys, or copies of them below --root",
         shown(path)
     )]
     Root { path: PathBuf, source: io::Error },

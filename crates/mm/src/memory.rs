@@ -410,7 +410,7 @@ impl Memory {
         let Ok([first, second]) =
             self.spaces.get_disjoint_mut([first.0 as usize, second.0 as usize])
         else {
-            panic!("{first:?} and {second:?} are not two processes")
+            panic!("{first:?} and {second:?} are the same process")
         };
         (first, second, &mut self.core)
     }

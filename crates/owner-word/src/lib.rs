@@ -112,7 +112,7 @@ use self::words::{Words, sum};
 
 /// A folio cannot count this many mappings. Nothing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{nr} more mappings would overflow a mapcount of {large_mapcount} (minus one)")]
+#[error("{nr} more mappings would overflow a mapcount of {large_mapcount} + 1")]
 pub struct MapcountOverflow {
     /// The count, minus one.
     pub large_mapcount: i32,

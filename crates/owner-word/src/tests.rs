@@ -68,7 +68,7 @@ fn more_mappings_than_there_are_cannot_be_removed() {
 }
 
 #[test]
-#[should_panic(expected = "does not fit the layout")]
+#[should_panic(expected = "does not fit in the layout")]
 fn an_id_of_a_wider_layout_is_refused() {
     let _ = Owners::<Narrow>::new(None).add(MmOwnerId::new(1 << 15).unwrap(), 1);
 }

@@ -166,7 +166,7 @@ pub(super) fn sum(count: i32, nr: u32) -> Result<i32, MapcountOverflow> {
 
 /// An id that does not fit its slot would set L.
 pub(super) fn check_id<L: Layout>(mm: MmOwnerId) {
-    assert!(mm.get() <= L::ID_MAX, "owner id {} does not fit the layout", mm.get());
+    assert!(mm.get() <= L::ID_MAX, "owner id {} does not fit in the layout", mm.get());
 }
 
 #[cold]

@@ -109,7 +109,7 @@ refusals! {
     Sanitizer = 3: "the program is built with a sanitizer, which tracks the address space, so it \
         is left unchanged",
     ThpDisabled = 4: "the process has large folios disabled (PR_SET_THP_DISABLE)",
-    PageSize = 5: "base pages are not 4, 16 or 64 KiB, so the PMD size is not known",
+    PageSize = 5: "the base page size is not 4, 16 or 64 KiB, so the PMD size is not known",
     NoProc = 6: "/proc/self cannot be read: mount /proc so that the library can find the mappings",
     StoreMissing = 7: "the directory for shared copies is gone or not on a tmpfs",
     StoreUntrusted = 8: "the directory for shared copies is a link, belongs to another user or is \

@@ -98,11 +98,12 @@ pub enum MetaFault {
     #[error("{0} files, but at most {NR_FILES_MAX} are allowed")]
     TooManyFiles(usize),
     /// Too many runs.
-    #[error("{0} runs of the plain program, but at most {NR_RUNS_MAX} are allowed")]
+    #[error("{0} runs without the recorder, but at most {NR_RUNS_MAX} are allowed")]
     TooManyRuns(usize),
     /// Too many executions or images.
     #[error(
-        "{0} executions of {1} images, but at most {NR_EXECS_MAX} of {NR_IMAGES_MAX} are allowed"
+        "{0} executions of {1} images, but at most {NR_EXECS_MAX} executions of {NR_IMAGES_MAX} \
+         images are allowed"
     )]
     TooManyExecs(usize, usize),
     /// An execution names an image that is not in the table (I7).

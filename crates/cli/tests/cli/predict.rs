@@ -437,7 +437,7 @@ fn a_loader_may_annotate_files() {
     let said = place.fails("predict mix.folio --annotate nothing=64K");
     assert!(said.contains("--annotate nothing=64K: no file in the trace matches"), "{said}");
     let words = format!("predict mix.folio --machine grace-64k --annotate {path}=16K");
-    assert!(place.fails(&words).contains("16K is smaller than the base page of 64K"));
+    assert!(place.fails(&words).contains("16K is smaller than the base page size, 64K"));
     assert!(place.fails("predict mix.folio --annotate x").contains("'x' is not FILE=SIZE"));
 }
 
@@ -470,7 +470,7 @@ fn a_control_is_held_against_the_machines_base_page() {
     let place = Place::with_trace();
     let said = place.fails("predict mix.folio --kernel 7.2+sizes=16K:exec --machine grace-64k");
     assert!(
-        said.contains("7.2+sizes=16K:exec: 16K is smaller than the base page of 64K"),
+        said.contains("7.2+sizes=16K:exec: 16K is smaller than the base page size, 64K"),
         "{said}"
     );
     // Commas separate kernels, slashes separate sizes; the plus in always+exec does not begin an

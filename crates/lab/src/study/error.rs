@@ -52,8 +52,8 @@ pub enum Mistake {
     #[error("{place}: a model names its kernel in its own table; remove {key}")]
     Superfluous { place: String, key: &'static str },
     #[error(
-        "{place}: no kernel has large folios on a filesystem '{}'; {hint}; give \"{NO_LARGE_FOLIOS}\" \
-         for a filesystem without large folios",
+        "{place}: no kernel has large folios on a filesystem called '{}'; {hint}; give \
+         \"{NO_LARGE_FOLIOS}\" for a filesystem without large folios",
         shown(name)
     )]
     Filesystem { place: String, name: String, hint: String },

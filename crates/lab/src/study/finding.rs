@@ -312,7 +312,7 @@ fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<St
         own.extend(cited.map(|(name, _)| name));
     }
     let names: Vec<&str> = own.into_iter().collect();
-    (!names.is_empty()).then(|| format!("{} of the machine file", names.join(", ")))
+    (!names.is_empty()).then(|| format!("{} from the machine file", names.join(", ")))
 }
 
 /// Returns whether a source cites `section` or a part of it, but not a section whose number only

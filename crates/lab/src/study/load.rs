@@ -416,12 +416,14 @@ impl RowFile {
         }
         let same_within = common.same_within.unwrap_or(0.0);
         if !same_within.is_finite() || same_within < 0.0 {
-            return Err(wrong("same-within must be a number of at least 0"));
+            return Err(wrong("same-within must be at least 0"));
         }
         let numbers = self.published.iter().flat_map(Published::numbers);
         let quoted = self.quoted.iter().flat_map(Quoted::numbers);
         if !numbers.chain(quoted).all(is_readable) {
-            return Err(wrong("published and quoted numbers are 0, or 10^-15 to 10^15 in size"));
+            return Err(wrong(
+                "published and quoted numbers must be 0 or from 10^-15 to 10^15 in magnitude",
+            ));
         }
         let (unit, ours_unit) = common.units(&ours, place)?;
         let is_about_both = self.inputs_of_series.is_some() || self.other_quantity.is_some();

@@ -253,7 +253,7 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
         "before = 512,",
         "before = nan,",
         46,
-        "published and quoted numbers are 0, or 10^-15 to 10^15",
+        "published and quoted numbers must be 0 or from 10^-15 to 10^15",
     ),
     ("before = 512, after = 3", "before = 512, after = inf", 46, "published and quoted numbers"),
     ("{ change = 10 }", "{ change = 1e300 }", 51, "published and quoted numbers"),
@@ -370,11 +370,11 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
     let own = on("milan", "docs/behaviour J.2, the table");
     assert_eq!(own.score, Some(Score::OwnInput));
     // A 2M folio is cleared in pieces below 2M, so the rate for that size is not used.
-    assert_eq!(own.inputs_of_series.as_deref(), Some("costs.clear of 4K of the machine file"));
+    assert_eq!(own.inputs_of_series.as_deref(), Some("costs.clear of 4K from the machine file"));
     let both = of_size("32M", "milan", "docs/behaviour J.2, the table");
     assert_eq!(
         both.inputs_of_series.as_deref(),
-        Some("costs.clear of 2M, costs.clear of 4K of the machine file")
+        Some("costs.clear of 2M, costs.clear of 4K from the machine file")
     );
     assert!(own.basis.contains(&Basis::OwnSeries));
     let alike = format!("docs/behaviour J.2{}", 1);

@@ -25,9 +25,9 @@ const PUBLISHED_CLEARING: [&str; 1] = [
 
 /// Run the patch series' benchmarks, on this kernel and in the model
 ///
-/// Every round runs each subject once, so drift of the machine affects them all. A result is the
-/// median over all rounds; a ratio is the median of the ratios within rounds. Both are shown with
-/// their smallest and largest values.
+/// Every round runs each subject once, so machine drift affects them all. A result is the median
+/// over all rounds; a ratio is the median of the ratios within rounds. Both are shown with their
+/// smallest and largest values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -20,7 +20,7 @@ use largefolio_sim::replay::{Budget, FACTOR_MAX};
 /// 128 + SIGINT, as shells report it.
 const INTERRUPTED: u8 = 130;
 
-/// Compare the numbers published with the patch series with this model's numbers
+/// Compare the patch series' published numbers with this model's numbers
 ///
 /// Each row shows a published number or pair, our number, the distance between the two changes, how
 /// close change and level are, whether the row counts, and where our number comes from: counted in
@@ -48,17 +48,17 @@ pub(crate) struct StudyArgs {
     /// File with your own study (studies/*.toml are examples)
     #[arg(long, value_name = "FILE")]
     file: Vec<PathBuf>,
-    /// Directory of the recorded traces [default: `traces` here or next to the program]
+    /// Directory with the recorded traces [default: `traces` here or next to the program]
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Measure the rows on this kernel that are otherwise quoted
+    /// Measure on this kernel the rows that are otherwise quoted
     #[arg(long)]
     live: bool,
     /// Rounds per measurement
     #[arg(long, default_value_t = 7, requires = "live",
         value_parser = within::<u32>(1..=1000))]
     rounds: u32,
-    /// Raise the limits on the work and memory that a trace may cause N times
+    /// Multiply the limits on a trace's work and memory by N
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,

@@ -113,7 +113,8 @@ fn what_no_rule_covers_is_told_beside_the_result() {
                 @1 S order 0 0 4 2 32\n@1 A 0 0\nE 0\n";
     fs::write(place.path("locked.txt"), text).unwrap();
     let said = place.done("crosscheck replay locked.txt");
-    let told = "not comparable: mlock, 2 times: 1 file from that point on (locked.txt)";
+    let told = "not comparable because of mlock, which occurred 2 times: 1 file from that point on \
+                (locked.txt)";
     assert!(said.contains(told), "{said}");
     assert!(said.starts_with("kernel and model agree in all 1 recording\n"), "{said}");
 }

@@ -208,9 +208,9 @@ fn a_workload_of_the_users_is_named_like_the_others() {
 fn words_that_are_wrong_are_named_with_what_would_be_right() {
     for (text, hint) in [
         ("pattern", "key=value"),
-        ("prot=q pattern=seq", "prot is one of r, rx, rxc, rw"),
-        ("advice=cold pattern=seq", "advice is one of"),
-        ("n=many pattern=seq", "n is a number"),
+        ("prot=q pattern=seq", "prot must be one of r, rx, rxc, rw"),
+        ("advice=cold pattern=seq", "advice must be one of"),
+        ("n=many pattern=seq", "n must be a number"),
         ("n=100001 pattern=seq", "at most 100000"),
         ("file=9T pattern=seq", "such as 64M"),
         ("file=18446744073709551615G pattern=seq", "such as 64M"),

@@ -190,7 +190,8 @@ counts = [
     fs::write(place.path("two.toml"), format!("{head}{absent}")).unwrap();
     let shown = place.done("study --file two.toml --traces .");
     assert!(
-        shown.contains("in no mean:") && shown.contains("nothing: no trace ./nothing.folio"),
+        shown.contains("not included in the means:")
+            && shown.contains("nothing: no trace ./nothing.folio"),
         "{shown}"
     );
     assert!(
@@ -242,7 +243,7 @@ fn a_study_of_ones_own_is_compared_and_its_exit_is_the_answer() {
         .unwrap();
     let output = place.run("study --file mine.toml");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("pieces: should agree, does not"), "{output:?}");
+    assert!(text(&output.stderr).contains("pieces: should agree, but does not"), "{output:?}");
 }
 
 #[test]

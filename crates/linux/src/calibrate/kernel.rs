@@ -192,7 +192,8 @@ impl Solver<'_> {
         costs.fault = Figure::of(&zeroes, 1, &how);
         let fault_ns = median(costs.fault.as_ref());
         let looking = around.fault_ns.iter().map(|ns| ns - fault_ns).collect::<Vec<_>>();
-        let how = "read faults with one cached base page in 64K of a memfd, less it and the fault";
+        let how =
+            "read faults with one cached base page per 64K of memfd, less that page and fault";
         costs.fault_around = Figure::of(&looking, 1, how);
         let (fixed, each) = lines(&self.points(Work::Touch, page_bytes..pmd_bytes));
         let nr_pages = count(pmd_bytes / page_bytes);
@@ -200,24 +201,26 @@ impl Solver<'_> {
             times.folio_ns().zip(&fixed).map(|(ns, fixed)| (ns - fixed) / nr_pages).collect()
         });
         let how = format!(
-            "first touch of {pmd} folios, less what {page} to {large} folios show to be fixed; each \
-             page"
+            "first touch of {pmd} folios, less the fixed part found with {page} to {large} folios; \
+             per page"
         );
         costs.clear_page = Figure::of(&clear, 1, &how);
         let entry = each.iter().zip(&clear).map(|(each, clear)| each - clear).collect::<Vec<_>>();
-        let how = format!("first touch of {page} to {large} folios, each page, less its clearing");
+        let how = format!("first touch of {page} to {large} folios, per page, less its clearing");
         costs.map_entry = Figure::of(&entry, 1, &how);
         let entry_ns = median(costs.map_entry.as_ref());
         let batch = around.page_ns.iter().map(|page| page - entry_ns).collect::<Vec<_>>();
         let nr_around = AROUND_BYTES / page_bytes;
         let how = format!(
-            "read faults with {nr_around} cached base pages less those with one: each, less its entry"
+            "read faults with {nr_around} cached base pages, less those with one; per page, less \
+             its entry"
         );
         costs.map_batch = Figure::of(&batch, 1, &how);
         let known = fault_ns + median(costs.map_batch.as_ref());
         let beyond = fixed.iter().map(|ns| ns - known).collect::<Vec<_>>();
         let how = format!(
-            "first touch of {page} to {large} folios, fixed for a folio, less a fault that only maps"
+            "first touch of {page} to {large} folios, fixed part per folio, less a fault that only \
+             maps"
         );
         costs.folio_alloc = Figure::of(&beyond, 1, &how);
     }
@@ -256,8 +259,8 @@ impl Solver<'_> {
             "munmap of {page} to {largest} and {pmd} folios less munmap of those that a child maps"
         );
         let (fixed, each) = lines(&beyond);
-        costs.folio_free = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
-        costs.page_free = Figure::of(&each, 1, &format!("{from}: each page"));
+        costs.folio_free = Figure::of(&fixed, 1, &format!("{from}: fixed part per folio"));
+        costs.page_free = Figure::of(&each, 1, &format!("{from}: per page"));
     }
 
     fn find(&self, work: Work, folio_bytes: usize) -> Option<&Times> {
@@ -272,8 +275,8 @@ impl Solver<'_> {
         let (fixed, each) = lines(&self.points(work, page_bytes + 1..pmd_bytes));
         let smallest = size_name((page_bytes * SIZES_PAGES[1]) as u64);
         let large = from(&format!("{smallest} to {largest}"));
-        let fixed = Figure::of(&fixed, 1, &format!("{large}: fixed for a folio"));
-        let each = Figure::of(&each, 1, &format!("{large}: each page"));
+        let fixed = Figure::of(&fixed, 1, &format!("{large}: fixed part per folio"));
+        let each = Figure::of(&each, 1, &format!("{large}: per page"));
         let base = each.as_ref().and_then(|each| {
             let ns = self.find(work, page_bytes)?.folio_ns().map(|ns| ns - each.ns.median);
             Figure::of(&ns.collect::<Vec<_>>(), 1, &format!("{}, minus the PTE", from(&page)))

@@ -64,7 +64,8 @@ impl Pace {
         let Self { clock_ghz, clock_all_ghz: all, touch_ns, .. } = self;
         let mut text = format!(
             "{} rounds in {:.0} s at {:.2} GHz, {} rejected because the clock was more than {:.0}% \
-             away; first touch of a {} folio, the same work in each, {:.0} ns [{:.0} .. {:.0}]",
+             off the median; first touch of a {} folio, the fixed work in each round, took {:.0} \
+             ns [{:.0} .. {:.0}]",
             self.nr_rounds,
             self.seconds,
             clock_ghz.median,
@@ -82,7 +83,8 @@ impl Pace {
             Some((true, by)) => {
                 let _ = write!(
                     text,
-                    ". The last two blocks of rounds agree: nine tenths within {:.0}%",
+                    ". The last two blocks of rounds agree: nine tenths of the medians are within \
+                     {:.0}%",
                     by * 100.0
                 );
             }

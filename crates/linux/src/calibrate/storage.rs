@@ -88,7 +88,7 @@ pub(super) fn measure(
     let chunks = len_bytes / CHUNK_BYTES;
     let each = |series: &Series, nr: usize, what: &str| Figure::of(&series.rounds_ns, nr, what);
     let at_depth = DEPTHS.iter().zip(&series[3..]).filter_map(|(&depth, series)| {
-        let how = format!("the same, {depth} outstanding, wall time over reads");
+        let how = format!("the same with {depth} outstanding, wall time divided by reads");
         Some((depth, each(series, NR_DEEP_READS, &how)?))
     });
     let kib = page_bytes() >> 10;

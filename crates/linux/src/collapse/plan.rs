@@ -36,8 +36,8 @@ impl Left {
         let size = size_name(block_bytes);
         match self {
             Self::Block(Obstacle::Incongruent) => format!(
-                "mapped at an address that no {size} entry fits: the address and the offset in \
-                 the memory or file differ modulo {size}"
+                "mapped at an address that does not fit a {size} entry: the address and the offset \
+                 in the memory or file differ modulo {size}"
             ),
             Self::Block(Obstacle::Short) => format!("in areas that contain no whole {size} block"),
             Self::Block(obstacle) => obstacle.meaning().to_owned(),

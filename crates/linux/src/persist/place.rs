@@ -155,7 +155,7 @@ impl TryFrom<String> for OwnUnit {
     fn try_from(name: String) -> Result<Self, String> {
         let stem = name.strip_suffix(".service").or_else(|| name.strip_suffix(".path"));
         let stem = stem.and_then(|stem| stem.strip_prefix(WARM));
-        check(stem.ok_or("expected a unit name that folio wrote")?, &name)?;
+        check(stem.ok_or("expected the name of a unit that folio wrote")?, &name)?;
         Ok(Self(name))
     }
 }

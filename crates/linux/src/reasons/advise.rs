@@ -33,7 +33,7 @@ use crate::warm::{WarmRefusal, Warmed};
 const SHARED_WIDE: &str = "it applies to shared memory in all programs, but only to whole blocks; \
     with always instead of within_size, even the smallest object would take 2M";
 const IN_PIECES: &str = "malloc mapped each request separately, and no mapping contains a whole \
-    block: no setting will change this the next time the program starts";
+    block: no setting will change this, even after a restart";
 /// The program that can move its shared memory to hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
@@ -142,8 +142,8 @@ impl Judge<'_> {
                 Some(self.unless_excepted(case, remounted, &smap))
             }
             (Home::Unseen, _) => Some(Remedy::nothing(
-                "its tmpfs mount decides, but neither folio nor the process can see it: it is in \
-                 another mount namespace or was unmounted",
+                "its tmpfs mount determines this, but neither folio nor the process can see the \
+                 mount: it is in another mount namespace or was unmounted",
             )),
             (_, None) => {
                 Some(Remedy::nothing("this kernel has no folios of this size for shared memory"))
@@ -262,7 +262,9 @@ impl Judge<'_> {
             }
             None if !vma.is_congruent(case.target_bytes) => {
                 let size = size_name(case.target_bytes);
-                Remedy::nothing(format!("the program chose an address that no {size} entry fits"))
+                Remedy::nothing(format!(
+                    "the program chose an address that does not fit a {size} entry"
+                ))
             }
             _ => warmed(case, plan.warm),
         }

@@ -108,7 +108,7 @@ impl Refusal {
             Self::SettingOff => "the setting is never",
             Self::NotAdvised => "the setting requires MADV_HUGEPAGE",
             Self::MountUnseen => {
-                "on a tmpfs whose mount options decide, but folio cannot see that mount"
+                "on a tmpfs whose mount options determine this, but folio cannot see that mount"
             }
             Self::FilledSmall => "touched in small folios",
             Self::PartlyMapped => "only parts of the folios are mapped",

@@ -35,8 +35,8 @@ const MAYBE_IN_PIECES: &str = "the gain is smaller if the allocator mapped the m
 const ONLY_IF_MADVISE: &str =
     "its allocator advises memory only if thp.enabled is madvise when the program starts";
 
-const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory, which \
-                      folio can detect only under always";
+const UNSEEN: &str = "there is no gain if THP is disabled for the process except for advised \
+                      memory; folio can detect this only if thp.enabled is always";
 
 impl Judge<'_> {
     pub(super) fn anon_next_start(&mut self, case: &Case<'_>, smap: &Smap) -> Option<Remedy> {

@@ -26,7 +26,7 @@ impl Recording {
         if !self.program.is_native() {
             let arch = self.program.arch;
             return Err(RecordError::NotNative(if arch.is_native() {
-                "of another system (--root)".to_owned()
+                "from another system (--root)".to_owned()
             } else {
                 format!("for {}", arch.name())
             }));

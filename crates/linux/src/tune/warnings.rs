@@ -49,8 +49,8 @@ pub(super) fn of_other_names(catalog: &Catalog) -> Option<Warning> {
     Some(Warning {
         name: format!("{RED_HAT_THP}/enabled"),
         now,
-        reason: "this kernel keeps its transparent huge page settings there, like Red Hat \
-                 Enterprise Linux 6; folio does not change them"
+        reason: "this kernel keeps its transparent huge page settings there, as Red Hat \
+                 Enterprise Linux 6 does; folio does not change them"
             .to_owned(),
         command: String::new(),
     })

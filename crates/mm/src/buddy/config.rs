@@ -46,7 +46,7 @@ pub enum BuddyError {
         bytes: u64,
     },
     /// Incompatible orders.
-    #[error("orders must be pageblock {pageblock_order} <= max {max_order} <= {limit}")]
+    #[error("orders must satisfy pageblock {pageblock_order} <= max {max_order} <= {limit}")]
     Orders {
         /// Requested pageblock order.
         pageblock_order: Order,

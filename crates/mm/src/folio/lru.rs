@@ -256,7 +256,7 @@ impl Lru {
                 _ => {
                     return Err((
                         Some(id),
-                        "it is on no list, or on a list as a folio of a different order",
+                        "it is on no list, or is listed with a different order",
                     ));
                 }
             }

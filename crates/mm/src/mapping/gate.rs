@@ -71,7 +71,7 @@ impl Gate {
     }
 
     pub(crate) fn allow_write(&mut self) {
-        assert!(self.writecount < 0, "I14: a process allows writes that none denies");
+        assert!(self.writecount < 0, "I14: a process allows writes that no process denied");
         self.writecount += 1;
     }
 

@@ -113,7 +113,7 @@ pub enum SizesError {
     #[error("`others` cannot be marked exec: expected others:never or others:always")]
     OthersExec,
     /// A size below the base page.
-    #[error("{size} is smaller than the base page of {page}; expected {page} to {max}")]
+    #[error("{size} is smaller than the base page size, {page}; expected {page} to {max}")]
     BelowPage {
         /// The size.
         size: String,
@@ -136,8 +136,8 @@ pub enum SizesError {
     },
     /// The base page, forbidden.
     #[error(
-        "{0} is the base page, which must stay available when no other size fits; expected a use \
-         other than never"
+        "{0} is the base page size, which must stay available for when no other size fits; \
+         expected a use other than never"
     )]
     BaseNever(String),
 }
@@ -362,7 +362,7 @@ mod tests {
         };
         assert_eq!(
             check("16K:exec", PageSize::K64),
-            "16K is smaller than the base page of 64K; expected 64K to 128M"
+            "16K is smaller than the base page size, 64K; expected 64K to 128M"
         );
         assert!(
             check("4M:always", PageSize::K4).contains("has no folios of 4M; expected 4K to 2M")

@@ -55,7 +55,7 @@ pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     let ns = ns_each(&cost, costs)?;
     let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);
     let source =
-        format!("not known; assumed as on {STAND_IN}, within a factor of {STAND_IN_WITHIN}");
+        format!("not known; assumed as for {STAND_IN}, within a factor of {STAND_IN_WITHIN}");
     Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
 }
 

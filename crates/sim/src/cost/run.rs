@@ -127,7 +127,7 @@ fn pace(costs: &Costs) -> [(&'static str, Quantity); 2] {
         cost.clone().unwrap_or_else(|| Quantity {
             value: usual.mid,
             unit,
-            source: "not known: the usual value".to_owned(),
+            source: "not known; a typical value".to_owned(),
             assumed: true,
             range: Some([usual.low, usual.high]),
         })

@@ -37,7 +37,7 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
             parse_bytes(&format!("{kib}K")).filter(|bytes| (bytes >> 10).to_string() == *kib);
         if bytes.and_then(|bytes| rules.anon.clone().set_size(bytes, SizeMode::Never)).is_none() {
             return Err(format!(
-                "anon.size_kib.{kib}: expected a power of two of KiB, at least 16, and sizes = \
+                "anon.size_kib.{kib}: expected a power of two in KiB, at least 16, and sizes = \
                  \"per-size\""
             ));
         }

@@ -29,14 +29,14 @@ pub enum KernelError {
     #[error("there is no rule '{}' in '+{}'; {hint}", shown(name), shown(edit))]
     UnknownEdit { name: String, edit: String, hint: String },
     #[error(
-        "{kernel}: {rule} is {}, but with {page} base pages a page-cache folio has at most {}",
+        "{kernel}: {rule} is {}, but with {page} base pages a page-cache folio is at most {}",
         size_name(*bytes),
         size_name(*max_bytes)
     )]
     FolioSize { kernel: String, page: PageSize, rule: &'static str, bytes: u64, max_bytes: u64 },
     #[error(
-        "{}: with {page} base pages, no private folio has {}; anon-SIZE takes powers of two from \
-         {} to {}",
+        "{}: with {page} base pages, no private folio can be {}; anon-SIZE takes powers of two \
+         from {} to {}",
         shown(kernel),
         size_name(*bytes),
         size_name(AnonRules::controlled_bytes(*page)[0]),
@@ -46,7 +46,7 @@ pub enum KernelError {
     #[error("{}: {source}", shown(edit))]
     Sizes { edit: String, source: SizesError },
     #[error(
-        "{}: the kernel has no large folios on a filesystem '{}'; {hint}",
+        "{}: the kernel has no large folios on a filesystem called '{}'; {hint}",
         shown(edit),
         shown(name)
     )]

@@ -189,7 +189,7 @@ fn a_folio_is_at_most_the_largest_of_the_page_cache() {
     assert_eq!(
         message("7.2+min-folio=1G+page=4K"),
         "7.2+min-folio=1G+page=4K: min-folio (min_folio_bytes) is 1G, but with 4K base pages a \
-         page-cache folio has at most 2M"
+         page-cache folio is at most 2M"
     );
     for edit in ["min-folio", "exec-block", "exec-window", "start-order", "exec-min", "mmap-state"]
     {
@@ -272,8 +272,8 @@ fn a_size_that_no_private_folio_has_is_refused() {
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert_eq!(
         message("6.18+page=64K+anon-16K=always"),
-        "6.18+page=64K+anon-16K=always: with 64K base pages, no private folio has 16K; anon-SIZE \
-         takes powers of two from 256K to 512M"
+        "6.18+page=64K+anon-16K=always: with 64K base pages, no private folio can be 16K; \
+         anon-SIZE takes powers of two from 256K to 512M"
     );
     assert!(message("6.18+page=64K+anon-64K=always").contains("from 256K to 512M"));
     for size in ["4M", "1G"] {

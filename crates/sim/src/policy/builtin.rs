@@ -9,12 +9,12 @@ macro_rules! policy {
 }
 
 static BUILT_IN: &[(&str, &str, &[u8])] = &[
-    policy!("around-64k", "the kernel's own file windows, in whole 64K folios"),
-    policy!("exec-order", "text is read in 64K folios, as kernels from 6.17 on do on arm64"),
-    policy!("always-exec", "text and mapped data are read in 2M folios if the file has them"),
+    policy!("around-64k", "the kernel's own readahead windows for files, in whole 64K folios"),
+    policy!("exec-order", "reads text in 64K folios, as Linux 6.17 and later do on arm64"),
+    policy!("always-exec", "reads text and mapped data in 2M folios if the file supports them"),
     policy!(
         "per-program",
-        "interpreters get up to 16K, other programs up to 64K for 256 faults, then all sizes"
+        "interpreters get up to 16K; other programs get up to 64K for 256 faults, then all sizes"
     ),
     policy!("pressure", "large folios while memory is free, small ones when it is short"),
 ];

@@ -11,8 +11,8 @@ pub enum PolicyFileError {
     #[error("cannot read the policy {}: {error}", shown(path))]
     Read { path: String, error: io::Error },
     #[error(
-        "no policy is called '{}' (your own file must end in .o, and its path cannot have '+' or \
-         ',' in a kernel's name); {hint}",
+        "no policy is called '{}' (your own file must end in .o, and in a kernel's name its path \
+         cannot contain '+' or ','); {hint}",
         shown(name)
     )]
     Unknown { name: String, hint: String },

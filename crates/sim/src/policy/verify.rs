@@ -266,7 +266,7 @@ impl Verifier<'_> {
         self.handled_bytes += nr;
         if self.handled_bytes > HANDLED_BYTES_MAX {
             let kib = HANDLED_BYTES_MAX >> 10;
-            return Err(format!("the keys and values of its helpers are more than {kib} KiB"));
+            return Err(format!("the keys and values for its helpers take more than {kib} KiB"));
         }
         Ok(())
     }

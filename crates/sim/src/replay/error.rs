@@ -43,8 +43,8 @@ pub enum CellError {
     #[error(transparent)]
     Ageing(#[from] AgeingOverBudget),
     #[error(
-        "more than {NR_PROCESSES_MAX} processes exist at the same time, which is the limit; \
-         record a smaller part of the program"
+        "more processes exist at the same time than the limit of {NR_PROCESSES_MAX}; record a \
+         smaller part of the program"
     )]
     TooManyProcesses,
 }

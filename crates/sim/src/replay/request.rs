@@ -126,8 +126,8 @@ pub enum RequestError {
     #[error("a fragmentation of {0} thousandths is not supported; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
     #[error(
-        "{size}:.. is not a valid fragmentation for {machine} with {page_bytes} byte pages; give \
-         a size above the base page and at most the largest free block"
+        "{size}:.. is not a valid fragmentation for {machine} with {page_bytes}-byte pages; give a \
+         size above the base page size, up to the largest free block"
     )]
     FragmentedSize { size: String, machine: String, page_bytes: u64 },
     #[error("{0} rounds of ageing are not supported; expected 0 to {AGED_ROUNDS_MAX}")]
@@ -135,8 +135,8 @@ pub enum RequestError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error(
-        "no kernel has large folios on a filesystem '{}'; {hint}; use `--fs {NO_LARGE_FOLIOS}` for \
-         a filesystem without large folios",
+        "no kernel has large folios on a filesystem called '{}'; {hint}; use `--fs \
+         {NO_LARGE_FOLIOS}` for a filesystem without large folios",
         shown(name)
     )]
     Filesystem { name: String, hint: String },

@@ -294,8 +294,8 @@ pub enum ConfigError {
     #[error("tlb.walker: l2 = \"{l2}\" is larger than llc = \"{llc}\"")]
     CachesTurned { l2: String, llc: String },
     #[error(
-        "tlb.address_spaces: nr = {nr}; a CPU keeps the entries of 1 to {NR_SPACES_MAX} (1: every \
-         switch flushes)"
+        "tlb.address_spaces: nr = {nr}; a CPU keeps the entries of 1 to {NR_SPACES_MAX} address \
+         spaces (1: every switch flushes)"
     )]
     AddressSpaces { nr: u32 },
     #[error("tlb: l2 is shared by both sides; give either l2 or l2_instruction and l2_data")]

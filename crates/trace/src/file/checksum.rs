@@ -111,14 +111,14 @@ fn layout_of(chunk: &ColumnChunkMetaData) -> [i64; 6] {
 pub(super) fn verify(source: &Source, footer: &Footer) -> Result<(), TraceError> {
     let bad = |what: &str| Err(TraceError::corrupt(source.path(), what));
     let Some(stored) = footer.value_of(CHECKSUM_KEY) else {
-        return bad("it has no checksum, like all traces of older versions");
+        return bad("it has no checksum, like all traces from older versions");
     };
     let Ok(stored) = stored.parse::<Checksum>() else {
         return bad("its checksum is unreadable");
     };
     let is_meta_intact = stored.meta == meta_crc(footer.json(), footer.parquet.row_groups());
     if !is_meta_intact || stored.len != footer.rows_end {
-        return bad("its metadata do not match their checksum");
+        return bad("its metadata does not match its checksum");
     }
     let data = data_crc(source, stored.len)
         .map_err(|error| TraceError::from_read(source.path(), ParquetError::from(error)))?;

@@ -203,7 +203,7 @@ fn check_groups(
 ) -> Result<u64, TraceError> {
     let bad = |what: &str| TraceError::corrupt(source.path(), what);
     if !has_our_columns(parquet) {
-        return Err(bad("its columns are not those of a trace"));
+        return Err(bad("it does not have the columns of a trace"));
     }
     let mut nr_rows = 0;
     let mut end = MAGIC.len() as u64;
@@ -215,7 +215,7 @@ fn check_groups(
         for chunk in group.columns() {
             end = chunk_end(chunk, end, bytes_max)
                 .filter(|&end| end <= source.bytes())
-                .ok_or_else(|| bad("a column is not at its place in a trace"))?;
+                .ok_or_else(|| bad("a column is not in its expected place"))?;
         }
     }
     if nr_rows != meta.nr_rows {

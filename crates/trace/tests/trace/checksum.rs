@@ -63,7 +63,7 @@ fn damaged_rows_and_metadata_are_named() {
     let mut damaged = bytes;
     damaged[path_at + 2] ^= 1;
     let error = opened(&damaged).unwrap_err().to_string();
-    assert!(error.contains("its metadata do not match their checksum"), "{error}");
+    assert!(error.contains("its metadata does not match its checksum"), "{error}");
 }
 
 #[test]

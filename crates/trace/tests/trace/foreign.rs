@@ -96,7 +96,7 @@ fn damaged_metadata_is_named() {
         ("", "has no version"),
         ("{}", "has no version"),
         (r#"{"schema_version": 1, "colour": 1}"#, "unknown field `colour`"),
-        (r#"{"schema_version": 1, "page_bytes": 4096}"#, "columns are not those of a trace"),
+        (r#"{"schema_version": 1, "page_bytes": 4096}"#, "does not have the columns of a trace"),
     ];
     for (json, expected) in cases {
         let error = error_of(&foreign_parquet(Some(json)));

@@ -185,7 +185,7 @@ fn a_gap_between_columns_is_refused() {
     assert_eq!(read(&path).unwrap(), rows());
     fs::write(&path, with_gap(&bytes, 8)).unwrap();
     let error = read(&path).unwrap_err().to_string();
-    assert!(error.contains("is not at its place in a trace"), "{error}");
+    assert!(error.contains("is not in its expected place"), "{error}");
 }
 
 #[test]

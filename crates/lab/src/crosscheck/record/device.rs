@@ -58,7 +58,7 @@ impl Device {
         let image = memfd_create("largefolio", MemfdFlags::CLOEXEC)
             .map_err(CrosscheckError::os("make an image in memory"))?;
         ftruncate(&image, DEVICE_BYTES + more_bytes)
-            .map_err(CrosscheckError::os("make the image long"))?;
+            .map_err(CrosscheckError::os("set the image's size"))?;
         for _ in 0..NR_TRIES {
             match attach(&image) {
                 Ok((number, open)) => {
@@ -112,7 +112,7 @@ impl Device {
         if now == wanted {
             return Ok(());
         }
-        let what = format!("folio set it to {value} and the kernel made it {now}");
+        let what = format!("folio set it to {value}, but the kernel changed it to {now}");
         Err(CrosscheckError::file(path)(io::Error::other(what)))
     }
 }

@@ -226,7 +226,7 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
     let is_around = facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES);
     match facts.thp {
         _ if around.is_some_and(|wanted: u64| wanted != is_around) => {
-            Some("needs another fault_around_bytes, which is a system-wide setting")
+            Some("needs a different fault_around_bytes, which is a system-wide setting")
         }
         _ if facts.has_generations
             && facts.page_bytes > 4096

@@ -246,7 +246,7 @@ fn text(report: &CowResult) -> String {
     }
     let nr_repeated = report.repeated_equal.len();
     if nr_repeated > 0 {
-        lines.push(format!("{nr_repeated} differed; repeated, agrees"));
+        lines.push(format!("{nr_repeated} differed at first, but agreed when repeated"));
     }
     lines.extend(report.different.iter().take(NR_SHOWN).map(|verdict| format!("\n{verdict}")));
     lines.join("\n")

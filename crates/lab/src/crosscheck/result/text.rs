@@ -114,8 +114,8 @@ fn notes(text: &mut String, report: &CrosscheckResult) {
             line(
                 text,
                 &format!(
-                    "not comparable: {why}, {calls}: {files} from that point on \
-                                 ({name})"
+                    "not comparable because of {why}, which occurred {calls}: {files} from that \
+                     point on ({name})"
                 ),
             );
         }
@@ -125,8 +125,7 @@ fn notes(text: &mut String, report: &CrosscheckResult) {
         line(
             text,
             &format!(
-                "{nr_repeated} recorded twice, because a pause was too short or they \
-                             differ"
+                "{nr_repeated} recorded twice, because a pause was too short or they differed"
             ),
         );
     }

@@ -34,7 +34,7 @@ pub(super) fn of(report: &StudyResult) -> Option<String> {
     }
     let not_counted = [
         (sum(|s| s.nr_zero), "compare zero with zero"),
-        (sum(|s| s.nr_other_quantity), "measure another quantity"),
+        (sum(|s| s.nr_other_quantity), "measure a different quantity"),
         (sum(|s| s.nr_own_input), "use an input from their own series"),
     ];
     let mut separator = ". Not counted: ";

@@ -36,7 +36,7 @@ pub(super) fn basis(found: &FrontierFinding) -> String {
     let missing: Vec<&str> = found.missing.iter().map(String::as_str).collect();
     let missing = match missing.as_slice() {
         [] => String::new(),
-        missing => format!("; in no mean: {}", missing.join(", ")),
+        missing => format!("; not included in the means: {}", missing.join(", ")),
     };
     format!("{}; change against {first} in percent: {}{missing}", found.of, counts.join(" / "))
 }

@@ -93,7 +93,7 @@ impl StudyResult {
             let study = finding.study.clone();
             let told = |(table, row): (&study::TableFinding, &RowFinding)| {
                 let known = row.disagrees.as_ref().map_or("should agree", |_| "should disagree");
-                let what = format!("{study}: {}: {}: {known}, does not", table.title, row.what);
+                let what = format!("{study}: {}: {}: {known}, but does not", table.title, row.what);
                 Remark::Warning(what)
             };
             finding.surprises().map(told).collect::<Vec<_>>()

@@ -51,10 +51,10 @@ Examples:
 How to read it: nanoseconds per 4 KiB of the region. For each size, the first subject is this
 kernel; the others are the model under one kernel's rules.")]
 pub(crate) struct AnonArgs {
-    /// Folio sizes [default: the base page, 64K, 2M]
+    /// Folio sizes [default: the base page size, 64K, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
-    /// Size of the region in bytes
+    /// Region size in bytes
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds

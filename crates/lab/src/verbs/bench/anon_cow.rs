@@ -33,13 +33,13 @@ Examples:
 How to read it: nanoseconds that a child takes per 4 KiB that it writes, until the last child has
 ended. The first number of children is the baseline: 1.00x with more children means perfect scaling.")]
 pub(crate) struct AnonCowArgs {
-    /// Folio sizes [default: the base page, 64K, 2M]
+    /// Folio sizes [default: the base page size, 64K, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
     /// Number of children that store at the same time
     #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = within::<u32>(1..=1024))]
     children: Vec<u32>,
-    /// Size of the region in bytes: a power of two
+    /// Region size in bytes: a power of two
     #[arg(long, default_value = "64M", value_parser = size)]
     region: u64,
     /// Rounds

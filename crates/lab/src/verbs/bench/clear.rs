@@ -22,7 +22,7 @@ const NR_CALIBRATION_ROUNDS: u32 = 9;
 /// `--gaps` runs this many short rounds per round of the table.
 const NR_NEAR_ROUNDS: usize = 10;
 
-/// Time clearing memory in user space by size, cold and hot: folio's choice against alternatives
+/// Time memory clearing in user space by size, cold and hot: folio's choice against alternatives
 ///
 /// Kernels before 7.0 clear page by page with `rep stosb`. The C library's memset and every
 /// primitive that the CPU supports are measured for comparison. Times are the thread's CPU time.
@@ -38,10 +38,10 @@ Examples:
 How to read it: GB/s, and the ratio to clearing page by page within a round. Cold: one of many
 units, each reused only after all others. Hot: the unit is written just before and just after.")]
 pub(crate) struct ClearArgs {
-    /// Sizes of the units that are cleared
+    /// Unit sizes to clear
     #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M,32M", value_parser = size)]
     size: Vec<u64>,
-    /// Also measure units of 1G
+    /// Also measure 1G units
     #[arg(long)]
     large: bool,
     /// Also measure copying
@@ -50,7 +50,7 @@ pub(crate) struct ClearArgs {
     /// Measure all primitives, not only the best
     #[arg(long)]
     every: bool,
-    /// Calibrate the choice on this machine instead of using the defaults
+    /// Choose by measuring on this machine instead of using the defaults
     #[arg(long)]
     calibrated: bool,
     /// Also measure how long other tasks wait, and what remains in the cache

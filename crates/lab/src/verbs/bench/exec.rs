@@ -66,14 +66,14 @@ enum Phase {
 impl Phase {
     const fn name(self) -> &'static str {
         match self {
-            Self::Cold => "cold sweep (page cache dropped where the file is on disk)",
+            Self::Cold => "cold sweep (page cache dropped if the file is on disk)",
             Self::Mapped => "sweep of a fresh mapping (page cache warm)",
             Self::Random => "random calls after a warm sweep",
         }
     }
 }
 
-/// Calls of one RET instruction per page, by the backing of the text
+/// Time calls to one RET instruction per page, by the text's backing
 ///
 /// Every page of a file contains one return instruction, on a cache line that varies from page to
 /// page. Most of the time per call goes to the fault (cold, mapped) or the address translation
@@ -92,10 +92,10 @@ pub(crate) struct ExecArgs {
     /// Phases to time
     #[arg(long, value_delimiter = ',', default_value = "cold,random", value_enum)]
     phase: Vec<Phase>,
-    /// Backing of the text [default: all that this machine supports]
+    /// Backings of the text [default: all that this machine supports]
     #[arg(long, value_delimiter = ',', value_enum)]
     backing: Vec<BackingArg>,
-    /// Size of the text in bytes
+    /// Text size in bytes
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
     /// Calls per random round

@@ -41,7 +41,7 @@ pub(crate) struct FaultArgs {
     /// Folio sizes up to 2M, or 1G [default: the base page size, the enabled sizes, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
-    /// Size of the region in bytes; at least 1G for 1G pages
+    /// Region size in bytes; at least 1G for 1G pages
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds

@@ -48,7 +48,7 @@ Examples:
 
 Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
 pub(super) struct CowArgs {
-    /// Test hugetlb pages of this size instead (2M or another size of this machine)
+    /// Test hugetlb pages of this size instead (2M or another size that this machine supports)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "2M", value_parser = values::size, conflicts_with = "sizes")]
     hugetlb: Option<u64>,
     /// Run the programs in a memory-limited cgroup with swap (to make recordings)

@@ -42,7 +42,7 @@ pub(super) struct RecordArgs {
     /// Directory to write to
     #[arg(short, long, value_name = "DIR", required = true)]
     output: PathBuf,
-    /// Description of your own workload
+    /// A description of your own workload
     #[arg(last = true, value_name = "KEY=VALUE", conflicts_with = "only")]
     words: Vec<String>,
 }

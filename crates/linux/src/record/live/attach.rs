@@ -120,8 +120,8 @@ impl AttachedProcess {
                 let file = note(&mut tasks.inodes, tasks.book, self.pid, vma);
                 if vma.has_file() && file.is_none() {
                     tasks.book.warn(
-                        "A mapping of a device, or of a filesystem without a page cache, was \
-                         omitted.",
+                        "A mapping of a device, or of a file on a filesystem without a page cache, \
+                         was omitted.",
                     );
                     continue;
                 }

@@ -264,8 +264,8 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
         if !self.rings.has_reads() {
             warnings.push(
-                "This kernel does not report read calls on files (Linux 6.12 and later do): only \
-                 mapped files have reads."
+                "This kernel does not report read calls on files (Linux 6.12 and later do), so the \
+                 trace has reads only for mapped files."
                     .to_owned(),
             );
         }

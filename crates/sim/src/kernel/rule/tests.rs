@@ -98,7 +98,7 @@ fn a_wrong_value_is_answered_with_what_the_rule_takes() {
     assert!(said("fault.exec.block.bytes=65K").contains("expected a power of two"));
     assert!(said("anon.use_zero_page=on").ends_with("takes true or false"));
     assert!(said("collapse.scan_sleep_ms=x").ends_with("takes a number"));
-    assert!(said("anon.size_kib.65=always").contains("expected a power of two of KiB"));
+    assert!(said("anon.size_kib.65=always").contains("expected a power of two in KiB"));
     assert!(said("reclaim.dirty_background_ratio=101").contains("expected 0 to 100"));
     assert!(said("reclaim.compaction_proactiveness=101").contains("expected 0 to 100"));
     assert!(said("sizes.filesystems.ntfs=64K:exec").contains("did you mean nfs"));

@@ -124,7 +124,7 @@ fn what_only_looks_harmless() {
         (far(10, 32_767), "4: 8 bytes at r10"),
         (comes_round, "4: bytes 17 to 17 from 0 are not all in its variables"),
         (swapped, "6: bytes 0 to 4294967295 from 0 are not all in its variables"),
-        (updates.repeat(700), "the keys and values of its helpers are more than 16 KiB"),
+        (updates.repeat(700), "the keys and values for its helpers take more than 16 KiB"),
     ]);
 }
 

@@ -57,7 +57,7 @@ impl Range {
     /// Returns the negated number. Only an exact number can be subtracted from a pointer.
     pub(super) fn negated(self) -> Result<Self, String> {
         if !self.is_exact() {
-            return Err("it moves an address backward by an unknown number".to_owned());
+            return Err("it moves an address backward by an unknown amount".to_owned());
         }
         Ok(Self::exact(self.min.wrapping_neg()))
     }

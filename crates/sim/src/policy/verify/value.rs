@@ -3,7 +3,8 @@
 use super::number::{Number, Range};
 
 pub(super) const MIXED: &str = "an address points to different objects on different paths; use \
-                                each in its own branch, and merge the branches with numbers only";
+                                each address in its own branch, and only numbers where the \
+                                branches merge";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
@@ -91,7 +92,7 @@ impl Value {
         let exact = || {
             let is_exact = by.min == by.max;
             is_exact.then_some(by.min as i64).ok_or(
-                "it moves a stack address by an unknown number; use a variable or a map for \
+                "it moves a stack address by an unknown amount; use a variable or a map for \
                  indexed data",
             )
         };

@@ -56,7 +56,7 @@ pub enum LinkedError {
     )]
     TooLarge(String),
     #[error(
-        "--linked {linked}: {machine} has base pages of {page}, where a program linked for \
+        "--linked {linked}: {machine} has base pages of {page}, on which a program linked for \
          smaller pages does not start; use {page} to {max}",
         max = size_name(LINKED_BYTES_MAX)
     )]

@@ -91,16 +91,16 @@ impl Custom {
 fn check(key: &str, value: &str) -> Result<(), String> {
     let one_of = |known: &[&str]| {
         let is_known = known.contains(&value);
-        if is_known { Ok(()) } else { Err(format!("{key} is one of {}", known.join(", "))) }
+        if is_known { Ok(()) } else { Err(format!("{key} must be one of {}", known.join(", "))) }
     };
     match key {
         "prot" => one_of(&PROTS),
         "map" => one_of(&SHARES),
         "advice" => one_of(&ADVICES),
         _ if NUMBERS.contains(&key) => {
-            let value: u64 = value.parse().map_err(|_| format!("{key} is a number"))?;
+            let value: u64 = value.parse().map_err(|_| format!("{key} must be a number"))?;
             let is_long = key == "n" && value > NR_STEPS_MAX;
-            if is_long { Err(format!("n is at most {NR_STEPS_MAX}")) } else { Ok(()) }
+            if is_long { Err(format!("n must be at most {NR_STEPS_MAX}")) } else { Ok(()) }
         }
         _ if FREE.contains(&key) => {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".+,:/".contains(&byte);

@@ -107,7 +107,7 @@ impl Mount {
 
     pub(crate) fn bind(file: &Path, at: &Path) -> Result<Self, CrosscheckError> {
         mount(file, at, "", libc::MS_BIND)
-            .map_err(CrosscheckError::os("mount a copy over a file of the program"))?;
+            .map_err(CrosscheckError::os("mount a copy over one of the program's files"))?;
         Ok(Self { at: at.to_owned() })
     }
 }

@@ -41,7 +41,7 @@ fn what_differs_once_and_agrees_when_repeated_does_not_differ() {
     assert_eq!((report.nr_equal, report.repeated_equal.len()), (0, 1));
     assert!(report.nr_different() == 0);
     let text = text(&report);
-    assert!(text.contains("1 differed; repeated, agrees"), "{text}");
+    assert!(text.contains("1 differed at first, but agreed when repeated"), "{text}");
     assert!(text.starts_with("kernel and model agree in all 1 program\n"), "{text}");
 }
 
