@@ -1,4 +1,4 @@
-//! Errors of making a result. Messages come from the crate that found the error.
+//! Errors while making a result. Messages come from the crate that found the error.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Facts about the machine before another program starts: variables, files, tools.
 //!
-//! [`Environment`] is the interface; [`Host`] implements it for the running machine. Tests use a
-//! table instead, so every refusal is tested without QEMU or root.
+//! [`Environment`] is the interface; [`Host`] implements it for this machine. Tests use a table
+//! instead, so every refusal is tested without QEMU or root.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};

@@ -1,8 +1,8 @@
 //! Access to the kernel's files through one trait.
 //!
-//! [`Live`] implements [`System`] for the running machine, [`MemSystem`] for a directory of small
-//! text files. Readers of `/proc` and `/sys` are therefore tested without a kernel and without
-//! root. [`crate::proc`] parses the texts.
+//! [`Live`] implements [`System`] for this machine, and [`MemSystem`] implements it for a directory
+//! of small text files. Readers of `/proc` and `/sys` are therefore tested without a kernel and
+//! without root. [`crate::proc`] parses the texts.
 //!
 //! ```text
 //!   maps, status, a setting   text

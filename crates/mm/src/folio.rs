@@ -1,7 +1,7 @@
 //! Folios: `2^order` naturally aligned base pages managed as one.
 //!
 //! Owns the table of folios and, through it, the state of each page (`frames`). Does not allocate
-//! frames ([`crate::buddy`]) or count mappings (`core/mapped.rs`), and knows no page table.
+//! frames ([`crate::buddy`]) or count mappings (`core/mapped.rs`), and does not know page tables.
 //!
 //! | state | owner | refs | maps | flags |
 //! |---|---|---|---|---|

@@ -3,7 +3,7 @@
 //! Corresponds to: `dup_mmap`, `copy_page_range`, `copy_present_ptes`, `copy_huge_pmd`,
 //! `folio_try_dup_anon_rmap_ptes`, `vma_needs_copy`.
 //!
-//! Copies every area, and the pages of areas that have anonymous ones (E.1.5); the child faults in
+//! Copies every area, and the pages in areas that have anonymous pages (E.1.5); the child faults in
 //! the rest. Pages are copied in batches of one folio; pinned pages are copied immediately (E.1.3).
 
 use crate::core::Core;

@@ -14,7 +14,8 @@
 //!
 //! Invariants:
 //! - I1: a hugetlb area, and each part of it, begins and ends at a multiple of its page size.
-//! - I2: an entry is writable only if its area is; a private one only if its page is exclusive.
+//! - I2: an entry is writable only if its area is and, for a private entry, only if its page is
+//!   exclusive.
 
 mod copy;
 mod fault;

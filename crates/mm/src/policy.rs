@@ -9,9 +9,9 @@
 //!                                                     v  counted
 //! ```
 //!
-//! A policy is a preference, like a BPF program in a kernel: it never makes an operation fail. Each
-//! decision point checks which answers it can follow. Answers and their effects count as work
-//! ([`crate::core::work`]).
+//! Like a BPF program in a kernel, a policy only states preferences: it never makes an operation
+//! fail. Each decision point checks which answers it can follow. Answers and their effects count as
+//! work ([`crate::core::work`]).
 //!
 //! Differs: no kernel has this; it was proposed for anonymous memory.
 

@@ -3,8 +3,8 @@
 //! Invariants:
 //! - I1: `refs == maps + pins + 2^order` for a folio in the page cache, `refs == maps + pins > 0`
 //!   for others (docs/behaviour L.5).
-//! - I2: a folio's `maps` equals the entries in all page tables that map it (F.1).
-//! - I3: an entry maps a live folio, or the zero page and is special.
+//! - I2: a folio's `maps` equals the number of entries that map it, over all page tables (F.1).
+//! - I3: an entry maps a live folio, or it maps the zero page and is special.
 //! - I4: an entry of a file folio maps the page that its area expects there, inside the file (or,
 //!   without an end-of-file test, inside the file's last folio).
 //! - I5: an entry is inside an area; a PMD entry is inside a single one.

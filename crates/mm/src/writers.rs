@@ -13,8 +13,8 @@
 //! [`rules.writers`](crate::rules::Writers) decide the effect on the page cache. Permissions are
 //! not checked.
 //!
-//! A file opened for writing remains a writer until its last descriptor is closed *and* its last
-//! mapping is gone: a mapping holds the open file, whatever the mapping's protection.
+//! An open file with write access remains a writer until its last descriptor is closed *and* its
+//! last mapping is gone: a mapping holds the open file, whatever the mapping's protection.
 //!
 //! Invariants (checked by [`Memory::validate`], I14):
 //! - I1: `i_writecount` is the number of open files that write, minus the number of living

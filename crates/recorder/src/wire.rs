@@ -23,8 +23,8 @@
 //! Invariants:
 //! - W1: numbers are little-endian.
 //! - W2: a message's rows happened before its body.
-//! - W3: `seq` grows by one with each message of a thread that carries rows. If a tail's `seq` is
-//!   not above the last received one, its rows were already received.
+//! - W3: a thread's `seq` grows by one with each of its messages that carries rows. If a tail's
+//!   `seq` is not above the last received one, its rows were already received.
 
 /// First word of each message. The digit is the version of this layout.
 pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR4");

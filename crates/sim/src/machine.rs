@@ -9,7 +9,7 @@
 //! - I2: `tlb.check(&page_sizes)` holds, so that [`crate::tlb::Tlb::new`] cannot fail.
 //! - I3: every number has a source, and every cost is a finite number above 0 in a unit of its
 //!   kind.
-//! - I4: the sizes for which rates are given ascend.
+//! - I4: the sizes for which rates are given are in ascending order.
 //!
 //! A file can be based on a built-in machine and list only the differences (`based-on = "altra"`),
 //! so the shared silicon is described in one file. `docs/design/machines.md` describes each key.

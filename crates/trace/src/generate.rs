@@ -3,7 +3,7 @@
 //! Owns the workloads as [`Event`]s. Invariants:
 //! - I1: the same options and seed produce the same events on every machine: it uses only integers
 //!   and its own pseudo-random generator.
-//! - I2: memory does not grow with the number of events. A random page order keeps one number per
+//! - I2: memory does not grow with the number of events. A random page order takes one number per
 //!   page.
 //! - I3: options are checked before the first event, so nothing overflows later.
 

@@ -62,7 +62,7 @@ pub enum RowFault {
     #[error("address {0:#x} of a reference is not the start of a 4 KiB page")]
     Unaligned(u64),
     /// A range passes the end of the 64-bit space (I2).
-    #[error("{1:#x} bytes from {0:#x} exceed the 64-bit address space")]
+    #[error("{1:#x} bytes from {0:#x} extend past the end of the 64-bit address space")]
     Overflow(u64, u64),
     /// A call moved too many bytes (I5).
     #[error(
@@ -77,7 +77,7 @@ pub enum RowFault {
     #[error("{} needs a file, but the row names none", .0.name())]
     MissingFile(Op),
     /// The link is too large, or the reference cannot have one (I6).
-    #[error("a {op} has a link of {1}: the link of a read or write is at most \
+    #[error("a {op} has a link of {1}; only reads and writes can have a link, of at most \
              {LINK_MAX}", op = .0.name())]
     BadLink(Op, u32),
     /// A reference has a link, but the footer says that none were recorded (I6).
@@ -113,7 +113,9 @@ pub enum MetaFault {
     #[error("mapping {0} of the layout names file {1}, which is not in the file table")]
     UnknownFile(usize, FileId),
     /// A mapping is empty or passes the end of the 64-bit space (I2, I4).
-    #[error("mapping {0} of the layout is empty or exceeds the 64-bit address space")]
+    #[error(
+        "mapping {0} of the layout is empty or extends past the end of the 64-bit address space"
+    )]
     BadRange(usize),
     /// A mapping starts before the previous one ends (I4).
     #[error("mapping {0} of the layout starts before its predecessor ends")]

@@ -34,8 +34,9 @@ pub enum AlignError {
         shown(.0))]
     Packed(PathBuf),
     #[error(
-        "{}: {bytes} bytes follow its last section (an appended archive or signature), and their \
-         reader expects them at that offset; align the program before appending them",
+        "{}: {bytes} bytes follow its last section (an appended archive or signature), and the \
+         code that reads them expects them at that offset; align the program before appending \
+         them",
         shown(path)
     )]
     Appended { path: PathBuf, bytes: u64 },

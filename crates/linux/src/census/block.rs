@@ -7,8 +7,8 @@
 //! ```
 //!
 //! `folio maps`, `folio advise` and `folio collapse` all use this judgement. Nothing is read here:
-//! the input is facts and the output is a judgement. Every condition was tried on Linux 6.18, and
-//! the live test `blocks` tries them all again.
+//! the input is facts and the output is a judgement. Every condition was tested on Linux 6.18, and
+//! the live test `blocks` tests them all again.
 //!
 //! Invariants:
 //! - B1: runs ascend by block, do not overlap, and are not empty; no two neighbours could be

@@ -1,4 +1,4 @@
-//! Finds the folio of every requested page in `/proc/kpageflags`.
+//! Finds the folio that contains each requested page, in `/proc/kpageflags`.
 //!
 //! ```text
 //!   PFNs       ....wwww..w....wwwwwwww....        w: wanted, one bit per page, by chunks of 128 MiB

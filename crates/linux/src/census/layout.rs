@@ -1,4 +1,4 @@
-//! The positions of folios in single mappings and files, for pictures.
+//! The positions of folios in individual mappings and files, for pictures.
 //!
 //! ```text
 //!   pages of a mapping   |....AAAA BBBBBBBB cc..dddd|

@@ -12,8 +12,8 @@
 //!
 //! Invariants:
 //! - P1: extents ascend by virtual page and do not overlap.
-//! - P2: an extent takes at most four times the memory of the page tables it describes. A
-//!   reservation of 128 TiB costs only its scan.
+//! - P2: an extent takes at most four times the memory of the page tables it describes. For a
+//!   reservation of 128 TiB, the only cost is the scan.
 
 use std::io;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Settings that are made at every boot: by systemd-tmpfiles, and by udev when a disk appears.
+//! Settings that are applied at every boot: by systemd-tmpfiles, and by udev when a disk appears.
 
 use std::path::PathBuf;
 

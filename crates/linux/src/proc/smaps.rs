@@ -1,6 +1,6 @@
 //! `/proc/PID/smaps`: resident memory, page table level and advice of each mapping.
 //!
-//! Owns the parser. To write this file, the kernel walks all pages, so a census reads it only if
+//! Owns the parser. To produce this file, the kernel walks all pages, so a census reads it only if
 //! needed.
 //!
 //! Invariant M2: mappings ascend and do not overlap. After a line that breaks this, fields are

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns reading and interpreting these files. An option that is already in effect is never
-//! recommended again ([`crate::remedies::runtime`] asks here).
+//! recommended again ([`crate::remedies::runtime`] checks it here).
 //!
 //! Invariant T1: whatever a process wrote over its command line and environment, the printed
 //! command contains only words that the process was started with, or its program's path.

@@ -157,8 +157,7 @@ impl LiveRecording {
         let formats = formats.map_err(RecordError::NoEvent)?;
         let rings =
             Rings::open(&instance, formats).map_err(RecordError::os("open the trace buffers"))?;
-        let names =
-            Names::open().map_err(RecordError::os("open the records of mappings (perf)"))?;
+        let names = Names::open().map_err(RecordError::os("open perf's records of mappings"))?;
         let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
 
         let mut book = Book::new(&mut writer);

@@ -75,7 +75,7 @@ impl Heap {
         (!sizes.is_empty()).then(|| {
             format!(
                 "--heap: until the program ends, memory without MADV_HUGEPAGE gets no {} folios \
-                 in any program: thp enabled is madvise, and sizes above {} are never",
+                 in any program: thp.enabled is madvise, and sizes above {} are set to never",
                 sizes.join(", "),
                 names(&(self.folio_bytes >> 10))
             )

@@ -1,4 +1,4 @@
-//! `/proc` of the running machine.
+//! `/proc` on this machine.
 //!
 //! Owns the system calls. A read lease shows whether a file has writers: the kernel refuses the
 //! lease if and only if the file is open for writing. The lease is released immediately. Only the

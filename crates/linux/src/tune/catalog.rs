@@ -222,7 +222,7 @@ impl Choice {
             return Ok(());
         }
         let expected = match self.choices.len() {
-            0 => format!("a number that is at most {max}"),
+            0 => format!("a number of at most {max}"),
             _ => format!("one of {}", self.choices.join(", ")),
         };
         Err(TuneError::Value { name: name.to_owned(), value: value.to_owned(), expected })

@@ -2,7 +2,7 @@
 //!
 //! Corresponds to: `hpage_collapse_scan_pmd`, `__collapse_huge_page_isolate`.
 //!
-//! The tests run twice: before memory is allocated, and again when the pages can no longer change.
+//! The checks run twice: before memory is allocated, and again when the pages can no longer change.
 
 use super::{CollapseTarget, Initiator};
 use crate::counters::collapse::CollapseRefusal;

@@ -6,7 +6,7 @@
 //! been used. A refault counts against the page's tier if that generation is still the oldest
 //! (since 6.16: within four generations).
 //!
-//! Owns the marks that uses set and that refaults restore. Does not compare tiers
+//! Owns the marks set by uses and restored by refaults. Does not compare tiers
 //! ([`crate::folio::generations`]).
 
 use super::Core;

@@ -19,7 +19,7 @@
 //! Does not own the contents of used slots ([`super::swap`]).
 //!
 //! Invariants:
-//! - I1: a cluster counts its used slots. A cluster with none is queued as free or fresh.
+//! - I1: a cluster counts its used slots. A cluster with no used slots is queued as free or fresh.
 
 use std::collections::{BTreeMap, VecDeque};
 

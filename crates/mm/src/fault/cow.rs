@@ -1,4 +1,4 @@
-//! Stores that need their own page (docs/behaviour B.1.2, B.6.1, E.3).
+//! Stores that may need a private copy of the page (docs/behaviour B.1.2, B.6.1, E.3).
 //!
 //! Corresponds to: `do_wp_page`, `wp_can_reuse_anon_folio`, `__wp_can_reuse_large_anon_folio`,
 //! `wp_page_copy`, `wp_page_reuse`.

@@ -11,11 +11,11 @@
 //! batch immediately. Owns the two batches. Does not own the lists ([`super::lru`]).
 //!
 //! Differs: there is only one pair of batches instead of one per processor. A batched folio is
-//! freed with its last other reference.
+//! freed when its last other reference is dropped.
 //!
 //! Invariants:
 //! - I1: a folio is in the batch of new folios exactly once if its place says so, otherwise never.
-//! - I2: a folio is in the batch of activations if it is marked so.
+//! - I2: a folio is in the batch of activations if it is marked as such.
 
 use super::generations::{Generations, NewListing};
 use super::link::Place;

@@ -9,10 +9,11 @@
 //!   evicted from here                  folios used through page tables go here
 //! ```
 //!
-//! A generation has an increasing number; its list is that number modulo 4. A folio used several
-//! times through descriptors is in a higher tier of its generation. Eviction spares a tier if its
-//! pages refault more often than the pages in the first tier. Owns the numbers and that comparison.
-//! Does not own the lists ([`super::lru`]) or moves between them (`crate::reclaim::generations`).
+//! Generations are numbered in ascending order; a generation's list is its number modulo 4. A folio
+//! used several times through descriptors is in a higher tier of its generation. Eviction spares a
+//! tier if its pages refault more often than the pages in the first tier. Owns the numbers and that
+//! comparison. Does not own the lists ([`super::lru`]) or moves between them
+//! (`crate::reclaim::generations`).
 //!
 //! Invariants:
 //! - I1: each kind has 1 to 4 generations: `max_seq - 3 <= min_seq <= max_seq`.

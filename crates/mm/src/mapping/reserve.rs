@@ -1,4 +1,4 @@
-//! Space that XFS reserves for a write before it allocates blocks.
+//! Space that XFS reserves for a write before allocating blocks.
 //!
 //! Corresponds to: `xfs_iomap_prealloc_size`, `xfs_bmapi_reserve_delalloc`.
 //!

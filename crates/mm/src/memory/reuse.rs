@@ -4,7 +4,7 @@
 //! holder has dropped it.
 //!
 //! Invariants:
-//! - I1: a free process is dead, and a free open has no descriptor and no mapping.
+//! - I1: a free process is dead, and a free open file has no descriptor and no mapping.
 //! - I2: no id is free twice.
 
 use std::collections::BTreeSet;

@@ -10,8 +10,9 @@
 //!         \___________________________________________________^
 //! ```
 //!
-//! One scanner moves up the pageblocks and one down, until they meet or the goal is reached: a free
-//! block of the requested order or, for proactive compaction, a low enough fragmentation.
+//! One scanner moves up the pageblocks and the other moves down, until they meet or the goal is
+//! reached: a free block of the requested order or, for proactive compaction, a low enough
+//! fragmentation.
 //!
 //! Moving a folio to other page frames (docs/behaviour I.11).
 //!

@@ -16,7 +16,7 @@
 //!
 //! A [`Mapcount`] has 16 bytes. That is enough for a small folio. A large folio allocates 56 bytes
 //! on the heap at its first mapping. If its rules keep page counts, it allocates one count per page
-//! once only *part* of it is mapped or unmapped.
+//! as soon as only *part* of it is mapped or unmapped.
 //!
 //! # Invariants ([`Mapcount::validate`])
 //!

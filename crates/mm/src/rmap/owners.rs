@@ -1,7 +1,7 @@
 //! A large folio's mapcount and its two owners, for one thread (docs/behaviour F.4).
 //!
-//! Owns the choice of layout. `largefolio-owner-word` has the transitions, and with them the type
-//! that threads can share and its proof.
+//! Owns the choice of layout. `largefolio-owner-word` contains the transitions, the type that
+//! threads can share, and its proof.
 
 use largefolio_owner_word::words::Words;
 pub use largefolio_owner_word::{

@@ -1,4 +1,4 @@
-//! Error bounds of an estimate: the bounds of its costs, carried through sums and differences.
+//! Error bounds for an estimate: the bounds of its costs, carried through sums and differences.
 //!
 //! - B1: a cost has the same error wherever it is used. Its terms add up linearly, and in a
 //!   difference of two estimates the error applies only to the difference of the events.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! With the preemption models `none` and `voluntary`, a waiting task runs at the end of the
-//! stretch. With `lazy`, it waits for the next tick at most. With `full`, it does not wait; the
+//! stretch. With `lazy`, it waits at most until the next tick. With `full`, it does not wait; the
 //! stretch is then the longest work that the kernel does without interruption if no task is
 //! waiting.
 //!

@@ -1,4 +1,4 @@
-//! The embedded policies of `policies/`. Their C sources describe them.
+//! The embedded policies in `policies/`. Their C sources describe them.
 
 use crate::names::nearest;
 

@@ -5,13 +5,14 @@
 //! ```
 //!
 //! An address is a region and an offset, not a pointer into this process. So a program sees the
-//! same numbers in every run. The interpreter repeats every access check of the verifier.
+//! same numbers in every run. The interpreter repeats every access check that the verifier makes.
 //!
 //! Owns the registers, the stack and the meaning of each instruction. [`super::verify`] decides
 //! which programs may run.
 //!
 //! Invariants:
-//! - I1: no instruction runs twice, so a run executes at most the program's length.
+//! - I1: no instruction runs twice, so a run executes at most as many instructions as the program
+//!   has.
 //! - I2: the cost of a run is the number of instructions that it executes.
 
 use largefolio_mm::policy::Window;

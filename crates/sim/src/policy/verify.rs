@@ -7,7 +7,7 @@
 //! ```
 //!
 //! There are no loops. So `order` can sort the instructions so that every predecessor comes first,
-//! and each is checked once. A run executes at most the program's length.
+//! and each is checked once. A run executes at most as many instructions as the program has.
 //!
 //! Owns refusals and their reasons. `value` tracks values, `frame` tracks the stack.
 //!

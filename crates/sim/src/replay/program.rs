@@ -1,7 +1,7 @@
 //! The recorded program: files, threads, processes and open files.
 //!
-//! Ended processes are dropped, so memory use depends on the processes alive at one time, not on
-//! the trace's length. Does not own memory ([`crate::replay::cell`]).
+//! Ended processes are dropped, so memory use depends on the processes alive at the same time, not
+//! on the trace's length. Does not own memory ([`crate::replay::cell`]).
 
 pub(crate) mod file_calls;
 pub(crate) mod images;

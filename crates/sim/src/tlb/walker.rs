@@ -1,4 +1,4 @@
-//! Models the waits of a page-table walk: for cache lines of page tables, and for other walks.
+//! Models what a page-table walk waits for: cache lines of page tables, and other walks.
 //!
 //! ```text
 //!   data      ░░░░█░░░█░░░░░░░█░░░░      lines that the program brings in: the volume

@@ -7,7 +7,7 @@
 //!            if that name is taken: another one (.folio-XXXXXX.tmp), rename over the result
 //! ```
 //!
-//! `linkat` replaces nothing, so a file that replaces another briefly has a temporary name. On a
+//! `linkat` cannot replace a file, so a result that replaces one briefly has a temporary name. On a
 //! filesystem without `O_TMPFILE` it has such a name from the start. The writer holds a lock on it.
 //! If the writer is killed, the file remains but is no longer locked, and the next writer that uses
 //! a temporary name in that directory removes it.

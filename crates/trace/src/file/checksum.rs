@@ -5,7 +5,7 @@
 //! - I1: `LEN` is the end of the last row group, so it covers every byte that rows come from.
 //! - I2: `META` covers the metadata's JSON and the footer's description of the row groups (rows,
 //!   places, sizes, codecs). A damaged footer therefore cannot lead to other bytes or rows.
-//! - I3: verifying uses one buffer of [`BUFFER_BYTES`] for a trace of any length.
+//! - I3: verification uses one buffer of [`BUFFER_BYTES`] for a trace of any length.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -77,7 +77,7 @@ impl Checks {
         }
         let buf = if self.column == Column::Op { op_numbers(&buf, nr_values)?.into() } else { buf };
         if buf.len() != nr_values.saturating_mul(self.column.value_bytes()) {
-            return Err(self.column.bad("has a dictionary of a size other than the declared one"));
+            return Err(self.column.bad("has a dictionary whose size is not the declared one"));
         }
         Ok(Page::DictionaryPage { buf, num_values, encoding, is_sorted })
     }

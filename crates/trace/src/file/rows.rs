@@ -7,7 +7,7 @@
 //! - W1: all columns have the same number of rows.
 //! - W2: `ends` has one entry per full page of [`BATCH_ROWS`] rows: the column's state at the
 //!   page's end.
-//! - W3: memory is [`GROUP_ROWS`](super::schema::GROUP_ROWS) numbers of four columns (8 MB) plus
+//! - W3: memory is [`GROUP_ROWS`](super::schema::GROUP_ROWS) numbers for four columns (8 MB) plus
 //!   the dictionaries: 12 bytes per distinct value, with at most one value per row and column.
 
 use std::ops::Range;

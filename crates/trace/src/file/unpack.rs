@@ -9,7 +9,7 @@
 //!         | 2 * nr + 1 | nr * width bytes  ..  8 * nr values
 //! ```
 //!
-//! Apart from decompression, nearly all the time of reading a trace is spent here. Each width
+//! Apart from decompression, nearly all the time for reading a trace is spent here. Each width
 //! therefore has its own code, with constant shifts. Invariants:
 //! - I1: every number is below the dictionary's length, or the page is rejected.
 //! - I2: nothing is allocated for values that a page declares but does not hold.

@@ -1,8 +1,8 @@
 //! One column of a batch.
 //!
 //! Owns the initialized memory for its rows and reuses it from batch to batch. No cell is written
-//! twice. A column with one value throughout (thread, file, flags of most traces) is not written at
-//! all. Invariants:
+//! twice. A column with one value throughout (in most traces: thread, file and flags) is not
+//! written at all. Invariants:
 //! - I1: the rows are `cells[..len]`.
 //! - I2: `uniform` is `Some((value, nr))`: the first `nr` cells hold `value`.
 

@@ -5,7 +5,7 @@
 //!   has its name ([`Whole`]).
 //! - I2: every row and the footer pass [`crate::validate`]. A file id or an execution can come
 //!   before its entry in the footer's table, which must exist at the end.
-//! - I3: memory is one row group ([`super::rows`]) for a trace of any length.
+//! - I3: memory use is one row group ([`super::rows`]) for a trace of any length.
 
 use std::fmt;
 use std::io;

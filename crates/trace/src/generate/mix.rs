@@ -2,8 +2,8 @@
 //! ones.
 //!
 //! File 0 is text, mapped `r-x` and private. The other files are data, mapped shared and writable.
-//! One region is anonymous. Every region has its own slot of 1 TiB from [`BASE`] on. Each row is a
-//! run of references to a page chosen by Zipf's law; a permutation spreads hot pages over their
+//! One region is anonymous. Every region has its own 1 TiB slot, starting at [`BASE`]. Each row is
+//! a run of references to a page chosen by Zipf's law; a permutation spreads hot pages over their
 //! region.
 
 use super::{

@@ -2,8 +2,9 @@
 //!
 //! Owns the group's lifetime. The probe joins and leaves it by itself (`probe/pressure.h`).
 //!
-//! Invariant G1: a group is removed when its value is dropped, or by the next run of any process if
-//! this one was killed. The probe ends with its parent, and the group contains no other process.
+//! Invariant G1: a group is removed when its value is dropped, or by the next process that makes
+//! one if this process was killed. The probe ends with its parent, and the group contains no other
+//! process.
 
 use std::fs;
 use std::path::{Path, PathBuf};

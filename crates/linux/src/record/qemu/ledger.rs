@@ -1,8 +1,8 @@
 //! Merges the messages of many processes into one order of events.
 //!
 //! Owns each message's meaning; `lives` owns the processes and threads. Invariants:
-//! - L1: a thread's rows and events come in the order it sent them.
-//! - L2: a fork event comes before anything of the new thread or process. Packets of threads not
+//! - L1: a thread's rows and events come in the order in which it sent them.
+//! - L2: a fork event comes before anything of the new thread or process. Packets from threads not
 //!   yet announced are parked, and the session does not read connections of unannounced processes.
 //! - L3: a process has one exit event, after its last rows.
 //! - L4: an execve event comes after the old program's rows and before the new program's.

@@ -1,6 +1,6 @@
 //! Counters of one large folio and their transitions (docs/behaviour F.3, F.5).
 //!
-//! PTE mappings of each page of a large folio (F.1 `_mapcount`, but without the minus one).
+//! PTE mappings of each page in a large folio (F.1 `_mapcount`, but without the minus one).
 //!
 //! As long as every operation covers the whole folio, all pages have the same count and one number
 //! holds it. fork and munmap of a whole folio then cost the same for every folio size.

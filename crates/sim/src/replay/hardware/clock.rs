@@ -1,8 +1,8 @@
 //! A cell's virtual clock, which wakes khugepaged and kcompactd.
 //!
 //! A trace has no times, so references are the clock: each takes [`NS_PER_REFERENCE`] unless the
-//! cell sets another value. System calls, faults, I/O and the two daemons take no time. A trace is
-//! shorter than the run that it represents, so khugepaged must do hours of work in seconds. To
+//! cell sets a different value. System calls, faults, I/O and the two daemons take no time. A trace
+//! is shorter than the run that it represents, so khugepaged must do hours of work in seconds. To
 //! allow that, shorten its sleep (`khugepaged-scan-sleep`) or make references longer.
 
 /// J.4 counts 1.046 to 1.064 billion instruction fetches per second on one core.

@@ -3,8 +3,8 @@
 //! A process counts towards the program that it last executed or, before its first execve, towards
 //! its parent's program. Memory in use is the page cache plus the private memory on the whole
 //! machine, each folio once. The peak is exact. Its composition is measured whenever memory in use
-//! has grown by a quarter since the last measurement, so the reported moment has at least four
-//! fifths of the peak.
+//! has grown by a quarter since the last measurement, so memory in use at the reported moment is at
+//! least four fifths of the peak.
 
 use std::collections::BTreeMap;
 

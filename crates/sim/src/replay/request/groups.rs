@@ -1,4 +1,4 @@
-//! Checks that each cgroup of a request has programs, so its limit has an effect.
+//! Checks that each cgroup in a request has programs, so its limit has an effect.
 
 use std::collections::BTreeSet;
 use std::iter;

@@ -4,7 +4,7 @@
 //! words that a user could type ([`Custom`]), so each workload can be repeated by itself.
 //!
 //! Invariants:
-//! - D1: the same seed, base page and windows produce the same workload everywhere.
+//! - D1: the same seed, base page size and readahead windows produce the same workload everywhere.
 //! - D2: touches stay below the end of the file, stores go only to writable pages, and written
 //!   pages are never executed. Otherwise the program would be killed.
 
