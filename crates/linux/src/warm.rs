@@ -17,7 +17,8 @@
 //! (arm64 with 16K and 64K pages), contpte blocks and larger folios count (`by_size`).
 //!
 //! Invariants:
-//! - W1: neither the bytes nor the change times of the file change: dirty pages are written first.
+//! - W1: neither the file's contents nor its modification times change: dirty pages are written
+//!   first.
 //! - W2: blocks in a PMD folio are not touched. If the first block tried gets none, the rest is not
 //!   touched either. A part whose folios are counted by size is not touched if all of it is large.
 //! - W3: the file is opened for reading and never executed.

@@ -1,7 +1,7 @@
 //! The footer of a trace: how and where it was recorded, its files and mappings.
 //!
 //! Owns the metadata types and their JSON form. Invariants:
-//! - I1: file ids are row numbers of [`Meta::files`].
+//! - I1: file ids are row numbers in [`Meta::files`].
 //! - I2: [`Meta::layout`] and every image's layout are sorted by address, and their ranges do not
 //!   overlap.
 //! - I3: an execution names a row of [`Meta::images`].

@@ -1,4 +1,4 @@
-//! Text of units: a service's variables, and escaped words for systemd.
+//! Text for unit files: a service's variables, and words escaped for systemd.
 
 use super::PersistError;
 use super::place::ServiceName;

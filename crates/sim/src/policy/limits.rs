@@ -1,4 +1,4 @@
-//! The size limits of a policy, and the section names in its file, as printed in errors.
+//! A policy's size limits, and the section names in its file, as printed in errors.
 
 pub(super) const OBJECT_BYTES_MAX: usize = 1 << 20;
 /// The limit that Linux sets for unprivileged programs.
