@@ -120,8 +120,8 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     }
     if let Some(body) = run_time::figures(rows) {
         let lead = "Each cell is compared with the first cell for its machine, in percent of the \
-             program's run time. A bar that crosses 0, or ends within 0.05% of it, is a \
-             difference that is not certain."
+                    program's run time. A bar that crosses 0, or ends within 0.05% of it, shows an \
+                    uncertain difference."
             .to_owned();
         let run = section("run-time", "Run time", Basis::Estimated, body);
         sections.push(Section { lead, ..run });

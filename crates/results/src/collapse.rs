@@ -281,7 +281,7 @@ fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
     let said = io::Error::from_raw_os_error(errno);
     let why = match (kind, Errno::from_raw_os_error(errno)) {
         (CollapseKind::File, Errno::INVAL) => {
-            "this kernel does not collapse files of this filesystem; start the program with folio \
+            "this kernel does not collapse files on this filesystem; start the program with folio \
              run --text large"
         }
         (_, Errno::INVAL) => {
@@ -297,7 +297,7 @@ fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
             "the memory control group is at its limit, or userfaultfd waits for pages"
         }
         (_, Errno::NOMEM) => {
-            &format!("no free folio: compact memory ({}), try again", compact_memory())
+            &format!("no free folio: compact memory ({}) and try again", compact_memory())
         }
         _ => "refused",
     };

@@ -81,7 +81,7 @@ impl AlignArgs {
             [text_bytes, file_bytes, copy_bytes, stored_bytes].map(|bytes| figures::bytes(*bytes));
         say(&format!(
             "folio: {name}: {text} of text in whole blocks of {size}; {old} -> {new}, {stored} on \
-             disk; {nr_compared} segments and sections compared: equal"
+             disk; {nr_compared} segments and sections are identical"
         ));
         for lost in lost {
             say(&format!("folio: {name}: the copy loses the original's {lost}"));

@@ -117,8 +117,8 @@ impl CalibrateArgs {
         {
             bail!(
                 "{} is the mean of {nr_before} calibrations, which --quick would replace with a \
-                 rough estimate: write it to another file with --output, or replace them with \
-                 --fresh",
+                 rough estimate: write the estimate to another file with --output, or discard the \
+                 calibrations with --fresh",
                 shown(&output)
             );
         }

@@ -67,7 +67,7 @@ pub(crate) struct RecordArgs {
     /// side effects. The N unrecorded runs read from and write to /dev/null
     #[arg(long, value_name = "N", value_parser = within::<u16>(1..=1000))]
     runs: Option<u16>,
-    /// Show no progress and no summary, only warnings
+    /// Show only warnings, without progress or a summary
     #[arg(short, long)]
     quiet: bool,
     /// Program and its arguments

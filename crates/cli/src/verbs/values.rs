@@ -18,7 +18,7 @@ pub fn size(text: &str) -> Result<u64, String> {
 pub fn page_bytes(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;
     let is_page = matches!(bytes, 0x1000 | 0x4000 | 0x10000);
-    if is_page { Ok(bytes) } else { Err("a base page is 4K, 16K or 64K".to_owned()) }
+    if is_page { Ok(bytes) } else { Err("the base page size is 4K, 16K or 64K".to_owned()) }
 }
 
 /// A folio size: a base page of 4 KiB times a power of two.
@@ -78,7 +78,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn pid(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "expected a PID; pgrep -d, NAME prints the PIDs of a name".to_owned())
+    text.parse().map_err(|_| "expected a PID; pgrep -d, NAME prints PIDs by name".to_owned())
 }
 
 /// The program to start, after all options.

@@ -184,7 +184,7 @@ impl VerifyArgs {
         if self.trace.is_some() && !self.env.is_empty() {
             bail!(
                 "--trace predicts only changes made with --tune: the model does not know the \
-                 effects of variables"
+                 effects of environment variables"
             );
         }
         let (measure, metric) = (self.measure()?, self.metric()?);

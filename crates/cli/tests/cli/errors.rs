@@ -219,7 +219,7 @@ fn names_that_stand_in_the_wrong_place_are_told_so() {
         ("predict mix.folio --kernel 6.12, 7.2", "a name is empty"),
         ("predict mix.folio --kernel 6.12 --memory 64", "expected at least 1M"),
         ("warm gone", "cannot read gone: No such file or directory (os error 2)\n"),
-        ("verify --env A=1 --trace mix.folio -- true", "the effects of variables"),
+        ("verify --env A=1 --trace mix.folio -- true", "the effects of environment variables"),
     ] {
         let said = place.fails(words);
         assert!(said.contains(expected), "{words}: {said}");

@@ -231,6 +231,6 @@ impl Group<'_> {
 
 /// How to use the pictures, for the section's introduction.
 pub(super) const LEAD: &str = "Files: the page cache at the end, mapped or not. Private memory: \
-                               its state when the process ended. With scripts: point at a strip \
-                               to see folio, order and cause; drag or press + and - to zoom; use \
-                               the arrow keys to step from folio to folio.";
+                               its state when the process ended. With scripts: point at a strip to \
+                               see a folio, its order and its cause; drag or press + and - to \
+                               zoom; use the arrow keys to step from folio to folio.";

@@ -204,7 +204,7 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
         let Some(first) = of_machine.next() else { continue };
         if first.run.source == BaseSource::NotKnown {
             notes.push(format!(
-                "the run time on {} is not known (use --runtime to give it).",
+                "the run time on {} is not known (use --runtime to set it).",
                 labels::machine(machine)
             ));
             continue;

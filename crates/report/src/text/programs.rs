@@ -91,11 +91,11 @@ pub(super) fn sentences(rows: &[Outcome]) -> Vec<String> {
     let mut sentences = vec![who(first)];
     if let Some(most) = most.filter(|most| first.programs.len() > 1 && by.get(most) > 0) {
         let what = match by {
-            By::Time => "the time of faults and walks",
+            By::Time => "the time spent on faults and walks",
             By::Events => "the faults and walks",
         };
         let share = percent(by.get(most), whole);
-        sentences.push(format!("{} takes {share} of {what}.", name(&most.path)));
+        sentences.push(format!("{} accounts for {share} of {what}.", name(&most.path)));
     }
     let memory = &first.memory;
     let peaks =

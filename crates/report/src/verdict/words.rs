@@ -34,8 +34,8 @@ pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     let nr_all = names.len() + report.rows.len() + report.unfit.len();
     (!names.is_empty()).then(|| {
         format!(
-            "--within ended the replay before {} of {nr_all} columns were complete ({}): this is \
-             the best of the rest.",
+            "--within ended the replay before {} of {nr_all} columns were complete ({}): the \
+             answer considers only the others.",
             names.len(),
             figures::printable(&listed(&names))
         )

@@ -166,7 +166,7 @@ impl MapsRequest {
         let is_named = matches!(self.selection, Selection::Processes(_));
         for pid in skipped.gone.iter().filter(|_| is_named) {
             remarks.push(Remark::Missing(format!(
-                "no process {pid} exists or it has ended; pgrep NAME finds processes"
+                "no process {pid} exists, or it has ended; pgrep NAME finds processes"
             )));
         }
         for pid in skipped.empty.iter().filter(|_| is_named) {

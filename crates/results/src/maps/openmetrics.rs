@@ -116,8 +116,8 @@ impl Families {
         self.begin(name, "", "1 if folio sizes could be read, which needs root; else 0.");
         let _ = writeln!(self.text, "{name} {}", u64::from(census.access == Access::Full));
         let name = "folio_process_mapped_bytes";
-        let help =
-            "Mapped memory of all processes with one name; shared pages count in each process.";
+        let help = "Mapped memory of all processes with the same name; shared pages count in each \
+                    process.";
         self.begin(name, "bytes", help);
         let processes = census.processes.iter();
         let processes = processes.map(|one| (label("process", &one.name), &one.tally));
@@ -127,7 +127,7 @@ impl Families {
     fn groups(&mut self, census: &Census, show: Show) {
         let name = "folio_cgroup_mapped_bytes";
         let help =
-            "Mapped memory of all processes in one control group; shared pages count in each.";
+            "Mapped memory of all processes in the same control group; shared pages count in each.";
         self.begin(name, "bytes", help);
         let group = |pid: u32| {
             let group = Group::of(&Live, pid);

@@ -87,7 +87,7 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     let mut body = sized("By mapping", "Mapping", &rows(&summary.mappings, "mappings"));
     body.append(&asides(&[(summary.nr_mappings_not_shown, "smaller mappings")]));
     let lead = if summary.nr_processes > 1 {
-        "The largest mappings; mappings of one file with the same permissions are added up."
+        "The largest mappings; mappings of one file with the same permissions are combined."
     } else {
         "The largest."
     };
@@ -100,7 +100,7 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
 }
 
 const PLACES: &str = "The address space of the largest mappings, from first page to last, read \
-                      just after the counts. With scripts: point at a strip to see folio and \
+                      just after the counts. With scripts: point at a strip to see a folio and its \
                       place; drag or press + and - to zoom; use the arrow keys to step from folio \
                       to folio.";
 

@@ -127,8 +127,8 @@ fn blocks(filesystems: &[(PathBuf, u64)], page_bytes: u64) -> Result<Option<Stri
 fn held_now(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
-            "another folio (verify, run or bench) has changed {} temporarily, and `this` includes \
-             that change; run this again after that command has ended",
+            "another folio command (verify, run or bench) has changed {} temporarily, and `this` \
+             includes that change; run this again after that command has ended",
             listed(names)
         ))
     })

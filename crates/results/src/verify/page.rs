@@ -402,14 +402,15 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     let place = match (predicted.holds, &predicted.cannot_tell) {
         (Some(true), _) => "The measured ratio is within the predicted bounds.".to_owned(),
         (Some(false), _) => "The measured ratio is outside the predicted bounds.".to_owned(),
-        (None, Some(why)) => format!("The rounds cannot show whether it holds: {why}."),
+        (None, Some(why)) => format!("The rounds cannot show whether the prediction holds: {why}."),
         (None, None) => String::new(),
     };
     words.push(place);
     words.push(format!("Plain: {} on {}.", predicted.kernel, predicted.machine));
     words.push(format!("Changed: {}.", predicted.changed_kernel));
     if !predicted.assumed.is_empty() {
-        words.push(format!("It depends on assumed costs: {}.", predicted.assumed.join(", ")));
+        let assumed = predicted.assumed.join(", ");
+        words.push(format!("The prediction depends on assumed costs: {assumed}."));
     }
     body.append(&notes(words.iter().filter(|text| !text.is_empty()).map(String::as_str)));
     section("prediction", "Prediction", Basis::Estimated, lead, body)
@@ -472,8 +473,8 @@ fn beside(
 fn doubts(view: &VerifyResult) -> Markup {
     if view.warnings.is_empty() {
         return notes([
-            "None: there are enough rounds, the plain runs vary little, their halves do not \
-             drift, and the runs are long compared with a process start.",
+            "None: there are enough rounds, the plain runs vary little, their halves do not drift, \
+             and the runs are long compared with starting a process.",
         ]);
     }
     notes(view.warnings.iter().map(String::as_str))
@@ -493,10 +494,7 @@ fn sources(view: &VerifyResult) -> Markup {
             "Plain and changed runs take turns on this kernel, and the order alternates from round \
              to round; one warm-up round is not counted. Preparing a change is not timed.",
         ),
-        (
-            "ratio",
-            "Changed divided by plain within one round, so that drift of the machine affects both.",
-        ),
+        ("ratio", "Changed divided by plain within one round, so that machine drift affects both."),
         ("interval", "95% bootstrap interval of the median; with 3 to 5 rounds, the range."),
         ("verdict", &margin),
         ("estimated", "The prediction: counts from the model times the costs in the machine file."),

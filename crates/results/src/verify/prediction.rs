@@ -279,7 +279,7 @@ mod tests {
         );
         let why = of([0.85, 0.95], 0.80, 0.96, 20).1.unwrap();
         assert!(
-            why.ends_with("predicted effect; at least 105 rounds would decide (--runs 105)"),
+            why.ends_with("effect; at least 105 rounds are needed to decide (--runs 105)"),
             "{why}"
         );
         assert!(of([0.85, 0.95], 0.88, 0.93, 9).1.unwrap().contains("fewer than 10"));

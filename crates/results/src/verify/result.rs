@@ -254,8 +254,8 @@ impl VerifyResult {
         if let Some(nr) = self.nr_of_selecting() {
             let _ = writeln!(
                 text,
-                "\n  faults, memory and folios decide which rounds count, so their rows cover all \
-                 {nr} rounds"
+                "\n  faults, memory and folios determine which rounds count, so their rows cover \
+                 all {nr} rounds"
             );
         }
         text

@@ -20,7 +20,7 @@ pub(super) fn of_metric(metric: &str) -> String {
 
 pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
-        Some(nr) => format!("at least {nr} rounds would decide (--runs {nr})"),
+        Some(nr) => format!("at least {nr} rounds are needed to decide (--runs {nr})"),
         None => "a decision takes more rounds than is practical; longer runs on a quieter machine \
                  need fewer rounds"
             .to_owned(),
@@ -119,7 +119,7 @@ pub(super) fn warning(doubt: &Doubt) -> String {
         }
         Doubt::LeftRunning { name, nr_runs } => format!(
             "the command ended and left {name} running in {nr_runs} runs: folio killed {name} and \
-             did not measure what it did afterwards. To measure a server, start it with --server \
+             did not measure what it did after that. To measure a server, start it with --server \
              and pass its load generator as the command"
         ),
         Doubt::NoTrace { is_looked: true } => {

@@ -39,7 +39,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["run", "verify"],
         (
             "LARGEFOLIO_PRELOAD",
-            "The library of `--text remap` [liblargefolio_preload.so next to `folio` or in \
+            "The library for `--text remap` [liblargefolio_preload.so next to `folio` or in \
              ../lib/largefolio].",
         ),
     ),
@@ -70,16 +70,16 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["advise", "predict", "verify"],
         (
             "LARGEFOLIO_PROGRESS_MS",
-            "Milliseconds between two progress lines if standard error is not a terminal [10000].",
+            "Milliseconds between progress lines if standard error is not a terminal [10000].",
         ),
     ),
     (
         &["tune", "warm"],
-        ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state]."),
+        ("XDG_STATE_HOME, HOME", "Where the old values are stored [~/.local/state]."),
     ),
     (
         &["calibrate", "predict", "verify"],
-        ("XDG_CONFIG_HOME, HOME", "Where the machine `this` is [~/.config]."),
+        ("XDG_CONFIG_HOME, HOME", "Where the file of the machine `this` is stored [~/.config]."),
     ),
     (
         &["bench exec", "bench fault", "calibrate"],

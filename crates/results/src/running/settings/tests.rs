@@ -109,7 +109,7 @@ fn a_setting_that_another_folio_holds_is_a_warning() {
     assert!(!said().contains("another folio"));
     held.lock().unwrap();
     assert!(
-        said().contains("another folio (verify, run or bench) has changed thp.enabled"),
+        said().contains("another folio command (verify, run or bench) has changed thp.enabled"),
         "{}",
         said()
     );
