@@ -23,9 +23,9 @@
 //! - I1: only the comparison reads `published`. If a row's inputs contain a published number of its
 //!   own series, the study says so (`inputs-of-series`, or a machine file that cites the study's
 //!   section), and the row does not count.
-//! - I2: a row that moves in another direction than the published one, or is apart from it, must
-//!   give a reason in `disagrees`. A row with `disagrees` must disagree. [`Finding::surprises`]
-//!   lists violations.
+//! - I2: a row that moves in a different direction from the published one, or is apart from it,
+//!   must give a reason in `disagrees`. A row with `disagrees` must disagree.
+//!   [`Finding::surprises`] lists violations.
 //! - I3: without new measurements, the same inputs produce the same findings.
 
 mod basis;

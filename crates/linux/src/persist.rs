@@ -8,7 +8,7 @@
 //! | [`Place::Unit`] | `/etc/systemd/system/largefolio-warm-NAME.{service,path}` | `folio warm`, again after an upgrade |
 //! | [`Place::Wanted`] | `multi-user.target.wants/` of that directory | a link: the unit starts at boot |
 //!
-//! [`crate::tune`] owns the record of written files, which decides what may be replaced and
+//! [`crate::tune`] owns the record of written files, which determines what may be replaced and
 //! removed.
 //!
 //! Invariants:

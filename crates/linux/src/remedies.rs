@@ -6,7 +6,7 @@
 //!   around       stop the program, run it, start again     folio warm FILE
 //! ```
 //!
-//! Owns the texts. [`crate::reasons`] chooses a mapping's remedy and asks the verbs first
+//! Owns the texts. [`crate::reasons`] chooses a mapping's remedy and checks with the verbs first
 //! ([`verbs`]); the options of runtimes are data ([`runtime`]).
 //!
 //! Invariants:

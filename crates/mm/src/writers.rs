@@ -10,8 +10,8 @@
 //!   it has huge folios | its whole cache is dropped| yes                    | yes
 //! ```
 //!
-//! [`rules.writers`](crate::rules::Writers) decide the effect on the page cache. Permissions are
-//! not checked.
+//! [`rules.writers`](crate::rules::Writers) determines the effect on the page cache. Permissions
+//! are not checked.
 //!
 //! An open file with write access remains a writer until its last descriptor is closed *and* its
 //! last mapping is gone: a mapping holds the open file, whatever the mapping's protection.
@@ -19,7 +19,7 @@
 //! Invariants (checked by [`Memory::validate`], I14):
 //! - I1: `i_writecount` is the number of open files that write, minus the number of living
 //!   processes that run the file; never both (H.1.4).
-//! - I2: `nr_thps` is the number of folios of more than one page, for files on filesystems without
+//! - I2: `nr_thps` is the number of folios larger than one page, for files on filesystems without
 //!   large folios; 0 for others (H.3.1).
 //! - I3: if the rule is to drop, a file with writers has no such folio (L.16).
 

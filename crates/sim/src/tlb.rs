@@ -1,8 +1,8 @@
 //! The TLB of one CPU: which references need a page-table walk.
 //!
 //! Owns a TLB's structures, their replacement and the range of an entry; the page-walk caches,
-//! which decide which entries a walk reads; and the walker, which decides how long a walk waits.
-//! Does not own the page tables (a [`Walk`] describes them), a walk's cost, or any machine's
+//! which determine which entries a walk reads; and the walker, which determines how long a walk
+//! waits. Does not own the page tables (a [`Walk`] describes them), a walk's cost, or any machine's
 //! numbers ([`crate::machine`]).
 //!
 //! ```text

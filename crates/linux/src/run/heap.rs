@@ -186,6 +186,9 @@ mod tests {
         assert_eq!(heap(&[]).cost(), None);
         let cost = heap(&[1024, 2048]).cost().unwrap();
         assert!(cost.contains("gets no 1M, 2M folios in any program"), "{cost}");
-        assert!(cost.ends_with("enabled is madvise, and sizes above 64K are set to never"), "{cost}");
+        assert!(
+            cost.ends_with("enabled is madvise, and sizes above 64K are set to never"),
+            "{cost}"
+        );
     }
 }

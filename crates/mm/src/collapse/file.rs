@@ -13,7 +13,7 @@
 //! completes immediately, so a flush that khugepaged started is done when khugepaged returns to the
 //! block.
 //!
-//! Page tables of a collapsed block of a file (docs/behaviour H.5 steps 6 and 7).
+//! Page tables for a collapsed block of a file (docs/behaviour H.5 steps 6 and 7).
 //!
 //! With the table gone, the next fault can map the block by one entry.
 

@@ -1,4 +1,4 @@
-//! Reuse of the ids of ended processes and closed files.
+//! Reuses the ids of ended processes and closed files.
 //!
 //! Without reuse, the tables would grow with the length of a run. An id is reused only after its
 //! holder has dropped it.

@@ -1,4 +1,4 @@
-//! PTE tables: one arena of tables of equal size, which reuses freed tables first.
+//! PTE tables: one arena of equal-sized tables, which reuses freed tables first.
 //!
 //! Invariants:
 //! - T1: a table's `nr_present` counts its present PTEs.

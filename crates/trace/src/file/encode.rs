@@ -4,7 +4,7 @@
 //! [`BATCH_ROWS`](super::schema::BATCH_ROWS) rows. If a page would make the dictionary larger than
 //! [`DICTIONARY_BYTES_MAX`], it and all later pages hold plain values. Rows are numbered when they
 //! arrive ([`super::rows`]), which leaves little work here: numbering, packing, compression and
-//! file output together take 17 ns of CPU time per row (21 million rows of a recorded build of
+//! file output together take 17 ns of CPU time per row (21 million rows from a recorded build of
 //! zlib, one core of a Zen 4 server, n = 2).
 //!
 //! Numbers take whole bytes ([`width_of`]). The 11 bits that a row of cc1 needs take 1.36 bytes

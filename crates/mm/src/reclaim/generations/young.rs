@@ -3,7 +3,7 @@
 //! Corresponds to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
 //! `suitable_to_scan`.
 //!
-//! The first walk covers every table of every process of the cgroup. Later walks cover only PMD
+//! The first walk covers every table of every process in the cgroup. Later walks cover only PMD
 //! ranges in which at least one in eight entries was young at the last walk or look-around
 //! ([`WorthWalking`]).
 

@@ -1,4 +1,4 @@
-//! The LRU stack of one side of one thread: a short list with a linear search, then the slots
+//! The LRU stack for one side of one thread: a short list with a linear search, then the slots
 //! below.
 //!
 //! Invariants:
