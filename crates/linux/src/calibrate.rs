@@ -1,4 +1,4 @@
-//! Measures the costs of the machine it runs on, for a machine file.
+//! Measures this machine's costs for a machine file.
 //!
 //! Reading order: [`cpu`](Cpu) (the CPU's own data), `curve` (translation), `step` (the steps of a
 //! curve), `loads` (cache lines and overlapping walks), `rounds` (which rounds count),

@@ -19,7 +19,7 @@
 //! - P3: no directory on the way to a file is a link, belongs to a user other than root and this
 //!   one, or is world-writable.
 //! - P4: a file appears under its name only when it is complete. It is replaced and removed only if
-//!   the record has its text.
+//!   the record contains its text.
 
 pub mod boot;
 pub(crate) mod folder;

@@ -1,4 +1,4 @@
-//! Settings of the running system that affect large folios: planning, applying and undoing changes.
+//! System settings that affect large folios: planning, applying and undoing changes.
 //!
 //! ```text
 //!   tunings/NAME.toml --+

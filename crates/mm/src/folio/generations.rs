@@ -16,7 +16,7 @@
 //! (`crate::reclaim::generations`).
 //!
 //! Invariants:
-//! - I1: each kind has 1 to 4 generations: `max_seq - 3 <= min_seq <= max_seq`.
+//! - I1: each kind of memory has 1 to 4 generations: `max_seq - 3 <= min_seq <= max_seq`.
 
 use super::link::Marks;
 use super::list_id::LruKind;

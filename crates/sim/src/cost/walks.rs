@@ -17,9 +17,9 @@ impl Sum<'_> {
     pub(super) fn walks(&mut self, events: &Events, walks: Walks) {
         let (costs, counted) = (self.costs, &events.walks);
         let shares = [
-            ("walk", None, &counted.chained, "walks after the walk that gave the address"),
+            ("walk", None, &counted.chained, "walks that follow the walk for their address"),
             ("walk_beside", Some(&costs.walk_beside), &counted.overlapped, "overlapping walks"),
-            ("walk_alone", Some(&costs.walk_alone), &counted.alone, "walks with no other near"),
+            ("walk_alone", Some(&costs.walk_alone), &counted.alone, "isolated walks"),
             (FETCH, Some(&costs.walk_fetch), &counted.fetch, "walks for instructions"),
         ];
         for (name, share, kind, of) in shares {

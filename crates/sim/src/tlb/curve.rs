@@ -2,7 +2,7 @@
 //!
 //! The modelled buffer is fully associative with LRU replacement. It holds the entries of the
 //! machine's walks: base pages, coalesced pages, contpte blocks and PMD entries. Each side and
-//! thread has its own buffer. The TLB's flushes apply to it too.
+//! thread has its own buffer. The TLB's flushes also apply to it.
 //!
 //! A larger LRU buffer holds everything that a smaller one holds. So one stack, with the last used
 //! entry on top, represents buffers of all sizes: a reference found at depth `d` hits in buffers

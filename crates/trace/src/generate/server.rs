@@ -1,6 +1,6 @@
 //! A pre-forking server: workers inherit text and memory and answer requests concurrently.
 //!
-//! A request goes to a random worker, which runs text, reads and writes the inherited heap, and
+//! A request goes to a random worker, which executes text, reads and writes the inherited heap, and
 //! writes its own memory. Zipf's law selects the pages. A worker that has answered its share of
 //! requests exits, and the parent forks a replacement.
 //!
