@@ -14,8 +14,8 @@ pub(super) fn state_folder() -> Result<PathBuf> {
     let state = variable("XDG_STATE_HOME")
         .or_else(|| Some(variable("HOME")?.join(".local/state")))
         .context(
-            "neither XDG_STATE_HOME nor HOME is set; set one of them, because folio stores the old \
-             values below it",
+            "neither XDG_STATE_HOME nor HOME is set; set one of them so that folio can store the \
+             old values",
         )?;
     Ok(state.join("largefolio"))
 }

@@ -218,9 +218,7 @@ impl MapsArgs {
             );
         }
         if let Some(seconds) = seconds_taken_for_pid(&command_line).filter(|_| watched_pids > 1) {
-            warn(&format!(
-                "{seconds} is interpreted as a process; write --watch={seconds} with a ="
-            ));
+            warn(&format!("{seconds} is interpreted as a PID; write --watch={seconds} with a ="));
         }
         Ok(MapsPlan::Live(live::LivePlan { request, show, watch: self.watch, output }))
     }

@@ -127,8 +127,8 @@ impl RecordArgs {
         let of_runs = "--runs times the plain program because recording slows it down, but a live \
             recording runs at full speed; omit --runs";
         let of_with = "--with chooses an emulator, but --live uses none; omit one of them";
-        let of_root = "--root is for programs from other systems, but --live runs on this one; \
-            omit one of them";
+        let of_root = "--root is for programs from other systems, but --live records on this one; \
+                       omit one of them";
         let given = [
             self.runs.map(|_| of_runs),
             self.with.as_ref().map(|_| of_with),

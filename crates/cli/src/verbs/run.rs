@@ -251,7 +251,7 @@ fn summary(plan: &Launch, watched: &Watched) {
     }
     if !long.is_empty() {
         let (files, state) = (count(long.len()), in_cache(&long));
-        say(&format!("folio: text and constants of {files}: {state}{delay}"));
+        say(&format!("folio: text and constants in {files}: {state}{delay}"));
     }
     say(&format!("folio: {}", seen(&watched.samples, watched.elapsed.as_secs_f64())));
     let moved = plan.moved.as_ref().and_then(|moved| moved.summary().ok());

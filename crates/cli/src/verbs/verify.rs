@@ -268,7 +268,7 @@ impl VerifyArgs {
         }
         if let Some(name) = verdict::names().find(|name| *name == self.metric) {
             if self.better.is_some() || self.unit.is_some() {
-                bail!("--better and --unit apply to a printed number: give --metric-pattern");
+                bail!("--better and --unit apply to a printed number; add --metric-pattern");
             }
             if !self.names().any(|known| known == name) {
                 bail!("--metric {name}: there is no server; start one with --server and --ready");

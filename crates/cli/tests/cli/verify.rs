@@ -94,7 +94,7 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
             "'elapsed' means less is better, 'tps' means more is better: which one is the metric? \
              Add --better higher or --better lower",
         ),
-        (format!("verify {change} --better higher -- true"), "give --metric-pattern"),
+        (format!("verify {change} --better higher -- true"), "add --metric-pattern"),
         (format!("verify {change} --fail-if wall -- true"), "such as wall>+2%"),
         (
             format!("verify {change} --fail-if tps>2% -- true"),

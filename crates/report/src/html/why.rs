@@ -8,10 +8,9 @@ use crate::text::{pair, sentences};
 use crate::why::{Explained, Why};
 use crate::{PredictResult, figures};
 
-pub(super) const LEAD: &str = "The rules are changed one after the other, the oldest first; rules \
-                               that change nothing are omitted. The tables also show the effect \
-                               of each rule by itself, and how much of the change is lost without \
-                               it.";
+pub(super) const LEAD: &str = "The rules are changed one after another, the oldest first; rules \
+                               that change nothing are omitted. The tables also show the effect of \
+                               each rule by itself, and how much of the change is lost without it.";
 
 pub(super) fn figures(report: &PredictResult, answers: &[Why]) -> Markup {
     let mut body = Markup::new();

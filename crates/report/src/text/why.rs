@@ -198,11 +198,11 @@ fn cell(text: &str, is_number: bool) -> Cell {
 
 pub(super) fn notes(answers: &[Why]) -> Vec<String> {
     let mut notes = vec![
-        "in order: the rules are changed one after the other, the oldest first, so that the steps \
+        "in order: the rules are changed one after another, the oldest first, so that the steps \
          add up to the difference. alone: one rule is changed on the first kernel; together with \
-         the joint effects of rules, this column adds up as well. left out: the part of the \
-         change that the second kernel loses without the rule. points: per cent of the first \
-         kernel's value. since: the first version known to have the value."
+         the joint effects of rules, this column adds up as well. left out: the part of the change \
+         that the second kernel loses without the rule. points: per cent of the first kernel's \
+         value. since: the first version known to have the value."
             .to_owned(),
     ];
     if answers.iter().flat_map(|why| &why.switches).any(|switch| switch.rules.len() > 1) {

@@ -257,12 +257,12 @@ pub fn mapcount_costs(nr_rounds: usize) -> MapcountCosts {
         page: Figure::of(
             &page,
             1,
-            "folio-lab bench owners: 16 page counts less 1, one thread, each",
+            "folio-lab bench owners: 16 page counts minus 1, one thread, per count",
         ),
         owner_word: Figure::of(
             &word,
             1,
-            "folio-lab bench owners: owner word, one thread, each call",
+            "folio-lab bench owners: owner word, one thread, per call",
         ),
     }
 }

@@ -81,16 +81,18 @@ impl Families {
             ),
             (
                 "folio_unaligned_bytes",
-                "The part in folios that are fully mapped but unaligned.",
+                "Mapped memory in folios that are fully mapped but unaligned.",
                 |cell| cell.unaligned_bytes,
             ),
-            ("folio_partial_bytes", "The part in folios that are only partly mapped.", |cell| {
-                cell.partial_bytes
-            }),
-            ("folio_contpte_bytes", "The part in contpte blocks mapped from one folio.", |cell| {
+            (
+                "folio_partial_bytes",
+                "Mapped memory in folios that are only partly mapped.",
+                |cell| cell.partial_bytes,
+            ),
+            ("folio_contpte_bytes", "Mapped memory in contpte blocks from one folio.", |cell| {
                 cell.contpte_bytes
             }),
-            ("folio_pmd_mapped_bytes", "The part mapped by PMD entries.", |cell| cell.pmd_bytes),
+            ("folio_pmd_mapped_bytes", "Memory mapped by PMD entries.", |cell| cell.pmd_bytes),
         ];
         for (name, help, pick) in picks {
             self.begin(name, "bytes", help);

@@ -68,8 +68,8 @@ impl Screen {
         // Its panic hook restores the terminal before the message is printed.
         let terminal = ratatui::try_init().inspect_err(|_| drop(ratatui::try_restore()));
         let terminal = terminal.context(
-            "cannot show a full-screen view on this terminal; folio maps .. --watch | cat prints \
-             lines",
+            "cannot show a full-screen view on this terminal; use folio maps .. --watch | cat to \
+             print lines instead",
         )?;
         Ok(Self(ManuallyDrop::new(terminal)))
     }

@@ -22,7 +22,7 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let policies = KernelPolicy::builtin().map(|(name, what)| (name.to_owned(), what.to_owned()));
     add(
         &mut text,
-        "Policies (--policy); you can also give your own object files",
+        "Policies (--policy); your own BPF object files are accepted too",
         &policies.collect::<Vec<_>>(),
     );
     let machines =

@@ -98,8 +98,8 @@ fn share(spread: &Spread, what: &str) -> Quantity {
         value: digits(spread.median),
         unit: Unit::Share,
         source: format!(
-            "measured: extra time for lines on separate pages instead of packed ones, {what}, as a \
-             share of the extra time for dependent loads; median of n = {}, {:.3} to {:.3}",
+            "measured: extra time if each line is on its own page, {what}, as a share of the extra \
+             time for dependent loads; median of n = {}, {:.3} to {:.3}",
             spread.n, spread.min, spread.max
         ),
         assumed: false,
