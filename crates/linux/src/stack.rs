@@ -1,7 +1,8 @@
 //! Runs folio's work on a stack of its own size, regardless of `ulimit -s`.
 //!
 //! Raising the limit would also affect the programs that folio runs, so a separate thread gets the
-//! stack. If no thread can be created (a seccomp filter, a limit), the work runs without one.
+//! stack. If no thread can be created (a seccomp filter, a limit), the work runs on the original
+//! stack.
 //!
 //! A signal for the process goes to any thread that does not block it. The work blocks some signals
 //! and takes them one by one (`run/child`), so the waiting thread blocks all.

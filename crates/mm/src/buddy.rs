@@ -1,4 +1,4 @@
-//! The buddy allocator of one zone of page frames.
+//! The buddy allocator for one zone of page frames.
 //!
 //! Owns the free page frames, their blocks and lists (docs/behaviour I.1-I.4, I.6, I.9, I.10). Does
 //! not own the contents of allocated frames, reclaim or compaction.

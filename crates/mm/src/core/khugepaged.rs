@@ -1,6 +1,6 @@
 //! khugepaged's state: its clock and scan position (docs/behaviour H.6.5).
 //!
-//! Does not own the decisions of a scan ([`crate::collapse`]).
+//! Does not own a scan's decisions ([`crate::collapse`]).
 
 use crate::units::{MappingId, MmId, Vpn};
 

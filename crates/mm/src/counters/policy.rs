@@ -1,4 +1,4 @@
-//! Counts of a policy's calls and of the outcomes of its answers.
+//! Counts calls to a policy, and the outcomes of its answers.
 
 use crate::policy::Point;
 

@@ -3,7 +3,7 @@
 //! Owns the position in the file. Invariants:
 //! - I1: memory is bounded by the limits in [`super::schema`], not by the file's length.
 //! - I2: after an error or the end, every further call returns `false`.
-//! - I3: a panic of the Parquet library on damaged bytes becomes an error.
+//! - I3: a panic in the Parquet library on damaged bytes becomes an error.
 
 use std::fmt;
 use std::path::Path;
