@@ -118,7 +118,7 @@ impl AdviseArgs {
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<AdvisePlan> {
         if (self.deed.verify || self.deed.apply) && self.form.form() != Form::Text {
             bail!(
-                "--json and --csv only print the advice; run its commands afterwards, or use \
+                "--json and --csv only print the advice; run the commands in it yourself, or use \
                  --verify and --apply without --json and --csv"
             );
         }

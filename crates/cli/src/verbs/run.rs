@@ -263,7 +263,7 @@ fn summary(plan: &Launch, watched: &Watched) {
         let huge = figures::bytes(watched.samples.anon_huge_bytes);
         say(&format!(
             "folio: heap: {given} allocated in {size} folios while it ran (all processes), up to \
-             {huge} of the program's memory mapped by PMD"
+             {huge} of the program's memory mapped by PMD entries"
         ));
     }
 }

@@ -272,8 +272,8 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
     let is_persisted = |name: &str| recorded.iter().any(|e| e.is_persisted && e.name == name);
     for change in plan.changes.iter().filter(|change| is_persisted(&change.name)) {
         console::warn(&format!(
-            "{}: at the next boot, a file from an earlier --persist sets its old value again; to \
-             keep {}, add --persist",
+            "{}: a file written by an earlier --persist restores the old value at the next boot; \
+             to keep {}, add --persist",
             change.name, change.planned
         ));
     }

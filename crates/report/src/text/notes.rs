@@ -338,8 +338,8 @@ fn replaced(rows: &[Outcome]) -> Option<String> {
 fn linked(rows: &[Outcome]) -> Option<String> {
     rows.iter().any(|row| !row.linked.is_empty()).then(|| {
         "linked: the segments of programs and libraries were laid out again as with -z \
-         max-page-size, from their recorded mappings. A trace does not contain ELF headers: \
-         partial pages, the alignment that a file requested and unmapped parts are not known."
+         max-page-size, from their recorded mappings. A trace does not contain ELF headers, so \
+         partial pages, unmapped parts and the requested alignment are not known."
             .to_owned()
     })
 }

@@ -106,7 +106,7 @@ const PLACES: &str = "The address space of the largest mappings, from first page
 
 const WHY: &str = "Each mapping is compared with the largest folio size that fits in it. The same \
                    bytes can have several reasons. Each command was checked with the verb that \
-                   would execute it; the gain counts blocks that contain a page now.";
+                   would execute it; the gain counts blocks that now contain at least one page.";
 
 fn headline(summary: &Summary<'_>) -> Markup {
     let mut answer = Markup::new();
