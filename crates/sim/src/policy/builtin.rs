@@ -11,7 +11,10 @@ macro_rules! policy {
 static BUILT_IN: &[(&str, &str, &[u8])] = &[
     policy!("around-64k", "the kernel's own readahead windows for files, in whole 64K folios"),
     policy!("exec-order", "reads text in 64K folios, as Linux 6.17 and later do on arm64"),
-    policy!("always-exec", "reads text and mapped data in 2M folios if the file supports them"),
+    policy!(
+        "always-exec",
+        "reads text in 64K folios, and other mapped data in 2M folios if the file supports them"
+    ),
     policy!(
         "per-program",
         "interpreters get up to 16K; other programs get up to 64K for 256 faults, then all sizes"
