@@ -14,9 +14,9 @@
 //!            Dense and wide are the ends of a range: walks overlap with waits for memory.
 //! ```
 //!
-//! A share uses the medians of a few rounds. Packed lines are used instead of 2M folios: if a host
-//! backs those with 4K pages, they need walks too. The differences were then small, and the share
-//! of calls varied between 0.5 and 7.8 in three calibrations.
+//! Each share is computed from the medians of a few rounds. Packed lines are used instead of 2M
+//! folios: if a host backs those with 4K pages, they need walks too. The differences were then
+//! small, and the share of calls varied between 0.5 and 7.8 in three calibrations.
 
 use std::convert::Infallible;
 use std::path::Path;
