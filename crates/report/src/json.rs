@@ -1,4 +1,4 @@
-//! The result as JSON. [`crate::report`] describes the schema.
+//! The result as JSON. `schemas/predict.json` describes it.
 
 use std::fmt::Write as _;
 use std::io::Write;

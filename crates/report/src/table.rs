@@ -15,7 +15,7 @@
 //! | `cgroup_counts` | control groups: a list of `(name, limit_bytes, usage_bytes, peak_bytes, evicted_bytes, refaulted_bytes, nr_limit_hits)` |
 //! | `processes_programs` | programs of a trace with several: a list of `(path, nr_processes, references, faults, major_faults, instruction_walks, data_walks)` |
 //! | `policy` `policy_digest` `policy_asked` `policy_honoured` `policy_refused` | the kernel's policy and its answers at all points; null without one |
-//! | all others | the JSON of a row ([`crate::report`]): the pointer with `_` for `/` |
+//! | all others | the numbers of a row ([`largefolio_sim::metrics`]): the pointer with `_` for `/` |
 //!
 //! For example, `/faults/total` is `faults_total`, and the time of a cause,
 //! `/estimate/causes/fault/ns`, is `estimate_fault_ns`. Values keyed by data (folio sizes, reasons)

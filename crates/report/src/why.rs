@@ -27,7 +27,7 @@ const HEADLINES: [(&str, &str); 7] = [
     ("time_known", "the known part of the estimated time"),
 ];
 
-/// The answer for two rows that differ only in the kernel. [`crate::report`] describes the schema.
+/// The answer for two rows that differ only in the kernel. `schemas/predict.json` describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Why {
     pub before: usize,

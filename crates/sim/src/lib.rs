@@ -7,6 +7,7 @@ pub mod datafile;
 pub mod interval;
 pub mod kernel;
 pub mod machine;
+pub mod metrics;
 pub mod names;
 pub mod policy;
 pub mod replay;

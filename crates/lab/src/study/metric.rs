@@ -13,6 +13,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::dimension::Dimension;
+use largefolio_sim::metrics;
 use largefolio_sim::names::nearest;
 use largefolio_sim::size::parse_bytes;
 
@@ -20,21 +21,6 @@ const NR_NAMES_MAX: usize = 16;
 
 /// Keys below a requested folio size.
 const ASKED: [&str; 4] = ["file_asked", "file_got", "anon_asked", "anon_got"];
-
-/// The result's maps with data as keys, and the names below each key.
-const MAPS: [(&str, &[&str]); 11] = [
-    ("by_size", &["aligned_bytes", "unaligned_bytes"]),
-    ("cached_bytes", &[]),
-    ("cleared_bytes", &[]),
-    ("copied_bytes", &[]),
-    ("sizes", &["stretches", "max_bytes"]),
-    ("pmd_refused", &[]),
-    ("refused", &[]),
-    ("pressure", &[]),
-    ("causes", &["ns"]),
-    ("asked", &ASKED),
-    ("unusable_at_start", &[]),
-];
 
 /// Maps of such maps: by tenth of a trace, by round.
 const MAPS_OF_ASKED: [&str; 2] = ["asked_tenths", "aged"];
@@ -211,8 +197,20 @@ fn key(step: &str) -> String {
     bytes.map_or_else(|| step.to_owned(), |bytes| bytes.to_string())
 }
 
-fn map_named(name: &str) -> Option<&'static [&'static str]> {
-    MAPS.iter().find(|(map, _)| *map == name).map(|(_, members)| *members)
+/// Returns the names below each key of the map `name`, whose keys are data: folio sizes, reasons.
+fn map_named(name: &str) -> Option<Vec<&'static str>> {
+    if name == "causes" {
+        return Some(vec!["ns"]);
+    }
+    let is_named = |metric: &&metrics::Metric| metric.path.rsplit('.').next() == Some(name);
+    metrics::table::all().filter(is_named).find_map(|metric| match metric.value {
+        metrics::Value::Names(..) => Some(Vec::new()),
+        metrics::Value::Sizes(sizes) if sizes.members.len() == 1 => Some(Vec::new()),
+        metrics::Value::Sizes(sizes) => {
+            Some(sizes.members.iter().map(|member| member.name).collect())
+        }
+        _ => None,
+    })
 }
 
 fn unknown(sample: &Value, name: &[String]) -> Option<String> {
@@ -224,7 +222,7 @@ fn unknown(sample: &Value, name: &[String]) -> Option<String> {
     for (nr, step) in name.iter().enumerate() {
         if let Some(members) = nr.checked_sub(1).and_then(|before| map_named(&name[before])) {
             let rest: Vec<&str> = name[nr + 1..].iter().map(String::as_str).collect();
-            return match (members, rest.as_slice()) {
+            return match (members.as_slice(), rest.as_slice()) {
                 ([], []) => None,
                 (members, [member]) if members.contains(member) => None,
                 _ => Some(told(name, members.iter().copied())),

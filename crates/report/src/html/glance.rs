@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
+use largefolio_sim::metrics::{self, Better};
 use largefolio_sim::replay::Outcome;
-use largefolio_sim::tlb::Side;
 
 use super::bars::{Bar, Part, drawing};
 use super::folios::{KINDS, cache_parts, parts};
@@ -48,112 +48,91 @@ pub(super) fn answer(report: &PredictResult) -> Markup {
 
 /// Lists the changes of the column `name`. Less is better in each line but the first.
 fn facts(answer: &mut Markup, name: &str, before: &Outcome, now: &Outcome) {
-    let mut facts: Vec<(&str, u64, u64)> = Vec::new();
-    if !before.tlb.is_empty() {
-        facts.extend([
-            ("instruction walks", before.tlb.instruction.l2_misses, now.tlb.instruction.l2_misses),
-            ("data walks", before.tlb.data.l2_misses, now.tlb.data.l2_misses),
-        ]);
-    }
-    facts.extend([
-        ("faults", before.faults.total, now.faults.total),
-        ("bytes read", before.reads.bytes, now.reads.bytes),
-        ("memory", memory_bytes(before), memory_bytes(now)),
-    ]);
-    if let (Some(before), Some(now)) = (before.estimate.total_ns, now.estimate.total_ns) {
-        facts.push(("time of memory management", before, now));
-    }
+    let of = |path, name| {
+        let metric = metrics::at(path);
+        Some((name, metric.better, metric.count(before)?, metric.count(now)?))
+    };
+    let memory = ("memory", Better::Less, memory_bytes(before), memory_bytes(now));
+    let facts = [
+        of("tlb.instruction.l2_misses", "instruction walks"),
+        of("tlb.data.l2_misses", "data walks"),
+        of("faults.total", "faults"),
+        of("reads.bytes", "bytes read"),
+        Some(memory),
+        of("estimate.total_ns", "time of memory management"),
+    ];
     answer.raw("<ul class=\"facts\">");
     let share = |row: &Outcome| large_share(&row.folios.text);
     let large = size(LARGE_BYTES);
     let text = format!(" of the text with {name} is in folios of {large} and larger; before: ");
     answer.raw("<li>").element("b", &share(now)).text(&text).text(&share(before)).raw("</li>");
-    for (name, before, now) in facts {
+    for (name, better, before, now) in facts.into_iter().flatten() {
         let changed = match change(ratio(before, 1), ratio(now, 1)) {
             text if text.is_empty() || text == "=" => "same".to_owned(),
             text => text,
         };
         answer
             .raw("<li>")
-            .element(&format!("b class=\"{}\"", less_is_better(before, now)), &changed);
+            .element(&format!("b class=\"{}\"", class(better, before, now)), &changed);
         answer.text(" ").text(name).raw("</li>");
     }
     answer.raw("</ul>");
 }
 
-fn less_is_better(before: u64, now: u64) -> &'static str {
-    match now.cmp(&before) {
-        Ordering::Less => "better",
-        Ordering::Equal => "same",
-        Ordering::Greater => "worse",
+fn class(better: Better, before: u64, now: u64) -> &'static str {
+    match (better, now.cmp(&before)) {
+        (Better::Less, Ordering::Less) => "better",
+        (Better::Less, Ordering::Greater) => "worse",
+        _ => "same",
     }
+}
+
+#[derive(Clone, Copy)]
+enum Source {
+    /// A metric's path.
+    Metric(&'static str),
+    /// A sum of bytes that has no place in the JSON.
+    Bytes(fn(&Outcome) -> u64),
 }
 
 #[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
-    /// JSON pointer within a row; `None` if the number is a sum of several.
-    at: Option<&'static str>,
-    get: fn(&Outcome) -> Option<u64>,
-    unit: Unit,
+    source: Source,
 }
 
-#[derive(Clone, Copy)]
-enum Unit {
-    Count,
-    Bytes,
-    Time,
+impl Column {
+    const fn metric(title: &'static str, path: &'static str) -> Self {
+        Self { title, source: Source::Metric(path) }
+    }
+
+    const fn bytes(title: &'static str, of: fn(&Outcome) -> u64) -> Self {
+        Self { title, source: Source::Bytes(of) }
+    }
+
+    fn value(&self, row: &Outcome) -> Option<u64> {
+        match self.source {
+            Source::Metric(path) => metrics::at(path).count(row),
+            Source::Bytes(of) => Some(of(row)),
+        }
+    }
 }
 
 const MEMORY_COLUMNS: [Column; 5] = [
-    Column { title: "Memory", at: None, get: |row| Some(memory_bytes(row)), unit: Unit::Bytes },
-    Column {
-        title: "Private memory",
-        at: Some("statistics/machine_exact/anon_pages_bytes"),
-        get: |row| Some(row.statistics.machine_exact.anon_pages_bytes),
-        unit: Unit::Bytes,
-    },
-    Column { title: "Page cache", at: None, get: |row| Some(cached_bytes(row)), unit: Unit::Bytes },
+    Column::bytes("Memory", memory_bytes),
+    Column::metric("Private memory", "statistics.machine_exact.anon_pages_bytes"),
+    Column::bytes("Page cache", cached_bytes),
     COLUMNS[2],
     COLUMNS[3],
 ];
 
 const COLUMNS: [Column; 5] = [
-    Column {
-        title: "Instruction walks",
-        at: Some("tlb/instruction/l2_misses"),
-        get: |row| walks(row, Side::Instruction),
-        unit: Unit::Count,
-    },
-    Column {
-        title: "Data walks",
-        at: Some("tlb/data/l2_misses"),
-        get: |row| walks(row, Side::Data),
-        unit: Unit::Count,
-    },
-    Column {
-        title: "Faults",
-        at: Some("faults/total"),
-        get: |row| Some(row.faults.total),
-        unit: Unit::Count,
-    },
-    Column {
-        title: "Read from files",
-        at: Some("reads/bytes"),
-        get: |row| Some(row.reads.bytes),
-        unit: Unit::Bytes,
-    },
-    Column {
-        title: "Estimated time",
-        at: Some("estimate/total_ns"),
-        get: |row| row.estimate.total_ns,
-        unit: Unit::Time,
-    },
+    Column::metric("Instruction walks", "tlb.instruction.l2_misses"),
+    Column::metric("Data walks", "tlb.data.l2_misses"),
+    Column::metric("Faults", "faults.total"),
+    Column::metric("Read from files", "reads.bytes"),
+    Column::metric("Estimated time", "estimate.total_ns"),
 ];
-
-fn walks(row: &Outcome, side: Side) -> Option<u64> {
-    (!row.tlb.is_empty()).then(|| row.tlb.side(side).l2_misses)
-}
 
 struct Picture {
     title: &'static str,
@@ -219,15 +198,22 @@ pub(super) fn overview(rows: &[Outcome], goal: Goal) -> Markup {
 
 fn number(table: &mut Markup, column: &Column, (nr, row): (usize, &Outcome), first: &Outcome) {
     table.raw(&format!("<td data-label=\"{}\">", column.title));
-    match (column.get)(row) {
+    match column.value(row) {
         Some(value) => {
-            let shown = shown(column.unit, value);
-            match column.at {
-                Some(at) => table.number(&format!("/rows/{nr}/{at}"), value, &shown),
-                None => table.element("span class=\"sum\"", &shown),
+            let better = match column.source {
+                Source::Metric(path) => {
+                    let metric = metrics::at(path);
+                    let pointer = format!("/rows/{nr}/{}", path.replace('.', "/"));
+                    table.number(&pointer, value, &shown(metric.unit, value));
+                    metric.better
+                }
+                Source::Bytes(_) => {
+                    table.element("span class=\"sum\"", &figures::bytes(value));
+                    Better::Less
+                }
             };
-            if let Some(before) = (column.get)(first).filter(|_| nr > 0) {
-                let class = less_is_better(before, value);
+            if let Some(before) = column.value(first).filter(|_| nr > 0) {
+                let class = class(better, before, value);
                 let change = change(ratio(before, 1), ratio(value, 1));
                 table.raw(" ").element(&format!("small class=\"{class}\""), &change);
             }
@@ -239,10 +225,10 @@ fn number(table: &mut Markup, column: &Column, (nr, row): (usize, &Outcome), fir
     table.raw("</td>");
 }
 
-fn shown(unit: Unit, value: u64) -> String {
+fn shown(unit: &str, value: u64) -> String {
     match unit {
-        Unit::Count => figures::count(value),
-        Unit::Bytes => figures::bytes(value),
-        Unit::Time => figures::time(value),
+        "bytes" => figures::bytes(value),
+        "ns" => figures::time(value),
+        _ => figures::count(value),
     }
 }

@@ -1,6 +1,5 @@
 //! The types of column values, and their Arrow arrays.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -9,33 +8,13 @@ use arrow_array::{
 };
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, Fields};
+use largefolio_sim::metrics::{Groups, Member, Value};
 
 use super::{Row, TableError};
 
 /// The field name of list elements in the Parquet format.
 const ELEMENT: &str = "element";
 const COUNT: &str = "count";
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
-    pub(super) key: &'static str,
-    pub(super) counts: &'static [&'static str],
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Names {
-    pub(super) key: &'static str,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Named {
-    pub(super) key: &'static str,
-    pub(super) counts: &'static [&'static str],
-}
-
-type ByName = Vec<(String, Vec<u64>)>;
-
-type BySize = Vec<(u64, Vec<u64>)>;
 
 pub(super) enum Values {
     /// Null; filled in later by the caller.
@@ -47,13 +26,9 @@ pub(super) enum Values {
     Count(fn(&Row<'_>) -> u64),
     /// A count, or null if it is not known.
     Known(fn(&Row<'_>) -> Option<u64>),
-    /// A ratio, or null.
-    Ratio(fn(&Row<'_>) -> Option<f64>),
     Flag(fn(&Row<'_>) -> bool),
     Words(fn(&Row<'_>) -> Vec<String>),
-    Sizes(&'static Sizes, fn(&Row<'_>) -> BySize),
-    Named(&'static Named, fn(&Row<'_>) -> ByName),
-    Names(&'static Names, for<'a> fn(&Row<'a>) -> &'a BTreeMap<&'static str, u64>),
+    Metric(&'static Value),
 }
 
 impl Values {
@@ -62,105 +37,118 @@ impl Values {
             Self::Absent | Self::Text(_) | Self::MaybeText(_) => DataType::Utf8,
             Self::Number(_) => DataType::UInt64,
             Self::Count(_) | Self::Known(_) => DataType::Int64,
-            Self::Ratio(_) => DataType::Float64,
             Self::Flag(_) => DataType::Boolean,
             Self::Words(_) => DataType::List(Arc::new(element(DataType::Utf8))),
-            Self::Sizes(sizes, _) => list_of(sizes.fields()),
-            Self::Named(named, _) => list_of(named.fields()),
-            Self::Names(names, _) => list_of(names.fields()),
+            Self::Metric(value) => match value {
+                Value::Count(_) | Value::Known(_) => DataType::Int64,
+                Value::Real(_) | Value::Rounded(..) => DataType::Float64,
+                Value::Sizes(sizes) => list_of(counts(count(sizes.key), sizes.members)),
+                Value::Names(key, _) => list_of(vec![text(key), count(COUNT)].into()),
+                Value::Groups(groups) => list_of(counts(text(groups.key), framed(groups))),
+            },
         }
     }
 
     pub(super) const fn is_nullable(&self) -> bool {
-        matches!(self, Self::Absent | Self::MaybeText(_) | Self::Known(_) | Self::Ratio(_))
+        match self {
+            Self::Absent | Self::MaybeText(_) | Self::Known(_) => true,
+            Self::Metric(value) => {
+                matches!(value, Value::Known(_) | Value::Real(_) | Value::Rounded(..))
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn array(&self, name: &str, rows: &[Row<'_>]) -> Result<ArrayRef, TableError> {
-        let signed = |value: u64| signed(name, value);
+        let outcomes = rows.iter().map(|row| row.outcome);
         Ok(match self {
             Self::Absent => Arc::new(StringArray::new_null(rows.len())),
             Self::Text(of) => Arc::new(StringArray::from_iter_values(rows.iter().map(of))),
             Self::MaybeText(of) => Arc::new(rows.iter().map(of).collect::<StringArray>()),
             Self::Number(of) => Arc::new(UInt64Array::from_iter_values(rows.iter().map(of))),
-            Self::Count(of) => {
-                let counts = rows.iter().map(|row| signed(of(row)));
-                Arc::new(Int64Array::from(counts.collect::<Result<Vec<_>, _>>()?))
-            }
-            Self::Known(of) => {
-                let counts = rows.iter().map(|row| of(row).map(signed).transpose());
-                Arc::new(Int64Array::from(counts.collect::<Result<Vec<_>, _>>()?))
-            }
-            Self::Ratio(of) => Arc::new(rows.iter().map(of).collect::<Float64Array>()),
+            Self::Count(of) => ints(name, rows.iter().map(|row| Some(of(row))))?,
+            Self::Known(of) => ints(name, rows.iter().map(of))?,
             Self::Flag(of) => {
                 Arc::new(BooleanArray::from(rows.iter().map(of).collect::<Vec<bool>>()))
             }
             Self::Words(of) => words(&rows.iter().map(of).collect::<Vec<_>>())?,
-            Self::Sizes(sizes, of) => {
-                sizes.array(name, &rows.iter().map(of).collect::<Vec<_>>())?
-            }
-            Self::Named(named, of) => {
-                named.array(name, &rows.iter().map(of).collect::<Vec<_>>())?
-            }
-            Self::Names(names, of) => {
-                names.array(name, &rows.iter().map(of).collect::<Vec<_>>())?
-            }
+            Self::Metric(value) => match value {
+                Value::Count(of) => ints(name, outcomes.map(|outcome| Some(of(outcome))))?,
+                Value::Known(of) => ints(name, outcomes.map(of))?,
+                Value::Real(of) | Value::Rounded(of, _) => {
+                    Arc::new(outcomes.map(of).collect::<Float64Array>())
+                }
+                Value::Sizes(sizes) => {
+                    let rows: Vec<_> = outcomes.map(sizes.rows).collect();
+                    let keys = ints(name, rows.iter().flatten().map(|(size, _)| Some(*size)))?;
+                    let fields = counts(count(sizes.key), sizes.members);
+                    let known = rows
+                        .iter()
+                        .flatten()
+                        .map(|(_, counts)| counts.iter().copied().map(Some).collect());
+                    table(name, fields, keys, &known.collect::<Vec<_>>(), &lengths(&rows))?
+                }
+                Value::Names(key, of) => {
+                    let rows: Vec<_> = outcomes.map(of).collect();
+                    let keys =
+                        StringArray::from_iter_values(rows.iter().flat_map(|row| row.keys()));
+                    let known = rows.iter().flat_map(|row| row.values()).map(|&nr| vec![Some(nr)]);
+                    let fields = vec![text(key), count(COUNT)].into();
+                    let lengths: Vec<usize> = rows.iter().map(|row| row.len()).collect();
+                    table(name, fields, Arc::new(keys), &known.collect::<Vec<_>>(), &lengths)?
+                }
+                Value::Groups(groups) => {
+                    let rows: Vec<_> = outcomes.map(groups.rows).collect();
+                    let keys = rows.iter().flatten().map(|(key, _)| key);
+                    let keys = Arc::new(StringArray::from_iter_values(keys));
+                    let known: Vec<_> =
+                        rows.iter().flatten().map(|(_, counts)| counts.clone()).collect();
+                    let fields = counts(text(groups.key), framed(groups));
+                    table(name, fields, keys, &known, &lengths(&rows))?
+                }
+            },
         })
     }
 }
 
-impl Sizes {
-    fn fields(&self) -> Fields {
-        let names = std::iter::once(&self.key).chain(self.counts);
-        names.map(|&name| Field::new(name, DataType::Int64, false)).collect()
-    }
-
-    fn array(&self, name: &str, rows: &[BySize]) -> Result<ArrayRef, TableError> {
-        let mut columns = vec![Vec::new(); 1 + self.counts.len()];
-        for (size, counts) in rows.iter().flatten() {
-            for (column, &value) in columns.iter_mut().zip(std::iter::once(size).chain(counts)) {
-                column.push(signed(name, value)?);
-            }
-        }
-        let columns = columns.into_iter().map(|column| Arc::new(Int64Array::from(column)) as _);
-        list(self.fields(), columns.collect(), rows.iter().map(Vec::len))
-    }
+fn framed(groups: &Groups) -> &'static [Member] {
+    &groups.members[..groups.nr_framed]
 }
 
-impl Named {
-    fn fields(&self) -> Fields {
-        let key = Field::new(self.key, DataType::Utf8, false);
-        let counts = self.counts.iter().map(|&name| Field::new(name, DataType::Int64, false));
-        std::iter::once(key).chain(counts).collect()
-    }
-
-    fn array(&self, name: &str, rows: &[ByName]) -> Result<ArrayRef, TableError> {
-        let keys = rows.iter().flatten().map(|(key, _)| key);
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(keys))];
-        for at in 0..self.counts.len() {
-            let counts = rows.iter().flatten().map(|(_, counts)| signed(name, counts[at]));
-            columns.push(Arc::new(Int64Array::from(counts.collect::<Result<Vec<_>, _>>()?)));
-        }
-        list(self.fields(), columns, rows.iter().map(Vec::len))
-    }
+fn text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8, false)
 }
 
-impl Names {
-    fn fields(&self) -> Fields {
-        let key = Field::new(self.key, DataType::Utf8, false);
-        Fields::from(vec![key, Field::new(COUNT, DataType::Int64, false)])
-    }
+fn count(name: &str) -> Field {
+    Field::new(name, DataType::Int64, false)
+}
 
-    fn array(
-        &self,
-        name: &str,
-        rows: &[&BTreeMap<&'static str, u64>],
-    ) -> Result<ArrayRef, TableError> {
-        let keys = StringArray::from_iter_values(rows.iter().flat_map(|row| row.keys()));
-        let counts = rows.iter().flat_map(|row| row.values()).map(|&value| signed(name, value));
-        let counts = Int64Array::from(counts.collect::<Result<Vec<_>, _>>()?);
-        let columns = vec![Arc::new(keys) as _, Arc::new(counts) as _];
-        list(self.fields(), columns, rows.iter().map(|row| row.len()))
+fn counts(key: Field, members: &[Member]) -> Fields {
+    std::iter::once(key).chain(members.iter().map(|member| count(member.name))).collect()
+}
+
+fn lengths<T>(rows: &[Vec<T>]) -> Vec<usize> {
+    rows.iter().map(Vec::len).collect()
+}
+
+fn ints(column: &str, values: impl Iterator<Item = Option<u64>>) -> Result<ArrayRef, TableError> {
+    let values = values.map(|value| value.map(|value| signed(column, value)).transpose());
+    Ok(Arc::new(Int64Array::from(values.collect::<Result<Vec<_>, _>>()?)))
+}
+
+/// Returns a list of structs per row: `keys`, and as many of the `counts` as `fields` names.
+fn table(
+    name: &str,
+    fields: Fields,
+    keys: ArrayRef,
+    counts: &[Vec<Option<u64>>],
+    lengths: &[usize],
+) -> Result<ArrayRef, TableError> {
+    let mut columns = vec![keys];
+    for at in 0..fields.len() - 1 {
+        columns.push(ints(name, counts.iter().map(|counts| counts[at]))?);
     }
+    list(fields, columns, lengths.iter().copied())
 }
 
 fn element(data_type: DataType) -> Field {

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use largefolio_sim::cost::{Cause, Walks};
 use largefolio_sim::interval::Interval;
+use largefolio_sim::metrics::{self, Metric};
 use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::requested::Asked;
 use largefolio_sim::replay::cgroup::CgroupOutcome;
 use largefolio_sim::replay::outcome::AnonSize;
-use largefolio_sim::replay::requested::Asked;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
 use largefolio_trace::shown;
@@ -23,7 +24,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         mapped("Shared memory by size", rows, |row| row.folios.shmem.clone()),
         mapped("Private memory by size", rows, |row| row.folios.anon.clone()),
         anon_sizes(rows),
-        faults(rows),
+        Section::new("Faults", labelled(rows, metrics::table::FAULTS)),
         reads(rows),
         asked(rows),
         tlb(rows),
@@ -32,7 +33,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         collapses(rows),
         pressure(rows),
         cgroups(rows),
-        zeroed(rows),
+        filled(rows),
         cached(rows),
         statistics(rows),
     ]
@@ -71,17 +72,15 @@ pub(super) fn time(rows: &[Outcome]) -> Section {
 /// How long clearing and copying delay other tasks. The heading names the preemption models of the
 /// columns.
 pub(super) fn latency(rows: &[Outcome]) -> Section {
-    let time = |label: &str, get: fn(&Outcome) -> Option<u64>| {
-        Line::times(label, rows.iter().map(get).collect())
-    };
+    let line = |path| line(rows, metrics::at(path));
     Section::new(
         "Until a reschedule point",
         vec![
-            time("longest", |row| row.latency.max_ns),
-            time("99th percentile", |row| row.latency.p99_ns),
+            line("latency.max_ns"),
+            line("latency.p99_ns"),
             Line::counts("longest, KiB", each(rows, |row| row.latency.max_bytes >> 10)),
             Line::counts("99th percentile, KiB", each(rows, |row| row.latency.p99_bytes >> 10)),
-            Line::counts("number", each(rows, |row| row.latency.stretches)),
+            line("latency.stretches"),
         ],
     )
 }
@@ -128,41 +127,26 @@ fn size_column(bytes: u64) -> String {
     format!("{:>4}", size(bytes))
 }
 
-fn faults(rows: &[Outcome]) -> Section {
-    let line = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
-    Section::new(
-        "Faults",
-        vec![
-            line("all", |row| row.faults.total),
-            line("major", |row| row.faults.major),
-            line("ended by fault-around", |row| row.faults.around),
-            line("ended by one folio", |row| row.faults.finish),
-            line("anonymous memory", |row| row.faults.anon),
-            line("zero page", |row| row.faults.zero_page),
-            line("copy on write", |row| row.faults.cow),
-            line("made writable", |row| row.faults.wp_reuse),
-            line("from swap space", |row| row.faults.swap_in),
-            line("in hugetlb mappings", |row| row.faults.hugetlb),
-            line("repeated after I/O", |row| row.faults.retries),
-        ],
-    )
+/// Returns the lines of `metrics` that have a label.
+fn labelled(rows: &[Outcome], metrics: &'static [Metric]) -> Vec<Line> {
+    metrics.iter().filter(|of| !of.label.is_empty()).map(|of| line(rows, of)).collect()
+}
+
+/// Returns the line of a metric; unknown counts are 0, unknown times `not known`.
+fn line(rows: &[Outcome], metric: &'static Metric) -> Line {
+    let values = rows.iter().map(|row| metric.count(row));
+    match metric.unit {
+        "ns" => Line::times(metric.label, values.collect()),
+        "bytes" => Line::bytes(metric.label, values.map(Option::unwrap_or_default).collect()),
+        _ => Line::counts(metric.label, values.map(Option::unwrap_or_default).collect()),
+    }
 }
 
 fn reads(rows: &[Outcome]) -> Section {
-    let count = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
+    let mut lines = labelled(rows, metrics::table::READS);
     let amplification = rows.iter().map(|row| (row.reads.bytes, row.reads.used_bytes)).collect();
-    Section::new(
-        "Reading files",
-        vec![
-            Line::bytes("read", each(rows, |row| row.reads.bytes)),
-            Line::bytes("used", each(rows, |row| row.reads.used_bytes)),
-            Line::ratios("read amplification", amplification),
-            count("readahead windows", |row| row.reads.windows),
-            count("of which asynchronous", |row| row.reads.async_windows),
-            count("without readahead", |row| row.reads.gated),
-            count("large folios refused", |row| row.reads.large_folio_fallback),
-        ],
-    )
+    lines.insert(2, Line::ratios("read amplification", amplification));
+    Section::new("Reading files", lines)
 }
 
 /// The share of requested file folios that memory could provide; empty if it provided all.
@@ -185,25 +169,26 @@ fn asked(rows: &[Outcome]) -> Section {
 
 fn tlb(rows: &[Outcome]) -> Section {
     let references = each(rows, |row| row.tlb.instruction.references + row.tlb.data.references);
-    let line = |label: &str, get: fn(&Outcome) -> u64| {
+    let sum = |label: &str, get: fn(&Outcome) -> u64| {
         Line::counts(label, each(rows, get)).with_rates_of(&references)
     };
+    let line = |path| line(rows, metrics::at(path)).with_rates_of(&references);
     Section::new(
         "TLB",
         vec![
             Line::counts("references", references.clone()),
-            line("L1 misses, instructions", |row| row.tlb.instruction.l1_misses),
-            line("L1 misses, data", |row| row.tlb.data.l1_misses),
-            line("walks, instructions", |row| row.tlb.instruction.l2_misses),
-            line("walks, data", |row| row.tlb.data.l2_misses),
-            line("walks, read-only entry", |row| row.tlb.permission_misses()),
-            line("walks to plain PTE", |row| row.tlb.walks_pte - row.tlb.walks_contpte),
-            line("walks to contpte block", |row| row.tlb.walks_contpte),
-            line("walks to PMD entry", |row| row.tlb.walks_pmd),
-            line("walks after another walk", |row| row.tlb.walk_kinds.chained.walks),
-            line("overlapping walks", |row| row.tlb.walk_kinds.overlapped.walks),
-            line("table lines from the LLC", |row| row.tlb.walk_kinds.lines()[0].llc),
-            line("table lines from memory", |row| row.tlb.walk_kinds.lines()[0].memory),
+            line("tlb.instruction.l1_misses"),
+            line("tlb.data.l1_misses"),
+            line("tlb.instruction.l2_misses"),
+            line("tlb.data.l2_misses"),
+            sum("walks, read-only entry", |row| row.tlb.permission_misses()),
+            sum("walks to plain PTE", |row| row.tlb.walks_pte - row.tlb.walks_contpte),
+            line("tlb.walks_contpte"),
+            line("tlb.walks_pmd"),
+            line("tlb.walk_kinds.chained.walks"),
+            line("tlb.walk_kinds.beside.walks"),
+            sum("table lines from the LLC", |row| row.tlb.walk_kinds.lines()[0].llc),
+            sum("table lines from memory", |row| row.tlb.walk_kinds.lines()[0].memory),
         ],
     )
 }
@@ -268,14 +253,9 @@ fn refusals(rows: &[Outcome]) -> Section {
 }
 
 fn writers(rows: &[Outcome]) -> Section {
-    let count = |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, each(rows, get));
-    let lines = vec![
-        count("page caches dropped", |row| row.writers.drops),
-        Line::bytes("bytes dropped", each(rows, |row| row.writers.dropped_bytes)),
-        count("refused: program runs", |row| row.writers.text_busy),
-        count("runs refused: writer", |row| row.writers.open_for_write),
-    ];
-    Section::new("Opens for writing", lines)
+    let shown = ["drops", "dropped_bytes", "text_busy", "open_for_write"];
+    let lines = shown.map(|name| line(rows, metrics::at(&format!("writers.{name}"))));
+    Section::new("Opens for writing", lines.into())
 }
 
 /// Results of collapse; empty without attempts.
@@ -286,13 +266,8 @@ fn collapses(rows: &[Outcome]) -> Section {
         let of = |row: &Outcome| row.collapse.refused.get(reason).copied().unwrap_or(0);
         Line::counts(format!("refused: {}", reason.replace('_', " ")), each(rows, of))
     });
-    let collapsed = [
-        Line::counts("by advice", each(rows, |row| row.collapse.collapsed)),
-        Line::counts(
-            "pages_collapsed of khugepaged",
-            each(rows, |row| row.collapse.pages_collapsed),
-        ),
-    ];
+    let collapsed = ["collapse.collapsed", "collapse.pages_collapsed"];
+    let collapsed = collapsed.map(|path| line(rows, metrics::at(path)));
     Section::new("Collapse", collapsed.into_iter().chain(refused).collect())
 }
 
@@ -350,20 +325,12 @@ pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
 }
 
 /// In bytes, because page sizes differ.
-fn zeroed(rows: &[Outcome]) -> Section {
-    Section::new(
-        "Memory filled",
-        vec![
-            Line::bytes(
-                "zeroed",
-                each(rows, |row| row.zeroed_pages.saturating_mul(row.page_bytes)),
-            ),
-            Line::bytes(
-                "copied",
-                each(rows, |row| row.copied_pages.saturating_mul(row.page_bytes)),
-            ),
-        ],
-    )
+fn filled(rows: &[Outcome]) -> Section {
+    let line = |of: &Metric| {
+        let bytes = |row: &Outcome| of.count(row).unwrap_or(0).saturating_mul(row.page_bytes);
+        Line::bytes(of.label, each(rows, bytes))
+    };
+    Section::new("Memory filled", metrics::table::FILLED.iter().map(line).collect())
 }
 
 fn cached(rows: &[Outcome]) -> Section {

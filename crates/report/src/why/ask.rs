@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use largefolio_sim::kernel::KernelError;
+use largefolio_sim::metrics::results;
 use largefolio_sim::names::nearest;
 use largefolio_sim::replay::{
     CellSpec, Outcome, ReplayError, Request, RowsDone, nr_passes, replay_until,
@@ -12,7 +13,6 @@ use largefolio_sim::why::{Attribution, Comparison, Mix, attribute};
 use largefolio_trace::{OpenTrace, shown};
 
 use super::{Effect, Explained, HEADLINES, Switch, Why};
-use crate::tidy::numbers;
 
 /// Cells per pass over the trace: each has its own memory, 5 MiB for a small program.
 const NR_CELLS_OF_A_PASS: usize = 64;
@@ -20,9 +20,6 @@ const NR_CELLS_OF_A_PASS: usize = 64;
 pub const NR_PAIRS_MAX: usize = 66;
 /// Units of numbers that have no row if unknown. Any other number without a row is 0.
 const NOT_ALWAYS_KNOWN: [&str; 2] = ["ns", "waits"];
-/// Prefix of the run time's metrics, which are not results: changes are measured against the run
-/// time.
-const RUN: &str = "run_";
 
 #[derive(Debug, thiserror::Error)]
 pub enum WhyError {
@@ -73,7 +70,7 @@ struct Numbers(BTreeMap<Key, i128>);
 
 impl Numbers {
     fn of(row: &Outcome) -> Self {
-        let of_row = numbers(row).into_iter().filter(|number| !number.metric.starts_with(RUN));
+        let of_row = results(row).into_iter();
         let is_kept = |unit, value| value != 0 || NOT_ALWAYS_KNOWN.contains(&unit);
         let kept = of_row.filter(|number| is_kept(number.unit, number.value));
         Self(kept.map(|number| ((number.metric, number.folio_bytes), number.value)).collect())
@@ -214,9 +211,9 @@ impl Question<'_> {
         let nr = why.switches.len();
         let mut seen: Vec<Key> = Vec::new();
         for row in [why.before, why.after] {
-            for number in numbers(&self.rows[row]) {
+            for number in results(&self.rows[row]) {
                 let key = (number.metric, number.folio_bytes);
-                if key.0.starts_with(RUN) || seen.contains(&key) {
+                if seen.contains(&key) {
                     continue;
                 }
                 let value = |mix: &Mix| cells.get(mix)?.value(&key, number.unit);
