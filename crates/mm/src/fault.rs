@@ -25,18 +25,14 @@
 
 mod anon;
 mod around;
-mod choice;
 mod cow;
 mod decide;
 mod file;
 mod finish;
 mod huge;
-mod proposed;
-mod reading;
+mod readahead;
 mod swap;
 mod swap_ahead;
-mod sync;
-mod window;
 
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};

@@ -12,7 +12,7 @@ pub use advise::Fadvice;
 
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::readahead::issue::ReadTarget;
+use crate::readahead::ReadTarget;
 use crate::units::MappingId;
 
 /// Most bytes that one read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
@@ -56,7 +56,7 @@ impl Memory {
     }
 
     pub(super) fn target(&self, file: MappingId) -> ReadTarget {
-        ReadTarget { file, allowed: self.core.mapping(file).control.always }
+        ReadTarget { file, allowed: self.core.mapping(file).control.always, preferred: None }
     }
 
     pub(super) fn end_of(&self, entry: Entry, end: u64) -> u64 {

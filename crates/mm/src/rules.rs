@@ -107,7 +107,7 @@ const ARM64_EXEC_FOLIO_BYTES: u64 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRules {
-    /// How `MADV_HUGEPAGE` forces a window (B.4.1, B.4.4, B.4.5; `fault/sync.rs`).
+    /// How `MADV_HUGEPAGE` forces a window (B.4.1, B.4.4, B.4.5; `fault/readahead.rs`).
     pub forced: Forced,
     /// Whether the miss counter gates forced windows (B.4.2).
     pub forced_gate: ForcedGate,
@@ -115,7 +115,7 @@ pub struct FaultRules {
     pub exec: Exec,
     /// Whether executable mappings are counted and gated (B.4.3).
     pub exec_miss: ExecMiss,
-    /// Initial order of a read-around (K.3.3; `fault/sync.rs`).
+    /// Initial order of a read-around (K.3.3; `fault/readahead.rs`).
     pub start_order: StartOrder,
     /// When a hit in the fault handler lowers the miss counter (B.3).
     pub hit_credit: HitCredit,

@@ -28,7 +28,6 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
 use crate::ram::{Stretch, Work};
-use crate::readahead::issue::Run;
 use crate::rules::collapse::{DirtyFlush, DirtyRange, LargeFolios, PmdTable, Retract};
 use crate::units::{MappingId, MmId, Order, PageIndex, PageRange, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Vma};
@@ -235,7 +234,7 @@ impl Memory {
 
     fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, CollapseRefusal> {
         if at < self.core.mapping(range.file).nr_file_pages(self.rules.page) {
-            self.read_absent(range.open, Run { start: at, nr_pages: range.end() - at });
+            self.read_absent(range.open, PageRange { first: at, end: range.end() });
         }
         let entry = self.core.find(range.file, PageIndex(at)).ok_or(CollapseRefusal::Fail)?;
         self.step(CollapseRefusal::Fail)?;

@@ -2,15 +2,14 @@
 //!
 //! Differs: no kernel has this ([`crate::policy`]).
 
-use super::choice::{Choice, Sequential};
-use super::window::window_of;
+use super::readahead::Planned;
 use super::{Access, Fault};
 use crate::core::open_file::RaState;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, Window, cause, write};
-use crate::readahead::issue::{Run, largest_folio, takes_large, window_order};
-use crate::readahead::{self, Issue, OrderHint};
+use crate::readahead::issue::{largest_folio, order_of, takes_large};
+use crate::readahead::{Fill, Plan};
 use crate::rules::anon::Orders;
 use crate::units::Order;
 
@@ -20,20 +19,11 @@ const WINDOW_PMDS_MAX: u64 = 2;
 pub(super) enum Decided {
     Own,
     Nothing,
-    Read(Issue),
+    Read(Plan),
 }
 
-#[derive(Clone, Copy)]
-struct OwnWindow {
-    window: Window,
-    /// The open file's state after the window is issued; `None` if the state does not describe it.
-    state: Option<RaState>,
-}
-
-impl OwnWindow {
-    fn has_pages_of(&self, window: Window) -> bool {
-        Window { order: window.order, ..self.window } == window
-    }
+fn has_pages_of(own: Window, window: Window) -> bool {
+    Window { order: window.order, ..own } == window
 }
 
 impl Memory {
@@ -71,24 +61,18 @@ impl Memory {
     pub(super) fn decided_window(
         &mut self,
         fault: &Fault,
-        choice: &Choice,
+        own: Option<Planned>,
         is_gated: bool,
     ) -> Decided {
-        let own = self.own_window(fault, choice);
         let cause = if is_gated { cause::GATED } else { cause::COLD };
         self.decided(fault, own, cause)
     }
 
-    pub(super) fn decided_marker(
-        &mut self,
-        fault: &Fault,
-        before: RaState,
-        issue: Issue,
-    ) -> Decided {
+    pub(super) fn decided_marker(&mut self, fault: &Fault, before: RaState, plan: Plan) -> Decided {
         if !self.policy_handles(Point::Window) {
             return Decided::Own;
         }
-        let own = self.own_of(fault, &issue, self.open_file(fault.open()).state);
+        let own = Planned { plan, state: self.open_file(fault.open()).state };
         let decided = self.decided(fault, Some(own), cause::MARKER);
         if matches!(decided, Decided::Nothing) {
             self.open_file_mut(fault.open()).state = before;
@@ -96,9 +80,10 @@ impl Memory {
         decided
     }
 
-    fn decided(&mut self, fault: &Fault, own: Option<OwnWindow>, cause: u64) -> Decided {
+    fn decided(&mut self, fault: &Fault, own: Option<Planned>, cause: u64) -> Decided {
+        let own = own.map(|own| (own, self.own_window(fault, own)));
         let mut context = Context { cause, ..self.file_context(fault) };
-        if let Some(OwnWindow { window, .. }) = own {
+        if let Some((_, window)) = own {
             context.own_start = window.start;
             context.own_pages = window.nr_pages;
             context.own_ahead = window.nr_ahead;
@@ -112,15 +97,16 @@ impl Memory {
             }
             // The policy kept a read that the state does not describe: leave it to the kernel.
             Answer::Window(window)
-                if own.is_some_and(|own| own.state.is_none() && own.window == window) =>
+                if own.is_some_and(|(own, of_own)| !own.plan.is_window() && of_own == window) =>
             {
                 self.honoured(Point::Window);
                 Decided::Own
             }
             Answer::Window(window)
-                if own.is_some_and(|own| own.has_pages_of(window))
+                if own.is_some_and(|(_, of_own)| has_pages_of(of_own, window))
                     || self.can_read(&context, window) =>
             {
+                let own = own.filter(|(_, of_own)| has_pages_of(*of_own, window));
                 Decided::Read(self.follow(fault, &context, window, own))
             }
             Answer::Value(_) | Answer::Window(_) => {
@@ -154,11 +140,10 @@ impl Memory {
         fault: &Fault,
         context: &Context,
         window: Window,
-        own: Option<OwnWindow>,
-    ) -> Issue {
+        own: Option<(Planned, Window)>,
+    ) -> Plan {
         let Window { start, nr_pages, nr_ahead, order: asked } = window;
-        let own = own.filter(|own| own.has_pages_of(window));
-        let target = self.reading(fault).target;
+        let target = self.fault_target(fault);
         let mapping = self.core.mapping(target.file);
         let min = mapping.orders.min;
         let highest = Order::new(u8::try_from(asked.min(context.max_order)).unwrap_or(0));
@@ -167,53 +152,27 @@ impl Memory {
         } else {
             min
         };
-        if u64::from(order.get()) == asked || own.is_some_and(|own| own.window == window) {
+        if u64::from(order.get()) == asked || own.is_some_and(|(_, of_own)| of_own == window) {
             self.honoured(Point::Window);
         } else {
             self.refused(Point::Window);
         }
         let state = &mut self.open_file_mut(fault.open()).state;
-        if let Some(of_kernel) = own.and_then(|own| own.state) {
-            *state = of_kernel;
-        } else {
-            (state.start, state.size, state.async_size) = (start, nr_pages, nr_ahead);
+        match own {
+            Some((own, _)) if own.plan.is_window() => *state = own.state,
+            _ => (state.start, state.size, state.async_size) = (start, nr_pages, nr_ahead),
         }
         state.order = highest;
-        Issue::Window { start, hint: OrderHint::Exactly(highest) }
+        Plan { start, nr_pages, nr_ahead, fill: Fill::Exactly(highest) }
     }
 
-    fn own_window(&self, fault: &Fault, choice: &Choice) -> Option<OwnWindow> {
-        let mut state = self.open_file(fault.open()).state;
-        let issue = match *choice {
-            Choice::Nothing => return None,
-            Choice::Sequential => match self.sequential(fault) {
-                Sequential::Forced(Run { start, nr_pages }) => {
-                    Issue::Base { start, nr_pages, lookahead: 0 }
-                }
-                Sequential::Asked(request) => {
-                    let tree = &self.core.mapping(self.open_file(fault.open()).mapping).tree;
-                    readahead::sync::choose(&mut state, tree, request, &self.rules.readahead)
-                }
-            },
-            ref other => window_of(fault, &mut state, other, self.start_order(fault)),
-        };
-        Some(self.own_of(fault, &issue, state))
-    }
-
-    fn own_of(&self, fault: &Fault, issue: &Issue, state: RaState) -> OwnWindow {
-        let target = self.reading(fault).target;
-        match *issue {
-            Issue::Window { start, hint } => {
-                let order = window_order(&self.core, &self.rules, target, &state, hint);
-                let (nr_pages, nr_ahead) = (state.size, state.async_size);
-                let window = Window { start, nr_pages, nr_ahead, order: order.get().into() };
-                OwnWindow { window, state: Some(state) }
-            }
-            Issue::Base { start, nr_pages, lookahead: nr_ahead } => {
-                let order = self.core.mapping(target.file).orders.min.get().into();
-                OwnWindow { window: Window { start, nr_pages, nr_ahead, order }, state: None }
-            }
-        }
+    fn own_window(&self, fault: &Fault, Planned { plan, state }: Planned) -> Window {
+        let target = self.fault_target(fault);
+        let min = self.core.mapping(target.file).orders.min;
+        let order = order_of(&self.core, &self.rules, target, &state, plan);
+        let order = order.map_or(min, |order| order.max(min)).get().into();
+        let Plan { start, nr_pages, nr_ahead, .. } = plan;
+        Window { start, nr_pages, nr_ahead, order }
     }
 
     pub(super) fn decided_around(&mut self, fault: &Fault, nr_pages: u64) -> u64 {

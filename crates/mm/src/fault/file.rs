@@ -127,14 +127,11 @@ impl Memory {
         let kind = EntryKind::Async;
         self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let ra = self.readahead(open);
-        if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
-            let issue = match self.decided_marker(fault, state, issue) {
-                Decided::Own => Some(issue),
-                Decided::Nothing => None,
-                Decided::Read(issue) => Some(issue),
-            };
-            if let Some(issue) = issue {
-                self.read(open, self.reading(fault).target, issue);
+        if let Some(own) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
+            match self.decided_marker(fault, state, own) {
+                Decided::Own => self.read(open, self.fault_target(fault), own),
+                Decided::Nothing => {}
+                Decided::Read(plan) => self.read(open, self.fault_target(fault), plan),
             }
         }
         AsyncStep::Dropped

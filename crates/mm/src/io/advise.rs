@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::readahead::issue::Run;
+use crate::readahead::Plan;
 use crate::units::ByteRange;
 use crate::units::MappingId;
 use crate::vma::OpenId;
@@ -53,7 +53,7 @@ impl Memory {
                 let nr = page.pages_in(end.min(size)).saturating_sub(first);
                 let window = self.open_file(open).state.ra_pages;
                 let nr = nr.min(self.rules.io_pages().max(window));
-                self.read_forced(file, Run { start: first, nr_pages: nr });
+                self.read_chunks(file, Plan::chunks(first, nr));
             }
             Fadvice::Dontneed => {
                 let pages = self.dropped_pages(file, ByteRange { pos, len_bytes });

@@ -12,12 +12,11 @@ use crate::core::observed::{EntryKind, Observed};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue::Run;
+use crate::readahead::Plan;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::rules::readahead::ReadPosition;
-use crate::units::ByteRange;
-use crate::units::{PageIndex, Pfn};
+use crate::units::{ByteRange, PageIndex, PageRange, Pfn};
 use crate::vma::OpenId;
 
 /// Pages in the kernel's internal pipe of a `sendfile` (`PIPE_DEF_BUFFERS`).
@@ -173,7 +172,7 @@ impl Memory {
             return Some(entry);
         }
         self.keep_balance();
-        self.read_absent(open, Run { start: index.0, nr_pages: last - index.0 });
+        self.read_absent(open, PageRange { first: index.0, end: last });
         if let Some(entry) = self.core.find(file, index) {
             return Some(entry);
         }
@@ -184,7 +183,8 @@ impl Memory {
         self.core.find(file, index)
     }
 
-    pub(crate) fn read_absent(&mut self, open: OpenId, Run { start: index, nr_pages }: Run) {
+    pub(crate) fn read_absent(&mut self, open: OpenId, range: PageRange) {
+        let (index, nr_pages) = (range.first, range.end - range.first);
         let file = self.open_file(open).mapping;
         let state = self.open_file(open).state;
         let io_pages = self.rules.io_pages();
@@ -193,14 +193,14 @@ impl Memory {
         if self.open_file(open).is_random || state.ra_pages == 0 {
             let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
             let nr = nr.min(io_pages.max(state.ra_pages));
-            self.read_forced(file, Run { start: index, nr_pages: nr });
+            self.read_chunks(file, Plan::chunks(index, nr));
             return;
         }
         let prev_index = prev_index(&state, self.rules.page.shift());
         let request = Request { index, nr_pages, prev_index, io_pages };
         let ra = self.readahead(open);
-        let issue = sync::choose(ra.state, ra.tree, request, ra.rules);
-        self.read(open, self.target(file), issue);
+        let plan = sync::choose(ra.state, ra.tree, request, ra.rules);
+        self.read(open, self.target(file), plan);
     }
 
     fn marker_hit(&mut self, open: OpenId, entry: Entry, nr_pages: u64) {
@@ -221,8 +221,8 @@ impl Memory {
         let kind = EntryKind::Async;
         self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let ra = self.readahead(open);
-        if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
-            self.read(open, self.target(file), issue);
+        if let Some(plan) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
+            self.read(open, self.target(file), plan);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::sync::{self, merge_next};
 use super::window::{max_pages, next_pages};
-use super::{Issue, OrderHint, RaState};
+use super::{Fill, Plan, RaState};
 use crate::mapping::search::next_miss;
 use crate::mapping::tree::Tree;
 use crate::rules::readahead::{Entry, Ramp, ReadaheadRules};
@@ -32,11 +32,11 @@ pub fn choose(
     tree: &Tree,
     hit: MarkerHit,
     rules: &ReadaheadRules,
-) -> Option<Issue> {
+) -> Option<Plan> {
     let max = max_pages(hit.nr_pages, state.ra_pages, hit.io_pages);
     // The first page does not indicate a stream: the file restarts (A.3.3).
     if rules.entry == Entry::Unified && hit.index == 0 {
-        return Some(sync::start_of_file(state, hit.nr_pages, max, OrderHint::Raise(hit.order)));
+        return Some(sync::start_of_file(state, hit.nr_pages, max, Fill::Raise(hit.order)));
     }
     let expected = hit.order.round_down(state.mark());
     let is_end = rules.entry == Entry::Unified && hit.index == state.start + state.size;
@@ -63,11 +63,11 @@ pub fn choose(
     if rules.entry == Entry::Unified {
         merge_next(state, hit.index, max);
     }
-    let order_hint = match rules.ramp {
-        Ramp::Remembered => OrderHint::Exactly(state.order),
-        Ramp::Inherited => OrderHint::Raise(hit.order),
+    let fill = match rules.ramp {
+        Ramp::Remembered => Fill::Exactly(state.order),
+        Ramp::Inherited => Fill::Raise(hit.order),
     };
-    Some(Issue::Window { start: state.start, hint: order_hint })
+    Some(Plan::window(state, state.start, fill))
 }
 
 /// \[6.17+\] Ends the window on a natural boundary of its order (A.4.4, L.3).

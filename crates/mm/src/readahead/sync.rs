@@ -3,7 +3,7 @@
 //! Corresponds to: `page_cache_sync_ra`, `ondemand_readahead`.
 
 use super::window::{initial_pages, max_pages, next_pages};
-use super::{Issue, OrderHint, RaState};
+use super::{Fill, Plan, RaState};
 use crate::mapping::search::prev_miss;
 use crate::mapping::tree::Tree;
 use crate::rules::readahead::{Entry, ReadaheadRules};
@@ -28,8 +28,8 @@ pub fn prev_index(state: &RaState, page_shift: u32) -> u64 {
     state.prev_pos.map_or(u64::MAX >> page_shift, |pos| pos >> page_shift)
 }
 
-/// Chooses the read for `request` and updates the state (A.3.2 steps 3 and 4).
-pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &ReadaheadRules) -> Issue {
+/// Plans the read for `request` and updates the state (A.3.2 steps 3 and 4).
+pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &ReadaheadRules) -> Plan {
     let (index, nr) = (request.index, request.nr_pages);
     let max = max_pages(nr, state.ra_pages, request.io_pages);
     // The reader arrived where the last window predicted: sequential (A.3.3).
@@ -57,7 +57,7 @@ pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &Readah
     let run = (index - 1).wrapping_sub(miss);
     // No more is cached than one read: random, so no readahead.
     if run <= nr {
-        return Issue::Base { start: index, nr_pages: nr, lookahead: 0 };
+        return Plan { start: index, nr_pages: nr, nr_ahead: 0, fill: Fill::Smallest };
     }
     // Cached from the start of the file: a long sequential run, so expect twice as much.
     let run = if run >= index { run * 2 } else { run };
@@ -80,25 +80,20 @@ fn advance(state: &mut RaState, max: u64) {
 }
 
 /// \[6.1\] A request at index 0 restarts the file, whichever entry it used (A.3.3).
-pub(super) fn start_of_file(
-    state: &mut RaState,
-    nr_pages: u64,
-    max: u64,
-    hint: OrderHint,
-) -> Issue {
+pub(super) fn start_of_file(state: &mut RaState, nr_pages: u64, max: u64, fill: Fill) -> Plan {
     state.start = 0;
     state.size = initial_pages(nr_pages, max);
     state.async_size = if state.size > nr_pages { state.size - nr_pages } else { state.size };
     merge_next(state, 0, max);
-    Issue::Window { start: 0, hint }
+    Plan::window(state, 0, fill)
 }
 
-fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> Issue {
+fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> Plan {
     if rules.entry == Entry::Unified {
         merge_next(state, index, max);
     }
     state.order = Order::ZERO;
-    Issue::Window { start: state.start, hint: OrderHint::Raise(Order::ZERO) }
+    Plan::window(state, state.start, Fill::Raise(Order::ZERO))
 }
 
 /// \[6.1\] A window whose first page would be its marker absorbs the next window (A.3.3).

@@ -14,12 +14,12 @@ pub struct OrderRules {
     /// Whether a file's smallest folio is a limit or a preference (`core/soft.rs`).
     pub min: MinOrder,
     /// Smallest folio that a fault in an executable mapping reads, in bytes; 0 = the file's
-    /// (`fault/proposed.rs`). A preference: if memory has no such folio, the fault uses base pages.
+    /// (`fault/readahead.rs`). A preference: if memory has no such folio, the fault uses base pages.
     pub exec_min_bytes: u64,
     /// Window and folio size in bytes that mapping a file for execution sets in the open file's
     /// readahead state; 0 = unchanged (`map.rs`).
     pub mmap_state_bytes: u64,
-    /// Whether the order of executable memory follows memory pressure (`fault/proposed.rs`).
+    /// Whether the order of executable memory follows memory pressure (`fault/readahead.rs`).
     pub pressure: PressureOrder,
 }
 

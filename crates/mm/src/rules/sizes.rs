@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Owns the values, their text form and the orders that they represent. `readahead/issue.rs`,
-//! `fault/sync.rs` and `io/write.rs` follow them.
+//! `fault/readahead.rs` and `io/write.rs` follow them.
 //!
 //! Invariants:
 //! - I1: a size is named once and is a power of two in bytes; at most one size is marked exec.
