@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::Remark;
 
-pub(super) const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 1;
 /// The bit of [`Load::prot`] that makes a segment text.
 const EXECUTE: u32 = 4;
 

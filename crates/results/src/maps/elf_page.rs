@@ -14,6 +14,8 @@ use super::elf::{ElfCounts, ElfResult, FileView, SegmentView};
 use super::elf_text;
 use crate::page::{footer, meanings, notes, section};
 
+/// The version of the page's data. The JSON of `folio maps --elf` has its own.
+const SCHEMA_VERSION: u32 = 1;
 /// Maximum number of files on a page, those with most text first: about 8 KiB each.
 const NR_FILES_MAX: usize = 100;
 
@@ -43,7 +45,7 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
         files.truncate(NR_FILES_MAX);
     }
     let data = Data {
-        schema_version: super::elf::SCHEMA_VERSION,
+        schema_version: SCHEMA_VERSION,
         tool_version: env!("CARGO_PKG_VERSION"),
         command_line: &view.command_line,
         kernel: &view.kernel,

@@ -22,9 +22,10 @@ use serde::Serialize;
 use super::group::{self, Group, REMEDIES_MAX, Sort, Subject};
 use super::look::Look;
 use super::plain::plain;
-use super::view::SCHEMA_VERSION;
 use crate::remedy::leading;
 
+/// The version of the page's data. The JSON of `folio maps` has its own.
+const SCHEMA_VERSION: u32 = 3;
 const NR_ROWS_MAX: usize = 24;
 const NR_SUBJECTS_MAX: usize = 40;
 /// Maximum number of mappings, and of files, drawn as strips.
