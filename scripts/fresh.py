@@ -135,7 +135,7 @@ def check_deb(place, deb, expected):
         place("dpkg", "--purge", "largefolio")
     before = place.files()
     place("dpkg", "--install", "/tmp/largefolio.deb")
-    version = place("folio", "--version")
+    version = place("folio", "--version", "--verbose")
     expect(f"target {place.machine}-unknown-linux-gnu" in version, f"for another machine: {version}")
     for name in ("recorder plugin /usr/lib", "preload library /usr/lib", "policy header /usr/share"):
         expect(name in version, f"does not find its {name}: {version}")
@@ -181,7 +181,7 @@ def check_wheel(place, wheel, expected, settings=()):
     report, nr_rows, folio = json.loads(place(run))
     expect(nr_rows > 0, "predict has no rows")
     expect(report == {**expected, "command_line": []}, "the report differs from this machine's folio")
-    told = place(folio, "--version")
+    told = place(folio, "--version", "--verbose")
     expect(f"target {place.machine}-unknown-linux-gnu" in told, f"for another machine: {told}")
     script = (place.root.path / folio.lstrip("/")).parents[1] / "lib/largefolio/qemu.sh"
     expect(os.access(script, os.X_OK), f"no {script}, which folio record suggests without QEMU")

@@ -1,4 +1,4 @@
-//! Build facts for `folio --version`: target, compiler, profile, and the commit if there is one.
+//! Build facts for `folio --version --verbose`: target, compiler, profile, and the commit if there is one.
 //! Build time is left out, so the same commit and compiler produce the same program.
 
 use std::path::Path;

@@ -15,7 +15,7 @@ PREDICT = ["predict", "demo.folio", "--kernel", "6.12,7.2,7.2+page=16K,7.2+page=
 
 @check
 def version(run):
-    said = run.folio("--version")
+    said = run.folio("--version", "--verbose")
     target = re.search(r"^target (\S+)$", said, re.M)
     expect(target and target[1].startswith(platform.machine()), f"not built for here: {target}")
     return target[1]
@@ -95,7 +95,7 @@ def package(run):
             "--force-script-chrootless", "--log=/dev/null"]
     run.command(*dpkg, "--install", deb)
     folio = root / "usr" / "bin" / "folio"
-    version = run.command(folio, "--version")
+    version = run.command(folio, "--version", "--verbose")
     expect(f"target {platform.machine()}-" in version, "the package is for another architecture")
     expect(f"preload library {root}/usr/lib/largefolio/" in version, "its libraries are not found")
     said = run.command(folio, *PREDICT, where=root / "usr" / "share" / "largefolio" / "traces")

@@ -23,7 +23,6 @@ use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::warm::WarmArgs;
-use crate::version;
 
 /// Show which folio sizes back a program, under any kernel on any machine.
 ///
@@ -34,7 +33,6 @@ use crate::version;
 #[command(
     name = "folio",
     version,
-    long_version = version::OF_BUILD,
     max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true,
@@ -48,6 +46,10 @@ Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` and `folio 
 program's status. The result goes to standard output, everything else to standard error."
 )]
 struct Cli {
+    /// With --version: also print the build, the schema versions and the files that folio uses
+    #[arg(long)]
+    verbose: bool,
+
     #[command(subcommand)]
     verb: Verb,
 }
@@ -82,7 +84,12 @@ pub(crate) fn run() -> Result<Exit> {
              build it with `cargo build --release --bin folio-lab`"
         );
     }
-    parsed(|cli: Cli, words, console| carried_out(cli.verb, words, console))
+    parsed(|cli: Cli, words, console| {
+        if cli.verbose {
+            bail!("--verbose adds facts to --version; add --version, or leave --verbose out");
+        }
+        carried_out(cli.verb, words, console)
+    })
 }
 
 fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {

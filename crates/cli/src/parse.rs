@@ -21,19 +21,20 @@ pub fn parsed<C: Parser>(
     let words: Vec<OsString> = std::env::args_os().collect();
     match C::try_parse_from(&words) {
         Ok(cli) => run(cli, &words, &mut Console::default()),
-        Err(error) => told(&with_printable_words::<C>(&words, error)),
+        Err(error) => show(&with_printable_words::<C>(&words, error), &words),
     }
 }
 
-fn told(error: &clap::Error) -> Result<Exit> {
+/// Prints an error, or the help or version that clap reports as one.
+fn show(error: &clap::Error, words: &[OsString]) -> Result<Exit> {
     if error.use_stderr() {
         let _ = error.print();
         return Ok(Exit::Error);
     }
     let text = error.render();
     let mut text = if Console::is_styled() { text.ansi().to_string() } else { text.to_string() };
-    if error.kind() == ErrorKind::DisplayVersion && text.lines().count() > 1 {
-        text.push_str(&version::found());
+    if error.kind() == ErrorKind::DisplayVersion && words.iter().any(|word| word == "--verbose") {
+        text.push_str(&version::details());
     }
     Console::default().deliver(text.as_bytes(), None)?;
     Ok(Exit::Done)

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use largefolio_linux::environment::Host;
 use largefolio_linux::record::tools;
 use largefolio_linux::remap;
+use largefolio_results::schemas;
 use largefolio_sim::kernel::Kernel;
 
-pub const OF_BUILD: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
-    "\ntarget ",
+const BUILD: &str = concat!(
+    "target ",
     env!("FOLIO_TARGET"),
     "\ncommit ",
     env!("FOLIO_COMMIT"),
@@ -18,6 +18,7 @@ pub const OF_BUILD: &str = concat!(
     env!("FOLIO_RUSTC"),
     ", profile ",
     env!("FOLIO_PROFILE"),
+    "\n",
 );
 
 /// The repository's directories relative to the program: `target/release/folio` or an installed
@@ -30,10 +31,14 @@ pub fn beside(program: &Path, name: &str) -> Vec<PathBuf> {
     BESIDE.iter().filter_map(|path| Some(program.parent()?.join(path).join(name))).collect()
 }
 
-pub(crate) fn found() -> String {
+/// Returns what `folio --version --verbose` prints below the version.
+pub(crate) fn details() -> String {
     // The self-built kernels of recordings have longer names.
     let kernels: Vec<&str> = Kernel::names().filter(|name| !name.contains('/')).collect();
-    let mut text = String::new();
+    let mut text = BUILD.to_owned();
+    let versions = schemas::names().filter_map(|name| Some((name, schemas::version(name)?)));
+    let versions: Vec<String> = versions.map(|(name, nr)| format!("{name} {nr}")).collect();
+    let _ = writeln!(text, "schemas {}", versions.join(", "));
     if let (Some(first), Some(last)) = (kernels.first(), kernels.last()) {
         let _ = writeln!(text, "kernels {first} to {last} ({})", kernels.len());
     }

@@ -8,7 +8,6 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use largefolio_cli::errors::Exit;
 use largefolio_cli::parse::{command_line, parsed};
-use largefolio_cli::version;
 
 use verbs::bench::BenchArgs;
 use verbs::crosscheck::CrosscheckArgs;
@@ -22,7 +21,6 @@ use verbs::study::StudyArgs;
 #[command(
     name = "folio-lab",
     version,
-    long_version = version::OF_BUILD,
     max_term_width = 100,
     subcommand_required = true,
     arg_required_else_help = true,

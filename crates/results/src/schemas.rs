@@ -42,3 +42,10 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn text(name: &str) -> Option<&'static str> {
     SCHEMAS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
+
+/// Returns the schema's version; `None` for results without one.
+#[must_use]
+pub fn version(name: &str) -> Option<u64> {
+    let schema: serde_json::Value = serde_json::from_str(text(name)?).ok()?;
+    schema.pointer("/properties/schema_version/const")?.as_u64()
+}

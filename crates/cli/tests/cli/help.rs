@@ -49,14 +49,28 @@ fn no_verb_is_an_error_with_help_on_stderr() {
 #[test]
 fn the_version_has_what_a_bug_report_needs() {
     let place = Place::new();
-    let said = place.done("--version");
+    let said = place.done("--version --verbose");
     assert!(said.starts_with(concat!("folio ", env!("CARGO_PKG_VERSION"), "\ntarget ")), "{said}");
-    for fact in ["commit ", "built by rustc ", "kernels 5.14 to 7.3", "recorder plugin /"] {
+    for fact in [
+        "commit ",
+        "built by rustc ",
+        "kernels 5.14 to 7.3",
+        "recorder plugin /",
+        "schemas advise 1, ",
+    ] {
         assert!(said.contains(&format!("\n{fact}")), "{fact} is missing in\n{said}");
     }
-    assert_eq!(said, place.done("--version"), "no time in it");
-    assert_eq!(place.done("-V"), concat!("folio ", env!("CARGO_PKG_VERSION"), "\n"));
-    let lost = place.command("--version").env("LARGEFOLIO_PRELOAD", "/none.so").output().unwrap();
+    assert_eq!(said, place.done("--verbose --version"), "no time in it");
+    for words in ["-V", "--version"] {
+        assert_eq!(place.done(words), concat!("folio ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+    let alone = place.fails("--verbose predict --list");
+    assert!(alone.contains("add --version"), "{alone}");
+    let lost = place
+        .command("--version --verbose")
+        .env("LARGEFOLIO_PRELOAD", "/none.so")
+        .output()
+        .unwrap();
     let lost = String::from_utf8(lost.stdout).unwrap();
     assert!(lost.contains("\npreload library none: LARGEFOLIO_PRELOAD=/none.so"), "{lost}");
 }

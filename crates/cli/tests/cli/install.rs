@@ -119,7 +119,7 @@ impl Installed {
 #[test]
 fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     let installed = Installed::new();
-    let (version, _) = installed.done("--version");
+    let (version, _) = installed.done("--version --verbose");
     let library = installed.prefix().join("lib/largefolio/liblargefolio_preload.so");
     assert!(version.contains(&format!("preload library {}", library.display())), "{version}");
 
