@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_pyarrow::ToPyArrow as _;
-use largefolio_report::why::{self, Question, Why};
-use largefolio_report::{Exporter, Goal, Json, PredictResult, Settings, Tidy, TraceInfo, table};
+use largefolio_report::{
+    Exporter, Goal, Json, Options, PredictResult, Settings, Tidy, TraceInfo, table,
+};
+use largefolio_sim::explain::{self, Question, Why};
 use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
 use largefolio_trace::{Meta, OpenTrace};
 use pyo3::prelude::*;
@@ -93,7 +95,7 @@ pub(crate) fn predict(
     let request = asked.extract::<Asked<'_>>()?.request(py, &raised)?;
     let specs = request.specs()?;
     if explains {
-        why::check(&request)?;
+        explain::check(&request)?;
     }
     let replayed = detached(py, || {
         let path = trace;
@@ -105,13 +107,11 @@ pub(crate) fn predict(
         let why = explains.then(|| job.explain(&rows)).transpose()?;
         let plain = TraceInfo::new(&job.trace.path().to_string_lossy(), &meta);
         let info = TraceInfo { digest: Some(job.trace.digest()?), ..plain };
-        let report = PredictResult::new(Vec::new(), info, Settings::new(&request), rows);
-        let mut report = PredictResult { why, ..report };
-        if let Some(ns) = run_time_ns {
-            report = report.with_run_time(ns);
-        }
-        if let Some(goal) = goal {
-            report = report.with_goal(goal);
+        let options =
+            Options { goal: goal.unwrap_or_default(), run_time_ns, why, ..Options::default() };
+        let settings = Settings::new(&request);
+        let mut report = PredictResult::new(Vec::new(), info, settings, rows, options);
+        if goal.is_some() {
             job.search(&mut report)?;
         }
         Ok(Prediction { report, has_idle_seeds: request.has_idle_seeds() })

@@ -4,8 +4,8 @@
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (the interface of the
 //! formats), [`json`], [`cells`] and [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`]
 //! (its file), [`text`] (the terminal table), [`html`] (the page), [`figures`] (numbers as text),
-//! [`prose`] (line wrapping), `labels` (column names), [`verdict`] (which column is best), [`why`]
-//! (which rule makes the difference), [`sweep`] (data sets of many results).
+//! [`prose`] (line wrapping), `labels` (column names), [`verdict`] (which column is best),
+//! [`sweep`] (data sets of many results).
 //!
 //! This crate counts nothing: every number comes from `sim`. A format may omit numbers and derive
 //! others (shares, changes), but never stores derived numbers.
@@ -25,13 +25,14 @@ pub mod table;
 pub mod text;
 pub mod tidy;
 pub mod verdict;
-pub mod why;
 
 pub use exporter::{ExportError, Exporter};
 pub use html::Html;
 pub use json::Json;
 pub use parquet::Parquet;
-pub use report::{Absent, PredictResult, SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo};
+pub use report::{
+    Absent, Options, PredictResult, SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo,
+};
 pub use sums::memory_bytes;
 pub use text::Text;
 pub use tidy::Tidy;

@@ -12,12 +12,12 @@
 use std::collections::BTreeMap;
 
 use largefolio_sim::cost::{BaseTime, Estimate};
+use largefolio_sim::explain::Why;
 use largefolio_sim::replay::{CellSpec, Outcome, Request};
 use largefolio_trace::{Attached, Meta};
 use serde::{Deserialize, Serialize};
 
 use crate::verdict::{Goal, Verdict, words};
-use crate::why::Why;
 
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -183,15 +183,35 @@ pub struct PredictResult {
     pub why: Option<Vec<Why>>,
 }
 
+/// Facts and wishes for a result, besides its rows.
+#[derive(Debug, Default)]
+pub struct Options {
+    pub goal: Goal,
+    /// The program's run time in ns, which replaces a measured or estimated one.
+    pub run_time_ns: Option<f64>,
+    pub why: Option<Vec<Why>>,
+    pub unfit: Vec<Absent>,
+    pub not_replayed: Vec<Absent>,
+}
+
 impl PredictResult {
-    /// Creates a result of this version of folio. The first row is the reference.
+    /// Creates a result of this version of folio. The first row is the reference: the estimates of
+    /// the result's rows have their differences from it. The verdict has no rules yet
+    /// ([`Verdict::search`]).
     #[must_use]
     pub fn new(
         command_line: Vec<String>,
         trace: TraceInfo,
         settings: Settings,
         mut rows: Vec<Outcome>,
+        options: Options,
     ) -> Self {
+        let Options { goal, run_time_ns, why, unfit, not_replayed } = options;
+        if let Some(ns) = run_time_ns {
+            for row in &mut rows {
+                row.estimate.run = BaseTime::given(ns);
+            }
+        }
         if let Some(reference) = rows.first().map(|row| row.estimate.clone()) {
             for row in &mut rows {
                 row.estimate.compare(&reference);
@@ -205,23 +225,12 @@ impl PredictResult {
             trace,
             settings,
             reference: 0,
-            verdict: Verdict::new(Goal::default(), &rows),
+            verdict: Verdict::new(goal, &rows),
             rows,
-            unfit: Vec::new(),
-            not_replayed: Vec::new(),
-            why: None,
+            unfit,
+            not_replayed,
+            why,
         }
-    }
-
-    /// Sets the program's run time to `ns`, overriding a measured or estimated one.
-    #[must_use]
-    pub fn with_run_time(mut self, ns: f64) -> Self {
-        for row in &mut self.rows {
-            row.estimate.run = BaseTime::given(ns);
-        }
-        compare_runs(&mut self.rows);
-        let goal = self.verdict.goal;
-        self.with_goal(goal)
     }
 
     #[must_use]
@@ -229,12 +238,5 @@ impl PredictResult {
         let absent = [words::unfit(self), words::not_replayed(self)];
         let sentences: Vec<String> = absent.into_iter().flatten().collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
-    }
-
-    /// Sets the verdict for `goal` without searching for rules.
-    #[must_use]
-    pub fn with_goal(mut self, goal: Goal) -> Self {
-        self.verdict = Verdict::new(goal, &self.rows);
-        self
     }
 }

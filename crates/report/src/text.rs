@@ -22,12 +22,12 @@ mod why;
 
 use std::io::Write;
 
+use largefolio_sim::explain::Why;
 use largefolio_sim::replay::Outcome;
 use section::Shown;
 
 use crate::prose::wrapped;
 use crate::verdict::words;
-use crate::why::Why;
 use crate::{ExportError, Exporter, PredictResult};
 
 pub(crate) use notes::{notes, title};

@@ -31,7 +31,7 @@ use serde::Serialize;
 use crate::figures::{SMALL_PERCENT, is_certain};
 use crate::sums::memory_bytes;
 
-pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_CELLS_MAX, NR_ROWS_MAX};
+pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_ROWS_MAX};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod cost;
 pub mod datafile;
+pub mod explain;
 pub mod interval;
 pub mod kernel;
 pub mod machine;

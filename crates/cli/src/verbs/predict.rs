@@ -14,9 +14,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_report::sweep::Request;
 use largefolio_report::text::Depth;
-use largefolio_report::why;
 use largefolio_report::{Goal, Settings};
 use largefolio_sim::cost::Walks;
+use largefolio_sim::explain;
 use largefolio_sim::kernel::{Kernel, with_policies};
 use largefolio_sim::machine::{Machine, NR_CPUS_MAX};
 use largefolio_sim::policy::KernelPolicy;
@@ -323,7 +323,7 @@ impl PredictArgs {
         };
         let specs = request.specs()?;
         if self.why.is_some() {
-            why::check(&request)?;
+            explain::check(&request)?;
         }
         confined::to(&self.trace, results());
         // Each pass verifies the checksum; the first one starts now.

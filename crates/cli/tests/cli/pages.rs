@@ -161,10 +161,11 @@ fn a_page_of_a_verdict_has_every_round() {
 
 #[test]
 fn a_page_without_a_place_is_refused_before_the_work() {
-    let place = Place::new();
+    let place = Place::with_trace();
     // If the command ran, it would create a file.
     for words in [
         "verify --heap 64K --report nowhere/page.html -- touch made",
+        "predict mix.folio --report nowhere/page.html",
         "maps --all --report nowhere/page.html",
         "maps --elf /bin/true --report nowhere/page.html",
     ] {

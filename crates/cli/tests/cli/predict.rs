@@ -1,8 +1,5 @@
 //! `folio predict`.
 
-use std::collections::BTreeMap;
-
-use largefolio_report::figures::grouped;
 use serde_json::Value;
 
 use crate::support::{Place, text};
@@ -371,47 +368,6 @@ fn nr_integers(value: &Value) -> usize {
             .sum(),
         _ => 0,
     }
-}
-
-#[test]
-fn the_table_has_the_numbers_of_the_json() {
-    let place = Place::with_trace();
-    let result = json(&place, CELLS);
-    let words = format!("predict mix.folio {CELLS} --full");
-    let table = place.command(&words).env("COLUMNS", "1000").output().unwrap();
-    let lines = lines_of(&text(&table.stdout));
-    for (section, label, pointer) in [
-        ("Faults", "all", "/faults/total"),
-        ("Faults", "major", "/faults/major"),
-        ("Faults", "zero page", "/faults/zero_page"),
-        ("Reading files", "readahead windows", "/reads/windows"),
-        ("TLB", "walks, data", "/tlb/data/l2_misses"),
-        ("TLB", "walks, instructions", "/tlb/instruction/l2_misses"),
-    ] {
-        let shown = &lines[&format!("{section}: {label}")];
-        let rows = result["rows"].as_array().unwrap();
-        let expected: Vec<String> = rows
-            .iter()
-            .map(|row| grouped(row.pointer(pointer).unwrap().as_u64().unwrap()))
-            .collect();
-        assert_eq!(shown, &expected, "{section}: {label}");
-    }
-}
-
-/// Returns the first number of every column, by `section: label`.
-fn lines_of(table: &str) -> BTreeMap<String, Vec<String>> {
-    let (mut lines, mut section) = (BTreeMap::new(), String::new());
-    for line in table.lines().filter(|line| line.contains(" |")) {
-        let mut cells = line.split('|');
-        let label = cells.next().unwrap();
-        if !label.starts_with("   ") {
-            section = String::from(label.trim());
-            continue;
-        }
-        let first = |cell: &str| cell.split_whitespace().next().unwrap_or("").to_owned();
-        lines.insert(format!("{section}: {}", label.trim()), cells.map(first).collect());
-    }
-    lines
 }
 
 fn json(place: &Place, words: &str) -> Value {

@@ -3,9 +3,10 @@
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
 use super::steps::{between, picture, signed};
+use largefolio_sim::explain::{Explained, Why};
+
 use crate::figures::value;
 use crate::text::{pair, sentences};
-use crate::why::{Explained, Why};
 use crate::{PredictResult, figures};
 
 pub(super) const LEAD: &str = "The rules are changed one after another, the oldest first; rules \

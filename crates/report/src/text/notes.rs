@@ -427,7 +427,7 @@ mod tests {
     use largefolio_sim::replay::cgroup::CgroupOutcome;
 
     use super::*;
-    use crate::{Settings, TraceInfo};
+    use crate::{Options, Settings, TraceInfo};
 
     #[test]
     fn what_a_change_is_against_is_said_exactly() {
@@ -440,7 +440,7 @@ mod tests {
             };
             let rows = cells.iter().map(row).collect();
             let (trace, settings) = (TraceInfo::default(), Settings::default());
-            changes(&PredictResult::new(Vec::new(), trace, settings, rows))
+            changes(&PredictResult::new(Vec::new(), trace, settings, rows, Options::default()))
         };
         let plain = "change: from the first column; in percentage points (pp) for shares, otherwise \
                      relative.";
@@ -467,7 +467,8 @@ mod tests {
         let cgroups = vec![group("1M", 0), group("cc1=1M", 5)];
         let rows = vec![Outcome { cgroups, ..Outcome::default() }];
         let (trace, settings) = (TraceInfo::default(), Settings::default());
-        let said = setting(&PredictResult::new(Vec::new(), trace, settings, rows));
+        let said =
+            setting(&PredictResult::new(Vec::new(), trace, settings, rows, Options::default()));
         assert!(said.ends_with(", cc1 in a control group limited to 1 MiB"), "{said}");
         assert_eq!(said.matches("control group").count(), 1, "{said}");
     }

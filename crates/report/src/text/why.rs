@@ -3,10 +3,11 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
 use super::layout::STYLE;
+use largefolio_sim::explain::{Effect, Explained, Why};
+
 use crate::PredictResult;
 use crate::figures::{self, change, ratio, signed_of, size};
 use crate::prose::wrapped;
-use crate::why::{Effect, Explained, Why};
 
 const NR_NAMED: usize = 3;
 /// Sentences omit switches with a step smaller than the largest step divided by this.

@@ -6,8 +6,9 @@
 use std::io::Write;
 
 use super::cell;
+use largefolio_sim::explain::{Explained, Why};
+
 use crate::cells::Cells;
-use crate::why::{Explained, Why};
 use crate::{ExportError, PredictResult};
 
 const COLUMNS: [&str; 16] = [

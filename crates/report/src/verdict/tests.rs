@@ -5,7 +5,7 @@ use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::outcome::Faults;
 
 use super::*;
-use crate::{PredictResult, Settings, TraceInfo};
+use crate::{Options, PredictResult, Settings, TraceInfo};
 
 fn row(kernel: &str, machine: &str, faults: u64) -> Outcome {
     Outcome {
@@ -26,8 +26,9 @@ fn verdict(goal: Goal, rows: &[Outcome]) -> Verdict {
 const WHY: &str = "--why shows which rules make the difference.";
 
 fn said(goal: Goal, rows: Vec<Outcome>) -> Vec<String> {
-    let report = PredictResult::new(Vec::new(), TraceInfo::default(), Settings::default(), rows);
-    let report = report.with_goal(goal);
+    let options = Options { goal, ..Options::default() };
+    let (trace, settings) = (TraceInfo::default(), Settings::default());
+    let report = PredictResult::new(Vec::new(), trace, settings, rows, options);
     let hints = words::hints(&report).into_iter().map(str::to_owned);
     words::sentences(&report).concat().into_iter().chain(hints).collect()
 }

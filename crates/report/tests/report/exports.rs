@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_report::text::Depth;
-use largefolio_report::{Exporter, Json, PredictResult, Settings, Text, Tidy, TraceInfo};
+use largefolio_report::{Exporter, Json, Options, PredictResult, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::cost::{Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
@@ -219,7 +219,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         reference_ns: 5,
     };
     let command = words("folio predict py.folio");
-    let mut report = PredictResult::new(command, trace, settings, rows);
+    let mut report = PredictResult::new(command, trace, settings, rows, Options::default());
     report.tool_version = String::from("1.2.3");
     report
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use largefolio_report::{Exporter, Html, PredictResult, Settings, TraceInfo};
+use largefolio_report::{Exporter, Html, Options, PredictResult, Settings, TraceInfo};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, replay};
@@ -32,8 +32,8 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
         reference_ns: 0,
     };
     let command = vec!["folio".to_owned(), "predict".to_owned(), "zipf.folio".to_owned()];
-    let mut report =
-        PredictResult::new(command, TraceInfo::new("zipf.folio", &meta), settings, rows);
+    let trace = TraceInfo::new("zipf.folio", &meta);
+    let mut report = PredictResult::new(command, trace, settings, rows, Options::default());
     report.tool_version = String::from("1.2.3");
     report
 }

@@ -10,7 +10,9 @@ use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use bytes::Bytes;
-use largefolio_report::{Exporter, Parquet, PredictResult, Settings, TraceInfo, parquet, table};
+use largefolio_report::{
+    Exporter, Options, Parquet, PredictResult, Settings, TraceInfo, parquet, table,
+};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, Fragmented, Outcome, replay};
@@ -107,7 +109,8 @@ fn rich() -> PredictResult {
     let (meta, rows) = replay(&path, &specs, &mut |_| {}).unwrap();
     let digest = Some(largefolio_trace::digest(&path).unwrap());
     let trace = TraceInfo { digest, ..TraceInfo::new("zipf.folio", &meta) };
-    PredictResult::new(vec!["folio".to_owned(), "predict".to_owned()], trace, settings(), rows)
+    let command = vec!["folio".to_owned(), "predict".to_owned()];
+    PredictResult::new(command, trace, settings(), rows, Options::default())
 }
 
 fn batch(report: &PredictResult) -> RecordBatch {

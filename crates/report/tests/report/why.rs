@@ -5,9 +5,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use largefolio_report::text::Depth;
-use largefolio_report::verdict::{NR_CELLS_MAX, NR_ROWS_MAX};
-use largefolio_report::why::{Effect, Explained, NR_PAIRS_MAX, Question, Why, WhyError, check};
-use largefolio_report::{Exporter, Goal, PredictResult, Settings, Text, Tidy, TraceInfo, Verdict};
+use largefolio_report::verdict::NR_ROWS_MAX;
+use largefolio_report::{
+    Exporter, Goal, Options, PredictResult, Settings, Text, Tidy, TraceInfo, Verdict,
+};
+use largefolio_sim::explain::{
+    Effect, Explained, NR_CELLS_MAX, NR_PAIRS_MAX, Question, Why, WhyError, check,
+};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{ReplayError, Request, replay};
@@ -46,8 +50,8 @@ fn explained(
     let why = Some(question.answer(&mut hear).unwrap());
     assert_eq!(last, end, "all rows that were announced were replayed");
     let trace = TraceInfo::new("trace.folio", &meta);
-    let report = PredictResult::new(Vec::new(), trace, Settings::new(&request), rows);
-    PredictResult { why, ..report }
+    let options = Options { why, ..Options::default() };
+    PredictResult::new(Vec::new(), trace, Settings::new(&request), rows, options)
 }
 
 fn answer(report: &PredictResult) -> &Why {

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use largefolio_report::text::Depth;
-use largefolio_report::why::{Question, Why, WhyError};
-use largefolio_report::{Absent, Exporter, Goal, Html, PredictResult, Settings, TraceInfo};
+use largefolio_report::{
+    Absent, Exporter, Goal, Html, Options, PredictResult, Settings, TraceInfo,
+};
+use largefolio_sim::explain::{Question, Why, WhyError};
 use largefolio_sim::replay::{
     CellSpec, Fitting, Outcome, ReplayError, RowsDone, Sharing, replay_fitting,
 };
@@ -62,14 +64,10 @@ impl ReplayPlan {
             digest: Some(self.trace.digest()?),
             ..TraceInfo::new(&spelled(self.trace.path()), self.trace.meta())
         };
-        let report =
-            PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
-        let report = PredictResult { why, unfit, not_replayed, ..report };
-        let report = match self.run_time_ns {
-            Some(ns) => report.with_run_time(ns),
-            None => report,
-        };
-        let mut report = report.with_goal(self.goal);
+        let options =
+            Options { goal: self.goal, run_time_ns: self.run_time_ns, why, unfit, not_replayed };
+        let (command_line, settings) = (self.command_line.clone(), self.settings.clone());
+        let mut report = PredictResult::new(command_line, trace, settings, rows, options);
         let is_searched = (self.form.has_verdict() || self.report.is_some()) && !is_over;
         if is_searched {
             self.search(&specs, &mut report, started)?;

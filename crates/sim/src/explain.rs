@@ -1,20 +1,31 @@
-//! Which rules make the difference between two kernels, for every result that differs.
+//! Finds which rules make the difference between two kernels.
 //!
-//! Decides which cells are replayed (from [`largefolio_sim::why`]) and which results are explained:
-//! every number in the CSV. The run time is excluded: changes are measured against it.
+//! Two searches share the replays: [`Question::answer`] attributes every number of the CSV to every
+//! rule; [`halve`] finds the rules that matter for one number, with few replays. The run time is
+//! excluded: changes are measured against it.
+//!
+//! Owns which cells are replayed (from [`crate::why`]). Does not own wording.
 //!
 //! Invariants:
 //! - Y1: for every result, the effects in order add up to the difference. So do the effects alone
 //!   plus the interactions plus `together` (`sim::why` A1, A2).
 //! - Y2: a pair of kernels takes at most three cells per switch, plus [`NR_PAIRS_MAX`].
 
-mod ask;
+mod attribution;
+mod halving;
+mod replays;
 
+use largefolio_mm::rules::sizes::size_name;
+use largefolio_trace::{OpenTrace, shown};
 use serde::Serialize;
 
-use largefolio_sim::why as sim;
+use crate::kernel::{Change, KernelError};
+use crate::replay::{CellSpec, Outcome, ReplayError, Request};
+use crate::why;
 
-pub use ask::{NR_PAIRS_MAX, Question, WhyError, check};
+pub use attribution::NR_PAIRS_MAX;
+pub use halving::{NR_CELLS_MAX, SMALL, Steps, halve};
+pub use replays::{Progress, Replays};
 
 /// Results shown by default, and their names in sentences.
 const HEADLINES: [(&str, &str); 7] = [
@@ -72,7 +83,7 @@ pub struct Explained {
     pub difference: i128,
     /// One per switch that changes the result.
     pub effects: Vec<Effect>,
-    pub interactions: Vec<sim::Interaction>,
+    pub interactions: Vec<why::Interaction>,
     pub together: i128,
 }
 
@@ -109,12 +120,9 @@ impl Why {
 }
 
 impl Switch {
-    pub(crate) fn new(switch: &sim::Switch, has_effect: bool) -> Self {
-        let rule = |change: &largefolio_sim::kernel::Change| Rule {
-            rule: change.rule(),
-            from: change.from(),
-            to: change.to(),
-        };
+    fn new(switch: &why::Switch, has_effect: bool) -> Self {
+        let rule =
+            |change: &Change| Rule { rule: change.rule(), from: change.from(), to: change.to() };
         let origin = switch.changes.last().and_then(|change| change.origin.clone());
         Self {
             rules: switch.changes.iter().map(rule).collect(),
@@ -164,8 +172,58 @@ impl Explained {
         let headline = HEADLINES.iter().find(|(metric, _)| *metric == self.metric);
         let name = headline.map_or(self.metric.as_str(), |(_, name)| name);
         match self.folio_bytes {
-            Some(bytes) => format!("{name} {}", crate::figures::size(bytes)),
+            Some(bytes) => format!("{name} {}", size_name(bytes)),
             None => name.to_owned(),
         }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WhyError {
+    #[error("--why compares two kernels, but {} given; name exactly two, such as \
+             6.12,7.2", were(*.0))]
+    Kernels(usize),
+    #[error("--why compares two kernels, but both are {}", shown(.0))]
+    Same(String),
+    #[error("there is no result '{}'; {hint}", shown(result))]
+    Unknown { result: String, hint: String },
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+/// `one was`, `3 were`.
+fn were(nr: usize) -> String {
+    if nr == 1 { "one was".to_owned() } else { format!("{nr} were") }
+}
+
+/// Checks that `request` compares two kernels.
+///
+/// # Errors
+/// If it does not.
+pub fn check(request: &Request) -> Result<(), WhyError> {
+    match (request.kernels().as_slice(), request.kernels.len()) {
+        ([_, _], _) => Ok(()),
+        ([one], 2..) => Err(WhyError::Same(one.name.clone())),
+        (kernels, _) => Err(WhyError::Kernels(kernels.len())),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    pub trace: &'a OpenTrace,
+    pub nr_rows: u64,
+    pub specs: &'a [CellSpec],
+    pub rows: &'a [Outcome],
+    /// Metrics to show; empty: the first metrics in the table of `predict`.
+    pub results: &'a [String],
+}
+
+impl<'a> Question<'a> {
+    /// Returns the replays of one explanation.
+    #[must_use]
+    pub fn replays(&self, progress: Progress<'a>) -> Replays<'a> {
+        Replays::new(self.trace, self.nr_rows, progress)
     }
 }

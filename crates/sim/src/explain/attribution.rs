@@ -1,67 +1,17 @@
 //! Computes the answer for two kernels: cells, numbers, shares.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
-use largefolio_sim::kernel::KernelError;
-use largefolio_sim::metrics::results;
-use largefolio_sim::names::nearest;
-use largefolio_sim::replay::{
-    CellSpec, Outcome, ReplayError, Request, RowsDone, nr_passes, replay_until,
-};
-use largefolio_sim::why::{Attribution, Comparison, Mix, attribute};
-use largefolio_trace::{OpenTrace, shown};
+use super::{Effect, Explained, HEADLINES, Progress, Question, Replays, Switch, Why, WhyError};
+use crate::metrics::results;
+use crate::names::nearest;
+use crate::replay::Outcome;
+use crate::why::{Attribution, Comparison, Mix, attribute};
 
-use super::{Effect, Explained, HEADLINES, Switch, Why};
-
-/// Cells per pass over the trace: each has its own memory, 5 MiB for a small program.
-const NR_CELLS_OF_A_PASS: usize = 64;
 /// Interactions that are separated: every pair of twelve switches.
 pub const NR_PAIRS_MAX: usize = 66;
 /// Units of numbers that have no row if unknown. Any other number without a row is 0.
 const NOT_ALWAYS_KNOWN: [&str; 2] = ["ns", "waits"];
-
-#[derive(Debug, thiserror::Error)]
-pub enum WhyError {
-    #[error("--why compares two kernels, but {} given; name exactly two, such as \
-             6.12,7.2", were(*.0))]
-    Kernels(usize),
-    #[error("--why compares two kernels, but both are {}", shown(.0))]
-    Same(String),
-    #[error("there is no result '{}'; {hint}", shown(result))]
-    Unknown { result: String, hint: String },
-    #[error(transparent)]
-    Kernel(#[from] KernelError),
-    #[error(transparent)]
-    Replay(#[from] ReplayError),
-}
-
-/// `one was`, `3 were`.
-fn were(nr: usize) -> String {
-    if nr == 1 { "one was".to_owned() } else { format!("{nr} were") }
-}
-
-/// Checks that `request` compares two kernels.
-///
-/// # Errors
-/// If it does not.
-pub fn check(request: &Request) -> Result<(), WhyError> {
-    match (request.kernels().as_slice(), request.kernels.len()) {
-        ([_, _], _) => Ok(()),
-        ([one], 2..) => Err(WhyError::Same(one.name.clone())),
-        (kernels, _) => Err(WhyError::Kernels(kernels.len())),
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
-    pub trace: &'a OpenTrace,
-    pub nr_rows: u64,
-    pub specs: &'a [CellSpec],
-    pub rows: &'a [Outcome],
-    /// Metrics to show; empty: the first metrics in the table of `predict`.
-    pub results: &'a [String],
-}
 
 type Key = (String, Option<u64>);
 
@@ -82,15 +32,8 @@ impl Numbers {
     }
 }
 
-/// Rows done and rows known to be needed, over all passes.
-struct Heard<'a> {
-    progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    done: RowsDone,
-    nr_all: u64,
-}
-
 #[derive(Debug, Default)]
-struct Told {
+struct Active {
     active: Vec<usize>,
     pairs: Vec<[usize; 2]>,
     nr_pairs_left_out: usize,
@@ -102,14 +45,11 @@ impl Question<'_> {
     ///
     /// # Errors
     /// [`WhyError`]; [`ReplayError::Stopped`] if `progress` stops it.
-    pub fn answer(
-        &self,
-        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<Vec<Why>, WhyError> {
+    pub fn answer(&self, progress: Progress<'_>) -> Result<Vec<Why>, WhyError> {
         self.check_results()?;
         let nr_pairs = self.specs.len() / 2;
-        let mut heard = Heard { progress, done: RowsDone::default(), nr_all: 0 };
-        (0..nr_pairs).map(|nr| self.pair(nr, nr + nr_pairs, &mut heard)).collect()
+        let mut replays = Replays::new(self.trace, self.nr_rows, progress);
+        (0..nr_pairs).map(|nr| self.pair(nr, nr + nr_pairs, &mut replays)).collect()
     }
 
     fn check_results(&self) -> Result<(), WhyError> {
@@ -130,21 +70,26 @@ impl Question<'_> {
         }
     }
 
-    fn pair(&self, before: usize, after: usize, heard: &mut Heard<'_>) -> Result<Why, WhyError> {
+    fn pair(
+        &self,
+        before: usize,
+        after: usize,
+        replays: &mut Replays<'_>,
+    ) -> Result<Why, WhyError> {
         let comparison = Comparison::new(&self.specs[before], &self.specs[after])?;
         let nr = comparison.switches().len();
         let [first, second] = [before, after].map(|row| Numbers::of(&self.rows[row]));
         let is_same = first == second;
         let mut cells = BTreeMap::from([(Mix::first(nr, nr), second), (Mix::first(nr, 0), first)]);
         let nr_given = cells.len();
-        let told = if is_same {
-            Told::default()
+        let found = if is_same {
+            Active::default()
         } else {
-            self.replay(&comparison, &comparison.parts(), &mut cells, heard)?;
-            self.interactions(&comparison, &mut cells, heard)?
+            replay(&comparison, &comparison.parts(), &mut cells, replays)?;
+            interactions(&comparison, &mut cells, replays)?
         };
         let switches = comparison.switches().iter().enumerate();
-        let has_effect = |one| told.active.contains(&one);
+        let has_effect = |one| found.active.contains(&one);
         let mut why = Why {
             before,
             after,
@@ -152,30 +97,13 @@ impl Question<'_> {
             switches: switches.map(|(one, of)| Switch::new(of, has_effect(one))).collect(),
             shown: self.shown(),
             results: Vec::new(),
-            nr_pairs_left_out: told.nr_pairs_left_out,
+            nr_pairs_left_out: found.nr_pairs_left_out,
             not_known: Vec::new(),
         };
         if !is_same {
-            self.explain(&mut why, &told.pairs, &cells);
+            self.explain(&mut why, &found.pairs, &cells);
         }
         Ok(why)
-    }
-
-    fn interactions(
-        &self,
-        comparison: &Comparison,
-        cells: &mut BTreeMap<Mix, Numbers>,
-        heard: &mut Heard<'_>,
-    ) -> Result<Told, WhyError> {
-        let nr = comparison.switches().len();
-        let active = by_effect(nr, cells);
-        let all = pairs_of(&active);
-        let mut pairs: Vec<[usize; 2]> = all.iter().copied().take(NR_PAIRS_MAX).collect();
-        pairs.retain(|pair| comparison.is_possible(&Mix::alone(nr, pair)));
-        let mut mixes: Vec<Mix> = pairs.iter().map(|pair| Mix::alone(nr, pair)).collect();
-        mixes.retain(|mix| !cells.contains_key(mix));
-        self.replay(comparison, &mixes, cells, heard)?;
-        Ok(Told { nr_pairs_left_out: all.len() - pairs.len(), active, pairs })
     }
 
     fn shown(&self) -> Vec<String> {
@@ -183,28 +111,6 @@ impl Question<'_> {
             return HEADLINES.iter().map(|(metric, _)| (*metric).to_owned()).collect();
         }
         self.results.to_vec()
-    }
-
-    fn replay(
-        &self,
-        comparison: &Comparison,
-        mixes: &[Mix],
-        cells: &mut BTreeMap<Mix, Numbers>,
-        heard: &mut Heard<'_>,
-    ) -> Result<(), WhyError> {
-        let rows = self.nr_rows.saturating_mul(nr_passes(self.specs));
-        let nr_passes = mixes.len().div_ceil(NR_CELLS_OF_A_PASS) as u64;
-        heard.nr_all = heard.nr_all.saturating_add(rows.saturating_mul(nr_passes));
-        for part in mixes.chunks(NR_CELLS_OF_A_PASS) {
-            let specs =
-                part.iter().map(|mix| comparison.spec(mix)).collect::<Result<Vec<_>, _>>()?;
-            heard.done.begin();
-            let mut hear = |nr_read| (heard.progress)(heard.done.observe(nr_read), heard.nr_all);
-            let (_, outcomes) = replay_until(self.trace, &specs, &mut hear)?;
-            let numbers = outcomes.iter().map(Numbers::of);
-            cells.extend(part.iter().cloned().zip(numbers));
-        }
-        Ok(())
     }
 
     fn explain(&self, why: &mut Why, pairs: &[[usize; 2]], cells: &BTreeMap<Mix, Numbers>) {
@@ -229,6 +135,33 @@ impl Question<'_> {
         }
         why.not_known.dedup();
     }
+}
+
+fn interactions(
+    comparison: &Comparison,
+    cells: &mut BTreeMap<Mix, Numbers>,
+    replays: &mut Replays<'_>,
+) -> Result<Active, WhyError> {
+    let nr = comparison.switches().len();
+    let active = by_effect(nr, cells);
+    let all = pairs_of(&active);
+    let mut pairs: Vec<[usize; 2]> = all.iter().copied().take(NR_PAIRS_MAX).collect();
+    pairs.retain(|pair| comparison.is_possible(&Mix::alone(nr, pair)));
+    let mut mixes: Vec<Mix> = pairs.iter().map(|pair| Mix::alone(nr, pair)).collect();
+    mixes.retain(|mix| !cells.contains_key(mix));
+    replay(comparison, &mixes, cells, replays)?;
+    Ok(Active { nr_pairs_left_out: all.len() - pairs.len(), active, pairs })
+}
+
+fn replay(
+    comparison: &Comparison,
+    mixes: &[Mix],
+    cells: &mut BTreeMap<Mix, Numbers>,
+    replays: &mut Replays<'_>,
+) -> Result<(), WhyError> {
+    let outcomes = replays.run(comparison, mixes)?;
+    cells.extend(mixes.iter().cloned().zip(outcomes.iter().map(Numbers::of)));
+    Ok(())
 }
 
 fn explained((metric, folio_bytes): &Key, unit: &'static str, shares: &Attribution) -> Explained {
