@@ -11,6 +11,7 @@ use std::sync::{LazyLock, OnceLock};
 use largefolio_trace::shown::is_printable;
 
 use crate::environment::{Host, find_in_path, find_on};
+use crate::proc::host::COMPACT_MEMORY;
 
 /// Quotes a path or an argument for pasting. Bytes that would control the terminal or are not UTF-8
 /// become `$'\x1b'`, which bash, zsh and ksh read.
@@ -130,9 +131,6 @@ fn is_script(found: &Path, own: &Path) -> bool {
         |prefix: &Path| own.canonicalize().is_ok_and(|own| own.starts_with(prefix.join("lib")));
     own.ends_with("largefolio/_folio/bin/folio") && bin.parent().is_some_and(is_below)
 }
-
-/// A write to it makes the kernel compact all memory; it is no setting.
-pub(crate) const COMPACT_MEMORY: &str = "/proc/sys/vm/compact_memory";
 
 #[must_use]
 pub fn compact_memory() -> String {

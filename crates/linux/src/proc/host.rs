@@ -8,6 +8,8 @@ use super::{bytes_of_kib, number, value};
 use crate::system::System;
 
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// A write to it makes the kernel compact all memory; it is not a setting.
+pub(crate) const COMPACT_MEMORY: &str = "/proc/sys/vm/compact_memory";
 /// Shows whether multi-generational LRU is active: bit 0 of a mask.
 pub(crate) const GENERATIONS: &str = "/sys/kernel/mm/lru_gen/enabled";
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";

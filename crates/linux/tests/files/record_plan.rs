@@ -139,7 +139,7 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
         (&["/arm"], "qemu-aarch64 not found in PATH"),
         (&["/object.o"], "not a program"),
         (&["/short"], "not a program"),
-        (&["/passwd"], "set-user-id"),
+        (&["/passwd"], "set-user-ID"),
     ] {
         let message = table.refusal(command);
         assert!(message.contains(words), "{command:?}: {message}");

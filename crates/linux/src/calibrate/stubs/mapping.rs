@@ -9,8 +9,8 @@ use super::StubsError;
 use super::file::failed;
 use crate::geometry::pmd_bytes;
 use crate::proc::Task;
+use crate::proc::host::COMPACT_MEMORY;
 use crate::proc::smaps::Smap;
-use crate::shell::COMPACT_MEMORY;
 use crate::system::Live;
 
 /// How often a collapse is tried, with a compaction of all memory between two tries.
