@@ -32,7 +32,6 @@ FOLIO := $(TARGET_DIR)/release/folio
 PREFIX ?= /usr/local
 BUILD ?= $(TARGET_DIR)/release
 INSTALL = BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
-PROGRAMS := $(addprefix --package largefolio-,cli recorder preload)
 TOOLS := target/tools
 # What `make book` installs if it is missing.
 MDBOOK := 0.5.4
@@ -134,7 +133,9 @@ policies:
 ## Programs, libraries, manual pages and completions, in target/release.
 build:
 	@scripts/setup.sh build
-	$(CARGO) build --release $(PROGRAMS)
+# The same selections as in python/build_backend, so that a wheel reuses this build.
+	$(CARGO) build --release --package largefolio-cli --package largefolio-python --bin folio
+	$(CARGO) build --release --package largefolio-recorder --package largefolio-preload
 	@$(INSTALL) pages
 
 ## Copies what `make build` made below PREFIX (and DESTDIR); uninstall removes exactly that.
