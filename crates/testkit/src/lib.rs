@@ -16,5 +16,5 @@ pub mod swap;
 pub mod tlb;
 pub mod walk;
 
-pub use lane::{cases, is_whole};
+pub use lane::{cases, is_in_sample, is_whole};
 pub use skip::say_skipped;
