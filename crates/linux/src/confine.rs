@@ -1,11 +1,11 @@
 //! Sandboxes a process before it reads untrusted files.
 //!
 //! If folio runs as root, a mistake in a parser exposes the whole system. Before it opens such a
-//! file, a verb that only reads therefore gives up its rights permanently: it can no longer open
-//! other files (Landlock), execute, connect, or use more private memory than the machine has.
+//! file, a verb that only reads therefore gives up its privileges permanently: it can no longer
+//! open other files (Landlock), execute, connect, or use more private memory than the machine has.
 //!
 //! Invariants:
-//! - F1: rights are dropped and never gained. [`Confined`] reports those that the kernel cannot
+//! - F1: privileges are dropped and never gained. [`Confined`] reports those that the kernel cannot
 //!   restrict.
 //! - F2: a rule applies to the object that was found and checked ([`PathHandle`]), even if another
 //!   object takes its name.

@@ -91,7 +91,8 @@ pub enum ElfError {
     /// A file with the ELF magic and broken contents.
     #[error("{} is a damaged ELF file: {what}", shown(path))]
     Damaged { path: PathBuf, what: String },
-    #[error("{} is an object file or a core dump, which no program maps; link it first", shown(.0))]
+    #[error("{} is an object file or a core dump, which no program maps; if it is an object file, \
+        link it first", shown(.0))]
     NotLoadable(PathBuf),
 }
 

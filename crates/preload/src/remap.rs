@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariants:
-//! - M1: a text is replaced by the same bytes (`proof`) with the same access rights, privately.
+//! - M1: a text is replaced by the same bytes (`proof`) with the same permissions, privately.
 //!   Breakpoints, forks and `mprotect` work as before.
 //! - M2: the old mapping stays until the last `mmap` succeeds. That call replaces it under the mmap
 //!   lock: a thread that fetches an instruction meanwhile waits in its fault and continues in the

@@ -173,7 +173,7 @@ pub(crate) enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Unrecorded {
-    /// It gets another user's rights.
+    /// It gets another user's privileges.
     SetUserId = 0,
     ThirtyTwoBit = 1,
     /// It is for another architecture, or in a format run by a kernel helper.

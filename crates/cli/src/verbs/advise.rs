@@ -61,7 +61,7 @@ pub(crate) struct AdviseArgs {
     /// Allowed growth in memory use, in percent
     #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = percent)]
     memory_growth: f64,
-    /// Start with an empty page cache [default: the page cache that an earlier run left]
+    /// Start with an empty page cache [default: the page cache left behind by an earlier run]
     #[arg(long)]
     cold: bool,
     /// Physical memory

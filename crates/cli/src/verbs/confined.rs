@@ -1,5 +1,5 @@
 //! Confines verbs that read untrusted files: if root runs them, they first drop all other access
-//! rights.
+//! permissions.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ use crate::console::Console;
 /// The option that writes a page.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PageArgs {
-    /// Also write one self-contained HTML file with pictures
+    /// Also write a self-contained HTML file with charts
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
 }

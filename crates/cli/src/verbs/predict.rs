@@ -190,7 +190,7 @@ pub(crate) struct PredictArgs {
     /// Write the result to this file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Also write one self-contained HTML file with pictures
+    /// Also write a self-contained HTML file with charts
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Add the results from all traces to the data set in this directory, one row per cell; cells
@@ -236,7 +236,7 @@ struct CacheArgs {
     /// Start with an empty page cache (the default)
     #[arg(long)]
     cold: bool,
-    /// Start with the page cache that an earlier run left
+    /// Start with the page cache left behind by an earlier run
     #[arg(long, conflicts_with = "cold")]
     warm: bool,
 }

@@ -71,7 +71,7 @@ pub(crate) struct VerifyArgs {
     /// Set an environment variable in the changed runs
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Put the text of the changed runs on large folios, as folio run does
+    /// For the runs with the change, put the program text in large folios, as folio run does
     #[arg(long, value_enum, default_value_t = TextMode::Off)]
     text: TextMode,
     /// Put the heap of the changed runs on folios of this size, as folio run does

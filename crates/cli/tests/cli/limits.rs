@@ -285,7 +285,7 @@ fn nr_confined(pid: u32) -> usize {
 fn root_reads_what_others_made_without_its_rights() {
     let place = Place::with_trace();
     if !rustix::process::geteuid().is_root() {
-        largefolio_testkit::skipped!("only root gives up rights");
+        largefolio_testkit::skipped!("only root gives up privileges");
         return;
     }
     fs::copy("/bin/true", place.path("p")).unwrap();

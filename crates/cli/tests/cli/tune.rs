@@ -7,7 +7,7 @@ use std::process::Output;
 
 use crate::support::{Place, text};
 
-/// A service user has no home, but the error must name the missing rights.
+/// A service user has no home, but the error must name the missing privileges.
 #[test]
 fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
     let place = Place::new();

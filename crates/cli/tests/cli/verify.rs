@@ -10,7 +10,7 @@ use crate::support::{Place, hold_settings, text};
 /// A setting that only this test changes, because tests run in parallel.
 const SLEEP: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs";
 
-/// A change that needs no rights and has no effect.
+/// A change that needs no privileges and has no effect.
 const NO_CHANGE: &str = "--env LARGEFOLIO_TEST=1";
 
 fn is_root() -> bool {

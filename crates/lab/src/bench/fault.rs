@@ -54,7 +54,7 @@ impl Gigantic {
     /// old size.
     ///
     /// # Errors
-    /// No right to change the pool, or memory that is too fragmented.
+    /// No permission to change the pool, or memory that is too fragmented.
     pub fn reserve(nr: usize) -> Result<Self, BenchError> {
         let free = nr_free_gigantic();
         if free >= nr {

@@ -73,7 +73,7 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
 }
 
 /// Returns the mode for the copy of a program with mode `original`. It is `created`, the mode of a
-/// new non-executable file under the umask, plus execute bits. The copy gives no user a right to
+/// new non-executable file under the umask, plus execute bits. The copy gives no user permission to
 /// read or execute that the program does not give. Only the owner can write it, because root may
 /// have examined the program before the copy.
 fn mode_of_copy(original: u32, created: u32) -> u32 {

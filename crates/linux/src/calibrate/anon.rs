@@ -104,7 +104,7 @@ impl FolioSize {
     /// setting.
     ///
     /// # Errors
-    /// A size the kernel does not have, or no right to change settings.
+    /// A size the kernel does not have, or no permission to change settings.
     pub fn enable(bytes: usize) -> Result<Self, BenchError> {
         let mut settings = Vec::new();
         if bytes != page_bytes() {

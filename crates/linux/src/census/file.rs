@@ -76,7 +76,7 @@ pub enum Empty {
 /// Counts the cached folios of `paths`.
 ///
 /// # Errors
-/// [`FileError::NoPfns`] without the right to see PFNs. Errors of single files are in the result.
+/// [`FileError::NoPfns`] without permission to see PFNs. Errors of single files are in the result.
 pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError> {
     let geometry = Geometry::running();
     let call = |call: &'static str| {

@@ -33,7 +33,7 @@ const MAYBE_IN_PIECES: &str = "the gain is smaller if the allocator mapped the m
     in pieces: a block that spans two pieces stays small";
 
 const ONLY_IF_MADVISE: &str =
-    "its allocator advises memory only if thp.enabled is madvise when the program starts";
+    "its allocator calls madvise only if thp.enabled is madvise when the program starts";
 
 const UNSEEN: &str = "there is no gain if THP is disabled for the process except for advised \
                       memory; folio can detect this only if thp.enabled is always";
@@ -116,8 +116,8 @@ impl Judge<'_> {
         // Advised memory that one call mapped is also large under always.
         if value == "always" && set.allows == Allows::Advised && heap > 0 {
             return Remedy::nothing(format!(
-                "under always, glibc no longer advises its heap, and {} MiB of it would get small \
-                 folios again",
+                "under always, glibc no longer calls madvise on its heap, and {} MiB of it would \
+                 get small folios again",
                 heap >> 20
             ));
         }

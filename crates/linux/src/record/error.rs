@@ -44,7 +44,7 @@ pub enum RecordError {
     )]
     ForeignMachine { path: PathBuf, machine: String },
     #[error("{}: this ELF file is not a program (it is an object file, a core dump or damaged); \
-        link it first", shown(.0))]
+        if it is an object file, link it first", shown(.0))]
     NotExecutableElf(PathBuf),
     #[error(
         "{}: cannot write the trace: {source}; choose another place with --output",

@@ -47,7 +47,8 @@ pub struct Runtime {
     /// Matches only malloc memory that glibc's tunable advises (`Wanted::is_advised_by_malloc`).
     #[serde(default)]
     pub malloc: bool,
-    /// The option advises memory only if `thp.enabled` is madvise when the program starts.
+    /// With the option, the allocator calls madvise only if `thp.enabled` is madvise when the
+    /// program starts.
     #[serde(default)]
     pub only_if_madvise: bool,
     /// Matches only the runtime's own heap and the code it compiled.

@@ -1,10 +1,10 @@
 //! Large folios for malloc: the size in sysfs during the run, and glibc's tunable.
 //!
-//! With `glibc.malloc.hugetlb=1` and the global setting `madvise`, glibc from 2.35 on advises its
-//! memory with `MADV_HUGEPAGE`. The per-size settings determine the sizes of advised memory for all
-//! processes. While the program runs, sizes above the requested size are therefore disabled. If the
-//! global setting was `always`, unadvised memory loses its large folios for that time
-//! ([`Heap::cost`]). Other allocators are not affected.
+//! With `glibc.malloc.hugetlb=1` and the global setting `madvise`, glibc 2.35 and later calls
+//! `madvise(MADV_HUGEPAGE)` on its memory. The per-size settings determine the sizes of advised
+//! memory for all processes. While the program runs, sizes above the requested size are therefore
+//! disabled. If the global setting was `always`, unadvised memory loses its large folios for that
+//! time ([`Heap::cost`]). Other allocators are not affected.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};

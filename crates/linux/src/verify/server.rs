@@ -1,4 +1,4 @@
-//! A server: starts it, waits until it is ready, and stops it.
+//! Starts a server, waits until it is ready, and stops it.
 //!
 //! Its processes are in their own cgroup if a version 2 cgroup can be made, and otherwise in the
 //! tree of the started process. The server's usage during a load is the change in its counters.

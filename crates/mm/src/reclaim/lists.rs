@@ -1,4 +1,5 @@
-//! Scans the two lists for one kind of memory: batches, second chance, putting folios back.
+//! Scans the two lists for one kind of memory: batching, the second chance, and putting folios
+//! back.
 //!
 //! Corresponds to: `shrink_inactive_list`, `shrink_active_list`, `isolate_lru_folios`,
 //! `move_folios_to_lru`, `folio_check_references`, `folio_referenced`.

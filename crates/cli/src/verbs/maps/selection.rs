@@ -24,7 +24,7 @@ pub(super) struct SelectionArgs {
     /// Show the processes of a systemd unit, such as nginx or nginx.service
     #[arg(long, value_name = "UNIT")]
     unit: Option<String>,
-    /// Show the processes of a container, given by its ID or the beginning of its ID
+    /// Show the processes in the container with this ID or ID prefix
     #[arg(long, value_name = "ID")]
     container: Option<String>,
     /// Show the processes in a control group and its descendants. PATH is a directory, or a path as

@@ -64,9 +64,9 @@ pub(super) struct CowArgs {
 /// in memory (memfd, tmpfs) that they share or map privately. The memory has holes, pages shared
 /// after a fork, read-only and lazy-free pages, partially mapped folios and pages that a pipe
 /// refers to; some requests straddle or miss a block. The programs run in lock step on the kernel
-/// and in the model. After each step, the error number, every page (as in `crosscheck cow`) and its
-/// contents must be equal. Needs root. For each group of programs, folio sets the per-size THP
-/// controls, and it keeps khugepaged asleep; it restores both at the end.
+/// and in the model. After each step, the error number and every page (as in `crosscheck cow`),
+/// including its contents, must match. Needs root. For each group of programs, folio sets the
+/// per-size THP controls, and it keeps khugepaged asleep; it restores both at the end.
 ///
 /// With `--khugepaged` the programs do not request a collapse: they call madvise, set khugepaged's
 /// limits and wake it. folio also compares which blocks khugepaged scans, in order across all

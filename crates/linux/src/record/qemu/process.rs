@@ -169,7 +169,7 @@ pub(crate) fn unseen(path: &[u8]) -> String {
 pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
     let why = match why {
         Unrecorded::SetUserId => {
-            "it runs with another user's rights (set-user-id); run folio as that user"
+            "it runs with another user's privileges (set-user-id); run folio as that user"
         }
         Unrecorded::ThirtyTwoBit => "it is a 32-bit program; build it without -m32",
         Unrecorded::Foreign => "its architecture differs from the first program's",

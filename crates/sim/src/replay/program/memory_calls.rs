@@ -213,8 +213,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Sets the protection of a part. A page that the call covers only in part keeps its old rights
-    /// too.
+    /// Sets the protection of a part. A page that the call covers only in part keeps its old
+    /// protection too.
     fn protect_part(
         &mut self,
         process: ProcessNr,
