@@ -56,6 +56,10 @@ fn the_file_is_written_whole_and_found_as_this_machine() {
 
 #[test]
 fn curves_are_exported() {
+    if !largefolio_testkit::is_whole() {
+        largefolio_testkit::skipped!("only `make test-all` calibrates more than once");
+        return;
+    }
     let _settings = hold_settings();
     let place = Place::new();
     let csv = place.done("calibrate --quick --dir . --csv -o quick.toml");

@@ -161,7 +161,7 @@ fn seconds_that_are_taken_for_a_process_are_told() {
     let place = Place::new();
     let output = place.run("maps --watch 4194304 4194303");
     let said = text(&output.stderr);
-    assert!(said.contains("4194304 is interpreted as a process"), "{said}");
+    assert!(said.contains("4194304 is interpreted as a PID"), "{said}");
     let one = place.run("maps --watch 4194304");
     assert!(!text(&one.stderr).contains("is interpreted as"), "that is what --watch PID means");
 }

@@ -57,7 +57,7 @@ fn programs_are_shown_only_where_there_are_several() {
     let place = Place::new();
     let words = format!("predict {} --kernel 6.12,6.18 --machine altra --report b.html", build());
     let text = place.done(&words);
-    assert!(text.contains("The trace has 5 processes of 5 programs"), "{text}");
+    assert!(text.contains("The trace contains 5 processes of 5 programs"), "{text}");
     assert!(text.contains("Faults and walks by program") && text.contains("cc1 (1 process)"));
     assert!(std::fs::read_to_string(place.path("b.html")).unwrap().contains("Processes"));
     place.done("trace gen zipf --files 2 --file-size 1M --anon-size 1M --runs 400 -o a.folio");

@@ -44,7 +44,7 @@ fn no_exchange_of_names_reaches_anything_else() {
     let place = Place::with_trace();
     fs::copy("/bin/true", place.path("true")).unwrap();
     let is_whole = largefolio_testkit::is_whole();
-    let nr_runs = if is_whole { 60 } else { 6 };
+    let nr_runs = if is_whole { 60 } else { 2 };
     let slow = SLOW.iter().filter(|_| is_whole);
     for verb in VERBS.iter().chain(slow) {
         let sample = fs::read(place.path(if verb.contains("mix") { "mix.folio" } else { "true" }));

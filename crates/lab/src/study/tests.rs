@@ -258,12 +258,12 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
     ("before = 512, after = 3", "before = 512, after = inf", 46, "published and quoted numbers"),
     ("{ change = 10 }", "{ change = 1e300 }", 51, "published and quoted numbers"),
     ("quoted = { before = 1.0", "quoted = { before = -inf", 70, "published and quoted numbers"),
-    ("cache = \"cold\"", "filesystem = \"xsf\"", 25, "a filesystem 'xsf'; known: afs"),
+    ("cache = \"cold\"", "filesystem = \"xsf\"", 25, "a filesystem called 'xsf'; known: afs"),
     (
         "\"clear\", kernel = \"6.19\", size = \"2M\"",
         "\"history\", kernel = \"6.19\", size = \"1M\", way = \"read\", filesystem = \"ext5\"",
         16,
-        "a filesystem 'ext5'; did you mean ext4?",
+        "a filesystem called 'ext5'; did you mean ext4?",
     ),
 ];
 

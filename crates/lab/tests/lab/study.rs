@@ -60,10 +60,21 @@ pub(crate) fn small(rest: &str) -> String {
     )
 }
 
+/// Returns whether this run replays the programs of the studies, which takes minutes.
+fn replays_studies() -> bool {
+    if !largefolio_testkit::is_whole() {
+        largefolio_testkit::skipped!("only `make test-all` replays the studies");
+    }
+    largefolio_testkit::is_whole()
+}
+
 /// Exit 0 means that every row moves in the direction stated in its study, and that only the rows
 /// that say so disagree with the published numbers.
 #[test]
 fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
+    if !replays_studies() {
+        return;
+    }
     let place = Place::new();
     let listed = place.done("study --list");
     let names: Vec<&str> = listed
@@ -75,13 +86,9 @@ fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
     shows("docs/design/tables/studies.txt", &place.done(&format!("study {STUDIES} {}", traces())));
 }
 
-/// In the long lane: it takes minutes without compiler optimization.
 #[test]
 fn the_document_shows_where_large_folios_hurt() {
-    if std::env::var_os("LARGEFOLIO_LANE").is_none_or(|lane| lane != "all") {
-        largefolio_testkit::skipped!(
-            "the_document_shows_where_large_folios_hurt: `make test-all` runs it"
-        );
+    if !replays_studies() {
         return;
     }
     let place = Place::new();
@@ -90,6 +97,9 @@ fn the_document_shows_where_large_folios_hurt() {
 
 #[test]
 fn the_document_shows_what_policies_do() {
+    if !replays_studies() {
+        return;
+    }
     let place = Place::new();
     shows("docs/design/tables/policies.txt", &place.done(&format!("study policies {}", traces())));
 }
@@ -206,6 +216,9 @@ counts = [
 /// Counts are exact: any model change that affects one shows here.
 #[test]
 fn counted_rows_are_what_they_were() {
+    if !replays_studies() {
+        return;
+    }
     let place = Place::new();
     let json = place.done(&format!("study {STUDIES} --json {}", traces()));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
