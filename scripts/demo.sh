@@ -26,4 +26,4 @@ fi
 mkdir -p "$root/target"
 "$folio" predict "$trace" --kernel 6.12,6.18,7.2 --machine altra,cascadelake --fs xfs \
     --report "$root/target/demo.html"
-echo "the same with pictures: $root/target/demo.html" >&2
+echo "the same with charts: $root/target/demo.html" >&2

@@ -42,8 +42,8 @@ Examples:
   folio predict cc1.folio --kernel 6.12,7.2 --machine altra
   folio run -- cc1 -quiet big.i -o /dev/null
 
-Exit status: 0 done, 1 the answer is \"no\", 2 error. `folio record` and `folio run` return the
-program's status. The result goes to standard output, everything else to standard error."
+Exit status: 0 on success, 1 if the answer is \"no\", 2 on error. `folio record` and `folio run`
+return the program's status. The result goes to standard output, everything else to standard error."
 )]
 struct Cli {
     /// With --version: also print the build, the schema versions and the files that folio uses

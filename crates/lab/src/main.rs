@@ -30,8 +30,9 @@ Examples:
   folio-lab bench clear --rounds 5
   sudo folio-lab crosscheck
 
-Exit status: 0 done, 1 the answer is \"no\", 2 error. The result goes to standard output, everything
-else to standard error."
+Exit status: 0 on success, 1 if the answer is \"no\", 2 on error. The result goes to standard \
+                                                output,
+everything else to standard error."
 )]
 struct Cli {
     #[command(subcommand)]

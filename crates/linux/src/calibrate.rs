@@ -4,7 +4,7 @@
 //! curve), `loads` (cache lines and overlapping walks), `rounds` (which rounds count),
 //! [`work`](Work) (one operation), `operations` (many of them), `kernel` (faults, fork, unmapping),
 //! `storage`, [`Calibration`]. They use [`anon`] (anonymous memory by folio size), [`mod@clear`]
-//! (clearing and copying in user space) and [`stubs`] (calls of one instruction per page).
+//! (clearing and copying in user space) and [`stubs`] (calls to one instruction per page).
 //!
 //! Everything is measured in interleaved rounds. A [`Figure`] is the median of rounds with its
 //! spread. `docs/design/calibration.md` explains each figure and its accuracy.

@@ -1,4 +1,4 @@
-//! `folio run`: starts a program with its text and heap on large folios.
+//! `folio run`: starts a program with its text and heap in large folios.
 //!
 //! ```text
 //!   Program        the ELF file that runs, and its privileges                       (program)

@@ -2,7 +2,7 @@
 //!
 //! A keeper (`keeper.rs`) holds the old value and restores it even if this process is killed.
 //! Process and keeper lock the file (`flock`). Otherwise, another folio process could mistake our
-//! value for the system's and restore that.
+//! value for the system's own and restore it.
 //!
 //! Invariant S1: [`aftermath`] reports every value that was not restored, and every value of
 //! another program that was overwritten.

@@ -204,7 +204,7 @@ impl Mapping {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// A folio that is not naturally aligned.
-    #[error("I1: folio of {order} at index {index} is not naturally aligned")]
+    #[error("I1: the folio of {order} at index {index} is not naturally aligned")]
     I1 {
         /// Index of its first page.
         index: PageIndex,
@@ -212,7 +212,7 @@ pub enum Violation {
         order: Order,
     },
     /// Two folios share an index, or a slot names a folio that does not cover it.
-    #[error("I2: slot at index {index} belongs to no folio")]
+    #[error("I2: the slot at index {index} belongs to no folio")]
     I2 {
         /// Index that two folios claim, or that none covers.
         index: PageIndex,
@@ -240,7 +240,7 @@ pub enum Violation {
         found: u64,
     },
     /// An order that the filesystem does not allow.
-    #[error("I3: folio of {order} at index {index} is outside {range:?}")]
+    #[error("I3: the folio of {order} at index {index} is outside {range:?}")]
     I3 {
         /// Index of its first page.
         index: PageIndex,

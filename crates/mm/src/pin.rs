@@ -2,8 +2,8 @@
 //!
 //! Corresponds to: `pin_user_pages_fast`, `try_grab_folio`, `gup_must_unshare`, `unpin_user_pages`.
 //!
-//! Pinning an anonymous page makes it exclusive to its process. When the page is copied later, the
-//! copy then goes to another process, and the device keeps the original page.
+//! Pinning an anonymous page makes it exclusive to its process. If the page is copied later, the
+//! other process gets the copy, and the device keeps the original page.
 
 use crate::fault::{Access, Fault, FaultError, Pass};
 use crate::folio::FolioId;

@@ -1,4 +1,4 @@
-//! Policies: programs that answer at the kernel's decision points.
+//! Policies: programs that make decisions at the kernel's decision points.
 //!
 //! ```text
 //!   operation -- is the point asked? -- no --> the kernel's own answer

@@ -98,7 +98,7 @@ pub enum Violation {
         vpn: Vpn,
     },
     /// A tree and the folio table disagree on a folio.
-    #[error("I6: file {file:?} at index {index}: tree and folio table disagree")]
+    #[error("I6: file {file:?} at index {index}: the tree and the folio table disagree")]
     I6 {
         /// The file.
         file: MappingId,
@@ -217,7 +217,7 @@ pub enum Violation {
     #[error("folio table: pfn {0} names the wrong folio")]
     Folios(Pfn),
     /// Areas overlap or were not merged.
-    #[error("areas of {0:?}: broken at page {1}")]
+    #[error("the areas of {0:?} are inconsistent at page {1}")]
     Areas(MmId, Vpn),
     /// The allocator's own invariants.
     #[error(transparent)]

@@ -81,7 +81,7 @@ pub enum TableError {
     /// T1: a count that does not fit into a signed 64-bit integer.
     #[error("{column} is {value}, which does not fit in a data frame; use --json instead")]
     TooLarge { column: String, value: u64 },
-    #[error("{nr_cells} cells for {nr_rows} rows")]
+    #[error("there are {nr_cells} cells but {nr_rows} rows")]
     CellCount { nr_cells: usize, nr_rows: usize },
     #[error("cannot convert the result to a data frame: {0}")]
     Arrow(#[from] ArrowError),

@@ -46,7 +46,8 @@ Examples:
 --verify runs the recorded command in the current directory; to run a different one, put it after
 the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
 
-Exit status: 0 a plan was found (with --verify: confirmed), 1 nothing is certain to help, 2 error.")]
+Exit status: 0 if a plan was found (with --verify: if it was confirmed), 1 if nothing is certain to
+help, 2 on error.")]
 pub(crate) struct AdviseArgs {
     /// Trace from `folio record`, or running processes by PID (also lists such as 12,13) or name
     #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo", "name", "unit"])]

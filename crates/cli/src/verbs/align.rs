@@ -35,7 +35,7 @@ refuses packed and signed files, files with data after their sections, 32-bit fi
 files. A copy has no set-id bits and no capabilities. The alignment works for programs since Linux
 5.10, and for libraries since glibc 2.35.
 
-Exit status: 0 done, 1 the copy did not run, 2 error.")]
+Exit status: 0 on success, 1 if the copy did not run, 2 on error.")]
 pub(crate) struct AlignArgs {
     /// Program or shared object
     #[arg(value_name = "FILE")]

@@ -30,8 +30,8 @@ Needs CAP_SYS_NICE and permission to trace the process, so usually root.
 
 The output begins with the result, followed by the memory that was not collapsed and the reasons.
 
-Exit status: 0 more memory is in PMD folios than before, and every whole block was collapsed; 1 the
-memory in PMD folios did not grow, or some blocks were not collapsed; 2 error. Files that this
+Exit status: 0 if more memory is in PMD folios than before and every whole block was collapsed; 1 if
+the memory in PMD folios did not grow or some blocks were not collapsed; 2 on error. Files that this
 kernel does not collapse affect the status only with --kind file. Areas where collapse is forbidden
 (MADV_NOHUGEPAGE, thread stacks) affect it only if they contain at least one block of memory.")]
 pub(crate) struct CollapseArgs {

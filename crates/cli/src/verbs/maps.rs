@@ -49,7 +49,7 @@ Examples:
   sudo folio maps --all --json > old.json; sudo folio maps --all --diff old.json
   sudo folio maps --all --watch=15 --openmetrics /var/lib/prometheus/node-exporter/folio.prom
   folio maps --elf build/server --kernel 6.12+page=16K
-  sudo folio maps --all --report folios.html    also as pictures
+  sudo folio maps --all --report folios.html also as charts
 
 Terms: a folio is `aligned` if it is fully mapped and its address has the same alignment as its
 position in the file or in memory; `unaligned` if it is fully mapped at any other address; `partial`
@@ -65,8 +65,9 @@ filesystem supports such folios. Sizes: 16K for machines that coalesce pages in 
 an arm64 contpte block, and the size that a PMD entry maps. `folio predict` shows which folios a
 kernel then allocates and maps.
 
-Exit status: 0 done; 1 none of the processes given by PID has memory (kernel threads, zombies); 2
-error, or something that you named is missing or unreadable (the rest is still shown).")]
+Exit status: 0 on success; 1 if none of the processes given by PID has memory (kernel threads,
+zombies); 2 on error, or if something that you named is missing or unreadable (the rest is still
+shown).")]
 pub(crate) struct MapsArgs {
     #[command(flatten)]
     selection: SelectionArgs,

@@ -216,7 +216,7 @@ struct DepthArgs {
     /// Show all numbers, not only the summary
     #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why"])]
     full: bool,
-    /// Also show the estimated time by cause, and the constants of the estimate
+    /// Also show the estimated time by cause, and the constants used in the estimate
     #[arg(long)]
     time: bool,
 }

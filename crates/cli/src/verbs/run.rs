@@ -18,7 +18,7 @@ use crate::errors::Exit;
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTED: u8 = 126;
 
-/// Start a program with its text, and optionally its heap, on large folios
+/// Start a program with its text, and optionally its heap, in large folios
 ///
 /// --text large refills the page cache of the program and its libraries with 2M folios before the
 /// program starts, if their addresses allow one TLB entry to map a large block (2M; on arm64 with
@@ -36,7 +36,7 @@ const NOT_EXECUTED: u8 = 126;
 Examples:
   folio run -- cc1 -quiet big.i -o /dev/null
   folio run --quiet -- node server.js               folio exits, unless text is moved
-  sudo folio run --heap 64K -- ./solver             also puts the heap on 64K folios
+  sudo folio run --heap 64K -- ./solver             also puts the heap in 64K folios
 
 The summary shows how much of the files was cached in 2M folios before and after, and how much text
 was mapped by PMD entries; to find out, folio samples smaps of the program and its children. PMD
@@ -46,7 +46,7 @@ that they can map.
 Exit status: the program's (folio dies from the same signal); 126 or 127 if the program cannot be
 started, 2 for other errors.")]
 pub(crate) struct RunArgs {
-    /// How to put the program's text on large folios
+    /// How to put the program's text in large folios
     #[arg(long, value_enum, default_value_t = TextMode::Auto)]
     text: TextMode,
     /// Folio size of the heap: off, or a size such as 64K or 2M

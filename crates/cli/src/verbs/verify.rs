@@ -61,20 +61,20 @@ libraries from the page cache before each plain run and caches them in large fol
 changed run, unless other processes map them. Then it runs the command untimed until two runs take
 the same CPU time (at most 8 runs, 2 on a noisy machine). With --server, each run starts the server,
 waits for --ready, times the command that loads it and stops the server; the change applies to the
-server. Exit status: 0 confirmed, or every --fail-if passed; 1 any other verdict, or a --fail-if
-failed or was undecided; 2 error.
-Ctrl-C ends the measurement and shows the complete rounds.")]
+server. Exit status: 0 if the change was confirmed or every --fail-if passed; 1 for any other
+verdict, or if a --fail-if failed or was undecided; 2 on error. Ctrl-C ends the measurement and
+shows the complete rounds.")]
 pub(crate) struct VerifyArgs {
-    /// Change a system setting for the changed runs (folio tune lists them)
+    /// Change a system setting for the runs with the change (folio tune lists the settings)
     #[arg(long, value_name = "NAME=VALUE")]
     tune: Vec<String>,
-    /// Set an environment variable in the changed runs
+    /// Set an environment variable for the runs with the change
     #[arg(long, value_name = "NAME=VALUE")]
     env: Vec<String>,
     /// For the runs with the change, put the program text in large folios, as folio run does
     #[arg(long, value_enum, default_value_t = TextMode::Off)]
     text: TextMode,
-    /// Put the heap of the changed runs on folios of this size, as folio run does
+    /// For the runs with the change, put the heap in folios of this size, as folio run does
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
     /// Start this server for each run and apply the change to it; the command generates its load

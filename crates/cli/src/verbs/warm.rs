@@ -44,12 +44,12 @@ Examples:
   sudo folio warm --persist /usr/bin/node     again at every boot and after an upgrade
   sudo folio tune --undo                      removes the units of --persist
 
-Needs read permission on the file. The large folios before the command are shown only for files that
-you own or can write to. For files shorter than 2M, and for all files with 16K or 64K pages, only
-root can see folio sizes.
+Needs read permission on the file. How much was in large folios before the command is shown only for
+files that you own or can write to. For files shorter than 2M, and for all files with 16K or 64K
+pages, only root can see folio sizes.
 
-Exit status: 0 all or part of the memory is in large folios, or the files were read again but only
-root can see the sizes; 1 nothing could be enlarged; 2 error.")]
+Exit status: 0 if all or part of the memory is in large folios, or if the files were read again but
+only root can see the sizes; 1 if nothing could be enlarged; 2 on error.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct WarmArgs {
     /// Files to warm; with --recursive, also folders

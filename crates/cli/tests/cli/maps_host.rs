@@ -112,7 +112,7 @@ fn what_cannot_be_compared_is_refused() {
     fs::write(place.path("x.json"), "{\"schema_version\": 2}").unwrap();
     let said = place.fails("maps 1 --diff x.json");
     assert!(
-        said.contains("x.json has schema version 2, but this folio uses 3; folio maps --json"),
+        said.contains("x.json has schema version 2, but this version of folio uses 3; folio maps"),
         "{said}"
     );
     fs::write(place.path("x.json"), "[1").unwrap();

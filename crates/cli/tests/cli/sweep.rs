@@ -427,7 +427,7 @@ fn ctrl_c_is_heard_while_the_sweep_opens() {
     let output = running.end();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("the sweep was stopped; the same command continues"), "{said}");
+    assert!(said.contains("the sweep was stopped; to continue, run the same"), "{said}");
     assert!(!place.path("new").exists(), "nothing was written");
 }
 

@@ -42,7 +42,7 @@ Examples:
   sudo folio-lab crosscheck cow --programs 2000            fork and copy-on-write
   sudo folio-lab crosscheck collapse --programs 2000       MADV_COLLAPSE
 
-Exit status: 0 kernel and model agree, 1 they differ, 2 error."
+Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error."
 )]
 pub(crate) struct CrosscheckArgs {
     #[command(subcommand)]

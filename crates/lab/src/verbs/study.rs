@@ -23,13 +23,14 @@ const INTERRUPTED: u8 = 130;
 /// Compare the patch series' published numbers with this model's numbers
 ///
 /// Each row shows a published number or pair, our number, the distance between the two changes, how
-/// close change and level are, whether the row counts, and where our number comes from: counted in
-/// the model, estimated from the costs in a machine file, measured on this kernel (--live), or
-/// quoted from a document. A row counts if none of its inputs comes from its own series, if it
-/// measures the published quantity, and if it does not compare zero with zero. It matches if level
-/// and change are within 10%; a match that rests on assumed constants is called a coincidence. A
-/// study can also run a program under memory limits, with a line per kernel, or many programs under
-/// several kernels. It then shows the gains, the costs, and the programs that lose.
+/// close the change and the level are, whether the row counts, and where our number comes from:
+/// counted in the model, estimated from the costs in a machine file, measured on this kernel
+/// (--live), or quoted from a document. A row counts if none of its inputs comes from its own
+/// series, if it measures the published quantity, and if it does not compare zero with zero. It
+/// matches if both the level and the change are within 10%; a match that rests on assumed constants
+/// is called a coincidence. A study can also run a program under memory limits, with one line per
+/// kernel, or many programs under several kernels. It then shows the gains, the costs, and the
+/// programs that lose.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,7 +41,7 @@ Examples:
   folio-lab study --file mine.toml --json
   folio-lab study pressure
 
-Exit status: 0 if every row changes in the known direction, 1 if one does not, 2 error.")]
+Exit status: 0 if every row changes in the known direction, 1 if one does not, 2 on error.")]
 pub(crate) struct StudyArgs {
     /// Studies [default: all]
     #[arg(value_name = "NAME")]

@@ -41,7 +41,7 @@ pub enum BenchError {
     NotGiven { nr_faults: u64, nr_folios: usize, len_bytes: usize },
     #[error(
         "{mib} MiB need pages of 1 GiB, but only {free} of them could be reserved; free memory is \
-         fragmented or short, so reserve the pages at boot with hugepagesz=1G hugepages=N"
+         fragmented or scarce, so reserve the pages at boot with hugepagesz=1G hugepages=N"
     )]
     NoPool { mib: usize, free: usize },
     #[error(transparent)]
@@ -66,7 +66,7 @@ fn cause() -> String {
         "large folios are off for this process (PR_SET_THP_DISABLE, which children inherit)"
             .to_owned()
     } else {
-        format!("memory is fragmented or short; `{}` compacts it", compact_memory())
+        format!("memory is fragmented or scarce; `{}` compacts it", compact_memory())
     }
 }
 

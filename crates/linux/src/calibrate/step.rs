@@ -1,4 +1,4 @@
-//! Finds the steps in a curve of time over working set.
+//! Finds the steps in a curve of time against working-set size.
 //!
 //! Owns the arithmetic and measures nothing. The method uses medians of rounds:
 //!

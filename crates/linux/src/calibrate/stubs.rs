@@ -65,7 +65,7 @@ pub enum StubsError {
     )]
     NoBlock { block_bytes: usize },
     #[error(
-        "MADV_COLLAPSE finds no free block of {}: memory is fragmented or short; `{}` compacts it",
+        "MADV_COLLAPSE found no free block of {}: memory is fragmented or scarce; `{}` compacts it",
         size_name(*.block_bytes as u64),
         compact_memory()
     )]

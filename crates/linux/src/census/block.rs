@@ -1,4 +1,4 @@
-//! Decides whether a block of memory can become one folio, and the cost.
+//! Decides whether a block of memory can become one folio, and at what cost.
 //!
 //! ```text
 //!   pagemap, kpageflags   each block, pages by state    Runs, BlockFacts

@@ -21,7 +21,10 @@ pub enum RecordError {
     Missing(PathBuf),
     #[error("{}: this is a directory; name a program in it", shown(.0))]
     Directory(PathBuf),
-    #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
+    #[error(
+        "{path}: not executable; to make it executable, run `chmod +x {path}`",
+        path = shown(.0)
+    )]
     NotExecutable(PathBuf),
     #[error("{}: {source}; the recorder must be able to read the program", shown(path))]
     Unreadable { path: PathBuf, source: io::Error },
@@ -146,8 +149,8 @@ pub enum RecordError {
     )]
     NotPermitted,
     #[error(
-        "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or record \
-         without --live"
+        "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel that has it, or \
+         record without --live"
     )]
     NoTracefs,
     /// folio runs in a container.
@@ -163,14 +166,14 @@ pub enum RecordError {
     )]
     NoSoftDirty,
     #[error(
-        "this kernel has no event {0}; a live recording needs CONFIG_FTRACE_SYSCALLS: use a kernel with \
-         it, or record without --live"
+        "this kernel has no event {0}; a live recording needs CONFIG_FTRACE_SYSCALLS: use a \
+         kernel that has it, or record without --live"
     )]
     NoEvent(String),
     #[error(
         "this kernel does not report page-fault addresses: it has no tracepoint for them, and no \
-         probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS. Use a kernel with it, or record \
-         without --live"
+         probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS. Use a kernel that has it, or \
+         record without --live"
     )]
     NoFaults(io::Error),
     #[error("cannot {action}: {source}")]

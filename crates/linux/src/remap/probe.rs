@@ -1,4 +1,4 @@
-//! A trial copy, which shows whether kernel, mount and security policy allow remapping.
+//! A trial copy, which shows whether the kernel, the mount and the security policy allow remapping.
 //!
 //! Briefly owns one block of shared memory. It makes the same calls as the library, so the launcher
 //! reports a refusal once, and the launcher's seccomp filter is tested with these calls beforehand.

@@ -50,7 +50,10 @@ pub struct Request {
 pub enum RunError {
     #[error("{}: not found; check the name, or give its path", shown(.0))]
     NotFound(PathBuf),
-    #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
+    #[error(
+        "{path}: not executable; to make it executable, run `chmod +x {path}`",
+        path = shown(.0)
+    )]
     NotExecutable(PathBuf),
     #[error(
         "cannot create a process for {}: {source}; a seccomp filter or a limit (ulimit -u) can \

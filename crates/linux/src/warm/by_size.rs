@@ -1,4 +1,4 @@
-//! Files whose large folios no PMD entry maps: filling them, and counting their folios by size.
+//! Fills files whose large folios are not mapped by PMD entries, and counts their folios by size.
 //!
 //! With 16K and 64K pages this applies to every file: contpte blocks of 2M are worthwhile.
 //! `MADV_HUGEPAGE` (`docs/behaviour` B.4.5, B.4.6) brings in folios whose size is limited by the

@@ -218,7 +218,7 @@ impl fmt::Display for WarmRefusal {
                 mib(bytes)
             ),
             Self::Fragmented { bytes } => {
-                write!(out, "{} MiB got smaller folios: memory is fragmented or short", mib(bytes))
+                write!(out, "{} MiB got smaller folios: memory is fragmented or scarce", mib(bytes))
             }
             Self::Disturbed { bytes, free_bytes } => write!(
                 out,

@@ -4,10 +4,10 @@
 //! `folio_mark_accessed`.
 //!
 //! A group's clock counts the pages that left its inactive lists by eviction or activation; the
-//! root's clock counts all groups. An evicted page leaves the current time in a shadow. When the
-//! page returns, the elapsed time is the number of extra pages that memory would have needed to
-//! keep it. If the active list holds at least that many pages, the page is as hot as they are and
-//! becomes active immediately.
+//! root's clock counts all groups. When a page is evicted, a shadow entry records the current time.
+//! When the page returns, the elapsed time is the number of extra pages that memory would have
+//! needed to keep it. If the active list holds at least that many pages, the page is as hot as they
+//! are and becomes active immediately.
 //!
 //! Owns the clocks and the test. Does not own the shadows ([`crate::mapping::shadows`]) nor the
 //! lists ([`crate::folio::lru`]).

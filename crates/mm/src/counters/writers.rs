@@ -1,4 +1,4 @@
-//! Counts of opens for writing and program executions.
+//! Counts how often files are opened for writing and programs are executed.
 
 /// Opens for writing and executions, and their effect on page caches. All are counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a cold fault reads: it makes a choice, and the choice has a window (docs/behaviour B.4).
+//! Chooses what a cold fault reads, and computes the window for that choice (docs/behaviour B.4).
 //!
 //! Corresponds to: `do_sync_mmap_readahead`.
 //!

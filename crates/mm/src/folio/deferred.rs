@@ -2,7 +2,7 @@
 //!
 //! Corresponds to: `deferred_split_folio`.
 //!
-//! Owns the order in which the shrinker sees folios, but not the reason a folio is queued.
+//! Owns the order in which the shrinker sees folios, but not why a folio is queued.
 //!
 //! Invariants:
 //! - I1: a folio is queued at most once, under its own number ([`Folio::deferred`]).

@@ -1,4 +1,4 @@
-//! fadvise and dropped caches: folios leave a page cache on request.
+//! fadvise and dropping caches: folios leave the page cache on request.
 //!
 //! Corresponds to: `generic_fadvise`, `mapping_try_invalidate`, `drop_pagecache_sb`.
 //!

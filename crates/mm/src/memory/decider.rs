@@ -1,4 +1,4 @@
-//! A machine's policy: calls to it, and counts of these calls.
+//! Calls a machine's policy, and counts the calls.
 //!
 //! Each decision point fills in its part of the context and decides which answers it can follow.
 //!

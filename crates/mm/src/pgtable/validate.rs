@@ -12,7 +12,7 @@ use super::pte::Pte;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Violation {
     /// A contiguous bit outside a whole, aligned block of consecutive page frames.
-    #[error("I1: contiguous bit at {vpn} without a whole aligned block: {pte:?}")]
+    #[error("I1: the contiguous bit is set at {vpn} without a whole aligned block: {pte:?}")]
     I1 {
         /// The page.
         vpn: Vpn,
@@ -20,7 +20,7 @@ pub enum Violation {
         pte: Pte,
     },
     /// PTEs of a folded block with different flags.
-    #[error("I2: folded PTE at {vpn} differs from the first of its block: {pte:?}")]
+    #[error("I2: the folded PTE at {vpn} differs from the first in its block: {pte:?}")]
     I2 {
         /// The page.
         vpn: Vpn,
@@ -28,7 +28,7 @@ pub enum Violation {
         pte: Pte,
     },
     /// A PMD leaf with an unaligned page frame.
-    #[error("I3: PMD leaf at {vpn} is not aligned: {pte:?}")]
+    #[error("I3: the PMD leaf at {vpn} is not aligned: {pte:?}")]
     I3 {
         /// First page of the slot.
         vpn: Vpn,

@@ -1,4 +1,4 @@
-//! Memory that holds its bytes, and the storage behind files.
+//! Memory that holds real bytes, and the storage behind files.
 //!
 //! Owns one buffer for all frames and, for each file, the record of which bytes are still in
 //! storage. Storage contents are a pattern computed from file and position ([`stored_byte`]), so

@@ -1,4 +1,4 @@
-//! The numbers of `smaps`, `numa_maps` and `meminfo` (docs/behaviour F.5.4 .. F.5.9).
+//! The numbers in `smaps`, `numa_maps` and `meminfo` (docs/behaviour F.5.4 .. F.5.9).
 //!
 //! Corresponds to: `smaps_account`, `gather_stats`.
 //!

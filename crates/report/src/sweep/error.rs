@@ -20,7 +20,7 @@ pub enum SweepError {
         shown(dir)
     )]
     Busy { dir: PathBuf },
-    #[error("the sweep was stopped; the same command continues from there")]
+    #[error("the sweep was stopped; to continue, run the same command again")]
     Stopped,
     #[error("cannot {action} {}: {source}", shown(path))]
     Io { action: &'static str, path: PathBuf, source: io::Error },
@@ -47,7 +47,8 @@ pub enum SweepError {
     )]
     OtherColumns { path: PathBuf },
     #[error(
-        "{} has schema version {found}, but this folio knows only {known}; use a newer folio",
+        "{} has schema version {found}, but this version of folio knows only {known}; use a newer \
+         version",
         shown(path)
     )]
     NewerManifest { path: PathBuf, found: u32, known: u32 },

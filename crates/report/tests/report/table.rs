@@ -307,7 +307,7 @@ fn cells_have_their_identities() {
     assert_eq!(columns(&named, 2)["cell"], "c");
     assert_eq!(named.schema(), batch.schema());
     let error = table::with_cells(&batch, &cells[..2]).unwrap_err().to_string();
-    assert_eq!(error, "2 cells for 3 rows");
+    assert_eq!(error, "there are 2 cells but 3 rows");
 }
 
 fn read(file: &Path) -> (RecordBatch, BTreeMap<String, String>) {

@@ -107,7 +107,7 @@ impl State {
         if head.schema_version != SCHEMA_VERSION {
             let found = head.schema_version;
             return Err(format!(
-                "has schema version {found}, but this folio uses {SCHEMA_VERSION}"
+                "has schema version {found}, but this version of folio uses {SCHEMA_VERSION}"
             ));
         }
         let saved: Saved = serde_json::from_slice(bytes).map_err(is_none)?;
@@ -316,7 +316,7 @@ mod tests {
         let refusals: [(Edit<'_>, &str); 6] = [
             (
                 &|value| value["schema_version"] = 2.into(),
-                "has schema version 2, but this folio uses 3",
+                "has schema version 2, but this version of folio uses 3",
             ),
             (&|value| value["page_bytes"] = 5000.into(), "base pages of 5000 bytes"),
             (&|value| value["totals"][0]["folio_bytes"] = 12288.into(), "folio of 12288 bytes"),

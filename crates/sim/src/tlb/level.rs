@@ -253,9 +253,9 @@ pub enum Violation {
     #[error("I1: two entries cover page {first_vpn}")]
     I1 { first_vpn: Vpn },
     /// An entry is outside its set or in a structure that does not hold its order.
-    #[error("I2: the entry of slot {slot} is out of place")]
+    #[error("I2: the entry in slot {slot} is out of place")]
     I2 { slot: usize },
-    #[error("I3: the index misses slot {slot}")]
+    #[error("I3: slot {slot} is missing from the index")]
     I3 { slot: usize },
     /// A slot's key and use disagree about whether it is free.
     #[error("slot {slot} is half free")]

@@ -52,7 +52,8 @@ pub enum TraceError {
     },
     /// A newer folio wrote the trace.
     #[error(
-        "{} has schema version {found}, but this folio reads up to {known}. Use a newer folio.",
+        "{} has schema version {found}, but this version of folio reads only up to {known}. Use a \
+         newer version.",
         shown(path)
     )]
     NewerSchema {

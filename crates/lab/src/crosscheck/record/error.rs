@@ -32,8 +32,8 @@ pub enum CrosscheckError {
     )]
     SharedNotNever { path: PathBuf, value: String },
     #[error(
-        "programs on this machine use huge pages of {kib} KiB, so the pool cannot be set; end \
-         them, or choose another size with --hugetlb"
+        "programs on this machine are using huge pages of {kib} KiB, so the pool cannot be set; \
+         stop them, or choose another size with --hugetlb"
     )]
     PoolInUse { kib: u64 },
     #[error(
@@ -43,7 +43,7 @@ pub enum CrosscheckError {
     )]
     PoolTooSmall { kib: u64, wanted: u64, got: u64 },
     #[error(
-        "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or \
+        "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel that has it, or \
          `folio-lab crosscheck replay` for recordings made elsewhere"
     )]
     NoTracefs,
@@ -117,7 +117,7 @@ pub enum CrosscheckError {
     EventsLost(u64),
     #[error("cannot parse the kernel's trace: {0}; please report it")]
     Trace(String),
-    #[error("interrupted; everything is unmounted and removed")]
+    #[error("interrupted; everything has been unmounted and removed")]
     Interrupted(i32),
 }
 

@@ -49,7 +49,7 @@ Examples:
   folio-lab bench anon --size 4K,64K --region 1G --rounds 9 --kernel 6.12,6.18
 
 How to read it: nanoseconds per 4 KiB of the region. For each size, the first subject is this
-kernel; the others are the model under one kernel's rules.")]
+kernel; the others are the model, each with the rules of one kernel.")]
 pub(crate) struct AnonArgs {
     /// Folio sizes [default: the base page size, 64K, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]

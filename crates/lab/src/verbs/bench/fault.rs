@@ -36,7 +36,7 @@ Examples:
   folio-lab bench fault --size 2M,1G --model-only --kernel 6.19,6.19+clear=posted
 
 How to read it: GB/s of zeroed memory. For each size, the first subject is this kernel; the others
-are the model under one kernel's rules.")]
+are the model, each with the rules of one kernel.")]
 pub(crate) struct FaultArgs {
     /// Folio sizes up to 2M, or 1G [default: the base page size, the enabled sizes, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]

@@ -30,12 +30,13 @@ const FROM_BYTES_MAX: u64 = 64 << 20;
 /// Check fork and copy-on-write against the running kernel
 ///
 /// Random programs of two to four processes (map, read, write, fork, munmap, madvise, mprotect,
-/// mremap, exit) run in lock step on the kernel and in the model. After each step, every page is
-/// compared: whether it is present, in the same or a new frame, exclusive, shared and with which
-/// process, and PMD-mapped; its folio's order; and its number of mappings. For each area, the smaps
-/// values are compared. `--hugetlb` compares the free, reserved and surplus pages in the pool
-/// instead. Needs root. For each group of programs, folio sets the per-size THP controls and the
-/// pool of huge pages, and it keeps khugepaged asleep; it restores all of this at the end.
+/// mremap, exit) run in lock step on the kernel and in the model. After each step, folio compares
+/// for every page whether it is present, whether its frame is new, whether it is exclusive or
+/// shared (and with which process), whether it is PMD-mapped, its folio's order, and its number of
+/// mappings. For each area, the smaps values are compared. `--hugetlb` compares the free, reserved
+/// and surplus pages in the pool instead. Needs root. For each group of programs, folio sets the
+/// per-size THP controls and the pool of huge pages, and it keeps khugepaged asleep; it restores
+/// all of this at the end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +47,7 @@ Examples:
   sudo folio-lab crosscheck cow --from mine.txt            your own programs
   folio-lab crosscheck cow --programs 10 --sizes 64K --print > mine.txt
 
-Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
+Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error.")]
 pub(super) struct CowArgs {
     /// Test hugetlb pages of this size instead (2M or another size that this machine supports)
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "2M", value_parser = values::size, conflicts_with = "sizes")]
@@ -80,7 +81,7 @@ Examples:
   sudo folio-lab crosscheck collapse --from mine.txt       your own programs
   folio-lab crosscheck collapse --programs 10 --print > mine.txt
 
-Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
+Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error.")]
 pub(super) struct CollapseArgs {
     #[command(flatten)]
     programs: ProgramsArgs,

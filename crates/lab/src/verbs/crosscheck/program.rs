@@ -33,7 +33,7 @@ Examples:
   sudo folio-lab crosscheck program --fs xfs --window 2560K -- cc1 -quiet big.i -o /dev/null
   sudo folio-lab crosscheck program --disk later --keep here -- ls -l
 
-Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
+Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error.")]
 pub(super) struct ProgramArgs {
     /// Filesystems: ext4, xfs, ext4-encrypt (no large folios)
     #[arg(long = "fs", value_name = "NAME,..", value_delimiter = ',', default_value = "ext4,xfs",

@@ -23,7 +23,7 @@ Examples:
   folio-lab crosscheck replay recordings --json
   folio-lab crosscheck replay recordings/packaged/deb_6.12_amd64.tar.xz --kernel 6.18
 
-Exit status: 0 kernel and model agree, 1 they differ, 2 error.")]
+Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error.")]
 pub(super) struct ReplayArgs {
     /// Recordings (*.txt), archives of them (*.tar.xz), or folders of either
     #[arg(required = true, value_name = "PATH")]

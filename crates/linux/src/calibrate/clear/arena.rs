@@ -1,4 +1,4 @@
-//! Memory on huge pages, like the kernel's own mapping of memory.
+//! Memory in huge pages, like the kernel's own mapping of memory.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! Calls of stubs, and chains and lists of loads: timed loops of a few instructions.
+//! Timed loops of a few instructions: calls to stubs, and chains and lists of loads.
 //!
 //! The loops are assembly, so a build without optimization measures the same. A loop reads the
 //! addresses it calls from a list, in order. Eight addresses share a cache line, which the CPU

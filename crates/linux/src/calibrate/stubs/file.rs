@@ -1,4 +1,4 @@
-//! Unnamed files, which disappear even if the process is killed.
+//! Unnamed files, which disappear when the process ends, even if it is killed.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};

@@ -1,4 +1,4 @@
-//! Random memory: compares the census with a count of single pages.
+//! Compares the census of random memory with a page-by-page count.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
 //! Finds the trace's file for a device and inode.
 //!
-//! The kernel's record contains the file's name as the process sees it. If the name leads to
-//! a different file here (different root, deleted, replaced), only the name identifies the file.
+//! The kernel's record contains the file's name as the process sees it. If the name leads to a
+//! different file here (because of a different root, or because the file was deleted or replaced),
+//! only the name identifies the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;

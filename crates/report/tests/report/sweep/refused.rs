@@ -152,7 +152,7 @@ fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
     fs::remove_file(odd).unwrap();
     fs::write(dir.join(MANIFEST), r#"{"schema_version": 2, "other": true}"#).unwrap();
     let error = Sweep::open(&dir, &request, NEVER).unwrap_err().to_string();
-    assert!(error.contains("use a newer folio"), "{error}");
+    assert!(error.contains("use a newer version"), "{error}");
     fs::write(dir.join(MANIFEST), "{\"schema_version\": 1").unwrap();
     let sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     assert_eq!(sweep.set_aside()[0].file, MANIFEST);

@@ -23,8 +23,8 @@ pub struct Fragmented {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a fragmentation; expected SIZE:SHARE, such as 64K:80%, or how much of the free \
-     memory has no room for a PMD folio, in thousandths (0..={PERMILLE_MAX}), such as 500"
+    "'{0}' is not a valid fragmentation; expected SIZE:SHARE, such as 64K:80%, or the share of \
+     free memory that has no room for a PMD folio, in thousandths (0..={PERMILLE_MAX}), such as 500"
 )]
 pub struct FragmentedError(String);
 

@@ -345,9 +345,9 @@ fn nodes(first: usize, end: usize) -> Vec<u32> {
 pub enum Violation {
     #[error("I1: two entries cover the same page")]
     I1,
-    #[error("I2: an entry is not where it says")]
+    #[error("I2: an entry is not at the position that it records")]
     I2,
-    #[error("I3: the index or the sums miss an entry")]
+    #[error("I3: an entry is missing from the index or the sums")]
     I3,
     #[error("I4: more places are taken than the largest buffer has entries")]
     I4,

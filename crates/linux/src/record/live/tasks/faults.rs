@@ -1,4 +1,4 @@
-//! Page faults of followed threads: each becomes one reference, once.
+//! Turns each page fault in a followed thread into exactly one reference.
 
 use largefolio_trace::{Event, Op, ThreadId, TraceError};
 
