@@ -1,4 +1,4 @@
-//! Starts programs with their text moved onto shared large folios (`folio run --text remap`).
+//! Starts programs with their text moved into shared large folios (`folio run --text remap`).
 //!
 //! This is the launcher's side. The preloaded library (`crates/preload`) moves the text in each
 //! process. docs/design/remap.md describes the protocol.

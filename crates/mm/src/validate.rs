@@ -114,7 +114,7 @@ pub enum Violation {
         used: u64,
     },
     /// A miss counter exceeds its limit.
-    #[error("I8: the miss counter of {open:?} is {mmap_miss}")]
+    #[error("I8: the miss counter of {open:?} is out of range: {mmap_miss}")]
     I8 {
         /// The open file.
         open: OpenId,

@@ -87,7 +87,7 @@ fn kib(meminfo: &[u8], name: &[u8]) -> Option<u64> {
     number::<10>(value.strip_suffix(b" kB")?)?.checked_mul(1024)
 }
 
-/// Copies each block onto a large folio if the kernel has one.
+/// Copies each block into a large folio if the kernel has one.
 ///
 /// A folio is made from a single page and then filled. This is 12 times faster than filling 512
 /// pages and collapsing them, which copies twice and allocates 513 times (13 against 158 ms for 64

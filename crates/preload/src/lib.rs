@@ -1,4 +1,4 @@
-//! The library that moves a program's text onto shared large folios, before `main`.
+//! The library that moves a program's text into shared large folios before `main`.
 //!
 //! `folio run --text remap` loads it through `LD_PRELOAD`. The page cache cannot hold some text in
 //! large folios because of its filesystem, its alignment or an earlier mapping. The library maps a

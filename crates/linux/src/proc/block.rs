@@ -1,4 +1,4 @@
-//! Block devices: the paths of their settings, and finding a disk by number.
+//! Block devices: the paths of their settings, and a search for a disk by its number.
 
 use std::path::{Path, PathBuf};
 

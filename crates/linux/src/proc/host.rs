@@ -1,4 +1,4 @@
-//! The machine as a whole: release, processor, memory, this boot.
+//! The machine as a whole: its release, processor, memory and current boot.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,4 @@
-//! Transparent huge pages: the paths of the settings, and the sizes of this kernel.
+//! Transparent huge pages: the paths of the settings, and the sizes that this kernel supports.
 
 use std::io;
 use std::path::{Path, PathBuf};

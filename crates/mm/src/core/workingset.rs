@@ -9,7 +9,7 @@
 //! needed to keep it. If the active list holds at least that many pages, the page is as hot as they
 //! are and becomes active immediately.
 //!
-//! Owns the clocks and the test. Does not own the shadows ([`crate::mapping::shadows`]) nor the
+//! Owns the clocks and the test. Does not own the shadows ([`crate::mapping::shadows`]) or the
 //! lists ([`crate::folio::lru`]).
 
 use super::Core;
