@@ -1,4 +1,4 @@
-//! Facts about the machine before another program starts: variables, files, tools.
+//! Facts about the machine before another program starts: variables, files and tools.
 //!
 //! [`Environment`] is the interface; [`Host`] implements it for this machine. Tests use a table
 //! instead, so every refusal is tested without QEMU or root.

@@ -1,5 +1,5 @@
-//! Programs and how they were started: `#!` lines, the machine of an ELF file, the environment of a
-//! process.
+//! Programs and how they were started: `#!` lines, the machine of an ELF file and the environment
+//! of a process.
 
 #[expect(dead_code, reason = "the recorder uses the rest")]
 pub(crate) mod arch;

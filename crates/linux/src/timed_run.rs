@@ -1,4 +1,4 @@
-//! One timed run of a command: wall, user and system time, faults.
+//! One timed run of a command: wall, user and system time, and faults.
 //!
 //! The command runs in a `Family`. When the command has ended, its remaining processes are killed.
 //! If this process is killed, the family's guard kills them.

@@ -1,5 +1,5 @@
-//! System calls on files: read, sendfile, write, fadvise, fsync, dropping caches. Truncation and
-//! hole punch are in [`crate::split`].
+//! System calls on files: read, sendfile, write, fadvise, fsync, and dropping caches. Truncation
+//! and hole punch are in [`crate::split`].
 //!
 //! Reading order: this file, `read`, `write`, `writeback`, `advise`.
 

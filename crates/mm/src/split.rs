@@ -1,4 +1,4 @@
-//! Splitting folios: preconditions, anonymous folios, file folios (docs/behaviour G.4).
+//! Splitting folios: preconditions, anonymous folios and file folios (docs/behaviour G.4).
 //!
 //! Corresponds to: `split_huge_page_to_list_to_order`, `folio_split`.
 //!

@@ -1,4 +1,4 @@
-//! Removing mappings: munmap, `MADV_DONTNEED`, exit (docs/behaviour G.1).
+//! Removing mappings: munmap, `MADV_DONTNEED` and exit (docs/behaviour G.1).
 //!
 //! Corresponds to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
 //! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.

@@ -1,4 +1,4 @@
-//! A page as programs see it: pagemap, kpageflags, kpagecount (docs/behaviour F.2, F.5.4).
+//! A page as programs see it in pagemap, kpageflags and kpagecount (docs/behaviour F.2, F.5.4).
 //!
 //! Corresponds to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
 

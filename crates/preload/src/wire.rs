@@ -1,4 +1,4 @@
-//! The interface between the library and its launcher: variables, refusals, records.
+//! The interface between the library and its launcher: variables, refusals and records.
 //!
 //! `largefolio-linux` compiles this file too, through a symbolic link: a cdylib cannot be a
 //! dependency. Nothing here allocates.

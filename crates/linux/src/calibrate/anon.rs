@@ -1,4 +1,4 @@
-//! Anonymous memory by folio size: first touch, fork, munmap, copy-on-write (series 004).
+//! Anonymous memory by folio size: first touch, fork, munmap and copy-on-write (series 004).
 //!
 //! Owns regions of this process and its short-lived children. Advice on the region and temporary
 //! changes to the per-size settings ([`crate::setting`]) select the folio size.

@@ -1,6 +1,6 @@
 //! The file table of a recording.
 //!
-//! Owns dense file ids and the facts of each row: path, size, build id, filesystem. Files on
+//! Owns dense file ids and the facts in each row: path, size, build id and filesystem. Files on
 //! filesystems without a page cache (proc, sysfs, ..) get no id. Invariant I1: an id is the row
 //! number in [`Files::into_table`].
 

@@ -1,7 +1,7 @@
 //! Makes a collapse fail at any of its steps, for tests.
 //!
 //! Owns the step count. Every point at which a kernel can give up is a step, including those that
-//! never fail in the model: a cgroup limit, a memory error, a race with a fault.
+//! never fail in the model: a cgroup limit, a memory error, or a race with a fault.
 
 use crate::counters::collapse::CollapseRefusal;
 

@@ -73,7 +73,7 @@ pub enum CollapseRefusal {
     #[error("the process has ended")]
     AnyProcess,
     /// Nothing is mapped at the address.
-    #[error("no mapping at the address")]
+    #[error("there is no mapping at the address")]
     VmaNull,
     /// The area may not be collapsed.
     #[error("the mapping may not be collapsed")]
@@ -85,7 +85,7 @@ pub enum CollapseRefusal {
     #[error("a page could not be isolated from its LRU list")]
     DelPageLru,
     /// No free block of that order exists.
-    #[error("no free memory of that size")]
+    #[error("there is no free block of that size")]
     AllocHugePageFail,
     /// The memory cgroup is full.
     #[error("the memory cgroup is at its limit")]

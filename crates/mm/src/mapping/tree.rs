@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A folio of order 0..5 occupies slots of level 0, a folio of order 6..11 slots of level 1. The
-//! head slot refers to the folio, the other slots to the head. The kernel's hole searches expose an
-//! entry's level (docs/behaviour A.4.6), so the shape is part of the model.
+//! head slot refers to the folio, and the other slots refer to the head. The kernel's hole searches
+//! expose an entry's level (docs/behaviour A.4.6), so the shape is part of the model.
 //!
 //! Invariants:
 //! - T1: a sibling slot follows its head slot, within the head's `2^k` aligned slots.

@@ -1,4 +1,4 @@
-//! Changes ranges: clear, write-protect, protect, move.
+//! Clears, write-protects, protects and moves ranges.
 //!
 //! Corresponds to: `change_pte_range`, `move_ptes`.
 

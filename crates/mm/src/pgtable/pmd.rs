@@ -1,4 +1,4 @@
-//! Whole PMD slots: reads their state, splits and removes leaves, frees tables.
+//! Handles whole PMD slots: reads their state, splits and removes leaves, and frees tables.
 //!
 //! Corresponds to: `__split_huge_pmd_locked`.
 

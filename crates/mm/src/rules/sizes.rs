@@ -1,4 +1,5 @@
-//! Per-size control of page-cache folios: never, always, exec, always+exec (docs/behaviour K.1.4).
+//! Per-size control of page-cache folios: never, always, exec or always+exec (docs/behaviour
+//! K.1.4).
 //!
 //! Differs: proposed in the discussion of series 000; no kernel has this. A control sets the sizes
 //! that file reads and writes can use, and the single size for executable mappings. It is only a

@@ -6,7 +6,7 @@
 //! ([`CountedBy::Kernel`]). [`CountedBy::Tables`] walks all page tables for the exact result; the
 //! difference is the kernel's error.
 //!
-//! Not covered: swapped pages, `Locked`, `Referenced`, `LazyFree`, KSM, hugetlb.
+//! Not covered: swapped pages, `Locked`, `Referenced`, `LazyFree`, KSM and hugetlb.
 
 use crate::counters::mapped::MappedCounters;
 use crate::folio::{Folio, FolioId};

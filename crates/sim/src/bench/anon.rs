@@ -1,4 +1,4 @@
-//! Anonymous memory by folio size: first touch, fork, munmap, copy-on-write (series 004).
+//! Anonymous memory by folio size: first touch, fork, munmap and copy-on-write (series 004).
 
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::fork::ForkError;

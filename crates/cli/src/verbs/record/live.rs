@@ -17,7 +17,7 @@ use crate::verbs::values;
 #[command(next_help_heading = "Live")]
 pub(super) struct LiveArgs {
     /// Run the program at full speed and record the events that the kernel reports: page faults,
-    /// system calls that change memory, file reads. Needs root
+    /// system calls that change memory, and file reads. Needs root
     #[arg(long)]
     live: bool,
     /// Record running processes and their children; accepts lists such as 12,13. Ctrl-C ends the

@@ -1,4 +1,4 @@
-//! Remedies that need a restart: options in effect, other allocators, disabled THP.
+//! Remedies that need a restart: options in effect, other allocators and disabled THP.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The main loop of a recording: sockets, the program's end, signals, progress.
+//! The main loop of a recording: sockets, the program's end, signals and progress.
 //!
 //! Owns which connections are read, and when. Invariants:
 //! - S1: connections are read in the order they were accepted. A process's later connection is read

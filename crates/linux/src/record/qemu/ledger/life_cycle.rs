@@ -1,4 +1,5 @@
-//! The life cycle of processes and threads: announced, adopted, lending memory, executing, ended.
+//! The life cycle of processes and threads: announced, adopted, lending memory, executing and
+//! ended.
 //!
 //! Owns the table of live processes, and what to drop if the recording is full. A process leaves
 //! the table once its exit is in the trace.
