@@ -1,4 +1,4 @@
-//! Keeper processes: they restore or end something when this process ends, even by SIGKILL.
+//! Keeper processes: they restore or end something when this process ends, even if SIGKILL ends it.
 //!
 //! ```text
 //!   folio ---- pipe ----> keeper: reads until the pipe ends, then does its part

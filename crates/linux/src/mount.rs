@@ -1,7 +1,7 @@
 //! Mounts that are not attached to any directory tree.
 //!
 //! Only a descriptor holds a [`Detached`] filesystem. Its path is `/proc/PID/fd/N`, it appears in
-//! no list of mounts, and the kernel unmounts it when the process ends, even by SIGKILL.
+//! no list of mounts, and the kernel unmounts it when the process ends, even if SIGKILL ends it.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};

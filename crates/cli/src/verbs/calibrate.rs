@@ -45,7 +45,7 @@ Examples:
   folio predict cc1.folio --machine this --time
 
 Exit status of --check: 0 if every measured median is in its predicted interval and every ratio is
-within its bound, else 1.")]
+within its bound, and 1 otherwise.")]
 pub(crate) struct CalibrateArgs {
     /// File to write [default: ~/.config/largefolio/machines/this.toml]
     #[arg(short, long, value_name = "FILE", conflicts_with = "check")]

@@ -4,7 +4,8 @@
 //! file names and name its anonymous memory), so nothing in them is trusted.
 //!
 //! Invariants:
-//! - M1: ranges are not empty, are multiples of the base page size, ascend and do not overlap. A line that violates this is dropped and counted.
+//! - M1: ranges are not empty, are multiples of the base page size, ascend and do not overlap. A
+//!   line that violates this is dropped and counted.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

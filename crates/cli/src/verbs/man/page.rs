@@ -14,7 +14,7 @@ use super::facts;
 use super::parts::{Parts, joined};
 
 /// The text about the exit status if the help has none.
-const EXIT_STATUS: &str = "0 done, 2 error.";
+const EXIT_STATUS: &str = "0 on success, 2 on error.";
 
 /// The page's name: `folio-trace-gen`.
 pub(super) fn name(command: &Command) -> &str {
