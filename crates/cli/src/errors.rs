@@ -1,8 +1,8 @@
 //! Exit codes, and the messages of errors and panics.
 //!
-//! 0 on success, 1 if the answer is "no", 2 on error; `folio record` passes the program's code on. If a
-//! reader closes the output early (`| head`), nothing is reported, and the result still determines
-//! the exit code; it is 0 if printing is the whole task (`folio trace cat`).
+//! 0 on success, 1 if the answer is "no", 2 on error; `folio record` passes the program's code on.
+//! If a reader closes the output early (`| head`), nothing is reported, and the result still
+//! determines the exit code; it is 0 if printing is the whole task (`folio trace cat`).
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;

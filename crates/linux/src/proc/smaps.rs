@@ -3,7 +3,7 @@
 //! Owns the parser. To produce this file, the kernel walks all pages, so a census reads it only if
 //! needed.
 //!
-//! Invariant M2: mappings ascend and do not overlap. After a line in any other format, fields are
+//! Invariant M2: mappings ascend and do not overlap. After a line that violates this, fields are
 //! ignored until the next mapping.
 
 use super::maps::{self, Vma};

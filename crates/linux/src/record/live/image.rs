@@ -1,9 +1,9 @@
 //! The mappings that an execve made.
 //!
-//! Owns the selection of lines from `/proc/PID/maps`. `/proc/PID/maps` is read shortly after the
-//! execve, when the loader has already mapped libraries; the trace has these as system calls. The
-//! kernel's records of the execve show which mappings it made itself. If the process has exited,
-//! only the records remain, and its stack is found by its faults.
+//! Owns the selection of lines from `/proc/PID/maps`, which is read shortly after the execve, when
+//! the loader has already mapped libraries; the trace has these as system calls. The kernel's
+//! records of the execve show which mappings it made itself. If the process has exited, only the
+//! records remain, and its stack is found by its faults.
 
 use std::path::Path;
 
