@@ -199,6 +199,7 @@ counts = [
     let absent = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = [\"nothing\"]");
     fs::write(place.path("two.toml"), format!("{head}{absent}")).unwrap();
     let shown = place.done("study --file two.toml --traces .");
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         shown.contains("not included in the means:")
             && shown.contains("nothing: no trace ./nothing.folio"),
