@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn no_refusal_speaks_of_how_numbers_are_parsed() {
+    fn no_error_exposes_the_number_parser() {
         let mut said = Vec::new();
         refusals(&super::Cli::command(), &["folio".to_owned()], &mut said);
         assert!(said.iter().filter(|text| text.contains("expected a whole number")).count() > 20);

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_drives_a_terminal_does_not_reach_it() {
+    fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(harmless("two\n\tlines, ä", no_style), "two\n\tlines, ä");
         assert_eq!(harmless("\x1b]0;title\x07\u{9b}2J\r\u{202e}x", style_len), "?]0;title??2J??x");
     }

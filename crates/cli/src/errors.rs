@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_not_repeated() {
         let cause = io::Error::other("disk on fire");
         let error = Error::new(cause).context("cannot write x");
         assert_eq!(told(&error), "cannot write x: disk on fire");

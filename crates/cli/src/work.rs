@@ -223,7 +223,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn long_work_is_announced_once_and_heard_of_every_ten_seconds() {
+    fn long_work_is_announced_and_reports_every_ten_seconds() {
         let mut clock = Clock::new(10 * SECOND, Some(1000), None);
         assert_eq!(clock.tick(SECOND / 2, 5), Due::Nothing, "the pace is not known yet");
         assert_eq!(clock.tick(SECOND, 0), Due::Nothing, "nothing is done");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn short_work_is_done_in_silence_and_time_ends_the_other() {
+    fn short_work_prints_nothing_and_within_ends_long_work() {
         let mut clock = Clock::new(10 * SECOND, Some(10), Some(30 * SECOND));
         assert_eq!(clock.tick(SECOND, 5), Due::Nothing, "two seconds in all");
         let mut clock = Clock::new(10 * SECOND, Some(1000), Some(30 * SECOND));

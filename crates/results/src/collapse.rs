@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_is_known_of_its_cause() {
+    fn a_refusal_names_its_known_cause() {
         let errno = Errno::AGAIN.raw_os_error();
         let again = |pinned| reason(CollapseKind::Anon, errno, pinned);
         assert!(again(M2).contains("the process has 2 MiB pinned (VmPin)"), "{}", again(M2));
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_takes_is_said_before() {
+    fn the_forecast_is_printed_before_the_collapse() {
         let mut forecast = Forecast::default();
         assert_eq!(outlook(&forecast), None);
         forecast.wanted_bytes = 100 * M2;
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_when_not_all_or_nothing_was_collapsed() {
+    fn the_headline_reports_partial_or_no_collapse() {
         let first = |told: &CollapseResult| told.text().lines().next().map(str::to_owned).unwrap();
         let part = anon(1, 16, &[(FORBIDDEN, M2)], true);
         assert_eq!(

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_what_is_large_and_what_could_be() {
+    fn the_headline_reports_large_and_possible_bytes() {
         let check = |rows: &[WarmRow]| answer(rows, true);
         assert_eq!(
             check(&[row(0, None, None, false)]),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_says_what_became_of_it() {
+    fn the_headline_reports_the_outcome() {
         let warmed = |rows: &[WarmRow]| answer(rows, false);
         let filled = row(8, Some(0), Some(8), false);
         assert_eq!(warmed(&[filled]), "All of 8 MiB is in large folios now; none was before.");

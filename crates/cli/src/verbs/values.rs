@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_in_seconds_if_nothing_else_is_said() {
+    fn an_interval_without_a_unit_is_in_seconds() {
         for (text, seconds) in [("1", 1), ("5s", 5), ("2m", 120), ("24h", 86_400)] {
             assert_eq!(interval(text), Ok(Duration::from_secs(seconds)));
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_range_is_told_the_range() {
+    fn an_out_of_range_error_names_the_range() {
         let runs = within(1..=1000_u16);
         assert_eq!((runs("1"), runs("1000")), (Ok(1), Ok(1000)));
         for refused in ["", "0", "1001", "70000", "x", "1.5"] {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_none_is_told_what_is_expected() {
+    fn a_non_number_error_names_what_is_expected() {
         assert_eq!(number(&u64::MAX.to_string()), Ok(u64::MAX));
         for refused in ["", "x", "-1", "1.5", "18446744073709551616"] {
             let said = number::<u64>(refused).unwrap_err();

@@ -34,60 +34,60 @@ fn the_plan_is_a_candidate_that_is_certain_to_help() {
 }
 
 #[test]
-fn what_cannot_be_advised_is_an_error_that_helps() {
+fn unadvisable_requests_have_helpful_errors() {
     let place = Place::with_trace();
-    let said = place.fails("advise gone.folio");
-    assert!(said.contains("folio record --runs 3 -o gone.folio -- CMD"), "{said}");
+    let stderr = place.fails("advise gone.folio");
+    assert!(stderr.contains("folio record --runs 3 -o gone.folio -- CMD"), "{stderr}");
     assert!(place.fails("advise").contains("<TRACE|PID|NAME>"));
     assert!(place.fails("advise mix.folio --goal speed").contains("choose time, memory or faults"));
     assert!(place.fails("advise mix.folio --memory-growth=-1").contains("percent"));
-    let said = place.fails("advise mix.folio --apply --json");
-    assert!(said.contains("only print the advice"), "{said}");
+    let stderr = place.fails("advise mix.folio --apply --json");
+    assert!(stderr.contains("only print the advice"), "{stderr}");
     // Run as nobody: a command that is not refused would change this machine.
     let output =
         place.command_of_nobody("advise mix.folio --unit nosuch --apply").output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("there is no such service"), "{said}");
-    let said = place.fails("advise nosuchname");
-    assert!(said.contains("no process is called nosuchname"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("there is no such service"), "{stderr}");
+    let stderr = place.fails("advise nosuchname");
+    assert!(stderr.contains("no process is called nosuchname"), "{stderr}");
     std::fs::write(place.path("true.folio"), "mine").unwrap();
-    let said = place.fails("advise -- true");
+    let stderr = place.fails("advise -- true");
     assert!(
-        said.contains("true.folio already exists") && said.contains("remove the file first"),
-        "{said}"
+        stderr.contains("true.folio already exists") && stderr.contains("remove the file first"),
+        "{stderr}"
     );
     assert_eq!(std::fs::read(place.path("true.folio")).unwrap(), b"mine");
-    let said = place.fails("advise -- /no/such/program");
-    assert!(said.contains("/no/such/program"), "{said}");
+    let stderr = place.fails("advise -- /no/such/program");
+    assert!(stderr.contains("/no/such/program"), "{stderr}");
 }
 
 /// A process takes precedence over a directory or non-trace file of its name; a trace takes
 /// precedence over both.
 #[test]
-fn processes_are_named_by_ids_or_names_and_win_over_what_is_no_trace() {
+fn processes_have_precedence_over_files_that_are_no_trace() {
     let place = Place::with_trace();
     let mut sleeps: Vec<std::process::Child> =
         (0..2).map(|_| std::process::Command::new("sleep").arg("600").spawn().unwrap()).collect();
     let pids: Vec<String> = sleeps.iter().map(|sleep| sleep.id().to_string()).collect();
-    let told = |words: &str| {
-        let output = place.run(&format!("advise --json {words}"));
-        let said = text(&output.stderr);
+    let advised_pids = |args: &str| {
+        let output = place.run(&format!("advise --json {args}"));
+        let stderr = text(&output.stderr);
         let Ok(advice) = serde_json::from_slice::<Value>(&output.stdout) else {
-            panic!("{words}: {said}")
+            panic!("{args}: {stderr}")
         };
         let processes = advice["processes"].as_array().unwrap().clone();
         processes.iter().map(|one| one[1].to_string()).collect::<Vec<_>>()
     };
-    let has_both = |found: &[String]| pids.iter().all(|pid| found.contains(pid));
-    assert_eq!(told(&pids.join(" ")).len(), 2);
-    assert!(has_both(&told(&pids.join(","))));
-    assert!(has_both(&told("--name sleep")) && has_both(&told("sleep")));
+    let has_both = |advised: &[String]| pids.iter().all(|pid| advised.contains(pid));
+    assert_eq!(advised_pids(&pids.join(" ")).len(), 2);
+    assert!(has_both(&advised_pids(&pids.join(","))));
+    assert!(has_both(&advised_pids("--name sleep")) && has_both(&advised_pids("sleep")));
     std::fs::create_dir(place.path("sleep")).unwrap();
-    assert!(has_both(&told("sleep")), "a directory is not a trace");
+    assert!(has_both(&advised_pids("sleep")), "a directory is not a trace");
     std::fs::remove_dir(place.path("sleep")).unwrap();
     std::fs::write(place.path("sleep"), "no trace").unwrap();
-    assert!(has_both(&told("sleep")), "nor is this file");
+    assert!(has_both(&advised_pids("sleep")), "nor is this file");
     std::fs::copy(place.path("mix.folio"), place.path("sleep")).unwrap();
     let output = place.run("advise --goal faults --json sleep");
     let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -96,20 +96,20 @@ fn processes_are_named_by_ids_or_names_and_win_over_what_is_no_trace() {
         sleep.kill().unwrap();
         sleep.wait().unwrap();
     }
-    for (words, expected) in [
+    for (args, expected) in [
         ("advise 1 sh", "by PID or by name"),
         ("advise mix.folio 1", "mix.folio is a trace"),
         ("advise --name nosuchname", "no process is called nosuchname"),
         ("advise --unit nosuch.service", "nosuch.service"),
         ("advise --name sh 1", "cannot be used with"),
     ] {
-        let said = place.fails(words);
-        assert!(said.contains(expected), "{words}: {said}");
+        let stderr = place.fails(args);
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
 }
 
 #[test]
-fn nothing_is_changed_unless_it_is_asked_for() {
+fn nothing_changes_without_apply() {
     let place = Place::with_trace();
     let settings = || text(&place.run("tune --json").stdout);
     let before = settings();

@@ -26,7 +26,7 @@ assumed = true
 "#;
 
 #[test]
-fn the_file_is_written_whole_and_found_as_this_machine() {
+fn the_file_is_written_whole_and_used_as_this_machine() {
     let _settings = hold_settings();
     let place = Place::with_trace();
     // The user's home directory may have one.
@@ -37,14 +37,14 @@ fn the_file_is_written_whole_and_found_as_this_machine() {
     assert!(missing.contains("this machine is not calibrated"), "{missing}");
     assert!(missing.contains("run folio calibrate"), "{missing}");
 
-    let in_config = |words: &str| {
-        let mut command = place.command(words);
+    let in_config = |args: &str| {
+        let mut command = place.command(args);
         let output = command.env("XDG_CONFIG_HOME", place.path("config")).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{args}: {}", text(&output.stderr));
         text(&output.stdout)
     };
-    let said = in_config("calibrate --quick --dir .");
-    assert!(said.contains("TLB reach") && said.contains("written:"), "{said}");
+    let stdout = in_config("calibrate --quick --dir .");
+    assert!(stdout.contains("TLB reach") && stdout.contains("written:"), "{stdout}");
     let dir = place.path("config/largefolio/machines");
     let file = fs::read_to_string(dir.join("this.toml")).unwrap();
     assert!(file.contains("source = \"measured: "), "{file}");
@@ -71,21 +71,24 @@ fn curves_are_exported() {
         "a first estimate does not count as a calibration: {quick}"
     );
     fs::write(place.path("mean.toml"), quick.replace("nr = 0\n", "nr = 8\n")).unwrap();
-    let told = place.fails("calibrate --quick --dir . -o mean.toml");
-    assert!(told.contains("is the mean of 8 calibrations") && told.contains("--fresh"), "{told}");
+    let stderr = place.fails("calibrate --quick --dir . -o mean.toml");
+    assert!(
+        stderr.contains("is the mean of 8 calibrations") && stderr.contains("--fresh"),
+        "{stderr}"
+    );
     assert!(fs::read_to_string(place.path("mean.toml")).unwrap().contains("nr = 8\n"));
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_told_before_anything_is_measured() {
+fn checks_the_output_before_measuring() {
     let place = Place::new();
     fs::write(place.path("old.toml"), "old").unwrap();
-    for words in ["calibrate -o nowhere/this.toml", "calibrate -o old.toml/this.toml"] {
-        let said = place.fails(words);
-        assert!(said.contains("cannot write") && said.contains("--output"), "{said}");
+    for args in ["calibrate -o nowhere/this.toml", "calibrate -o old.toml/this.toml"] {
+        let stderr = place.fails(args);
+        assert!(stderr.contains("cannot write") && stderr.contains("--output"), "{stderr}");
     }
-    let said = place.fails("calibrate --check --machine nowhere.toml");
-    assert!(said.contains("nowhere.toml"), "{said}");
+    let stderr = place.fails("calibrate --check --machine nowhere.toml");
+    assert!(stderr.contains("nowhere.toml"), "{stderr}");
     assert_eq!(fs::read_to_string(place.path("old.toml")).unwrap(), "old");
 }
 
@@ -95,10 +98,10 @@ fn a_machine_with_absurd_costs_is_caught() {
     let place = Place::new();
     fs::write(place.path("absurd.toml"), ABSURD).unwrap();
     let output = place.run("calibrate --check --quick --dir . --machine absurd.toml");
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
-    assert!(said.contains("MISS, bound"), "{said}");
-    assert!(said.contains("ratios are within their bounds"), "{said}");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("MISS, bound"), "{stdout}");
+    assert!(stdout.contains("ratios are within their bounds"), "{stdout}");
 }
 
 /// Every operation in every size that this process may use: an operation without a comparison
@@ -140,9 +143,9 @@ fn without_rights_the_rest_is_measured_and_the_missing_named() {
     command.current_dir(place.0.path()).uid(NOBODY).gid(NOBODY);
     command.args("calibrate --quick --dir . -o this.toml".split(' '));
     let output = command.output().unwrap();
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
-    assert!(said.contains("Not measured: folios of 32 KiB"), "{said}");
-    assert!(said.contains("needs root: run folio calibrate as root"), "{said}");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("Not measured: folios of 32 KiB"), "{stdout}");
+    assert!(stdout.contains("needs root: run folio calibrate as root"), "{stdout}");
     assert!(place.path("this.toml").exists());
 }

@@ -45,11 +45,11 @@ fn traces_have_the_events_that_they_had() {
     assert_eq!(written, (1..=5).collect(), "a version of the schema has no trace");
 }
 
-fn pointers(at: &str, value: &Value, found: &mut BTreeSet<String>) {
-    found.insert(at.to_owned());
+fn pointers(at: &str, value: &Value, paths: &mut BTreeSet<String>) {
+    paths.insert(at.to_owned());
     let Value::Object(fields) = value else { return };
     for (name, value) in fields {
-        pointers(&format!("{at}/{name}"), value, found);
+        pointers(&format!("{at}/{name}"), value, paths);
     }
 }
 
@@ -60,10 +60,10 @@ fn results_have_the_fields_that_they_had() {
     let now = place.done(&format!("predict {trace} --kernel 6.12,7.2 --machine altra --json"));
     let now: Value = serde_json::from_str(&now).unwrap();
     let fields = |value: &Value| {
-        let mut found = BTreeSet::new();
-        pointers("", value, &mut found);
-        pointers("/rows", &value["rows"][0], &mut found);
-        found
+        let mut paths = BTreeSet::new();
+        pointers("", value, &mut paths);
+        pointers("/rows", &value["rows"][0], &mut paths);
+        paths
     };
     // Sizes, costs and reasons that are data are not fields.
     let is_data = |at: &&String| {
@@ -88,18 +88,18 @@ fn results_have_the_fields_that_they_had() {
 fn columns(path: &Path) -> BTreeSet<String> {
     let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
     let schema = reader.metadata().file_metadata().schema_descr();
-    let told = |column: &parquet::schema::types::ColumnDescPtr| {
+    let name_and_type = |column: &parquet::schema::types::ColumnDescPtr| {
         format!("{} {:?}", column.path().string(), column.physical_type())
     };
-    schema.columns().iter().map(told).collect()
+    schema.columns().iter().map(name_and_type).collect()
 }
 
 #[test]
 fn data_frames_have_the_columns_that_they_had() {
     let place = Place::new();
     let trace = fixture("0.1/v1.folio").display().to_string();
-    let words = "--kernel 6.12,7.2 --machine altra --parquet -o now.parquet";
-    place.done(&format!("predict {trace} {words}"));
+    let args = "--kernel 6.12,7.2 --machine altra --parquet -o now.parquet";
+    place.done(&format!("predict {trace} {args}"));
     let now = columns(&place.path("now.parquet"));
     for version in VERSIONS {
         let before = columns(&fixture(&format!("{version}/predict.parquet")));
@@ -109,7 +109,7 @@ fn data_frames_have_the_columns_that_they_had() {
     }
 }
 
-fn assert_goes_on(version: &str) {
+fn assert_sweep_continues(version: &str) {
     let place = Place::new();
     fs::create_dir(place.path("sweep")).unwrap();
     for entry in fs::read_dir(fixture(&format!("{version}/sweep"))).unwrap() {
@@ -118,8 +118,8 @@ fn assert_goes_on(version: &str) {
     }
     let before = json(&place.path("sweep/_manifest.json"));
     let trace = fixture("0.1/v1.folio").display().to_string();
-    let words = format!("predict {trace} --kernel 6.12,7.2 --machine altra --sweep sweep --json");
-    let now: Value = serde_json::from_str(&place.done(&words)).unwrap();
+    let args = format!("predict {trace} --kernel 6.12,7.2 --machine altra --sweep sweep --json");
+    let now: Value = serde_json::from_str(&place.done(&args)).unwrap();
     let runs = now["runs"].as_array().unwrap();
     assert_eq!(runs[0], before["runs"][0], "the first request is still listed");
     // Cells with unchanged rules are found; rows with other rules stay next to the new ones.
@@ -131,18 +131,18 @@ fn assert_goes_on(version: &str) {
 }
 
 #[test]
-fn a_sweep_goes_on() {
+fn an_earlier_sweep_can_continue() {
     for version in VERSIONS {
-        assert_goes_on(version);
+        assert_sweep_continues(version);
     }
 }
 
 #[test]
-fn earlier_looks_are_read() {
+fn earlier_readings_can_be_read() {
     let place = Place::new();
-    let look = fixture("0.1/maps.json").display().to_string();
-    let said = place.done(&format!("maps --diff {look} {look}"));
-    assert!(said.contains("1 the same"), "{said}");
+    let reading = fixture("0.1/maps.json").display().to_string();
+    let stdout = place.done(&format!("maps --diff {reading} {reading}"));
+    assert!(stdout.contains("1 the same"), "{stdout}");
 }
 
 /// Files that users write or copy: a kernel with every rule, a machine, a tuning profile.
@@ -152,8 +152,8 @@ fn files_of_users_are_read() {
     let file = |name: &str| fixture(&format!("1.0/{name}")).display().to_string();
     let trace = fixture("0.1/v1.folio").display().to_string();
     let (kernel, machine) = (file("kernel.toml"), file("machine.toml"));
-    let said = place.done(&format!("predict {trace} --kernel {kernel} --machine {machine}"));
-    assert!(said.contains("altra-of-1.0, 4K pages"), "{said}");
+    let stdout = place.done(&format!("predict {trace} --kernel {kernel} --machine {machine}"));
+    assert!(stdout.contains("altra-of-1.0, 4K pages"), "{stdout}");
     let settings = place.path("sys/kernel/mm/transparent_hugepage");
     fs::create_dir_all(&settings).unwrap();
     fs::write(settings.join("enabled"), "always madvise [never]\n").unwrap();

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::{Place, text};
 
-fn offered(place: &Place, words: &[&str]) -> Vec<String> {
+fn offered(place: &Place, args: &[&str]) -> Vec<String> {
     fs::write(place.path("folio.bash"), place.done("completions bash")).unwrap();
     // Calls the function that the script registers, as readline does.
     let script = "source ./folio.bash
@@ -14,9 +14,9 @@ fn offered(place: &Place, words: &[&str]) -> Vec<String> {
         $function folio \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD - 1]}\"
         printf '%s\\n' \"${COMPREPLY[@]}\"";
     let mut bash = Command::new("bash");
-    bash.args(["--norc", "-c", script, "bash"]).args(words).current_dir(place.0.path());
+    bash.args(["--norc", "-c", script, "bash"]).args(args).current_dir(place.0.path());
     let output = bash.output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
     let lines = text(&output.stdout);
     lines.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
@@ -40,8 +40,8 @@ fn bash_completes_kernels_machines_and_policies() {
         offered(&place, &["folio", "predict", "--machine", "gra"]),
         ["grace-4k", "grace-64k", "grace-hpa", "graviton3", "graviton4"]
     );
-    let words = ["folio", "maps", "--kernel", "7."];
-    assert_eq!(offered(&place, &words), ["7.0", "7.1", "7.2", "7.3"]);
+    let args = ["folio", "maps", "--kernel", "7."];
+    assert_eq!(offered(&place, &args), ["7.0", "7.1", "7.2", "7.3"]);
     for verb in ["verify", "calibrate"] {
         assert_eq!(offered(&place, &["folio", verb, "--machine", "thi"]), ["this"], "{verb}");
     }
@@ -65,8 +65,8 @@ fn every_shell_reads_its_script() {
             largefolio_testkit::skipped!("no {shell}: apt-get install {shell}");
             continue;
         };
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{shell}: {said}");
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success() && printed.is_empty(), "{shell}: {printed}");
     }
     for shell in ["elvish", "powershell"] {
         assert!(place.done(&format!("completions {shell}")).contains("collapse"), "{shell}");

@@ -10,7 +10,7 @@ use crate::run::{compile, has_large_folios};
 use crate::support::{Place, text};
 
 #[test]
-fn warm_tells_each_file_in_every_form() {
+fn warm_reports_each_file_in_every_form() {
     let place = Place::new();
     if !has_large_folios(&place) || !compile(&place, "-no-pie") {
         return;
@@ -32,8 +32,8 @@ fn warm_tells_each_file_in_every_form() {
     fs::create_dir(place.path("below")).unwrap();
     fs::rename(place.path("p"), place.path("below/p")).unwrap();
     fs::write(place.path("below/text"), "no program").unwrap();
-    let found: Value = serde_json::from_str(&place.done("warm -r --json below")).unwrap();
-    assert_eq!(found["rows"].as_array().unwrap().len(), 1);
+    let result: Value = serde_json::from_str(&place.done("warm -r --json below")).unwrap();
+    assert_eq!(result["rows"].as_array().unwrap().len(), 1);
 }
 
 /// The moments of the kills vary from run to run.
@@ -59,14 +59,14 @@ fn warm_killed_at_any_point_leaves_the_file_as_it_is() {
         fs::remove_file(place.path(&name)).unwrap();
     }
     fs::copy(place.path("p"), place.path("last")).unwrap();
-    let told: Value = serde_json::from_slice(&place.run("warm --json last").stdout).unwrap();
-    let row = &told["rows"][0];
-    assert_eq!(row["after_bytes"], row["possible_bytes"], "{told}");
+    let result: Value = serde_json::from_slice(&place.run("warm --json last").stdout).unwrap();
+    let row = &result["rows"][0];
+    assert_eq!(row["after_bytes"], row["possible_bytes"], "{result}");
     assert!(is_intact("last"));
 }
 
 #[test]
-fn warm_says_no_and_why() {
+fn warm_exits_1_with_a_reason() {
     let place = Place::new();
     fs::write(place.path("short"), "x").unwrap();
     let output = place.run("warm short");
@@ -77,24 +77,24 @@ fn warm_says_no_and_why() {
     fs::write(&file, vec![1; 4 << 20]).unwrap();
     let output = place.run(&format!("warm {}", file.display()));
     assert_eq!(output.status.code(), Some(1));
-    let told = text(&output.stdout);
-    assert!(told.contains("on tmpfs") && told.contains("folio collapse PID"), "{told}");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("on tmpfs") && stdout.contains("folio collapse PID"), "{stdout}");
     let output = place.run("warm nothing . short");
     assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
-    assert!(said.contains("cannot read nothing: No such file"), "{said}");
-    assert!(said.contains(".: is a folder; --recursive"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("cannot read nothing: No such file"), "{stderr}");
+    assert!(stderr.contains(".: is a folder; --recursive"), "{stderr}");
     fs::create_dir(place.path("bare")).unwrap();
-    let said = text(&place.run("warm --check -r bare").stderr);
-    assert!(said.contains("bare contains no ELF files: there is nothing to warm"), "{said}");
+    let stderr = text(&place.run("warm --check -r bare").stderr);
+    assert!(stderr.contains("bare contains no ELF files: there is nothing to warm"), "{stderr}");
 }
 
 #[test]
 fn warm_finds_the_libraries_of_a_program() {
     let place = Place::new();
     let output = place.run("warm --libs --check --json /bin/sh");
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rows = found["rows"].as_array().unwrap();
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = result["rows"].as_array().unwrap();
     let has = |name: &str| rows.iter().any(|row| row["path"].as_str().unwrap().contains(name));
     assert!(has("/libc") && has("/ld"), "{rows:?}");
 }
@@ -106,10 +106,10 @@ fn align_validates_by_running() {
         return;
     }
     let output = place.run("align p -o copy --validate -- a b");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("of text in whole blocks of 2M"), "{said}");
-    assert!(said.contains("copy ran and ended with exit code 2"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("of text in whole blocks of 2M"), "{stderr}");
+    assert!(stderr.contains("copy ran and ended with exit code 2"), "{stderr}");
     let again = place.fails("align copy -o copy2");
     assert!(again.contains("already aligned"), "{again}");
     assert!(place.fails("align p -o p").contains("the copy would overwrite the original"));
@@ -148,7 +148,7 @@ impl Drop for Holder {
 }
 
 #[test]
-fn collapse_says_what_it_left_after_the_answer_and_is_not_done_then() {
+fn collapse_reports_what_remains_and_exits_1() {
     if !rustix::process::geteuid().is_root() {
         largefolio_testkit::skipped!("collapse of another process needs root");
         return;
@@ -159,15 +159,15 @@ fn collapse_says_what_it_left_after_the_answer_and_is_not_done_then() {
          m[::4096]=b'x'*2048;x=bytearray(b'x')*(16<<20)",
     );
     let output = place.run(&format!("collapse {} --kind anon", holder.pid));
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    let mut lines = told.lines();
-    let answer = lines.next().unwrap();
-    assert!(answer.ends_with(" before; not everything was collapsed"), "{told}");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
+    let mut lines = stdout.lines();
+    let headline = lines.next().unwrap();
+    assert!(headline.ends_with(" before; not everything was collapsed"), "{stdout}");
     let left = lines.next().unwrap();
     assert!(
         left.starts_with("not tried: 8 MiB of anon: the program forbids it: MADV_NOHUGEPAGE"),
-        "{told}"
+        "{stdout}"
     );
     let again = place.run(&format!("collapse {} --kind anon --csv", holder.pid));
     assert!(
@@ -191,11 +191,11 @@ fn collapse_reports_by_kind_and_names_what_is_refused() {
     let pid = holder.pid;
     let output = place.run(&format!("collapse {pid} --kind anon --json"));
     drop(holder);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let row = &told["rows"][0];
-    assert_eq!((&row["kind"], &told["schema_version"]), (&"anon".into(), &1.into()));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &result["rows"][0];
+    assert_eq!((&row["kind"], &result["schema_version"]), (&"anon".into(), &1.into()));
     assert!(row["after_bytes"].as_u64() > row["before_bytes"].as_u64(), "{row}");
     let gone = place.fails(&format!("collapse {pid}"));
     assert!(gone.contains(&format!("no process {pid}")), "{gone}");
@@ -222,8 +222,8 @@ fn collapse_of_a_process_of_root_names_the_command() {
         return;
     };
     assert_eq!(output.status.code(), Some(2));
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     let own = place.path("folio");
     let typed = format!("needs root; run\n  sudo {} collapse 1", own.display());
-    assert!(said.contains(&typed), "{typed}: {said}");
+    assert!(stderr.contains(&typed), "{typed}: {stderr}");
 }

@@ -17,7 +17,7 @@ use crate::support::{Place, text};
 #[test]
 fn unknown_names_come_with_the_nearest() {
     let place = Place::with_trace();
-    for (words, hint) in [
+    for (args, hint) in [
         ("--kernel 6.13", "did you mean 6.12 or 6.16?"),
         ("--kernel 6.7", "did you mean 6.6 or 6.8?"),
         ("--kernel 6.12+exec-blok=64K", "exec-block"),
@@ -38,8 +38,8 @@ fn unknown_names_come_with_the_nearest() {
         ("--json --csv", "cannot be used with"),
         ("--cold --warm", "cannot be used with"),
     ] {
-        let said = place.fails(&format!("predict mix.folio {words}"));
-        assert!(said.contains(hint), "{words}: {said}");
+        let stderr = place.fails(&format!("predict mix.folio {args}"));
+        assert!(stderr.contains(hint), "{args}: {stderr}");
     }
 }
 
@@ -47,11 +47,11 @@ fn unknown_names_come_with_the_nearest() {
 fn more_columns_than_fit_are_counted() {
     let place = Place::with_trace();
     let seeds: Vec<_> = (0..129).map(|seed| seed.to_string()).collect();
-    let words = format!("--kernel 6.12,7.2 --fragmentation 500 --seed {}", seeds.join(","));
-    let said = place.fails(&format!("predict mix.folio {words}"));
+    let args = format!("--kernel 6.12,7.2 --fragmentation 500 --seed {}", seeds.join(","));
+    let stderr = place.fails(&format!("predict mix.folio {args}"));
     assert!(
-        said.contains("2 kernels x 1 machines x 1 memory sizes x 129 seeds make 258 cells"),
-        "{said}"
+        stderr.contains("2 kernels x 1 machines x 1 memory sizes x 129 seeds make 258 cells"),
+        "{stderr}"
     );
 }
 
@@ -65,9 +65,9 @@ fn files_that_are_no_trace_are_named_with_what_they_are() {
     foreign_parquet(&place);
     for name in ["text", "image.png", "empty", "directory", "foreign.parquet", "missing"] {
         for verb in ["predict", "trace info", "trace cat"] {
-            let said = place.fails(&format!("{verb} {name}"));
-            assert!(said.contains(name), "{verb} {name}: {said}");
-            assert_eq!(said.lines().count(), 1, "{verb} {name}: {said}");
+            let stderr = place.fails(&format!("{verb} {name}"));
+            assert!(stderr.contains(name), "{verb} {name}: {stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{verb} {name}: {stderr}");
         }
     }
     assert!(place.fails("predict directory").contains("it is a directory"));
@@ -92,37 +92,37 @@ fn a_file_without_read_permission_is_an_error() {
     let path = place.path("mix.folio");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     let output = place.command_of_nobody("predict mix.folio").output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("mix.folio: Permission denied"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("mix.folio: Permission denied"), "{stderr}");
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_found_before_the_replay() {
+fn checks_the_output_before_the_replay() {
     let place = Place::with_trace();
     fs::create_dir(place.path("directory")).unwrap();
     for output in ["/proc/x", "mix.folio/x", "missing/x", "directory"] {
-        let said = place.fails(&format!("predict mix.folio -o {output}"));
-        assert!(said.contains(output), "{said}");
-        let said = place.fails(&format!("trace gen zipf --runs 1 -o {output}"));
-        assert!(said.contains(output), "{said}");
+        let stderr = place.fails(&format!("predict mix.folio -o {output}"));
+        assert!(stderr.contains(output), "{stderr}");
+        let stderr = place.fails(&format!("trace gen zipf --runs 1 -o {output}"));
+        assert!(stderr.contains(output), "{stderr}");
     }
-    let said = place.fails("predict mix.folio -o mix.folio");
-    assert!(said.contains("is the input trace"), "{said}");
+    let stderr = place.fails("predict mix.folio -o mix.folio");
+    assert!(stderr.contains("is the input trace"), "{stderr}");
     place.done("trace info mix.folio");
 }
 
 #[test]
-fn options_of_generators_are_checked_in_the_words_of_the_command_line() {
+fn generator_errors_name_the_options() {
     let place = Place::new();
-    for (words, option) in [
+    for (args, option) in [
         ("zipf --files 0", "--files is 0"),
         ("random --file-size 5", "--file-size is 5"),
         ("sequential --read-size 0", "--read-size is 0"),
         ("ret-stubs --stub-size 5K", "--stub-size is 5120"),
     ] {
-        let said = place.fails(&format!("trace gen {words} -o x.folio"));
-        assert!(said.contains(option), "{said}");
+        let stderr = place.fails(&format!("trace gen {args} -o x.folio"));
+        assert!(stderr.contains(option), "{stderr}");
         assert!(!place.path("x.folio").exists());
     }
 }
@@ -141,55 +141,58 @@ fn damaged_traces_never_show_a_panic() {
         flipped[at] ^= 0x55;
         fs::write(place.path("flipped"), &flipped).unwrap();
         let output = place.run("predict flipped --kernel 6.12");
-        let said = text(&output.stderr);
-        assert!(matches!(output.status.code(), Some(0 | 2)), "{at}: {said}");
-        assert!(!said.contains("panicked") && !said.contains("internal error"), "{at}: {said}");
+        let stderr = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 2)), "{at}: {stderr}");
+        assert!(
+            !stderr.contains("panicked") && !stderr.contains("internal error"),
+            "{at}: {stderr}"
+        );
     }
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let place = Place::new();
     place.done("trace gen zipf --runs 300000 -o long.folio");
     for form in ["", "--json", "--csv"] {
-        let words = format!("trace cat long.folio {form}");
+        let args = format!("trace cat long.folio {form}");
         let mut child =
-            place.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            place.command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(!line.is_empty());
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{words}");
-        assert_eq!(text(&output.stderr), "", "{words}");
+        assert_eq!(output.status.code(), Some(0), "{args}");
+        assert_eq!(text(&output.stderr), "", "{args}");
     }
 }
 
 #[test]
-fn an_answer_that_nobody_reads_keeps_its_exit_status() {
+fn an_unread_result_keeps_its_exit_status() {
     let place = Place::new();
-    for (words, code) in [
+    for (args, code) in [
         ("verify --env LARGEFOLIO_TEST=1 --runs 3 --margin 99 -- true", 1),
         ("predict --list", 0),
         ("maps --elf no-such", 2),
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = place.command(words).stdout(writer).output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
-        assert_eq!(said.is_empty(), code < 2, "{words}: {said}");
+        let output = place.command(args).stdout(writer).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args}: {stderr}");
+        assert_eq!(stderr.is_empty(), code < 2, "{args}: {stderr}");
     }
 }
 
 #[test]
 fn an_output_that_is_full_is_an_error() {
     let place = Place::with_trace();
-    for words in ["trace cat mix.folio", "--help", "predict -h", "help tune", "--version"] {
+    for args in ["trace cat mix.folio", "--help", "predict -h", "help tune", "--version"] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let output = place.command(words).stdout(full).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words}");
-        let said = text(&output.stderr);
-        assert!(said.contains("standard output: No space left"), "{words}: {said}");
+        let output = place.command(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("standard output: No space left"), "{args}: {stderr}");
     }
 }
 
@@ -197,7 +200,7 @@ fn an_output_that_is_full_is_an_error() {
 #[test]
 fn a_list_takes_no_other_form() {
     let place = Place::with_trace();
-    for words in [
+    for args in [
         "predict --list --json",
         "predict --list --csv",
         "predict --list --parquet -o list",
@@ -205,15 +208,15 @@ fn a_list_takes_no_other_form() {
         "predict --list --report list.html",
         "predict --list mix.folio",
     ] {
-        let said = place.fails(words);
-        assert!(said.contains("cannot be used with"), "{words}: {said}");
+        let stderr = place.fails(args);
+        assert!(stderr.contains("cannot be used with"), "{args}: {stderr}");
     }
 }
 
 #[test]
-fn names_that_stand_in_the_wrong_place_are_told_so() {
+fn a_misplaced_name_has_a_hint() {
     let place = Place::with_trace();
-    for (words, expected) in [
+    for (args, expected) in [
         ("predict mix.folio --kernel 6.12 7.2", "7.2 is interpreted as a trace"),
         ("predict mix.folio --kernel 6.12 --machine zen4 altra", "altra is interpreted as a trace"),
         ("predict mix.folio --kernel 6.12, 7.2", "a name is empty"),
@@ -221,25 +224,25 @@ fn names_that_stand_in_the_wrong_place_are_told_so() {
         ("warm gone", "cannot read gone: No such file or directory (os error 2)\n"),
         ("verify --env A=1 --trace mix.folio -- true", "the effects of environment variables"),
     ] {
-        let said = place.fails(words);
-        assert!(said.contains(expected), "{words}: {said}");
+        let stderr = place.fails(args);
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
     let mut command = place.command("predict mix.folio --kernel 7.2 --machine altra --policy");
     let output = command.arg(OsStr::from_bytes(b"\xff.o")).output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("must be UTF-8 here; rename the file"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("must be UTF-8 here; rename the file"), "{stderr}");
 }
 
 #[test]
 fn verbs_of_the_lab_name_its_program() {
-    for words in ["study", "study owners --json", "crosscheck --help", "bench clear --rounds 5"] {
-        let verb = words.split(' ').next().unwrap();
-        let said = Place::new().fails(words);
+    for args in ["study", "study owners --json", "crosscheck --help", "bench clear --rounds 5"] {
+        let verb = args.split(' ').next().unwrap();
+        let stderr = Place::new().fails(args);
         let expected = format!(
             "folio: error: `folio {verb}` is now `folio-lab {verb}`, which is not installed; in a \
              checkout, build it with `cargo build --release --bin folio-lab`\n"
         );
-        assert_eq!(said, expected);
+        assert_eq!(stderr, expected);
     }
 }

@@ -11,14 +11,14 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 const PART: &str = "part-0123456789abcdef0123456789abcdef.parquet";
 
-fn ended(mut command: Command, words: &str) -> Output {
+fn ended(mut command: Command, args: &str) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
     let mut child = command.spawn().unwrap();
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > PATIENCE {
             child.kill().unwrap();
-            panic!("{words}: waits for ever");
+            panic!("{args}: waits for ever");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -33,12 +33,12 @@ fn make(place: &Place, name: &str) {
 }
 
 #[test]
-fn what_a_user_names_is_refused() {
+fn fifos_named_by_users_are_refused() {
     let place = Place::with_trace();
     for name in ["f.folio", "f.toml", "f.txt", "f.tar.xz", "recordings/f.txt"] {
         make(&place, name);
     }
-    for words in [
+    for args in [
         "predict f.folio",
         "predict mix.folio --kernel ./f.toml",
         "predict mix.folio --machine ./f.toml",
@@ -54,11 +54,11 @@ fn what_a_user_names_is_refused() {
         "warm f.folio",
         "record -- ./f.folio",
     ] {
-        let output = ended(place.command(words), words);
-        let said = text(&output.stderr) + &text(&output.stdout);
-        assert_ne!(output.status.code(), Some(0), "{words}: {said}");
+        let output = ended(place.command(args), args);
+        let printed = text(&output.stderr) + &text(&output.stdout);
+        assert_ne!(output.status.code(), Some(0), "{args}: {printed}");
         let is_named = ["FIFO", "not a regular file", "needs root"];
-        assert!(is_named.iter().any(|name| said.contains(name)), "{words}: {said}");
+        assert!(is_named.iter().any(|name| printed.contains(name)), "{args}: {printed}");
     }
 }
 
@@ -66,34 +66,36 @@ fn what_a_user_names_is_refused() {
 fn a_program_that_is_a_fifo_is_not_waited_for() {
     let place = Place::new();
     make(&place, "f");
-    for words in
-        ["run --text large -- ./f", "run --text remap -- ./f", "verify --text large -- ./f"]
+    for args in ["run --text large -- ./f", "run --text remap -- ./f", "verify --text large -- ./f"]
     {
-        let output = ended(place.command(words), words);
-        assert_ne!(output.status.code(), Some(0), "{words}");
-        assert!(!output.stderr.is_empty(), "{words}");
+        let output = ended(place.command(args), args);
+        assert_ne!(output.status.code(), Some(0), "{args}");
+        assert!(!output.stderr.is_empty(), "{args}");
     }
 }
 
 #[test]
-fn a_data_set_sets_damage_aside_and_refuses_a_lock_that_is_none() {
+fn a_data_set_renames_damaged_files_and_refuses_an_invalid_lock() {
     let place = Place::with_trace();
     make(&place, "f.folio");
     let sweep = "predict --machine zen4 --kernel 6.18 --sweep set mix.folio";
     for name in ["set/_manifest.json".to_owned(), format!("set/{PART}")] {
         make(&place, &name);
         let output = ended(place.command(sweep), sweep);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{name}: {said}");
-        assert!(said.contains("it is a FIFO, not a regular file; renamed to _"), "{name}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{name}: {stderr}");
+        assert!(
+            stderr.contains("it is a FIFO, not a regular file; renamed to _"),
+            "{name}: {stderr}"
+        );
         fs::remove_dir_all(place.path("set")).unwrap();
     }
     make(&place, "set/.lock");
-    let said = text(&ended(place.command(sweep), sweep).stderr);
-    assert!(said.contains(".lock: it is a FIFO, not a regular file"), "{said}");
+    let stderr = text(&ended(place.command(sweep), sweep).stderr);
+    assert!(stderr.contains(".lock: it is a FIFO, not a regular file"), "{stderr}");
     fs::remove_dir_all(place.path("set")).unwrap();
-    let words = sweep.replace("mix.folio", "f.folio");
-    let output = ended(place.command(&words), &words);
+    let args = sweep.replace("mix.folio", "f.folio");
+    let output = ended(place.command(&args), &args);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("it is a FIFO"), "{}", text(&output.stderr));
 }
@@ -114,12 +116,12 @@ fn the_state_of_tune_and_its_settings_are_refused() {
             }
         }
         make(&place, name);
-        let words = "tune --root root --set thp.enabled=madvise --yes";
-        let mut command = place.command(words);
+        let args = "tune --root root --set thp.enabled=madvise --yes";
+        let mut command = place.command(args);
         command.env("XDG_STATE_HOME", place.path("state"));
         let output = ended(command, name);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
-        assert!(said.contains("it is a FIFO, not a regular file"), "{name}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {stderr}");
+        assert!(stderr.contains("it is a FIFO, not a regular file"), "{name}: {stderr}");
     }
 }

@@ -42,15 +42,18 @@ fn help_of_every_verb() {
 
 #[test]
 fn no_verb_is_an_error_with_help_on_stderr() {
-    let said = Place::new().fails("");
-    assert!(said.contains("Usage: folio"), "{said}");
+    let stderr = Place::new().fails("");
+    assert!(stderr.contains("Usage: folio"), "{stderr}");
 }
 
 #[test]
 fn the_version_has_what_a_bug_report_needs() {
     let place = Place::new();
-    let said = place.done("--version --verbose");
-    assert!(said.starts_with(concat!("folio ", env!("CARGO_PKG_VERSION"), "\ntarget ")), "{said}");
+    let stdout = place.done("--version --verbose");
+    assert!(
+        stdout.starts_with(concat!("folio ", env!("CARGO_PKG_VERSION"), "\ntarget ")),
+        "{stdout}"
+    );
     for fact in [
         "commit ",
         "built by rustc ",
@@ -58,11 +61,11 @@ fn the_version_has_what_a_bug_report_needs() {
         "recorder plugin /",
         "schemas advise 1, ",
     ] {
-        assert!(said.contains(&format!("\n{fact}")), "{fact} is missing in\n{said}");
+        assert!(stdout.contains(&format!("\n{fact}")), "{fact} is missing in\n{stdout}");
     }
-    assert_eq!(said, place.done("--verbose --version"), "no time in it");
-    for words in ["-V", "--version"] {
-        assert_eq!(place.done(words), concat!("folio ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(stdout, place.done("--verbose --version"), "no time in it");
+    for args in ["-V", "--version"] {
+        assert_eq!(place.done(args), concat!("folio ", env!("CARGO_PKG_VERSION"), "\n"));
     }
     let alone = place.fails("--verbose predict --list");
     assert!(alone.contains("add --version"), "{alone}");

@@ -83,20 +83,20 @@ impl Installed {
 
     /// Runs `folio` as a shell finds it, in a temporary directory and without this test's
     /// variables.
-    fn folio(&self, words: &str) -> Output {
+    fn folio(&self, args: &str) -> Output {
         let work = self.place.path().join("work");
         fs::create_dir_all(&work).unwrap();
         let path = format!("{}:/usr/bin:/bin", self.prefix().join("bin").display());
         let mut shell = Command::new("/usr/bin/env");
         shell.arg("-i").arg(format!("PATH={path}")).arg("HOME=/nonexistent").arg("folio");
-        shell.args(words.split_whitespace()).current_dir(work).output().unwrap()
+        shell.args(args.split_whitespace()).current_dir(work).output().unwrap()
     }
 
-    fn done(&self, words: &str) -> (String, String) {
-        let output = self.folio(words);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{words}: {said}");
-        (text(&output.stdout), said)
+    fn done(&self, args: &str) -> (String, String) {
+        let output = self.folio(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{args}: {stderr}");
+        (text(&output.stdout), stderr)
     }
 
     fn files(&self) -> BTreeSet<String> {
@@ -127,17 +127,20 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     if recorded.status.code() == Some(0) {
         installed.done("predict true.folio --kernel 6.12,7.2");
     } else {
-        let said = text(&recorded.stderr);
+        let stderr = text(&recorded.stderr);
         let script = installed.prefix().join("lib/largefolio/qemu.sh");
-        assert!(said.contains(&format!("`{}`", script.display())), "{said}");
-        largefolio_testkit::skipped!("recording: {said}");
+        assert!(stderr.contains(&format!("`{}`", script.display())), "{stderr}");
+        largefolio_testkit::skipped!("recording: {stderr}");
     }
     // folio itself has enough text. The asserted message comes from the library in that process.
-    let (_, said) = installed.done("run --text remap --summary -- folio --version");
-    if said.contains("/dev/shm") {
-        largefolio_testkit::skipped!("moving text: {said}");
+    let (_, stderr) = installed.done("run --text remap --summary -- folio --version");
+    if stderr.contains("/dev/shm") {
+        largefolio_testkit::skipped!("moving text: {stderr}");
     } else {
-        assert!(said.contains("under PMD entries") || said.contains("in every process"), "{said}");
+        assert!(
+            stderr.contains("under PMD entries") || stderr.contains("in every process"),
+            "{stderr}"
+        );
     }
 
     let pages = installed.prefix().join("share/man");
@@ -159,7 +162,7 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
 }
 
 #[test]
-fn what_others_put_there_stays() {
+fn files_of_others_stay() {
     let installed = Installed::new();
     let own = installed.prefix().join("share/man/man1/other.1");
     fs::write(&own, "other").unwrap();
@@ -190,7 +193,7 @@ fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
         Path::new(path).strip_prefix(installed.prefix()).unwrap().to_str().unwrap().to_owned()
     };
     let mut expected: BTreeSet<String> = listed.lines().map(target).collect();
-    assert_eq!(of_package(&installed), expected, "the list as the packager reads it");
+    assert_eq!(package_files(&installed), expected, "the list as the packager reads it");
     expected.insert("lib/largefolio/installed".to_owned());
     assert_eq!(installed.files(), expected);
     for file in &expected {
@@ -209,7 +212,7 @@ fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
 
 /// Reads `[package.metadata.deb]` as TOML, with paths relative to `usr`, as `make install` places
 /// files.
-fn of_package(installed: &Installed) -> BTreeSet<String> {
+fn package_files(installed: &Installed) -> BTreeSet<String> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let manifest: BTreeMap<String, toml::Value> =
         toml::from_str(&fs::read_to_string(manifest).unwrap()).unwrap();
@@ -226,10 +229,10 @@ fn of_package(installed: &Installed) -> BTreeSet<String> {
             root().join(source.strip_prefix("../../").unwrap())
         };
         let target = part(1).replace("vendor-completions", "site-functions");
-        let found = matching(&source);
-        assert!(!found.is_empty(), "{} is missing", source.display());
+        let matches = matching(&source);
+        assert!(!matches.is_empty(), "{} is missing", source.display());
         let target = target.strip_prefix("usr/").unwrap().to_owned();
-        files.extend(found.into_iter().map(|name| format!("{target}{name}")));
+        files.extend(matches.into_iter().map(|name| format!("{target}{name}")));
     }
     files
 }
@@ -266,8 +269,8 @@ fn nothing_is_installed_where_something_is_missing() {
     let installed = Installed { place: tempfile::tempdir().unwrap() };
     fs::remove_file(installed.build().join("liblargefolio_preload.so")).unwrap();
     let refused = installed.attempt("install");
-    let said = text(&refused.stderr);
-    assert!(said.contains("liblargefolio_preload.so is missing. Run: make build"), "{said}");
+    let stderr = text(&refused.stderr);
+    assert!(stderr.contains("liblargefolio_preload.so is missing. Run: make build"), "{stderr}");
     assert_eq!(refused.status.code(), Some(2));
     assert!(!installed.prefix().exists());
 }

@@ -24,10 +24,10 @@ impl System {
         fs::read_to_string(self.path(file)).unwrap()
     }
 
-    fn warm(&self, words: &str) -> Output {
+    fn warm(&self, args: &str) -> Output {
         let mut command = self.0.command("warm --root .");
         command.env("XDG_STATE_HOME", self.path("state"));
-        command.args(words.split_whitespace()).output().unwrap()
+        command.args(args.split_whitespace()).output().unwrap()
     }
 }
 
@@ -39,7 +39,7 @@ fn done(output: &Output) -> String {
 #[test]
 fn without_yes_the_files_are_shown_and_nothing_is_written() {
     let system = System::with_job();
-    let said = done(&system.tune(&format!("{PERSIST} {UNIT}")));
+    let stdout = done(&system.tune(&format!("{PERSIST} {UNIT}")));
     for expected in [
         "2 settings change; 3 files would be written",
         TMPFILES,
@@ -51,7 +51,7 @@ fn without_yes_the_files_are_shown_and_nothing_is_written() {
         &format!("nothing was changed; to apply it: {} tune --root ", Place::as_root()),
         "--persist",
     ] {
-        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(stdout.contains(expected), "{expected}: {stdout}");
     }
     assert!(!system.path("etc").exists() && !system.path("state").exists());
 }
@@ -80,7 +80,7 @@ fn files_are_written_listed_and_taken_back_with_the_settings() {
 }
 
 #[test]
-fn a_file_that_somebody_changed_is_left_and_the_answer_is_no() {
+fn keeps_a_file_changed_by_others_and_exits_1() {
     let system = System::new();
     done(&system.tune(&format!("{PERSIST} --yes")));
     system.write(TMPFILES, "# mine\n");
@@ -95,10 +95,10 @@ fn a_file_that_somebody_changed_is_left_and_the_answer_is_no() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said_before_a_setting_changes() {
+fn checks_the_files_before_changing_a_setting() {
     let system = System::with_job();
     system.write(TMPFILES, "of the administrator");
-    for (words, expected) in [
+    for (args, expected) in [
         (format!("{PERSIST} --yes"), "it exists, but this user's record does not list it"),
         ("--unit job --env A --yes".to_owned(), "expected NAME=VALUE"),
         ("--unit job --yes".to_owned(), "--env"),
@@ -107,10 +107,10 @@ fn what_cannot_be_written_is_said_before_a_setting_changes() {
         ("--unit gone --env A=1 --yes".to_owned(), "there is no such service"),
         ("--undo --persist".to_owned(), "cannot be used with"),
     ] {
-        let output = system.tune(&words);
-        assert_eq!(output.status.code(), Some(2), "{words}");
-        let said = text(&output.stderr);
-        assert!(said.contains(expected), "{words}: {said}");
+        let output = system.tune(&args);
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
     assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
     assert_eq!(system.read(TMPFILES), "of the administrator");
@@ -134,7 +134,7 @@ fn settings_that_the_system_has_anyway_need_no_file_unless_they_are_named() {
 }
 
 #[test]
-fn a_change_that_a_file_takes_back_at_boot_is_said() {
+fn warns_if_a_file_reverts_the_change_at_boot() {
     let system = System::new();
     done(&system.tune("--set readahead.vda=512 --yes --persist"));
     let output = system.tune("--set readahead.vda=1024 --yes");
@@ -147,7 +147,7 @@ fn a_change_that_a_file_takes_back_at_boot_is_said() {
 }
 
 #[test]
-fn a_read_only_or_full_etc_leaves_no_half_of_a_file() {
+fn a_read_only_or_full_etc_leaves_no_partial_file() {
     let system = System::with_job();
     fs::create_dir(system.path("etc")).unwrap();
     let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
@@ -159,11 +159,11 @@ fn a_read_only_or_full_etc_leaves_no_half_of_a_file() {
          {folio} --version"
     );
     let Some(output) = system.0.on_a_small_disk(&script) else { return };
-    let said = text(&output.stdout);
-    assert!(said.contains("make the filesystem writable"), "{said}");
-    assert!(said.contains("free some space"), "{said}");
-    assert!(said.contains("will not survive a reboot"), "{said}");
-    assert!(!said.contains("largefolio.conf\n") && !said.contains(".folio-"), "{said}");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("make the filesystem writable"), "{stdout}");
+    assert!(stdout.contains("free some space"), "{stdout}");
+    assert!(stdout.contains("will not survive a reboot"), "{stdout}");
+    assert!(!stdout.contains("largefolio.conf\n") && !stdout.contains(".folio-"), "{stdout}");
     done(&system.tune("--undo"));
     assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
 }
@@ -209,14 +209,14 @@ fn units_warm_a_file_again_and_go_with_undo() {
     let mut command = system.0.command("warm --root . --persist --json");
     command.env("XDG_STATE_HOME", system.path("state")).arg(&file);
     let output = command.output().unwrap();
-    let said = text(&output.stderr);
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{stderr}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let units = json["units"].as_array().unwrap();
     assert_eq!(units.len(), 4, "two units and their links: {json}");
     let service = units[0]["text"].as_str().unwrap();
-    let words = format!(" warm -- \"{}\"", file.display());
-    assert!(service.contains(&words), "{service}");
+    let args = format!(" warm -- \"{}\"", file.display());
+    assert!(service.contains(&args), "{service}");
     let name = units[1]["file"].as_str().unwrap();
     assert!(name.ends_with("-my\\x20job.path"), "{name}");
     assert!(units[1]["text"].as_str().unwrap().contains("PathChanged=/"), "{json}");

@@ -13,8 +13,8 @@ use crate::support::{self, Place, text};
 /// SIGXFSZ.
 const FILE_LIMIT: i32 = 25;
 
-fn limited(place: &Place, limit: &str, words: &str) -> Command {
-    let folio = place.command(words);
+fn limited(place: &Place, limit: &str, args: &str) -> Command {
+    let folio = place.command(args);
     let mut shell = Command::new("sh");
     shell.current_dir(place.0.path()).args(["-c", &format!("{limit} && exec \"$@\""), "sh"]);
     shell.arg(folio.get_program()).args(folio.get_args());
@@ -22,8 +22,8 @@ fn limited(place: &Place, limit: &str, words: &str) -> Command {
     shell
 }
 
-fn run(place: &Place, limit: &str, words: &str) -> Output {
-    limited(place, limit, words).output().unwrap()
+fn run(place: &Place, limit: &str, args: &str) -> Output {
+    limited(place, limit, args).output().unwrap()
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_small_stack_is_for_the_program_alone() {
     // The loader alone takes up to 16 KiB for arguments and environment.
     for kib in [64, 32] {
         let limit = format!("ulimit -s {kib}");
-        for words in [
+        for args in [
             "--help",
             "run --help",
             "maps --elf p",
@@ -43,8 +43,8 @@ fn a_small_stack_is_for_the_program_alone() {
             "run -- ./p",
             "predict mix.folio --kernel 6.12,7.2 --machine altra",
         ] {
-            let output = run(&place, &limit, words);
-            assert_eq!(output.status.code(), Some(0), "{kib} {words}: {output:?}");
+            let output = run(&place, &limit, args);
+            assert_eq!(output.status.code(), Some(0), "{kib} {args}: {output:?}");
         }
         let mut own = limited(&place, &limit, "run --summary -- sh -c");
         let output = own.arg("ulimit -s").output().unwrap();
@@ -61,7 +61,7 @@ fn a_small_stack_is_for_the_program_alone() {
 }
 
 #[test]
-fn a_limit_on_files_is_told_and_never_ends_folio() {
+fn reports_a_file_size_limit_and_survives_it() {
     let place = Place::new();
     if !has_remapper() || !compile(&place, "-no-pie") {
         return;
@@ -71,16 +71,16 @@ fn a_limit_on_files_is_told_and_never_ends_folio() {
         let output = run(&place, none, &format!("run --text {text_on} -- ./p a b c"));
         assert_eq!(output.status.code(), Some(3), "{text_on}: {output:?}");
     }
-    let told = text(&run(&place, none, "run --text remap -- ./p").stderr);
-    assert!(told.contains("the limit on file sizes (ulimit -f) is below"), "{told}");
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let stderr = text(&run(&place, none, "run --text remap -- ./p").stderr);
+    assert!(stderr.contains("the limit on file sizes (ulimit -f) is below"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
     // A failed write is an error for a result, but does not affect the program.
     let file = |name: &str| Stdio::from(fs::File::create(place.path(name)).unwrap());
     let output = limited(&place, none, "maps --elf p").stdout(file("result")).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(text(&output.stderr).contains("File too large"), "{output:?}");
-    let words = "run --text large --summary -- ./p a";
-    let status = limited(&place, none, words).stdout(Stdio::null()).stderr(file("told")).status();
+    let args = "run --text large --summary -- ./p a";
+    let status = limited(&place, none, args).stdout(Stdio::null()).stderr(file("told")).status();
     assert_eq!(status.unwrap().code(), Some(1));
 }
 
@@ -90,14 +90,14 @@ fn the_program_ends_at_the_limit_on_files_as_without_folio() {
     let state = "grep ^Sig[BIC] /proc/self/status; ulimit -f";
     let plain = Command::new("sh").args(["-c", &format!("ulimit -f 3; {state}")]).output().unwrap();
     for how in ["--quiet --text off", "--summary --text off", "--summary --text remap"] {
-        let words = format!("run {how} -- sh -c");
-        let output = limited(&place, "ulimit -f 3", &words).arg(state).output().unwrap();
+        let args = format!("run {how} -- sh -c");
+        let output = limited(&place, "ulimit -f 3", &args).arg(state).output().unwrap();
         assert_eq!(text(&output.stdout), text(&plain.stdout), "{how}");
-        let mut writing = limited(&place, "ulimit -c 0 && ulimit -f 0", &words);
+        let mut writing = limited(&place, "ulimit -c 0 && ulimit -f 0", &args);
         let status = writing.arg("echo x > new").stderr(Stdio::null()).status().unwrap();
         assert_eq!(status.signal(), Some(FILE_LIMIT), "{how}: {status:?}");
         // If the signal is ignored, the program inherits that.
-        let mut ignoring = limited(&place, "trap '' XFSZ; ulimit -f 0", &words);
+        let mut ignoring = limited(&place, "trap '' XFSZ; ulimit -f 0", &args);
         let output = ignoring.arg("echo x > new; echo $?").output().unwrap();
         assert_eq!(text(&output.stdout).trim(), "1", "{how}: {output:?}");
     }
@@ -133,28 +133,31 @@ int main(int argc, char **argv) {
 ";
 
 #[test]
-fn a_program_that_may_not_have_a_process_takes_the_place_of_folio() {
+fn a_program_replaces_folio_if_fork_fails() {
     let place = Place::new();
     fs::write(place.path("deny.c"), DENY).unwrap();
     if !support::compile(&place, "gcc", "deny.c -o deny") {
         return;
     }
-    for (errno, told) in [(1, "Operation not permitted"), (13, "Permission denied")] {
-        let denied = |words: &str| {
-            let folio = place.command(words);
+    for (errno, message) in [(1, "Operation not permitted"), (13, "Permission denied")] {
+        let denied = |args: &str| {
+            let folio = place.command(args);
             let mut deny = Command::new(place.path("deny"));
             deny.current_dir(place.0.path()).arg(errno.to_string());
             deny.arg(folio.get_program()).args(folio.get_args()).output().unwrap()
         };
         let output = denied("run --summary --text off -- printf done");
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         assert_eq!(
             (output.status.code(), text(&output.stdout).as_str()),
             (Some(0), "done"),
-            "{said}"
+            "{stderr}"
         );
-        assert!(said.contains(&format!("cannot create a process for printf: {told}")), "{said}");
-        assert!(!said.contains("chmod") && said.lines().count() == 1, "{said}");
+        assert!(
+            stderr.contains(&format!("cannot create a process for printf: {message}")),
+            "{stderr}"
+        );
+        assert!(!stderr.contains("chmod") && stderr.lines().count() == 1, "{stderr}");
         let output = denied("run --quiet --text off -- printf done");
         assert_eq!((text(&output.stdout).as_str(), output.stderr.len()), ("done", 0));
         // If the file itself is at fault, the error still says so.
@@ -182,28 +185,31 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
     let library_there = lib.join("liblargefolio_preload.so");
     fs::copy(&library, &library_there).unwrap();
     fs::set_permissions(&library_there, Permissions::from_mode(0o644)).unwrap();
-    let said = || {
+    let run_stderr = || {
         let mut command = Command::new(bin.join("folio"));
         command.current_dir(place.0.path()).args(["run", "--text", "remap", "--", "./p"]);
         let output = command.env_remove("LARGEFOLIO_PRELOAD").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         text(&output.stderr)
     };
-    assert!(said().contains("made a copy"), "{}", said());
+    assert!(run_stderr().contains("made a copy"), "{}", run_stderr());
     let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     for open in [&lib, &dir("there/lib"), &dir("there")] {
         set(open, 0o777);
-        let told = said();
-        assert!(told.contains(&format!("everyone can write to {}:", open.display())), "{told}");
-        assert!(told.contains("is not loaded") && told.lines().count() == 1, "{told}");
+        let message = run_stderr();
+        assert!(
+            message.contains(&format!("everyone can write to {}:", open.display())),
+            "{message}"
+        );
+        assert!(message.contains("is not loaded") && message.lines().count() == 1, "{message}");
         set(open, 0o755);
     }
     // In a sticky directory, others cannot remove the file, but anyone could have put a link there.
     set(&lib, 0o1777);
-    assert!(said().contains("is not loaded"), "{}", said());
+    assert!(run_stderr().contains("is not loaded"), "{}", run_stderr());
     set(&lib, 0o755);
     set(&place.path("there"), 0o1777);
-    assert!(said().contains("a copy"), "{}", said());
+    assert!(run_stderr().contains("a copy"), "{}", run_stderr());
 }
 
 /// A memory cgroup of this test, removed when its processes have ended.
@@ -246,23 +252,23 @@ fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
     let file = fs::File::create(place.path("large")).unwrap();
     file.set_len(128 << 20).unwrap();
     let output = run(&place, &group.joins(), "warm large --json");
-    let said = text(&output.stdout);
-    let result: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(result["rows"][0]["refusal"], "low_group", "{said}");
+    let stdout = text(&output.stdout);
+    let result: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(result["rows"][0]["refusal"], "low_group", "{stdout}");
     let reason = result["rows"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("the control group can use only"), "{reason}");
-    assert!(result["rows"][0]["remedy"].as_str().unwrap().contains("memory.max"), "{said}");
+    assert!(result["rows"][0]["remedy"].as_str().unwrap().contains("memory.max"), "{stdout}");
 }
 
 #[test]
-fn the_limit_of_a_control_group_stands_beside_its_memory() {
+fn shows_the_limit_of_a_control_group_with_its_memory() {
     let place = Place::new();
     let Some(group) = MemoryGroup::new("the_limit_of_a_group", 64 << 20) else { return };
     let name = group.0.file_name().unwrap().to_str().unwrap();
     let output = run(&place, &group.joins(), "maps --name folio");
-    let said = text(&output.stdout);
-    let line = said.lines().find(|line| line.contains(name)).unwrap();
-    assert!(said.contains("control group") && line.contains("64 MiB"), "{said}");
+    let stdout = text(&output.stdout);
+    let line = stdout.lines().find(|line| line.contains(name)).unwrap();
+    assert!(stdout.contains("control group") && line.contains("64 MiB"), "{stdout}");
     let output = run(&place, &group.joins(), "maps --name folio --json");
     let result: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     let limits = result["memory_limits"].as_array().unwrap();
@@ -290,8 +296,8 @@ fn root_reads_what_others_made_without_its_rights() {
     }
     fs::copy("/bin/true", place.path("p")).unwrap();
     place.done("trace gen zipf --runs 300000 -o long.folio");
-    let is_waiting = |words: &str| {
-        let mut child = place.command(words).stdout(Stdio::piped()).spawn().unwrap();
+    let is_waiting = |args: &str| {
+        let mut child = place.command(args).stdout(Stdio::piped()).spawn().unwrap();
         let confined = (0..600).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             nr_confined(child.id()) > 0
@@ -302,27 +308,27 @@ fn root_reads_what_others_made_without_its_rights() {
     };
     // Each waits for a reader: of a FIFO, or of its standard output.
     assert!(Command::new("mkfifo").arg(place.path("page.html")).status().unwrap().success());
-    for words in [
+    for args in [
         "predict mix.folio --kernel 6.12 --machine altra --report page.html",
         "maps --elf p --report page.html",
         "trace cat long.folio",
     ] {
-        assert!(is_waiting(words), "{words}: reads with all rights");
+        assert!(is_waiting(args), "{args}: reads with all rights");
     }
     assert!(!is_waiting("trace gen zipf --runs 300000 -o page.html"), "it reads nothing");
 }
 
 /// The model's state for 4 TiB of memory exceeds the address space.
 #[test]
-fn memory_whose_state_has_no_room_is_an_error_that_names_the_option() {
+fn too_much_memory_is_an_error_that_names_the_option() {
     let place = Place::with_trace();
-    let words = "predict mix.folio --kernel 7.2 --machine altra --memory 4096G";
-    let output = run(&place, "ulimit -v 8000000", words);
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let args = "predict mix.folio --kernel 7.2 --machine altra --memory 4096G";
+    let output = run(&place, "ulimit -v 8000000", args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        told.contains("this host has too little memory; give the machine less memory"),
-        "{told}"
+        stderr.contains("this host has too little memory; give the machine less memory"),
+        "{stderr}"
     );
-    assert!(told.contains("with `--memory`"), "{told}");
+    assert!(stderr.contains("with `--memory`"), "{stderr}");
 }

@@ -74,16 +74,16 @@ fn formatters_find_no_fault() {
     let pages = pages(&place);
     let formatters: [&[&str]; 2] =
         [&["groff", "-t", "-man", "-ww", "-z"], &["mandoc", "-Tlint", "-Wwarning"]];
-    for words in formatters {
+    for args in formatters {
         let mut nr_read = 0;
         for (name, path) in &pages {
-            let mut command = Command::new(words[0]);
-            let Ok(output) = command.args(&words[1..]).arg(path).output() else {
-                largefolio_testkit::skipped!("no {0}: apt-get install {0}", words[0]);
+            let mut command = Command::new(args[0]);
+            let Ok(output) = command.args(&args[1..]).arg(path).output() else {
+                largefolio_testkit::skipped!("no {0}: apt-get install {0}", args[0]);
                 break;
             };
-            let said = text(&output.stdout) + &text(&output.stderr);
-            assert!(output.status.success() && said.is_empty(), "{name}: {words:?}: {said}");
+            let printed = text(&output.stdout) + &text(&output.stderr);
+            assert!(output.status.success() && printed.is_empty(), "{name}: {args:?}: {printed}");
             nr_read += 1;
         }
         assert!(nr_read == 0 || nr_read == pages.len());
@@ -96,7 +96,7 @@ fn own_variables() -> BTreeSet<String> {
         .iter()
         .map(|c| crates.join(c).join("src"))
         .collect();
-    let mut found = BTreeSet::new();
+    let mut variables = BTreeSet::new();
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
@@ -107,10 +107,10 @@ fn own_variables() -> BTreeSet<String> {
             let starts = source.match_indices("\"LARGEFOLIO_").map(|(at, _)| &source[at + 1..]);
             let is_name = |letter: char| letter.is_ascii_uppercase() || letter == '_';
             let names = starts.map(|rest| rest.split(|letter| !is_name(letter)).next().unwrap());
-            found.extend(names.filter(|name| !name.contains("TEST")).map(str::to_owned));
+            variables.extend(names.filter(|name| !name.contains("TEST")).map(str::to_owned));
         }
     }
-    found
+    variables
 }
 
 #[test]

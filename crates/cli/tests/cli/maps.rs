@@ -33,8 +33,8 @@ fn with_sources() -> Place {
     place
 }
 
-fn json(place: &Place, words: &str) -> Value {
-    serde_json::from_str(&place.done(&format!("maps --json --elf {words}"))).unwrap()
+fn json(place: &Place, args: &str) -> Value {
+    serde_json::from_str(&place.done(&format!("maps --json --elf {args}"))).unwrap()
 }
 
 fn text_of(view: &Value) -> &Value {
@@ -174,28 +174,31 @@ fn files_that_are_no_programs_are_named_with_the_reason() {
     cut[16 + 2 + 2 + 20 + 12 + 19] = 200;
     fs::write(place.path("cut"), &cut).unwrap();
     fs::write(place.path("stub"), &cut[..40]).unwrap();
-    let words = "maps --elf text empty cut stub nothing";
-    let said = place.fails(words);
-    assert!(said.contains("text is not an ELF file"), "{said}");
-    assert!(said.contains("empty is not an ELF file"), "{said}");
-    assert!(said.contains("cut is a damaged ELF file: LOAD segment 0 ends at byte 200"), "{said}");
-    assert!(said.contains("is it truncated?"), "{said}");
-    assert!(said.contains("stub is a damaged ELF file"), "{said}");
-    assert!(said.contains("cannot read nothing: No such file"), "{said}");
-    let said = place.fails("maps");
-    assert!(said.contains("or programs and shared objects on disk"), "{said}");
+    let args = "maps --elf text empty cut stub nothing";
+    let stderr = place.fails(args);
+    assert!(stderr.contains("text is not an ELF file"), "{stderr}");
+    assert!(stderr.contains("empty is not an ELF file"), "{stderr}");
+    assert!(
+        stderr.contains("cut is a damaged ELF file: LOAD segment 0 ends at byte 200"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("is it truncated?"), "{stderr}");
+    assert!(stderr.contains("stub is a damaged ELF file"), "{stderr}");
+    assert!(stderr.contains("cannot read nothing: No such file"), "{stderr}");
+    let stderr = place.fails("maps");
+    assert!(stderr.contains("or programs and shared objects on disk"), "{stderr}");
     assert!(place.fails("maps --elf text --kernel 4.19").contains("there is no kernel '4.19'"));
-    let told = place.fails("maps --elf text --kernel 7.2+sizes=64K:always");
-    assert!(told.contains("+sizes sets which folios a kernel uses"), "{told}");
-    let told = place.fails("maps --elf text --top 1");
-    assert!(told.contains("--elf") && told.contains("cannot be used with"), "{told}");
+    let stderr = place.fails("maps --elf text --kernel 7.2+sizes=64K:always");
+    assert!(stderr.contains("+sizes sets which folios a kernel uses"), "{stderr}");
+    let stderr = place.fails("maps --elf text --top 1");
+    assert!(stderr.contains("--elf") && stderr.contains("cannot be used with"), "{stderr}");
     let own = std::env::current_exe().unwrap();
     let none = place.done(&format!("maps --elf {} --kernel 5.14", own.display()));
     assert!(none.contains("large folios on no filesystem"), "{none}");
 }
 
 #[test]
-fn a_bad_file_among_good_ones_is_exit_2_with_the_others_shown() {
+fn exits_2_for_a_bad_file_but_shows_the_others() {
     let place = Place::new();
     fs::write(place.path("big"), big_endian_32()).unwrap();
     fs::write(place.path("text"), "hello").unwrap();

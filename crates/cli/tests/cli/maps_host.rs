@@ -61,24 +61,24 @@ fn units_and_containers_are_control_groups() {
     let process = Named::start(&place, &own_name("in-a-unit"));
     let is_moved = fs::write(format!("{group}/cgroup.procs"), process.0.id().to_string()).is_ok();
     let shown = is_moved.then(|| {
-        let of_unit = place.run(&format!("maps --unit {unit}"));
+        let unit_table = place.run(&format!("maps --unit {unit}"));
         let metrics = place.run(&format!("maps --unit {unit}.service --openmetrics -"));
-        (text(&of_unit.stdout), text(&metrics.stdout))
+        (text(&unit_table.stdout), text(&metrics.stdout))
     });
     let pid = process.0.id();
     drop(process);
     fs::remove_dir(group).unwrap();
-    let Some((of_unit, metrics)) = shown else {
+    let Some((unit_table, metrics)) = shown else {
         largefolio_testkit::skipped!("cannot move a process into a control group");
         return;
     };
-    assert!(of_unit.starts_with(&format!("process {pid} (")), "{of_unit}");
+    assert!(unit_table.starts_with(&format!("process {pid} (")), "{unit_table}");
     let labels = format!("cgroup=\"/{unit}.service\",unit=\"{unit}.service\",container=\"\"");
     assert!(metrics.contains(&labels), "{metrics}");
 }
 
 #[test]
-fn a_saved_look_is_compared_with_now_and_with_another() {
+fn compares_a_saved_reading_with_now_and_with_another() {
     let place = Place::new();
     let name = own_name("diff");
     let first = Named::start(&place, &name);
@@ -110,10 +110,11 @@ fn a_saved_look_is_compared_with_now_and_with_another() {
 fn what_cannot_be_compared_is_refused() {
     let place = Place::new();
     fs::write(place.path("x.json"), "{\"schema_version\": 2}").unwrap();
-    let said = place.fails("maps 1 --diff x.json");
+    let stderr = place.fails("maps 1 --diff x.json");
     assert!(
-        said.contains("x.json has schema version 2, but this version of folio uses 3; folio maps"),
-        "{said}"
+        stderr
+            .contains("x.json has schema version 2, but this version of folio uses 3; folio maps"),
+        "{stderr}"
     );
     fs::write(place.path("x.json"), "[1").unwrap();
     assert!(place.fails("maps 1 --diff x.json").contains("not a result of folio maps"));
@@ -190,8 +191,8 @@ print(json.dumps([status, before == after, written.decode(errors="replace")]))
 
 /// Returns the exit status of a watch on a terminal, whether the terminal was restored, and the
 /// output.
-fn on_a_terminal(place: &Place, words: &str, steps: &str) -> (i64, bool, String) {
-    let folio = place.command(words);
+fn on_a_terminal(place: &Place, args: &str, steps: &str) -> (i64, bool, String) {
+    let folio = place.command(args);
     let mut python = Command::new("python3");
     python.args(["-c", TERMINAL, steps]).arg(folio.get_program()).args(folio.get_args());
     let output = python.stdin(Stdio::null()).current_dir(place.0.path()).output().unwrap();
@@ -206,9 +207,9 @@ fn a_full_screen_ends_with_the_terminal_as_it_was() {
     let place = Place::new();
     let (one, other) = (own_name("one"), own_name("other"));
     let _processes = [Named::start(&place, &one), Named::start(&place, &other)];
-    let words = format!("maps --name {one} --name {other} --watch=1");
+    let args = format!("maps --name {one} --name {other} --watch=1");
     for steps in ["[\"q\"]", "[\"\\u0003\"]", "[\"SIGTERM\"]", "[\"SIGINT\"]", "[\"SIGHUP\"]"] {
-        let (status, is_as_before, written) = on_a_terminal(&place, &words, steps);
+        let (status, is_as_before, written) = on_a_terminal(&place, &args, steps);
         assert_eq!((status, is_as_before), (0, true), "{steps}");
         assert!(written.contains("\u{1b}[?1049h") && written.contains("\u{1b}[?1049l"), "{steps}");
         assert!(written.contains("\u{1b}[?25h"), "{steps}: the cursor is back");
@@ -221,10 +222,10 @@ fn a_full_screen_ends_with_its_terminal() {
     let place = Place::new();
     let name = own_name("gone");
     let _process = Named::start(&place, &name);
-    let words = format!("maps --name {name} --watch=1");
+    let args = format!("maps --name {name} --watch=1");
     // One process gets a signal; the other loses its terminal without one.
     for steps in ["[\"gone\"]", "[\"nohup\", \"gone\"]"] {
-        assert_eq!(on_a_terminal(&place, &words, steps).0, 0, "{steps}");
+        assert_eq!(on_a_terminal(&place, &args, steps).0, 0, "{steps}");
     }
 }
 
@@ -233,9 +234,9 @@ fn keys_move_through_a_full_screen() {
     let place = Place::new();
     let (one, other) = (own_name("key"), own_name("keys"));
     let _processes = [Named::start(&place, &one), Named::start(&place, &other)];
-    let words = format!("maps --name {one} --name {other} --watch=1");
+    let args = format!("maps --name {one} --name {other} --watch=1");
     let steps = "[\"j\", \"\\r\", \"c\", \"\\t\", [3, 9], [1, 1], [40, 120], \"?\", \"q\"]";
-    let (status, is_as_before, written) = on_a_terminal(&place, &words, steps);
+    let (status, is_as_before, written) = on_a_terminal(&place, &args, steps);
     assert_eq!((status, is_as_before), (0, true), "{written:?}");
     for part in ["mappings of", "control groups", "look now"] {
         assert!(written.contains(part), "{part}: {written:?}");
@@ -247,9 +248,9 @@ fn a_watch_of_nothing_opens_no_screen() {
     let place = Place::new();
     let mut script = Command::new("script");
     let folio = place.command("maps --name nobody-has-this --watch");
-    let words: Vec<_> = folio.get_args().map(|word| word.to_str().unwrap()).collect();
+    let args: Vec<_> = folio.get_args().map(|word| word.to_str().unwrap()).collect();
     let program = folio.get_program().to_str().unwrap();
-    script.args(["-qec", &format!("{program} {}", words.join(" ")), "/dev/null"]);
+    script.args(["-qec", &format!("{program} {}", args.join(" ")), "/dev/null"]);
     let Ok(output) = script.stdin(Stdio::null()).output() else {
         largefolio_testkit::skipped!("script is not installed (bsdutils)");
         return;

@@ -43,8 +43,8 @@ fn a_process_is_shown_in_every_form() {
     let shown = place.done(&format!("maps {pid}"));
     assert!(shown.starts_with(&format!("process {pid} (")), "{shown}");
     assert!(shown.contains("libc.so.6") && shown.contains("shares by folio size"), "{shown}");
-    let answer = shown.lines().nth(2).unwrap();
-    assert!(answer.contains(" of the mapped memory; "), "the answer comes first: {shown}");
+    let headline = shown.lines().nth(2).unwrap();
+    assert!(headline.contains(" of the mapped memory; "), "the answer comes first: {shown}");
     let json: Value = serde_json::from_str(&place.done(&format!("maps {pid} --json"))).unwrap();
     assert_eq!((&json["schema_version"], &json["page_bytes"]), (&3.into(), &4096.into()));
     assert_eq!(
@@ -53,12 +53,12 @@ fn a_process_is_shown_in_every_form() {
     );
     let mappings = json["processes"][0]["mappings"].as_array().unwrap();
     let folios = mappings.iter().flat_map(|mapping| mapping["folios"].as_array().unwrap());
-    let of_json: u64 = folios.map(|cell| cell["mapped_bytes"].as_u64().unwrap()).sum();
+    let json_bytes: u64 = folios.map(|cell| cell["mapped_bytes"].as_u64().unwrap()).sum();
     let csv = place.done(&format!("maps {pid} --csv"));
     assert!(csv.starts_with("pid,process,start,end,permissions,offset,path,kind,folio_bytes,"));
     let rows = csv.lines().skip(1).map(|row| row.split(',').collect::<Vec<_>>());
-    let of_csv: u64 = rows.map(|row| row[9].parse::<u64>().unwrap()).sum();
-    assert!(of_json > 0 && of_json == of_csv, "{of_json} {of_csv}");
+    let csv_bytes: u64 = rows.map(|row| row[9].parse::<u64>().unwrap()).sum();
+    assert!(json_bytes > 0 && json_bytes == csv_bytes, "{json_bytes} {csv_bytes}");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn reasons_come_with_remedies() {
 }
 
 #[test]
-fn processes_that_are_not_there_are_errors_beside_those_that_are() {
+fn a_missing_process_is_an_error_but_the_others_are_shown() {
     let (place, sleeper) = (Place::new(), Sleeper::start());
     let output = place.run(&format!("maps {} 4194304", sleeper.pid()));
     assert_eq!(output.status.code(), Some(2));
@@ -101,7 +101,7 @@ fn processes_that_are_not_there_are_errors_beside_those_that_are() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn senseless_requests_are_refused() {
     let place = Place::new();
     assert!(place.fails("maps").contains("folio maps 4242, --name postgres"));
     assert!(place.fails("maps 1 --all").contains("cannot be used with"));
@@ -127,7 +127,7 @@ fn lists_of_processes_are_taken_and_a_missing_one_has_no_table() {
 }
 
 #[test]
-fn a_process_without_memory_is_told_and_alone_the_answer_is_no() {
+fn reports_a_process_without_memory_and_exits_1_if_alone() {
     let place = Place::new();
     // A process that has ended and was not reaped: a zombie.
     let mut zombie = Command::new("true").spawn().unwrap();
@@ -136,10 +136,10 @@ fn a_process_without_memory_is_told_and_alone_the_answer_is_no() {
     while !stat().contains(") Z ") {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let says = format!("process {pid} has no memory (a kernel thread or a zombie)");
+    let message = format!("process {pid} has no memory (a kernel thread or a zombie)");
     let output = place.run(&format!("maps {pid}"));
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""));
-    assert!(text(&output.stderr).contains(&says), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains(&message), "{}", text(&output.stderr));
     let json = place.run(&format!("maps {pid} --json"));
     assert_eq!(json.status.code(), Some(1));
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -148,20 +148,20 @@ fn a_process_without_memory_is_told_and_alone_the_answer_is_no() {
         (&pid.into(), &1.into())
     );
     let sleeper = Sleeper::start();
-    let beside = place.run(&format!("maps {pid},{}", sleeper.pid()));
-    assert_eq!(beside.status.code(), Some(0));
-    assert!(text(&beside.stderr).contains(&says), "{}", text(&beside.stderr));
+    let both = place.run(&format!("maps {pid},{}", sleeper.pid()));
+    assert_eq!(both.status.code(), Some(0));
+    assert!(text(&both.stderr).contains(&message), "{}", text(&both.stderr));
     let gone = place.run(&format!("maps {pid} 4194304"));
     assert_eq!(gone.status.code(), Some(2), "one that is not there is an error");
     zombie.wait().unwrap();
 }
 
 #[test]
-fn seconds_that_are_taken_for_a_process_are_told() {
+fn warns_if_watch_seconds_look_like_a_pid() {
     let place = Place::new();
     let output = place.run("maps --watch 4194304 4194303");
-    let said = text(&output.stderr);
-    assert!(said.contains("4194304 is interpreted as a PID"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("4194304 is interpreted as a PID"), "{stderr}");
     let one = place.run("maps --watch 4194304");
     assert!(!text(&one.stderr).contains("is interpreted as"), "that is what --watch PID means");
 }
@@ -204,8 +204,8 @@ fn the_page_cache_is_shown_for_files_and_directories() {
 }
 
 /// Runs as the user nobody; `None` if that is impossible.
-fn as_nobody(place: &Place, words: &str) -> Option<Output> {
-    let folio = place.command(words);
+fn as_nobody(place: &Place, args: &str) -> Option<Output> {
+    let folio = place.command(args);
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(folio.get_program())
@@ -223,12 +223,12 @@ fn as_nobody(place: &Place, words: &str) -> Option<Output> {
 }
 
 #[test]
-fn another_users_process_is_refused_with_the_command_that_works() {
+fn refuses_another_users_process_and_names_the_command() {
     let (place, sleeper) = (Place::new(), Sleeper::start());
-    let words = format!("maps {}", sleeper.pid());
-    let Some(output) = as_nobody(&place, &words) else { return };
+    let args = format!("maps {}", sleeper.pid());
+    let Some(output) = as_nobody(&place, &args) else { return };
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains(&format!("run: {} {words}", Place::as_root())));
+    assert!(text(&output.stderr).contains(&format!("run: {} {args}", Place::as_root())));
     // A process of the user `nobody`, because folio does not show itself.
     let mut own = Command::new("setpriv");
     own.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "1000"]);
@@ -244,9 +244,9 @@ fn another_users_process_is_refused_with_the_command_that_works() {
     own.wait().unwrap();
     let Some(output) = output else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    let (shown, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(shown.contains("folios of unknown size"), "{shown}");
-    assert!(said.contains(&format!("{} maps --all", Place::as_root())), "{said}");
+    assert!(stderr.contains(&format!("{} maps --all", Place::as_root())), "{stderr}");
     let Some(output) = as_nobody(&place, "maps --file /bin/sh") else { return };
     assert!(
         text(&output.stderr).contains(&format!("run: {} maps --file /bin/sh", Place::as_root()))
@@ -285,7 +285,7 @@ fn watching_ends_with_an_interrupt() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let (place, sleeper) = (Place::new(), Sleeper::start());
     let (mut folio, output) = watch(&place, sleeper.pid());
     drop(output);

@@ -11,22 +11,22 @@ use crate::support::{Place, is_able, text};
 /// Clears the screen, sets the title (with C0 and C1), reverses the text direction, forges a line.
 const HOSTILE: &str = "h\x1b[2J\u{9b}31m\x1b]0;owned\x07\u{202e}\r\nforged";
 
-fn is_harmless(said: &str) -> bool {
+fn is_harmless(text: &str) -> bool {
     let is_plain = |c: char| matches!(c, '\n' | '\t') || largefolio_trace::shown::is_printable(c);
-    said.chars().all(is_plain) && !said.lines().any(|line| line.starts_with("forged"))
+    text.chars().all(is_plain) && !text.lines().any(|line| line.starts_with("forged"))
 }
 
 fn hostile(ending: &str) -> OsString {
     OsString::from(format!("{HOSTILE}{ending}"))
 }
 
-/// Runs `words` with the hostile name, and any text after it, in place of `NAME`.
-fn said(place: &Place, words: &str) -> (Option<i32>, String) {
+/// Runs `args` with the hostile name, and any text after it, in place of `NAME`.
+fn output_of(place: &Place, args: &str) -> (Option<i32>, String) {
     let mut command = place.command("");
-    for word in words.split_whitespace() {
-        match word.split_once("NAME") {
+    for arg in args.split_whitespace() {
+        match arg.split_once("NAME") {
             Some((before, after)) => command.arg(format!("{before}{HOSTILE}{after}")),
-            None => command.arg(word),
+            None => command.arg(arg),
         };
     }
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -108,11 +108,11 @@ fn no_verb_passes_a_hostile_name_on() {
     write(".txt", "no recording");
     write("", "no program");
     let mut checked = 0;
-    for words in COMMANDS {
-        let (code, said) = said(&place, words);
-        assert!(code.is_some(), "{words}: died");
-        assert!(is_harmless(&said), "{words}: {said:?}");
-        checked += usize::from(said.contains("h?[2J"));
+    for args in COMMANDS {
+        let (code, printed) = output_of(&place, args);
+        assert!(code.is_some(), "{args}: died");
+        assert!(is_harmless(&printed), "{args}: {printed:?}");
+        checked += usize::from(printed.contains("h?[2J"));
     }
     // The names are shown, not omitted.
     assert!(checked > 45, "only {checked} commands show the name");
@@ -136,33 +136,33 @@ fn a_running_program_cannot_choose_what_a_terminal_does() {
     fs::copy("/bin/sleep", &name).unwrap();
     let running = Running(Command::new(&name).arg("1000").spawn().unwrap());
     let pid = running.0.id();
-    for words in [
+    for args in [
         format!("maps {pid}"),
         format!("maps {pid} --csv"),
         format!("maps {pid} --json"),
         format!("collapse {pid}"),
         format!("collapse {pid} --csv"),
     ] {
-        let output = place.run(&words);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert!(is_harmless(&said), "{words}: {said:?}");
-        assert!(output.status.code().is_some_and(|code| code < 2), "{words}: {said}");
+        let output = place.run(&args);
+        let printed = text(&output.stdout) + &text(&output.stderr);
+        assert!(is_harmless(&printed), "{args}: {printed:?}");
+        assert!(output.status.code().is_some_and(|code| code < 2), "{args}: {printed}");
         // The name is shown, not omitted; collapse prints the pid.
-        assert!(said.contains("[2Jh") || words.starts_with("collapse"), "{words}: {said}");
+        assert!(printed.contains("[2Jh") || args.starts_with("collapse"), "{args}: {printed}");
     }
 }
 
 #[test]
-fn a_recording_of_a_hostile_program_is_told_on_one_line() {
+fn a_recording_of_a_hostile_name_prints_one_line() {
     let place = Place::new();
     if !is_able(&place.run("record -o probe.folio -- true")) {
         return;
     }
     fs::copy("/bin/true", place.path("x").with_file_name(hostile(""))).unwrap();
-    for words in ["record -- ./NAME", "trace info NAME.folio", "trace cat NAME.folio"] {
-        let (code, said) = said(&place, words);
-        assert_eq!(code, Some(0), "{words}: {said:?}");
-        assert!(is_harmless(&said), "{words}: {said:?}");
+    for args in ["record -- ./NAME", "trace info NAME.folio", "trace cat NAME.folio"] {
+        let (code, printed) = output_of(&place, args);
+        assert_eq!(code, Some(0), "{args}: {printed:?}");
+        assert!(is_harmless(&printed), "{args}: {printed:?}");
     }
 }
 
@@ -179,18 +179,18 @@ fn no_cell_is_a_formula() {
 }
 
 #[test]
-fn a_trace_whose_name_is_no_text_is_swept_and_told_from_others() {
+fn sweeps_traces_with_non_utf8_names() {
     let place = Place::with_trace();
     let names = [&b"a\xff.folio"[..], b"a\xfe.folio"].map(OsStr::from_bytes);
     for (nr, name) in names.iter().enumerate() {
-        let words = format!("trace gen zipf --runs {} -o", 500 + nr);
-        assert!(place.command(&words).arg(name).status().unwrap().success());
+        let args = format!("trace gen zipf --runs {} -o", 500 + nr);
+        assert!(place.command(&args).arg(name).status().unwrap().success());
     }
     let mut command = place.command("predict --machine zen4 --kernel 6.18 --sweep set");
     let output = command.args(names).output().unwrap();
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("2 cells done, 0 found, 0 failed"), "{said}");
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("2 cells done, 0 found, 0 failed"), "{printed}");
     let manifest = fs::read_to_string(place.path("set/_manifest.json")).unwrap();
     for name in [r"a\\xff.folio", r"a\\xfe.folio"] {
         assert!(manifest.contains(name), "{manifest}");

@@ -54,11 +54,11 @@ fn read_without_scripts(page: &str, nr_figures: usize) {
 fn use_in_a_browser(page: &str) {
     let Some(browser) = browser() else { return };
     for width in [1200, 390] {
-        let said: Value = serde_json::from_str(&probed(browser, page, width)).unwrap();
-        assert_eq!(said["wrong"], Value::Array(Vec::new()), "{said}");
-        assert_eq!(said["seen"]["width"], width);
-        assert!(said["seen"]["pictures"].as_u64().unwrap() > 0, "{said}");
-        assert!(said["seen"]["tips"].as_u64().unwrap() > 0, "{said}");
+        let probe: Value = serde_json::from_str(&probed(browser, page, width)).unwrap();
+        assert_eq!(probe["wrong"], Value::Array(Vec::new()), "{probe}");
+        assert_eq!(probe["seen"]["width"], width);
+        assert!(probe["seen"]["pictures"].as_u64().unwrap() > 0, "{probe}");
+        assert!(probe["seen"]["tips"].as_u64().unwrap() > 0, "{probe}");
     }
     let pdf = printed(browser, page);
     assert!(pdf.starts_with(b"%PDF") && pdf.len() > 10_000, "{} bytes", pdf.len());
@@ -82,8 +82,8 @@ fn a_page_of_processes_and_files() {
     let (place, sleeper) =
         (Place::new(), Sleeper(Command::new("sleep").arg("1000").spawn().unwrap()));
     fs::write(place.path("some.data"), vec![1_u8; 3 << 20]).unwrap();
-    let words = format!("maps {} --file some.data --json --report page.html", sleeper.0.id());
-    let printed: Value = serde_json::from_str(&place.done(&words)).unwrap();
+    let args = format!("maps {} --file some.data --json --report page.html", sleeper.0.id());
+    let printed: Value = serde_json::from_str(&place.done(&args)).unwrap();
     let page = page(&place, "page.html");
     let json = data(&page);
     assert_eq!(json["nr_processes"], 1);
@@ -96,11 +96,11 @@ fn a_page_of_processes_and_files() {
     let strips = json["strips"].as_array().unwrap();
     let file = strips.iter().find(|strip| strip["is_file"] == true).unwrap();
     assert_eq!(file["nr_pages"], 768);
-    let of_runs = |strip: &Value| {
+    let nr_run_pages = |strip: &Value| {
         let runs = strip["runs"].as_array().unwrap().iter();
         runs.map(|run| run[1].as_u64().unwrap()).sum::<u64>()
     };
-    assert_eq!(of_runs(file), 768, "all the file's pages are drawn");
+    assert_eq!(nr_run_pages(file), 768, "all the file's pages are drawn");
     assert!(strips.len() > 3 && page.contains("libc.so.6"), "{strips:?}");
     read_without_scripts(&page, 4);
     use_in_a_browser(&page);
@@ -141,8 +141,8 @@ fn a_page_of_programs_with_names_that_are_no_text() {
 #[test]
 fn a_page_of_a_verdict_has_every_round() {
     let place = Place::new();
-    let words = "verify --env X=1 --runs 4 --margin 50 --json --report page.html -- true";
-    let output = place.run(words);
+    let args = "verify --env X=1 --runs 4 --margin 50 --json --report page.html -- true";
+    let output = place.run(args);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rounds = printed["rounds"].as_array().unwrap();
     assert_eq!(rounds.len(), 4);
@@ -160,21 +160,21 @@ fn a_page_of_a_verdict_has_every_round() {
 }
 
 #[test]
-fn a_page_without_a_place_is_refused_before_the_work() {
+fn refuses_an_unwritable_page_before_the_work() {
     let place = Place::with_trace();
     // If the command ran, it would create a file.
-    for words in [
+    for args in [
         "verify --heap 64K --report nowhere/page.html -- touch made",
         "predict mix.folio --report nowhere/page.html",
         "maps --all --report nowhere/page.html",
         "maps --elf /bin/true --report nowhere/page.html",
     ] {
-        let said = place.fails(words);
-        assert!(said.contains("cannot write nowhere/page.html"), "{words}: {said}");
-        assert!(said.contains("choose another place with --report"), "{words}: {said}");
+        let stderr = place.fails(args);
+        assert!(stderr.contains("cannot write nowhere/page.html"), "{args}: {stderr}");
+        assert!(stderr.contains("choose another place with --report"), "{args}: {stderr}");
     }
     assert!(!place.path("made").exists());
-    let said = place.fails("maps --all --watch --report page.html");
-    assert!(said.contains("--watch repeats"), "{said}");
+    let stderr = place.fails("maps --all --watch --report page.html");
+    assert!(stderr.contains("--watch repeats"), "{stderr}");
     assert!(!place.path("page.html").exists());
 }

@@ -38,9 +38,9 @@ fn value(field: &Field) -> Value {
 #[test]
 fn a_data_frame_has_a_row_a_cell_with_the_numbers_of_the_json() {
     let place = Place::with_trace();
-    let words = "predict mix.folio --kernel 6.12,7.2 --machine altra,grace-64k --memory 64M,1G";
-    assert_eq!(place.done(&format!("{words} --parquet -o cells.parquet")), "");
-    let json: Value = serde_json::from_str(&place.done(&format!("{words} --json"))).unwrap();
+    let args = "predict mix.folio --kernel 6.12,7.2 --machine altra,grace-64k --memory 64M,1G";
+    assert_eq!(place.done(&format!("{args} --parquet -o cells.parquet")), "");
+    let json: Value = serde_json::from_str(&place.done(&format!("{args} --json"))).unwrap();
     let expected = json["rows"].as_array().unwrap();
     let frame = rows(&place.path("cells.parquet"));
     assert_eq!(frame.len(), 8);
@@ -68,8 +68,8 @@ fn parquet_goes_down_a_pipe_and_excludes_the_other_forms() {
     let piped = place.run("predict mix.folio --kernel 6.12 --parquet").stdout;
     assert!(piped.starts_with(b"PAR1") && piped.ends_with(b"PAR1"));
     for other in ["--json", "--csv"] {
-        let said = place.fails(&format!("predict mix.folio --parquet {other}"));
-        assert!(said.contains("cannot be used with"), "{said}");
+        let stderr = place.fails(&format!("predict mix.folio --parquet {other}"));
+        assert!(stderr.contains("cannot be used with"), "{stderr}");
     }
 }
 
@@ -92,7 +92,7 @@ fn binary_is_not_written_to_a_terminal() {
             return;
         }
     };
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("write it to a file with -o FILE"), "{said}");
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{stdout}");
+    assert!(stdout.contains("write it to a file with -o FILE"), "{stdout}");
 }

@@ -10,15 +10,15 @@ fn place() -> Place {
     place
 }
 
-fn json(place: &Place, words: &str) -> Value {
-    serde_json::from_str(&place.done(&format!("predict mix.folio {words} --json"))).unwrap()
+fn json(place: &Place, args: &str) -> Value {
+    serde_json::from_str(&place.done(&format!("predict mix.folio {args} --json"))).unwrap()
 }
 
 #[test]
 fn each_kernel_has_a_column_with_each_policy() {
     let place = place();
-    let words = "--kernel 6.16,7.2 --machine altra --policy mine.o,pressure";
-    let result = json(&place, words);
+    let args = "--kernel 6.16,7.2 --machine altra --policy mine.o,pressure";
+    let result = json(&place, args);
     let rows = result["rows"].as_array().unwrap();
     let kernels: Vec<&str> = rows.iter().map(|row| row["kernel"].as_str().unwrap()).collect();
     assert_eq!(
@@ -36,23 +36,23 @@ fn each_kernel_has_a_column_with_each_policy() {
     let policy = &rows[1]["policy"];
     assert_eq!(policy["name"], "mine");
     assert_eq!(policy["digest"].as_str().unwrap().len(), 64);
-    let answers = &policy["points"]["window"];
-    assert!(answers["asked"].as_u64() >= answers["honoured"].as_u64());
-    assert!(answers["honoured"].as_u64() > Some(0), "{answers}");
-    assert_eq!(answers["refused"], 0);
-    let csv = place.done(&format!("predict mix.folio {words} --csv"));
+    let counts = &policy["points"]["window"];
+    assert!(counts["asked"].as_u64() >= counts["honoured"].as_u64());
+    assert!(counts["honoured"].as_u64() > Some(0), "{counts}");
+    assert_eq!(counts["refused"], 0);
+    let csv = place.done(&format!("predict mix.folio {args} --csv"));
     assert!(csv.contains("6.16+policy=mine,altra,4096,1,cold,17179869184,policy_window_asked,"));
-    let table = place.done(&format!("predict mix.folio {words}"));
+    let table = place.done(&format!("predict mix.folio {args}"));
     assert!(table.contains("6.16+policy=mine on altra: the policy was called"), "{table}");
     assert!(table.contains("honoured, 0 refused)") && !table.contains("--fs xfs"), "{table}");
-    let words = format!("predict mix.folio {words}");
-    assert!(place.done(&format!("{words} --fs none")).contains("(0 honoured,"));
-    let table = place.done(&words.replace("6.16,7.2", "6.1"));
+    let args = format!("predict mix.folio {args}");
+    assert!(place.done(&format!("{args} --fs none")).contains("(0 honoured,"));
+    let table = place.done(&args.replace("6.16,7.2", "6.1"));
     assert!(table.contains("--fs xfs replays all files on a filesystem that does"), "{table}");
 }
 
 #[test]
-fn a_policy_is_an_edit_of_a_kernel_and_why_tells_it_apart() {
+fn a_policy_is_a_kernel_edit_that_why_explains() {
     let place = place();
     let kernels = "6.16,6.17+policy=mine.o --machine altra";
     let result = json(&place, &format!("--kernel {kernels} --why"));
@@ -66,15 +66,15 @@ fn a_policy_is_an_edit_of_a_kernel_and_why_tells_it_apart() {
 #[test]
 fn a_sweep_computes_a_changed_policy_again() {
     let place = place();
-    let words = "predict mix.folio --kernel 6.16 --machine altra --policy mine.o --sweep all";
-    assert!(place.done(words).contains(": 2 cells done, 0 found"));
-    assert!(place.done(words).contains(": 0 cells done, 2 found"));
+    let args = "predict mix.folio --kernel 6.16 --machine altra --policy mine.o --sweep all";
+    assert!(place.done(args).contains(": 2 cells done, 0 found"));
+    assert!(place.done(args).contains(": 0 cells done, 2 found"));
     std::fs::copy("../../policies/always-exec.o", place.path("mine.o")).unwrap();
-    assert!(place.done(words).contains(": 1 cell done, 1 found"));
+    assert!(place.done(args).contains(": 1 cell done, 1 found"));
 }
 
 #[test]
-fn what_is_no_policy_is_told_before_anything_is_replayed() {
+fn invalid_policies_are_rejected_before_the_replay() {
     let place = place();
     std::fs::write(place.path("text.o"), "not an object").unwrap();
     std::fs::write(place.path("large.o"), vec![0; 2 << 20]).unwrap();
@@ -86,10 +86,10 @@ fn what_is_no_policy_is_told_before_anything_is_replayed() {
     ] {
         let output =
             place.run(&format!("predict mix.folio --kernel 7.2 --machine altra --policy {policy}"));
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains(expected), "{policy}: {told}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expected), "{policy}: {stderr}");
     }
-    let told = place.fails("maps --elf /bin/true --kernel 7.2+policy=pressure");
-    assert!(told.contains("omit +policy"), "{told}");
+    let stderr = place.fails("maps --elf /bin/true --kernel 7.2+policy=pressure");
+    assert!(stderr.contains("omit +policy"), "{stderr}");
 }

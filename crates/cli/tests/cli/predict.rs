@@ -8,29 +8,34 @@ const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
 
 /// Every column is complete or named. Without a terminal, progress is printed in lines.
 #[test]
-fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
+fn long_work_reports_progress_and_keeps_finished_columns() {
     let place = Place::new();
     place.done("trace gen zipf --files 2 --file-size 8M --anon-size 8M --runs 300000 -o mix.folio");
-    let words = "predict mix.folio --kernel 6.1,6.12,6.18,7.2 --machine altra --json";
+    let args = "predict mix.folio --kernel 6.1,6.12,6.18,7.2 --machine altra --json";
     let run = |more: &str, every_ms: &str| {
-        let mut command = place.command(&format!("{words} {more}"));
+        let mut command = place.command(&format!("{args} {more}"));
         let output = command.env("LARGEFOLIO_PROGRESS_MS", every_ms).output().unwrap();
         (output.status.code(), text(&output.stderr), output.stdout)
     };
-    let (code, said, _) = run("", "1");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("folio: replaying: about ") && said.contains(" in all"), "{said}");
+    let (code, stderr, _) = run("", "1");
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("folio: replaying: about ") && stderr.contains(" in all"), "{stderr}");
     assert!(
-        said.lines().any(|line| line.starts_with("folio: replaying: ") && line.contains("% after"))
+        stderr
+            .lines()
+            .any(|line| line.starts_with("folio: replaying: ") && line.contains("% after"))
     );
-    let (code, said, all) = run("", "600000");
-    assert_eq!((code, said.as_str()), (Some(0), ""), "short work is done in silence");
+    let (code, stderr, all) = run("", "600000");
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "short work is done in silence");
     let all: Value = serde_json::from_slice(&all).unwrap();
     // On any machine, finished columns are the same as without --within, and the others are named.
     for within in ["1s", "10m"] {
-        let (code, said, some) = run(&format!("--within {within}"), "600000");
+        let (code, stderr, some) = run(&format!("--within {within}"), "600000");
         if code == Some(2) {
-            assert!(said.contains("--within ended the replay before the first columns"), "{said}");
+            assert!(
+                stderr.contains("--within ended the replay before the first columns"),
+                "{stderr}"
+            );
             continue;
         }
         let some: Value = serde_json::from_slice(&some).unwrap();
@@ -45,11 +50,11 @@ fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
 
 /// A limit that is too small is the answer for its column; the other columns are still compared.
 #[test]
-fn what_does_not_fit_is_an_answer_and_no_error() {
+fn too_little_memory_is_a_result_and_no_error() {
     let place = Place::with_trace();
-    let json = |words: &str, code: i32| {
-        let output = place.run(&format!("predict mix.folio --json {words}"));
-        assert_eq!(output.status.code(), Some(code), "{words}: {}", text(&output.stderr));
+    let json = |args: &str, code: i32| {
+        let output = place.run(&format!("predict mix.folio --json {args}"));
+        assert_eq!(output.status.code(), Some(code), "{args}: {}", text(&output.stderr));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let some = json("--machine grace-4k,grace-64k --kernel 6.12,7.2 --cgroup 2M", 0);
@@ -76,14 +81,14 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
 #[test]
 fn memory_is_compared_across_machines_and_an_edit_does_not_explain_itself() {
     let place = Place::with_trace();
-    let words = "predict mix.folio --kernel 6.12 --machine grace-4k,grace-64k";
-    let shown = place.done(&format!("{words} --goal memory"));
+    let args = "predict mix.folio --kernel 6.12 --machine grace-4k,grace-64k";
+    let shown = place.done(&format!("{args} --goal memory"));
     assert!(shown.contains("\ngrace-4k, 4K pages is best for memory"), "{shown}");
     assert!(
         !shown.contains("columns with the same") && !shown.contains("What makes the difference"),
         "{shown}"
     );
-    let shown = place.done(&format!("{words} --goal faults"));
+    let shown = place.done(&format!("{args} --goal faults"));
     assert!(shown.contains("On grace-4k: ") && shown.contains("On grace-64k: "), "{shown}");
     let edited = "predict mix.folio --kernel 6.12,6.12+page=64K --machine altra --goal memory";
     let shown = place.done(edited);
@@ -120,8 +125,8 @@ fn cells_come_in_the_order_kernels_machines_seeds() {
 #[test]
 fn the_same_command_gives_the_same_bytes() {
     let place = Place::with_trace();
-    let words = format!("predict mix.folio {CELLS} --fragmentation 500 --seed 3 --json");
-    assert_eq!(place.done(&words), place.done(&words));
+    let args = format!("predict mix.folio {CELLS} --fragmentation 500 --seed 3 --json");
+    assert_eq!(place.done(&args), place.done(&args));
 }
 
 #[test]
@@ -133,7 +138,7 @@ fn a_result_can_go_to_a_file() {
 }
 
 #[test]
-fn a_kernel_newer_than_all_has_the_newest_rules_and_is_told_so() {
+fn a_newer_kernel_gets_the_newest_rules_and_a_note() {
     const NOTE: &str =
         "Linux 8.0 is newer than the kernels this version knows; using the rules of 7.3";
     let place = Place::with_trace();
@@ -145,18 +150,18 @@ fn a_kernel_newer_than_all_has_the_newest_rules_and_is_told_so() {
     let kernels: Vec<_> =
         result["rows"].as_array().unwrap().iter().map(|row| row["kernel"].clone()).collect();
     assert_eq!(kernels, ["7.3+page=64K", "6.12"]);
-    let said = place.fails("predict mix.folio --kernel 6.81");
-    assert!(said.contains("there is no kernel '6.81'"), "{said}");
+    let stderr = place.fails("predict mix.folio --kernel 6.81");
+    assert!(stderr.contains("there is no kernel '6.81'"), "{stderr}");
 }
 
 #[test]
-fn a_kernel_that_no_recording_judges_is_marked_wherever_it_is_named() {
+fn unverified_kernels_are_marked_everywhere() {
     const NOTE: &str = "no recording checks the rules of 6.6";
     const SHOWN: &str = "there is no recording of a real kernel to check the rules of \
                          6.6+page=64K.";
     let place = Place::with_trace();
-    let words = "predict mix.folio --kernel 6.6+page=64K,6.12 --machine altra";
-    let output = place.run(&format!("{words} --json"));
+    let args = "predict mix.folio --kernel 6.6+page=64K,6.12 --machine altra";
+    let output = place.run(&format!("{args} --json"));
     assert!(text(&output.stderr).starts_with(&format!("folio: warning: {NOTE}: ")));
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(result["settings"]["rules_notes"][0].as_str().unwrap().starts_with(NOTE));
@@ -164,14 +169,14 @@ fn a_kernel_that_no_recording_judges_is_marked_wherever_it_is_named() {
         [&result["rows"][0], &result["rows"][1]].map(|row| row["is_judged"] == true),
         [false, true]
     );
-    let csv = place.done(&format!("{words} --csv"));
+    let csv = place.done(&format!("{args} --csv"));
     for line in csv.lines().skip(1) {
         let expected = if line.starts_with("6.6+page=64K,") { "false" } else { "true" };
         assert_eq!(line.rsplit(',').nth(1), Some(expected), "{line}");
     }
-    let shown = place.done(words).split_whitespace().collect::<Vec<_>>().join(" ");
+    let shown = place.done(args).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains(SHOWN), "{shown}");
-    place.done(&format!("{words} --report mix.html"));
+    place.done(&format!("{args} --report mix.html"));
     assert!(std::fs::read_to_string(place.path("mix.html")).unwrap().contains(SHOWN));
     let why = place.done("predict mix.folio --kernel 6.6,6.12 --why --csv");
     assert!(why.lines().count() > 1 && why.lines().skip(1).all(|line| line.ends_with(",false,")));
@@ -226,9 +231,9 @@ fn time_is_estimated_for_machines_whose_costs_are_known() {
     assert!(unknown["total_ns"].is_null() && unknown["difference_ns"].is_null());
     assert!(unknown["not_known"].as_array().unwrap().contains(&Value::from("costs.fault")));
 
-    let words = "predict mix.folio --kernel 6.12 --machine cascadelake,milan";
-    assert!(!place.done(words).contains("Estimated time"));
-    let table = place.done(&format!("{words} --time"));
+    let args = "predict mix.folio --kernel 6.12 --machine cascadelake,milan";
+    assert!(!place.done(args).contains("Estimated time"));
+    let table = place.done(&format!("{args} --time"));
     for text in ["Estimated time", "cascadelake, assumed: ", "milan, not known: ", "not known"] {
         assert!(table.contains(text), "{text}: {table}");
     }
@@ -237,13 +242,13 @@ fn time_is_estimated_for_machines_whose_costs_are_known() {
 #[test]
 fn a_virtual_machine_walks_two_page_tables() {
     let place = Place::with_trace();
-    let of = |words: &str| {
-        let row = json(&place, &format!("--kernel 6.12 --machine cascadelake {words}"));
+    let estimates = |args: &str| {
+        let row = json(&place, &format!("--kernel 6.12 --machine cascadelake {args}"));
         let row = &row["rows"][0];
         let kinds = row["tlb"]["walk_kinds"].clone();
         (row["estimate"]["causes"]["walk"]["ns"].as_u64().unwrap(), kinds)
     };
-    let ((native, lines), (nested, same)) = (of(""), of("--nested"));
+    let ((native, lines), (nested, same)) = (estimates(""), estimates("--nested"));
     assert_eq!(lines, same, "counts do not depend on the options");
     assert!(native < nested);
     assert!(place.done("predict mix.folio --kernel 6.12 --time --nested").contains("nested walks"));
@@ -318,9 +323,9 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
         ("unusable", _) => format!("/unusable_at_start/{folio_bytes}"),
         ("pressure", _) => format!("/pressure/{rest}"),
         ("statistics", _) => {
-            let of = ["machine_exact", "machine", "total_exact", "total"];
-            let of = of.iter().find(|of| rest.starts_with(*of)).unwrap();
-            format!("/statistics/{of}/{}_bytes", &rest[of.len() + 1..])
+            let prefix = ["machine_exact", "machine", "total_exact", "total"];
+            let prefix = prefix.iter().find(|prefix| rest.starts_with(*prefix)).unwrap();
+            format!("/statistics/{prefix}/{}_bytes", &rest[prefix.len() + 1..])
         }
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
         ("reads", "") => "/reads/bytes".to_owned(),
@@ -370,8 +375,8 @@ fn nr_integers(value: &Value) -> usize {
     }
 }
 
-fn json(place: &Place, words: &str) -> Value {
-    serde_json::from_str(&place.done(&format!("predict mix.folio {words} --json"))).unwrap()
+fn json(place: &Place, args: &str) -> Value {
+    serde_json::from_str(&place.done(&format!("predict mix.folio {args} --json"))).unwrap()
 }
 
 fn cell<'a>(result: &'a Value, kernel: &str, machine: &str) -> &'a Value {
@@ -390,10 +395,10 @@ fn a_loader_may_annotate_files() {
     assert_eq!(annotated["settings"]["annotations"][0], format!("{path}=64K"));
     let cached = |result: &Value| result["rows"][0]["cached_bytes"]["65536"].as_u64().unwrap_or(0);
     assert!(cached(&annotated) > cached(&plain), "{} {}", cached(&annotated), cached(&plain));
-    let said = place.fails("predict mix.folio --annotate nothing=64K");
-    assert!(said.contains("--annotate nothing=64K: no file in the trace matches"), "{said}");
-    let words = format!("predict mix.folio --machine grace-64k --annotate {path}=16K");
-    assert!(place.fails(&words).contains("16K is smaller than the base page size, 64K"));
+    let stderr = place.fails("predict mix.folio --annotate nothing=64K");
+    assert!(stderr.contains("--annotate nothing=64K: no file in the trace matches"), "{stderr}");
+    let args = format!("predict mix.folio --machine grace-64k --annotate {path}=16K");
+    assert!(place.fails(&args).contains("16K is smaller than the base page size, 64K"));
     assert!(place.fails("predict mix.folio --annotate x").contains("'x' is not FILE=SIZE"));
 }
 
@@ -401,33 +406,33 @@ fn a_loader_may_annotate_files() {
 fn images_are_laid_out_in_a_column_per_page_size() {
     let place = Place::with_trace();
     place.done("trace gen library --calls 20000 -o library.folio");
-    let said = place.done("predict library.folio --kernel 7.2 --linked 4K,2M");
-    assert!(said.contains("linked for 4K |") && said.contains("linked for 2M"), "{said}");
-    assert!(said.contains("A trace does not contain ELF headers"), "{said}");
-    let said = place.done("predict library.folio --kernel 7.2 --linked 2M --json");
-    let result: Value = serde_json::from_str(&said).unwrap();
+    let stdout = place.done("predict library.folio --kernel 7.2 --linked 4K,2M");
+    assert!(stdout.contains("linked for 4K |") && stdout.contains("linked for 2M"), "{stdout}");
+    assert!(stdout.contains("A trace does not contain ELF headers"), "{stdout}");
+    let stdout = place.done("predict library.folio --kernel 7.2 --linked 2M --json");
+    let result: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(result["rows"][0]["linked"], serde_json::json!(["2M"]));
-    for (words, cause) in [
+    for (args, cause) in [
         ("--linked 3K", "'3K' is not a page size to link for"),
         ("--linked 4M", "cannot link for 4M"),
         ("--linked libc=2M", "no program or library of that name; known: [library], [program]"),
         ("--linked 4K --machine grace-64k", "grace-64k has base pages of 64K"),
     ] {
-        let said = place.fails(&format!("predict library.folio {words}"));
-        assert!(said.contains(cause), "{said}");
+        let stderr = place.fails(&format!("predict library.folio {args}"));
+        assert!(stderr.contains(cause), "{stderr}");
     }
     place.done("predict library.folio --kernel 7.2 --linked 4K,2M --sweep set");
-    let said = place.done("predict library.folio --kernel 7.2 --linked 2M,64K --sweep set");
-    assert!(said.contains("1 cell done, 1 found"), "{said}");
+    let stdout = place.done("predict library.folio --kernel 7.2 --linked 2M,64K --sweep set");
+    assert!(stdout.contains("1 cell done, 1 found"), "{stdout}");
 }
 
 #[test]
 fn a_control_is_held_against_the_machines_base_page() {
     let place = Place::with_trace();
-    let said = place.fails("predict mix.folio --kernel 7.2+sizes=16K:exec --machine grace-64k");
+    let stderr = place.fails("predict mix.folio --kernel 7.2+sizes=16K:exec --machine grace-64k");
     assert!(
-        said.contains("7.2+sizes=16K:exec: 16K is smaller than the base page size, 64K"),
-        "{said}"
+        stderr.contains("7.2+sizes=16K:exec: 16K is smaller than the base page size, 64K"),
+        "{stderr}"
     );
     // Commas separate kernels, slashes separate sizes; the plus in always+exec does not begin an
     // edit.
@@ -442,17 +447,17 @@ fn a_control_is_held_against_the_machines_base_page() {
 }
 
 #[test]
-fn why_says_which_rule_makes_the_difference() {
+fn why_names_the_deciding_rule() {
     let place = Place::with_trace();
-    let words = "predict mix.folio --kernel 6.12,6.12+fault-around=4K+clear=merged --fs xfs --why";
-    let said = place.done(words);
-    assert!(said.contains("2 rules differ"), "{said}");
-    assert!(said.contains("fault_around_bytes (an edit) makes +"), "{said}");
-    let sentence = said.find("\n- faults +").unwrap();
-    assert!(sentence < said.find("in order").unwrap(), "the sentence comes before the table");
-    let only = place.done(&format!("{words}=reads_windows,faults_around"));
+    let args = "predict mix.folio --kernel 6.12,6.12+fault-around=4K+clear=merged --fs xfs --why";
+    let stdout = place.done(args);
+    assert!(stdout.contains("2 rules differ"), "{stdout}");
+    assert!(stdout.contains("fault_around_bytes (an edit) makes +"), "{stdout}");
+    let sentence = stdout.find("\n- faults +").unwrap();
+    assert!(sentence < stdout.find("in order").unwrap(), "the sentence comes before the table");
+    let only = place.done(&format!("{args}=reads_windows,faults_around"));
     assert!(only.contains("faults_around -100.0%") && !only.contains("- faults +"), "{only}");
-    assert_eq!(place.done(words), said, "the same command gives the same bytes");
+    assert_eq!(place.done(args), stdout, "the same command gives the same bytes");
 
     let result = json(&place, "--kernel 6.12,6.12+fault-around=4K --why");
     let why = &result["why"][0];
@@ -471,14 +476,14 @@ fn why_says_which_rule_makes_the_difference() {
 #[test]
 fn why_needs_two_kernels_and_a_form_that_has_it() {
     let place = Place::with_trace();
-    let fails = |words: &str| place.fails(&format!("predict mix.folio {words}"));
+    let fails = |args: &str| place.fails(&format!("predict mix.folio {args}"));
     assert!(fails("--why").contains("--why compares two kernels, but 3 were given"));
     assert!(fails("--why --kernel 7.2").contains("but one was given; name exactly two"));
     assert!(fails("--why --kernel 7.2,7.2").contains("both are 7.2"));
     assert!(fails("--why=fault_total --kernel 6.12,7.2").contains("did you mean faults_total"));
     for other in ["--parquet -o x.parquet", "--sweep cells", "--time", "--runtime 2s"] {
-        let said = fails(&format!("--why --kernel 6.12,7.2 {other}"));
-        assert!(said.contains("cannot be used with"), "{said}");
+        let stderr = fails(&format!("--why --kernel 6.12,7.2 {other}"));
+        assert!(stderr.contains("cannot be used with"), "{stderr}");
     }
     let same = place.done("predict mix.folio --kernel 7.0,7.1 --why");
     assert!(same.contains("the two kernels have the same rules."), "{same}");

@@ -10,8 +10,8 @@ fn build() -> String {
 }
 
 fn predicted(place: &Place, options: &str) -> Value {
-    let words = format!("predict {} --kernel 6.18 --machine altra {options} --json", build());
-    let json: Value = serde_json::from_str(&place.done(&words)).unwrap();
+    let args = format!("predict {} --kernel 6.18 --machine altra {options} --json", build());
+    let json: Value = serde_json::from_str(&place.done(&args)).unwrap();
     json["rows"][0].clone()
 }
 
@@ -55,8 +55,8 @@ fn one_cpu_for_all_processes_walks_more() {
 #[test]
 fn programs_are_shown_only_where_there_are_several() {
     let place = Place::new();
-    let words = format!("predict {} --kernel 6.12,6.18 --machine altra --report b.html", build());
-    let text = place.done(&words);
+    let args = format!("predict {} --kernel 6.12,6.18 --machine altra --report b.html", build());
+    let text = place.done(&args);
     assert!(text.contains("The trace contains 5 processes of 5 programs"), "{text}");
     assert!(text.contains("Faults and walks by program") && text.contains("cc1 (1 process)"));
     assert!(std::fs::read_to_string(place.path("b.html")).unwrap().contains("Processes"));
@@ -72,8 +72,8 @@ fn programs_for_arm64_keep_their_shape_with_every_base_page() {
     for (kernel, machine) in
         [("6.18", "altra"), ("6.18+page=16K", "altra"), ("7.2+page=64K", "grace-64k")]
     {
-        let words = format!("predict {trace} --kernel {kernel} --machine {machine} --json");
-        let json: Value = serde_json::from_str(&place.done(&words)).unwrap();
+        let args = format!("predict {trace} --kernel {kernel} --machine {machine} --json");
+        let json: Value = serde_json::from_str(&place.done(&args)).unwrap();
         let row = &json["rows"][0];
         let none = serde_json::json!({ "unmapped": 0, "protected": 0, "beyond_file": 0 });
         assert_eq!((&row["strays"], &row["is_replaced"]), (&none, &false.into()), "{kernel}");

@@ -19,7 +19,7 @@ fn can_record(place: &Place) -> bool {
 fn what_cannot_be_recorded_is_an_error() {
     let place = Place::new();
     fs::write(place.path("notes"), "just text\n").unwrap();
-    for (words, expected) in [
+    for (args, expected) in [
         ("record", "<CMD>"),
         ("record -- no-such-program", "not found in PATH"),
         ("record -- ./missing", "no such file"),
@@ -30,8 +30,8 @@ fn what_cannot_be_recorded_is_an_error() {
         ("record --with perf -- true", "qemu"),
         ("record --with valgrind -- true", "only with QEMU"),
     ] {
-        let said = place.fails(words);
-        assert!(said.contains(expected), "{words}: {said}");
+        let stderr = place.fails(args);
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
 }
 
@@ -45,8 +45,8 @@ fn the_program_keeps_its_output_and_its_exit_code() {
     let output = command.arg("echo hello; exit 7").output().unwrap();
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(text(&output.stdout), "hello\n");
-    let said = text(&output.stderr);
-    assert!(said.contains("recorded t.folio") && said.contains("exit 7"), "{said}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("recorded t.folio") && stderr.contains("exit 7"), "{stderr}");
     assert!(place.done("trace info t.folio").contains("exit 7"));
 }
 
@@ -62,7 +62,7 @@ fn a_recorded_program_can_be_predicted() {
 }
 
 #[test]
-fn a_quiet_recording_says_nothing() {
+fn a_quiet_recording_prints_nothing() {
     let place = Place::new();
     if !can_record(&place) {
         return;
@@ -74,7 +74,7 @@ fn a_quiet_recording_says_nothing() {
 }
 
 #[test]
-fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
+fn ctrl_c_before_the_program_starts_is_reported() {
     let place = Place::new();
     // An emulator that starts slowly.
     let script =
@@ -86,15 +86,15 @@ fn ctrl_c_before_the_program_begins_says_so_and_leaves_nothing() {
     let mut command = place.command("record -o t.folio -- true");
     command.env("PATH", path).env("LARGEFOLIO_RECORDER", place.path("plugin.so"));
     let mut folio = command.stderr(Stdio::piped()).process_group(0).spawn().unwrap();
-    let mut said = BufReader::new(folio.stderr.take().unwrap());
+    let mut stderr = BufReader::new(folio.stderr.take().unwrap());
     let mut line = String::new();
-    said.read_line(&mut line).unwrap();
+    stderr.read_line(&mut line).unwrap();
     assert_eq!(line, "begun\n");
     // Signals the whole group, as the terminal does.
     let kill = ["-INT".to_owned(), "--".to_owned(), format!("-{}", folio.id())];
     assert!(Command::new("kill").args(kill).status().unwrap().success());
     line.clear();
-    said.read_to_string(&mut line).unwrap();
+    stderr.read_to_string(&mut line).unwrap();
     assert_eq!(line, "folio: interrupted before the program started; there is nothing to write\n");
     assert_eq!(folio.wait().unwrap().code(), Some(130));
     assert!(!place.path("t.folio").exists());
@@ -131,19 +131,19 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     );
     fs::write(place.path("here.toml"), machine).unwrap();
     let predict = |machine: &str| {
-        let words = format!("predict t.folio --kernel 6.12,7.2 {machine} --json");
-        serde_json::from_str::<Value>(&place.done(&words)).unwrap()
+        let args = format!("predict t.folio --kernel 6.12,7.2 {machine} --json");
+        serde_json::from_str::<Value>(&place.done(&args)).unwrap()
     };
     // The known machine that replaces an uncalibrated one also uses them.
-    let sources = |found: &Value| {
-        let rows = found["rows"].as_array().unwrap().iter();
+    let sources = |prediction: &Value| {
+        let rows = prediction["rows"].as_array().unwrap().iter();
         rows.map(|row| row["estimate"]["run"]["source"].clone()).collect::<Vec<_>>()
     };
     // For a program that waits, the CPU time counts, even on a busy machine.
-    let of_runs = sources(&predict(""));
-    assert!(of_runs == ["measured"; 2] || of_runs == ["cpu"; 2], "{of_runs:?}");
+    let run_sources = sources(&predict(""));
+    assert!(run_sources == ["measured"; 2] || run_sources == ["cpu"; 2], "{run_sources:?}");
     let here = predict("--machine ./here.toml");
-    assert_eq!(sources(&here), of_runs);
+    assert_eq!(sources(&here), run_sources);
     assert_eq!(here["rows"][0]["estimate"]["run"]["runs"], 3);
     assert!(here["rows"][0]["estimate"]["run_change"].is_null());
     assert!(here["rows"][1]["estimate"]["run_change"]["mid"].is_number());
@@ -158,27 +158,27 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
 }
 
 #[test]
-fn a_plain_run_that_fails_is_no_time_and_nothing_is_recorded() {
+fn a_failed_plain_run_stops_the_recording() {
     let place = Place::new();
     if !can_record(&place) {
         return;
     }
-    let said = place.fails("record --runs 2 -o t.folio -- false");
-    assert!(said.contains("exited with 1 when it ran without a recorder for --runs"), "{said}");
+    let stderr = place.fails("record --runs 2 -o t.folio -- false");
+    assert!(stderr.contains("exited with 1 when it ran without a recorder for --runs"), "{stderr}");
     assert!(!place.path("t.folio").exists());
     for wrong in ["0", "1001", "many"] {
-        let said = place.fails(&format!("record --runs {wrong} -- true"));
-        assert!(said.contains("--runs"), "{said}");
+        let stderr = place.fails(&format!("record --runs {wrong} -- true"));
+        assert!(stderr.contains("--runs"), "{stderr}");
     }
     for wrong in ["12", "0s", "-3s", "1d", "s"] {
-        let said = place.fails(&format!("predict t.folio --runtime={wrong}"));
-        assert!(said.contains("expected a time such as 12.3s"), "{wrong}: {said}");
+        let stderr = place.fails(&format!("predict t.folio --runtime={wrong}"));
+        assert!(stderr.contains("expected a time such as 12.3s"), "{wrong}: {stderr}");
     }
 }
 
 /// The program waits for the message that the trace is lost.
 #[test]
-fn a_full_disk_is_told_while_the_program_goes_on() {
+fn reports_a_full_disk_while_the_program_continues() {
     let place = Place::new();
     if !can_record(&place) {
         return;
@@ -193,10 +193,10 @@ fn a_full_disk_is_told_while_the_program_goes_on() {
          told $i; touch told; wait $!; echo code $?; cat said; echo left: $(ls -A disk)\n"
     );
     let Some(output) = place.on_a_small_disk(&script) else { return };
-    let told = text(&output.stdout);
-    assert!(told.contains("The program continues unrecorded: cannot write"), "{told}");
-    assert!(told.contains("No space left on device") && told.contains("code 2\n"), "{told}");
-    assert!(!told.contains("told 600") && told.ends_with("left:\n"), "{told}");
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("The program continues unrecorded: cannot write"), "{stdout}");
+    assert!(stdout.contains("No space left on device") && stdout.contains("code 2\n"), "{stdout}");
+    assert!(!stdout.contains("told 600") && stdout.ends_with("left:\n"), "{stdout}");
 }
 
 #[test]
@@ -213,8 +213,8 @@ fn a_qemu_that_cannot_load_the_program_leaves_no_trace() {
     }
     let mut command = place.command("record -o true.folio -- true");
     let output = command.env("LARGEFOLIO_QEMU", emulator).output().unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("QEMU did not start recording (exit status: 255)"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("QEMU did not start recording (exit status: 255)"), "{stderr}");
     assert!(!place.path("true.folio").exists());
 }

@@ -33,8 +33,8 @@ impl Running {
         let script = place.path("wait.py");
         fs::write(&script, format!("{TOUCHES}time.sleep(600)\n")).unwrap();
         let mut child = Command::new(PYTHON).arg(script).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = [0; 7];
-        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        let mut line = [0; 7];
+        child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         Self(child)
     }
 
@@ -77,7 +77,7 @@ fn interrupt(folio: Child) -> Output {
 #[test]
 fn what_cannot_be_recorded_live_is_an_error() {
     let place = Place::new();
-    for (words, expected) in [
+    for (args, expected) in [
         ("record --live", "<CMD>"),
         ("record -p 1", "--live"),
         ("record --for 5s -- true", "--live"),
@@ -89,13 +89,13 @@ fn what_cannot_be_recorded_live_is_an_error() {
         ("record --live --max-size 0 -- true", "a size such as 1G"),
         ("record --live -- no-such-program", "not found in PATH"),
     ] {
-        let said = place.fails(words);
-        assert!(said.contains(expected), "{words}: {said}");
+        let stderr = place.fails(args);
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
 }
 
 #[test]
-fn without_root_the_command_with_sudo_is_told() {
+fn names_the_sudo_command_without_root() {
     let place = Place::new();
     let output = match place.command_of_nobody("record --live -- /bin/true").output() {
         Ok(output) => output,
@@ -104,9 +104,12 @@ fn without_root_the_command_with_sudo_is_told() {
             return;
         }
     };
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("run `sudo ") && said.contains("record --live -- /bin/true"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("run `sudo ") && stderr.contains("record --live -- /bin/true"),
+        "{stderr}"
+    );
 }
 
 #[test]
@@ -117,9 +120,9 @@ fn a_command_keeps_its_output_and_its_memory_is_predicted() {
     }
     fs::write(place.path("t.py"), format!("{TOUCHES}__import__('os')._exit(7)\n")).unwrap();
     let output = place.run(&format!("record --live -o t.folio -- {PYTHON} t.py"));
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(7), "touched\n"));
-    assert!(said.contains("page faults in") && said.contains("ended with exit 7"), "{said}");
+    assert!(stderr.contains("page faults in") && stderr.contains("ended with exit 7"), "{stderr}");
     let info = place.done("trace info t.folio");
     for expected in ["live, folio", "exit 7", "threads   1\n", "libc.so"] {
         assert!(info.contains(expected), "no {expected}: {info}");
@@ -160,20 +163,20 @@ fn what_a_trace_of_faults_cannot_give_is_absent() {
 }
 
 #[test]
-fn a_process_that_runs_goes_on_after_ctrl_c() {
+fn a_running_process_continues_after_ctrl_c() {
     let place = Place::new();
     if !can_record(&place) {
         return;
     }
     let mut running = Running::start(&place);
     let pid = running.0.id();
-    let words = format!("record --live -o r.folio -p {pid}");
-    let folio = place.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let args = format!("record --live -o r.folio -p {pid}");
+    let folio = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
     let name = format!("folio-record-{}", folio.id());
     let output = interrupt(folio);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("stopped by signal 2"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("stopped by signal 2"), "{stderr}");
     assert!(running.is_alive());
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -222,20 +225,20 @@ fn pages_that_were_there_before_are_no_faults() {
     let pid = running.0.id();
     let record = |trace: &str, touch: &mut dyn FnMut()| {
         let before = faults_of(pid);
-        let words = format!("record --live --for 3s -o {trace} -p {pid}");
-        let folio = place.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+        let args = format!("record --live --for 3s -o {trace} -p {pid}");
+        let folio = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
         sleep(Duration::from_millis(1500));
         touch();
         let output = folio.wait_with_output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
         let faults = faults_of(pid) - before;
         let expected = match faults {
             1 => "1 page fault in".to_owned(),
             faults => format!("{faults} page faults in"),
         };
-        assert!(said.contains(&expected), "{expected}: {said}");
-        assert!(said.contains(" pages were present before"), "{said}");
+        assert!(stderr.contains(&expected), "{expected}: {stderr}");
+        assert!(stderr.contains(" pages were present before"), "{stderr}");
         faults
     };
     assert_eq!(record("idle.folio", &mut || {}), 0);
@@ -267,15 +270,15 @@ fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
         return;
     }
     let running = Running::start(&place);
-    let said = |words: &str| {
-        let output = place.run(words);
-        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+    let run_stderr = |args: &str| {
+        let output = place.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args}: {}", text(&output.stderr));
         text(&output.stderr)
     };
     let pid = running.0.id();
-    let time = said(&format!("record --live --for 1s -o a.folio -p {pid}"));
+    let time = run_stderr(&format!("record --live --for 1s -o a.folio -p {pid}"));
     assert!(time.contains("stopped after the time given by --for"), "{time}");
-    let size = said(&format!("record --live --max-size 1K -o b.folio -p {pid}"));
+    let size = run_stderr(&format!("record --live --max-size 1K -o b.folio -p {pid}"));
     assert!(size.contains("stopped at the size given by --max-size"), "{size}");
     fs::write(place.path("s.sh"), "sleep 2\nexit 5\n").unwrap();
     let output = place.run("record --live --for 1s -o c.folio -- sh s.sh");
@@ -284,7 +287,7 @@ fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
 
 /// A program that repeatedly writes the same pages. Needs a kernel with soft-dirty bits.
 #[test]
-fn pages_that_are_written_again_are_told() {
+fn reports_pages_that_are_written_again() {
     let place = Place::new();
     if !can_record(&place) {
         return;
@@ -297,14 +300,14 @@ while time.monotonic() < until:
 ";
     fs::write(place.path("again.py"), script).unwrap();
     let hot = place.run(&format!("record --live --hot 1s -o hot.folio -- {PYTHON} again.py"));
-    let said = text(&hot.stderr);
-    if said.contains("CONFIG_MEM_SOFT_DIRTY") {
-        largefolio_testkit::skipped!("pages_that_are_written_again_are_told: {said}");
+    let stderr = text(&hot.stderr);
+    if stderr.contains("CONFIG_MEM_SOFT_DIRTY") {
+        largefolio_testkit::skipped!("reports_pages_that_are_written_again: {stderr}");
         assert_eq!(hot.status.code(), Some(2));
         return;
     }
-    assert_eq!(hot.status.code(), Some(0), "{said}");
-    assert!(said.contains("which pages were written again"), "{said}");
+    assert_eq!(hot.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("which pages were written again"), "{stderr}");
     place.done(&format!("record --live -o cold.folio -- {PYTHON} again.py"));
     let writes = |trace: &str| {
         let rows = place.done(&format!("trace cat {trace}"));
@@ -322,8 +325,8 @@ fn a_killed_recorder_leaves_nothing_after_the_next_recording() {
         return;
     }
     let mut running = Running::start(&place);
-    let words = format!("record --live -o k.folio -p {}", running.0.id());
-    let mut folio = place.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let args = format!("record --live -o k.folio -p {}", running.0.id());
+    let mut folio = place.command(&args).stderr(Stdio::null()).spawn().unwrap();
     let name = format!("folio-record-{}", folio.id());
     sleep(Duration::from_millis(1500));
     folio.kill().unwrap();
@@ -358,7 +361,7 @@ fn children_are_followed_with_their_programs() {
 /// After the time of `--for`, the trace is complete and nothing is traced, however long the command
 /// runs.
 #[test]
-fn a_command_goes_on_without_its_recorder() {
+fn a_command_continues_without_its_recorder() {
     let place = Place::new();
     if !can_record(&place) {
         return;
@@ -368,8 +371,8 @@ fn a_command_goes_on_without_its_recorder() {
     folio.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut folio = folio.spawn().unwrap();
     let name = format!("folio-record-{}", folio.id());
-    let mut said = [0; 8];
-    folio.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    let mut line = [0; 8];
+    folio.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
     for _ in 0..600 {
         if place.path("t.folio").exists() && !instances().contains(&name) {
             break;
@@ -381,9 +384,9 @@ fn a_command_goes_on_without_its_recorder() {
     drop(folio.stdin.take());
     let output = folio.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(5));
-    let told = text(&output.stderr);
-    assert!(told.contains("stopped after the time given by --for"), "{told}");
-    assert!(!told.contains("records of mapped files were lost"), "{told}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("stopped after the time given by --for"), "{stderr}");
+    assert!(!stderr.contains("records of mapped files were lost"), "{stderr}");
 }
 
 fn processes_with(word: &str) -> Vec<String> {
@@ -396,9 +399,9 @@ fn processes_with(word: &str) -> Vec<String> {
 /// Returns the names of a recorder's tracefs instances; `None` if tracefs cannot be mounted.
 fn instances_of(place: &Place, pid: u32) -> Option<Vec<String>> {
     let script = "mount -t tracefs none /mnt 2>&1 >&2 || exit 77; ls /mnt/instances";
-    let said = text(&place.on_a_small_disk(script)?.stdout);
+    let stdout = text(&place.on_a_small_disk(script)?.stdout);
     let ending = format!("-{pid}");
-    Some(said.lines().filter(|name| name.ends_with(&ending)).map(str::to_owned).collect())
+    Some(stdout.lines().filter(|name| name.ends_with(&ending)).map(str::to_owned).collect())
 }
 
 /// Includes everything it has started: the waiting child, the keeper, the instance.

@@ -14,10 +14,10 @@ fn data(place: &Place, name: &str) -> Value {
 }
 
 #[test]
-fn a_page_stands_beside_the_result_and_holds_the_same() {
+fn the_page_has_the_same_numbers_as_the_result() {
     let place = Place::with_trace();
-    let words = "predict mix.folio --kernel 6.12,7.2 --report page.html --json";
-    let printed: Value = serde_json::from_str(&place.done(words)).unwrap();
+    let args = "predict mix.folio --kernel 6.12,7.2 --report page.html --json";
+    let printed: Value = serde_json::from_str(&place.done(args)).unwrap();
     assert_eq!(data(&place, "page.html"), printed);
     assert!(printed["rows"][0]["detail"]["areas"].as_array().unwrap().len() > 1);
     let plain = place.done("predict mix.folio --kernel 6.12,7.2 --json");
@@ -29,15 +29,15 @@ fn a_page_stands_beside_the_result_and_holds_the_same() {
 #[test]
 fn one_cell_and_twelve_make_a_page() {
     let place = Place::with_trace();
-    for (words, nr_rows) in
+    for (args, nr_rows) in
         [("--kernel 6.12", 1), ("--kernel 6.1,6.12,6.18,7.2 --machine altra,zen4,grace-64k", 12)]
     {
-        place.done(&format!("predict mix.folio {words} --report page.html"));
+        place.done(&format!("predict mix.folio {args} --report page.html"));
         assert_eq!(data(&place, "page.html")["rows"].as_array().unwrap().len(), nr_rows);
     }
     let first = fs::read(place.path("page.html")).unwrap();
-    let words = "--kernel 6.1,6.12,6.18,7.2 --machine altra,zen4,grace-64k";
-    place.done(&format!("predict mix.folio {words} --report page.html"));
+    let args = "--kernel 6.1,6.12,6.18,7.2 --machine altra,zen4,grace-64k";
+    place.done(&format!("predict mix.folio {args} --report page.html"));
     assert_eq!(fs::read(place.path("page.html")).unwrap(), first, "a page is replaced as it was");
 }
 
@@ -46,11 +46,11 @@ fn a_page_cannot_replace_the_trace_or_the_result() {
     let place = Place::with_trace();
     assert!(place.fails("predict mix.folio --report .").contains("cannot write ."));
     let before = fs::read(place.path("mix.folio")).unwrap();
-    let said = place.fails("predict mix.folio --report ./mix.folio");
-    assert!(said.contains("is the input trace"), "{said}");
+    let stderr = place.fails("predict mix.folio --report ./mix.folio");
+    assert!(stderr.contains("is the input trace"), "{stderr}");
     assert_eq!(fs::read(place.path("mix.folio")).unwrap(), before);
-    let said = place.fails("predict mix.folio --csv -o a.html --report a.html");
-    assert!(said.contains("--output and --report both name a.html"), "{said}");
+    let stderr = place.fails("predict mix.folio --csv -o a.html --report a.html");
+    assert!(stderr.contains("--output and --report both name a.html"), "{stderr}");
     assert!(!place.path("a.html").exists());
 }
 

@@ -16,7 +16,7 @@ const BEFORE: &str = "the old content";
 
 struct Writer {
     /// `DIR` is replaced with the test's directory.
-    words: String,
+    args: String,
     file: &'static str,
 }
 
@@ -24,8 +24,8 @@ struct Writer {
 /// `calibrate`, which takes 15 seconds, is left to `make test-all`.
 fn writers(place: &Place) -> Vec<Writer> {
     let mut writers = Vec::new();
-    let mut add = |words: &str, file: &'static str| {
-        writers.push(Writer { words: words.to_owned(), file });
+    let mut add = |args: &str, file: &'static str| {
+        writers.push(Writer { args: args.to_owned(), file });
     };
     let predict = "predict mix.folio --machine zen4 --kernel 6.18";
     add(&format!("{predict} -o DIR/out"), "out");
@@ -52,8 +52,8 @@ fn writers(place: &Place) -> Vec<Writer> {
 }
 
 impl Writer {
-    fn words(&self, dir: &str) -> String {
-        self.words.replace("DIR", dir)
+    fn args(&self, dir: &str) -> String {
+        self.args.replace("DIR", dir)
     }
 }
 
@@ -65,26 +65,26 @@ fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
     let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
     let mut script = "mkdir full; mount -t tmpfs -o size=64k tmpfs full || exit 77\n".to_owned();
     for (nr, writer) in writers.iter().enumerate() {
-        let (words, file) = (writer.words("full"), writer.file);
+        let (args, file) = (writer.args("full"), writer.file);
         let _ = write!(
             script,
             "printf %s '{BEFORE}' >full/{file}; dd if=/dev/zero of=full/fill 2>/dev/null\n\
-             {folio} {words} >said.{nr} 2>&1; echo $? >code.{nr}\n\
+             {folio} {args} >output.{nr} 2>&1; echo $? >code.{nr}\n\
              cat full/{file} >kept.{nr}; ls -A full >names.{nr}; rm -rf full/* full/.[!.]*\n"
         );
     }
     if place.on_a_small_disk(&script).is_none() {
         return;
     }
-    for (nr, Writer { words, file }) in writers.iter().enumerate() {
+    for (nr, Writer { args, file }) in writers.iter().enumerate() {
         let read = |what: &str| fs::read_to_string(place.path(&format!("{what}.{nr}"))).unwrap();
-        let said = read("said");
-        assert_eq!(read("code"), "2\n", "{words}: {said}");
-        assert!(said.contains("No space left on device"), "{words}: {said}");
-        assert_eq!(read("kept"), BEFORE, "{words}: {said}");
+        let output = read("output");
+        assert_eq!(read("code"), "2\n", "{args}: {output}");
+        assert!(output.contains("No space left on device"), "{args}: {output}");
+        assert_eq!(read("kept"), BEFORE, "{args}: {output}");
         let mut names = ["fill", file];
         names.sort_unstable();
-        assert_eq!(read("names").split_whitespace().collect::<Vec<_>>(), names, "{words}");
+        assert_eq!(read("names").split_whitespace().collect::<Vec<_>>(), names, "{args}");
     }
 }
 
@@ -98,13 +98,13 @@ fn a_planted_link_is_replaced_and_not_followed() {
         let [victim, link] = [place.path("victim"), dir.join(writer.file)];
         fs::write(&victim, BEFORE).unwrap();
         symlink(&victim, &link).unwrap();
-        let words = writer.words(&format!("dir{nr}"));
-        let output = place.run(&words);
-        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
-        assert_eq!(fs::read_to_string(&victim).unwrap(), BEFORE, "{words}");
-        let found = fs::symlink_metadata(&link).unwrap();
-        assert!(found.is_file() && found.len() > 0, "{words}: {found:?}");
-        assert!(!names(&dir).iter().any(|name| name.starts_with('.')), "{words}");
+        let args = writer.args(&format!("dir{nr}"));
+        let output = place.run(&args);
+        assert_eq!(output.status.code(), Some(0), "{args}: {}", text(&output.stderr));
+        assert_eq!(fs::read_to_string(&victim).unwrap(), BEFORE, "{args}");
+        let metadata = fs::symlink_metadata(&link).unwrap();
+        assert!(metadata.is_file() && metadata.len() > 0, "{args}: {metadata:?}");
+        assert!(!names(&dir).iter().any(|name| name.starts_with('.')), "{args}");
     }
 }
 
@@ -119,15 +119,15 @@ fn a_new_file_has_the_mode_of_any_and_an_old_one_keeps_its_own() {
     let place = Place::with_trace();
     let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o7777;
     let predict = "predict mix.folio --machine zen4 --kernel 6.18";
-    for words in [format!("{predict} -o out"), "trace gen zipf --runs 9 -o out".to_owned()] {
+    for args in [format!("{predict} -o out"), "trace gen zipf --runs 9 -o out".to_owned()] {
         let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("umask 027; {folio} {words}")]);
+        shell.args(["-c", &format!("umask 027; {folio} {args}")]);
         assert!(shell.current_dir(place.0.path()).output().unwrap().status.success());
-        assert_eq!(mode("out"), 0o640, "{words}");
+        assert_eq!(mode("out"), 0o640, "{args}");
         fs::set_permissions(place.path("out"), fs::Permissions::from_mode(0o604)).unwrap();
-        place.done(&words);
-        assert_eq!(mode("out"), 0o604, "{words}");
+        place.done(&args);
+        assert_eq!(mode("out"), 0o604, "{args}");
         fs::remove_file(place.path("out")).unwrap();
     }
 }
@@ -147,17 +147,17 @@ fn streams_are_written_to_and_stay_what_they_are() {
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     let trace = fs::read(place.path("mix.folio")).unwrap();
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
-    let words = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000 -o pipe";
-    let mut writing = place.command(words).spawn().unwrap();
+    let args = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000 -o pipe";
+    let mut writing = place.command(args).spawn().unwrap();
     let read = fs::read(place.path("pipe")).unwrap();
     assert!(writing.wait().unwrap().success());
     assert!(read == trace, "a trace through a FIFO is the trace");
-    let said = place.fails("align mix.folio -o /dev/null");
-    assert!(said.contains("not an ELF file") || said.contains("character device"), "{said}");
+    let stderr = place.fails("align mix.folio -o /dev/null");
+    assert!(stderr.contains("not an ELF file") || stderr.contains("character device"), "{stderr}");
 }
 
 #[test]
-fn what_is_killed_leaves_nothing() {
+fn a_killed_command_leaves_nothing() {
     let place = Place::new();
     let dir = place.path("dir");
     fs::create_dir(&dir).unwrap();
@@ -168,12 +168,12 @@ fn what_is_killed_leaves_nothing() {
     let ignores_hup = u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1;
     for signal in ["-INT", "-TERM", "-HUP", "-KILL"] {
         if signal == "-HUP" && ignores_hup {
-            largefolio_testkit::skipped!("what_is_killed_leaves_nothing: SIGHUP is ignored here");
+            largefolio_testkit::skipped!("a_killed_command_leaves_nothing: SIGHUP is ignored here");
             continue;
         }
         // Gigabytes of rows: it does not end before the signal.
-        let words = "trace gen zipf --runs 2000000000 -o dir/out";
-        let mut writing = place.command(words).spawn().unwrap();
+        let args = "trace gen zipf --runs 2000000000 -o dir/out";
+        let mut writing = place.command(args).spawn().unwrap();
         let file = |name: &str| fs::read_link(format!("/proc/{}/fd/{name}", writing.id()));
         let is_begun =
             || (3..9).any(|fd| file(&fd.to_string()).is_ok_and(|to| to.starts_with(&dir)));

@@ -60,7 +60,7 @@ pub(crate) fn has_large_folios(place: &Place) -> bool {
 }
 
 #[test]
-fn text_is_mapped_large_and_the_summary_says_how_much() {
+fn text_is_mapped_large_and_summarised() {
     let place = Place::new();
     if !has_large_folios(&place) || !compile(&place, "-no-pie") {
         return;
@@ -68,11 +68,11 @@ fn text_is_mapped_large_and_the_summary_says_how_much() {
     let plain = place.command("run --text off -- ./p").output().unwrap();
     assert_eq!(mapped_kib(&plain.stdout), 0);
     let output = place.run("run --text large --verbose -- ./p a b c");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
-    assert!(said.contains("in 2M folios in the page cache 0 B -> 8 MiB of 8 MiB"), "{said}");
-    assert!(said.contains("start delayed by"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(mapped_kib(&output.stdout) >= 6 << 10, "{stderr}");
+    assert!(stderr.contains("in 2M folios in the page cache 0 B -> 8 MiB of 8 MiB"), "{stderr}");
+    assert!(stderr.contains("start delayed by"), "{stderr}");
     // The next process finds the same state, however it is started.
     let next = Command::new(place.path("p")).output().unwrap();
     assert!(mapped_kib(&next.stdout) >= 6 << 10);
@@ -81,7 +81,7 @@ fn text_is_mapped_large_and_the_summary_says_how_much() {
 }
 
 #[test]
-fn a_program_loaded_at_random_is_told_of_and_its_aligned_copy_is_mapped_large() {
+fn suggests_align_for_a_randomly_loaded_program() {
     let place = Place::new();
     if !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
         return;
@@ -94,11 +94,11 @@ fn a_program_loaded_at_random_is_told_of_and_its_aligned_copy_is_mapped_large() 
         (format!("{directory}:/usr/bin:/bin"), "folio".to_owned()),
     ] {
         let output = place.command("run --text large -- ./p").env("PATH", path).output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(mapped_kib(&output.stdout), 0, "{said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(mapped_kib(&output.stdout), 0, "{stderr}");
         let remedy = format!("its load address is a random multiple of 4K; {name} align ");
-        assert!(said.contains(&remedy), "{remedy}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(stderr.contains(&remedy), "{remedy}: {stderr}");
+        assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
     place.done("align p -o copy");
     let output = place.run("run --text large -- ./copy");
@@ -146,8 +146,8 @@ fn streams_arguments_and_environment_are_the_programs() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stdout), "in|zero|a b|--json|\n");
     let own = rustix::process::getpgrp().as_raw_nonzero();
-    let said = text(&output.stderr);
-    assert_eq!(said.lines().next().unwrap().trim(), own.to_string(), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(stderr.lines().next().unwrap().trim(), own.to_string(), "{stderr}");
 }
 
 /// A folio process that is killed at the end of its test, even if the test fails.
@@ -195,7 +195,7 @@ fn a_signal_sent_to_folio_alone_reaches_the_program() {
 
 /// A service manager starts services with SIGPIPE ignored.
 #[test]
-fn sigpipe_is_as_folio_found_it() {
+fn sigpipe_has_the_inherited_disposition() {
     let place = Place::new();
     let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
     let verbs = ["run --", "run --quiet --", "record -qo t.folio --"];
@@ -223,7 +223,7 @@ fn becomes(is_so: impl Fn() -> bool) -> bool {
 }
 
 #[test]
-fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
+fn the_heap_setting_is_restored_even_after_sigkill() {
     let _settings = hold_settings();
     let read = || fs::read_to_string(setting()).unwrap_or_default();
     let before = read();
@@ -241,11 +241,14 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
         .env("GLIBC_TUNABLES", "glibc.malloc.check=0")
         .output()
         .unwrap();
-    let said = text(&output.stderr);
-    let seen = text(&output.stdout);
-    assert!(seen.starts_with("glibc.malloc.check=0:glibc.malloc.hugetlb=1\n"), "{seen}{said}");
-    assert!(seen.contains("[madvise]") || before.contains("[always]"), "{seen}{said}");
-    assert!(said.contains("heap: "), "{said}");
+    let stderr = text(&output.stderr);
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.starts_with("glibc.malloc.check=0:glibc.malloc.hugetlb=1\n"),
+        "{stdout}{stderr}"
+    );
+    assert!(stdout.contains("[madvise]") || before.contains("[always]"), "{stdout}{stderr}");
+    assert!(stderr.contains("heap: "), "{stderr}");
     assert_eq!(read(), before);
 
     let (mut child, mut stdout) = waiting(&place, how, "");
@@ -255,9 +258,9 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
     assert!(program.exists());
     // A second folio warns, and runs its program without the change.
     let second = place.run(&format!("run {how} -- true"));
-    let told = text(&second.stderr);
-    assert_eq!(second.status.code(), Some(0), "{told}");
-    assert!(told.contains("another folio process has changed it temporarily"), "{told}");
+    let stderr = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("another folio process has changed it temporarily"), "{stderr}");
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     assert!(becomes(|| read() == before), "the setting was not put back: {}", read());
@@ -272,49 +275,49 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
 #[test]
 fn programs_that_are_left_alone_are_named_with_the_reason() {
     let place = Place::new();
-    let told = |words: &str| {
-        let output = place.run(&format!("run {words}"));
-        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+    let run_stderr = |args: &str| {
+        let output = place.run(&format!("run {args}"));
+        assert_eq!(output.status.code(), Some(0), "{args}: {}", text(&output.stderr));
         text(&output.stderr)
     };
-    let said = told("-- true");
-    assert!(said.contains("contain no whole block of 2M of text, so no PMD entry"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert_eq!(told("--text off -- true"), "");
+    let stderr = run_stderr("-- true");
+    assert!(stderr.contains("contain no whole block of 2M of text, so no PMD entry"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert_eq!(run_stderr("--text off -- true"), "");
     if !compile(&place, "-no-pie") {
         return;
     }
     let mode =
         |mode| fs::set_permissions(place.path("p"), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o4755);
-    let said = told("-- ./p");
-    assert!(said.contains("runs with its own privileges (set-id or capabilities)"), "{said}");
+    let stderr = run_stderr("-- ./p");
+    assert!(stderr.contains("runs with its own privileges (set-id or capabilities)"), "{stderr}");
     mode(0o755);
     fs::write(place.path("script"), "#!/usr/bin/env -S sh -e\nexit 0\n").unwrap();
     fs::set_permissions(place.path("script"), fs::Permissions::from_mode(0o755)).unwrap();
-    let said = told("--verbose -- ./script");
-    assert!(said.contains("./script runs "), "{said}");
+    let stderr = run_stderr("--verbose -- ./script");
+    assert!(stderr.contains("./script runs "), "{stderr}");
     if compile(&place, "-static") {
-        let said = told("--text off --heap 2M -- ./p");
-        assert!(said.contains("the program is static: the heap is unchanged"), "{said}");
+        let stderr = run_stderr("--text off --heap 2M -- ./p");
+        assert!(stderr.contains("the program is static: the heap is unchanged"), "{stderr}");
         // Its text has no whole block either, but the heap was requested.
-        let said = told("--heap 2M -- ./p");
-        assert!(said.starts_with("folio: warning: --heap works only for"), "{said}");
+        let stderr = run_stderr("--heap 2M -- ./p");
+        assert!(stderr.starts_with("folio: warning: --heap works only for"), "{stderr}");
     }
     if compile(&place, "-fsanitize=address") {
-        let said = told("-- ./p");
-        assert!(said.contains("built with a sanitizer"), "{said}");
+        let stderr = run_stderr("-- ./p");
+        assert!(stderr.contains("built with a sanitizer"), "{stderr}");
     }
 }
 
 #[test]
 fn an_unknown_option_is_not_taken_for_a_program() {
     let place = Place::new();
-    for words in ["record --quite true", "record --quite -- true", "run --summry true"] {
-        let output = place.run(words);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
-        assert!(said.contains("a similar argument exists"), "{words}: {said}");
+    for args in ["record --quite true", "record --quite -- true", "run --summry true"] {
+        let output = place.run(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {stderr}");
+        assert!(stderr.contains("a similar argument exists"), "{args}: {stderr}");
     }
     // The program's options are its own.
     assert_eq!(place.run("run --quiet --text off sh -c true --quite").status.code(), Some(0));
@@ -334,20 +337,16 @@ fn another_user_may_run_what_is_readable() {
     }
     fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::copy(assert_cmd::cargo::cargo_bin!("folio"), place.path("folio")).unwrap();
-    let words =
-        "--reuid 65534 --regid 65534 --clear-groups ./folio run --verbose --heap 64K -- ./p";
-    let output = Command::new("setpriv")
-        .current_dir(place.0.path())
-        .args(words.split(' '))
-        .output()
-        .unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let args = "--reuid 65534 --regid 65534 --clear-groups ./folio run --verbose --heap 64K -- ./p";
+    let output =
+        Command::new("setpriv").current_dir(place.0.path()).args(args.split(' ')).output().unwrap();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     // Reading is enough to fill the cache, and the previous cache state is not disclosed to other
     // users.
-    assert!(mapped_kib(&output.stdout) >= 6 << 10, "{said}");
-    assert!(said.contains("in the page cache ? -> 8 MiB"), "{said}");
-    assert!(said.contains("the heap is unchanged"), "{said}");
+    assert!(mapped_kib(&output.stdout) >= 6 << 10, "{stderr}");
+    assert!(stderr.contains("in the page cache ? -> 8 MiB"), "{stderr}");
+    assert!(stderr.contains("the heap is unchanged"), "{stderr}");
 }
 
 #[test]
@@ -380,16 +379,19 @@ pub(crate) fn has_remapper() -> bool {
 }
 
 #[test]
-fn remapped_text_is_told_and_shared_where_the_address_is_fixed() {
+fn reports_and_shares_remapped_text_at_fixed_addresses() {
     let place = Place::new();
     if !has_remapper() || !compile(&place, "-no-pie") {
         return;
     }
     let output = place.run("run --text remap -- ./p a b c");
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("folio: p: 6.0 of 8.0 MiB") && said.contains("1 made a copy"), "{said}");
-    assert!(said.contains("folio: start-up: "), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(
+        stderr.contains("folio: p: 6.0 of 8.0 MiB") && stderr.contains("1 made a copy"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("folio: start-up: "), "{stderr}");
     let quiet = place.run("run --text remap --quiet -- ./p");
     assert_eq!(text(&quiet.stderr), "");
     let none = text(&place.run("run --text remap -- true").stderr);
@@ -403,12 +405,15 @@ fn auto_moves_the_text_that_the_page_cache_cannot_help() {
     if !has_remapper() || !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
         return;
     }
-    let said = text(&place.run("run -- ./p").stderr);
-    assert!(said.contains("not shared") && said.contains("folio align"), "{said}");
+    let stderr = text(&place.run("run -- ./p").stderr);
+    assert!(stderr.contains("not shared") && stderr.contains("folio align"), "{stderr}");
     let large = text(&place.run("run --text large -- ./p").stderr);
     assert!(large.contains("stays in small pages"), "{large}");
     let off =
         place.command("run -- ./p").env("LARGEFOLIO_PRELOAD", "/no/library").output().unwrap();
-    let said = text(&off.stderr);
-    assert!(said.contains("stays in small pages"), "the loss is reported if nothing helps: {said}");
+    let stderr = text(&off.stderr);
+    assert!(
+        stderr.contains("stays in small pages"),
+        "the loss is reported if nothing helps: {stderr}"
+    );
 }

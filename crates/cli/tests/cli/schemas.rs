@@ -14,7 +14,7 @@ use crate::schema::Closed;
 use crate::support::{Place, hold_settings};
 
 /// Schemas of results that need root, on a kernel that can be traced.
-const OF_ROOT: &[&str] = &["collapse"];
+const ROOT_SCHEMAS: &[&str] = &["collapse"];
 
 /// The schemas that `folio schema` prints, changed to forbid further fields.
 fn validators() -> &'static BTreeMap<String, Closed> {
@@ -27,23 +27,23 @@ fn validators() -> &'static BTreeMap<String, Closed> {
 
 /// Returns the names that `folio schema` lists. (`Place::done` would recurse.)
 fn names() -> Vec<String> {
-    let list = said("schema");
+    let list = stdout_of("schema");
     list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
 fn published(name: &str) -> Value {
-    serde_json::from_str(&said(&format!("schema {name}"))).unwrap()
+    serde_json::from_str(&stdout_of(&format!("schema {name}"))).unwrap()
 }
 
-fn said(words: &str) -> String {
-    let output = Place::new().command(words).output().unwrap();
-    assert!(output.status.success(), "{words}");
+fn stdout_of(args: &str) -> String {
+    let output = Place::new().command(args).output().unwrap();
+    assert!(output.status.success(), "{args}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn schema_of(words: &[&str], value: &Value) -> &'static str {
-    let has = |word| words.contains(&word);
-    match words {
+fn schema_of(args: &[&str], value: &Value) -> &'static str {
+    let has = |word| args.contains(&word);
+    match args {
         ["predict", ..] if has("--sweep") => "sweep",
         ["predict", ..] => "predict",
         ["maps", ..] if has("--diff") => "maps-diff",
@@ -59,13 +59,13 @@ fn schema_of(words: &[&str], value: &Value) -> &'static str {
         ["trace", "cat", ..] => "trace-cat",
         ["calibrate", ..] if has("--check") => "calibrate-check",
         ["calibrate", ..] => "calibrate",
-        _ => panic!("folio {}: which schema has this JSON?", words.join(" ")),
+        _ => panic!("folio {}: which schema has this JSON?", args.join(" ")),
     }
 }
 
-/// Returns folio's own words if they request JSON on standard output.
-fn asks_for_json(words: &str) -> Option<Vec<&str>> {
-    let own: Vec<&str> = words.split_whitespace().take_while(|word| *word != "--").collect();
+/// Returns the arguments of folio itself if they request JSON on standard output.
+fn asks_for_json(args: &str) -> Option<Vec<&str>> {
+    let own: Vec<&str> = args.split_whitespace().take_while(|word| *word != "--").collect();
     let goes_elsewhere = own.contains(&"-o") && own.first() == Some(&"predict");
     (own.contains(&"--json") && !goes_elsewhere).then_some(own)
 }
@@ -75,13 +75,13 @@ fn faults(name: &str, value: &Value) -> Vec<String> {
     closed.faults(value)
 }
 
-pub(crate) fn check(words: &str, stdout: &[u8]) {
-    let Some(own) = asks_for_json(words) else { return };
+pub(crate) fn check(args: &str, stdout: &[u8]) {
+    let Some(own) = asks_for_json(args) else { return };
     for value in Deserializer::from_slice(stdout).into_iter::<Value>() {
-        let value = value.unwrap_or_else(|fault| panic!("{words}: no JSON: {fault}"));
+        let value = value.unwrap_or_else(|fault| panic!("{args}: no JSON: {fault}"));
         let name = schema_of(&own, &value);
         let faults = faults(name, &value);
-        assert!(faults.is_empty(), "{words}: mend schemas/{name}.json, or the result: {faults:#?}");
+        assert!(faults.is_empty(), "{args}: mend schemas/{name}.json, or the result: {faults:#?}");
     }
 }
 
@@ -108,26 +108,26 @@ fn every_schema_has_a_result_that_is_checked() {
         "calibrate --quick --dir . -o quick.toml --json".to_owned(),
         "calibrate --check --quick --dir . --machine zen4 --json".to_owned(),
     ];
-    let mut seen = BTreeSet::new();
-    let of_root = [format!("collapse {own} --kind anon --json")];
-    for words in commands.iter().chain(&of_root) {
-        let output = place.run(words);
-        let said = String::from_utf8_lossy(&output.stderr);
+    let mut checked = BTreeSet::new();
+    let root_commands = [format!("collapse {own} --kind anon --json")];
+    for args in commands.iter().chain(&root_commands) {
+        let output = place.run(args);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         // Without root, or in a container, whose processes the kernel's events do not name.
-        if let Some(at) = of_root.iter().position(|one| one == words)
+        if let Some(at) = root_commands.iter().position(|one| one == args)
             && output.status.code() == Some(2)
-            && (!rustix::process::geteuid().is_root() || said.contains("PID namespace"))
+            && (!rustix::process::geteuid().is_root() || stderr.contains("PID namespace"))
         {
-            largefolio_testkit::skipped!("{words}: {said}");
-            seen.insert(OF_ROOT[at].to_owned());
+            largefolio_testkit::skipped!("{args}: {stderr}");
+            checked.insert(ROOT_SCHEMAS[at].to_owned());
             continue;
         }
-        assert!(matches!(output.status.code(), Some(0 | 1)), "{words}: {said}");
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{args}: {stderr}");
         let value = Deserializer::from_slice(&output.stdout).into_iter::<Value>().next();
-        let value = value.unwrap_or_else(|| panic!("{words}: printed nothing")).unwrap();
-        seen.insert(schema_of(&asks_for_json(words).unwrap(), &value).to_owned());
+        let value = value.unwrap_or_else(|| panic!("{args}: printed nothing")).unwrap();
+        checked.insert(schema_of(&asks_for_json(args).unwrap(), &value).to_owned());
     }
-    assert_eq!(Vec::from_iter(seen), names());
+    assert_eq!(Vec::from_iter(checked), names());
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn the_published_files_are_those_that_folio_prints() {
     assert_eq!(stems, names());
     for name in names() {
         let file = fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
-        assert_eq!(said(&format!("schema {name}")), file);
+        assert_eq!(stdout_of(&format!("schema {name}")), file);
         // The title is the command, and its verb has the option.
         let title = published(&name)["title"].as_str().unwrap().to_owned();
         assert!(title.starts_with("folio ") && title.contains(" --json"), "{title}");
@@ -150,32 +150,32 @@ fn the_published_files_are_those_that_folio_prints() {
 #[test]
 fn every_verb_with_json_has_a_schema() {
     for verb in VERBS {
-        if said(&format!("{verb} --help")).contains("--json\n") {
-            let words: Vec<&str> = verb.split_whitespace().collect();
-            let name = schema_of(&words, &Value::Null);
+        if stdout_of(&format!("{verb} --help")).contains("--json\n") {
+            let args: Vec<&str> = verb.split_whitespace().collect();
+            let name = schema_of(&args, &Value::Null);
             assert!(names().iter().any(|known| known == name), "{verb}: no schema {name}");
         }
     }
 }
 
 #[test]
-fn a_field_that_is_new_gone_or_of_another_type_is_found() {
+fn detects_a_new_missing_or_retyped_field() {
     let place = Place::with_trace();
     let info = place.done("trace info mix.folio --json");
     let info: Value = serde_json::from_str(&info).unwrap();
     assert!(faults("trace-info", &info).is_empty());
-    let found = |expected: &str, change: &dyn Fn(&mut Value)| {
+    let assert_fault = |expected: &str, change: &dyn Fn(&mut Value)| {
         let mut other = info.clone();
         change(&mut other);
-        let said = faults("trace-info", &other).join("; ");
-        assert!(said.contains(expected), "{expected}: {said}");
+        let message = faults("trace-info", &other).join("; ");
+        assert!(message.contains(expected), "{expected}: {message}");
     };
-    found("news", &|info| info["meta"]["news"] = 1.into());
-    found("brk", &|info| {
+    assert_fault("news", &|info| info["meta"]["news"] = 1.into());
+    assert_fault("brk", &|info| {
         info["meta"].as_object_mut().unwrap().remove("brk");
     });
-    found("string", &|info| info["meta"]["files"][0]["path"] = 7.into());
-    found("1 was expected", &|info| info["schema_version"] = 2.into());
+    assert_fault("string", &|info| info["meta"]["files"][0]["path"] = 7.into());
+    assert_fault("1 was expected", &|info| info["schema_version"] = 2.into());
     assert!(schema_forgives_what_is_new(&info), "the published schema lets fields be added");
 }
 

@@ -20,8 +20,8 @@ impl Place {
 
     pub(crate) fn with_trace() -> Self {
         let place = Self::new();
-        let words = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000";
-        place.done(&format!("{words} -o mix.folio"));
+        let args = "trace gen zipf --files 2 --file-size 4M --anon-size 2M --runs 20000";
+        place.done(&format!("{args} -o mix.folio"));
         place
     }
 
@@ -29,9 +29,9 @@ impl Place {
         self.0.path().join(name)
     }
 
-    pub(crate) fn command(&self, words: &str) -> std::process::Command {
+    pub(crate) fn command(&self, args: &str) -> std::process::Command {
         let mut command = std::process::Command::new(crate::program());
-        command.current_dir(self.0.path()).args(words.split_whitespace());
+        command.current_dir(self.0.path()).args(args.split_whitespace());
         command.env("COLUMNS", "100").env_remove("RUST_BACKTRACE");
         command
     }
@@ -42,8 +42,8 @@ impl Place {
     }
 
     /// The same as the unprivileged user `nobody`, with permission to read this directory.
-    pub(crate) fn command_of_nobody(&self, words: &str) -> std::process::Command {
-        let mut command = self.command(words);
+    pub(crate) fn command_of_nobody(&self, args: &str) -> std::process::Command {
+        let mut command = self.command(args);
         if rustix::process::geteuid().is_root() {
             command.uid(65534).gid(65534);
             fs::set_permissions(self.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -52,10 +52,10 @@ impl Place {
     }
 
     /// Runs a command, and checks its JSON against the schema.
-    pub(crate) fn run(&self, words: &str) -> Output {
-        let output = self.command(words).output().unwrap();
+    pub(crate) fn run(&self, args: &str) -> Output {
+        let output = self.command(args).output().unwrap();
         if matches!(output.status.code(), Some(0 | 1)) {
-            schemas::check(words, &output.stdout);
+            schemas::check(args, &output.stdout);
         }
         output
     }
@@ -67,28 +67,28 @@ impl Place {
         let mut shell = std::process::Command::new("unshare");
         shell.args(["--mount", "sh", "-c", script]).current_dir(self.0.path());
         let output = shell.output().unwrap();
-        let said = text(&output.stderr);
-        if output.status.code() == Some(77) || said.starts_with("unshare:") {
-            largefolio_testkit::skipped!("needs root for a small filesystem: {said}");
+        let stderr = text(&output.stderr);
+        if output.status.code() == Some(77) || stderr.starts_with("unshare:") {
+            largefolio_testkit::skipped!("needs root for a small filesystem: {stderr}");
             return None;
         }
-        assert_eq!(output.status.code(), Some(0), "{script}: {said}");
+        assert_eq!(output.status.code(), Some(0), "{script}: {stderr}");
         Some(output)
     }
 
-    pub(crate) fn done(&self, words: &str) -> String {
-        let output = self.run(words);
-        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+    pub(crate) fn done(&self, args: &str) -> String {
+        let output = self.run(args);
+        assert_eq!(output.status.code(), Some(0), "{args}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    pub(crate) fn fails(&self, words: &str) -> String {
-        let output = self.run(words);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
-        assert!(output.stdout.is_empty(), "{words}: {}", text(&output.stdout));
-        assert!(!said.contains("panicked") && !said.contains("internal error"), "{said}");
-        said
+    pub(crate) fn fails(&self, args: &str) -> String {
+        let output = self.run(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{args}: {stderr}");
+        assert!(output.stdout.is_empty(), "{args}: {}", text(&output.stdout));
+        assert!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
+        stderr
     }
 }
 
@@ -127,20 +127,20 @@ pub(crate) fn is_able(output: &Output) -> bool {
     if matches!(output.status.code(), Some(0 | 1)) {
         return true;
     }
-    let said = text(&output.stderr);
-    assert!(CANNOT.iter().any(|cause| said.contains(cause)), "{}: {said}", output.status);
-    largefolio_testkit::skipped!("{said}");
+    let stderr = text(&output.stderr);
+    assert!(CANNOT.iter().any(|cause| stderr.contains(cause)), "{}: {stderr}", output.status);
+    largefolio_testkit::skipped!("{stderr}");
     false
 }
 
 /// Runs a compiler in `place`; returns whether it exists. A compile error fails the test.
-pub(crate) fn compile(place: &Place, compiler: &str, words: &str) -> bool {
+pub(crate) fn compile(place: &Place, compiler: &str, args: &str) -> bool {
     let mut command = std::process::Command::new(compiler);
-    let output = command.current_dir(place.0.path()).args(words.split_whitespace()).output();
+    let output = command.current_dir(place.0.path()).args(args.split_whitespace()).output();
     let Ok(output) = output else {
         largefolio_testkit::skipped!("{compiler} is not installed (scripts/setup.sh installs it)");
         return false;
     };
-    assert!(output.status.success(), "{compiler} {words}: {}", text(&output.stderr));
+    assert!(output.status.success(), "{compiler} {args}: {}", text(&output.stderr));
     true
 }

@@ -50,10 +50,10 @@ fn no_exchange_of_names_reaches_anything_else() {
         let sample = fs::read(place.path(if verb.contains("mix") { "mix.folio" } else { "true" }));
         let swap = Swap::begin(&sample.unwrap());
         let target = swap.target();
-        let words = verb.replace("PID", &std::process::id().to_string());
+        let args = verb.replace("PID", &std::process::id().to_string());
         for nr in 0..nr_runs {
             let mut command = place.command("");
-            command.args(words.split(' ').map(|word| match word {
+            command.args(args.split(' ').map(|word| match word {
                 "@" => target.as_os_str(),
                 word => word.as_ref(),
             }));

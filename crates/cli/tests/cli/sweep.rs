@@ -17,8 +17,8 @@ const EIGHT: &str = "predict a.folio b.folio --kernel 6.12,7.2 --machine altra -
 fn small() -> Place {
     let place = Place::new();
     for (name, seed) in [("a", 1), ("b", 2)] {
-        let words = "trace gen zipf --files 2 --file-size 1M --anon-size 1M --runs 4000";
-        place.done(&format!("{words} --seed {seed} -o {name}.folio"));
+        let args = "trace gen zipf --files 2 --file-size 1M --anon-size 1M --runs 4000";
+        place.done(&format!("{args} --seed {seed} -o {name}.folio"));
     }
     place
 }
@@ -27,14 +27,14 @@ fn small() -> Place {
 fn long() -> (Place, String) {
     let place = Place::new();
     for name in ["a", "b", "c", "d"] {
-        let words = "trace gen zipf --files 2 --file-size 8M --anon-size 8M --runs 30000";
+        let args = "trace gen zipf --files 2 --file-size 8M --anon-size 8M --runs 30000";
         let seed = name.as_bytes()[0];
-        place.done(&format!("{words} --seed {seed} -o {name}.folio"));
+        place.done(&format!("{args} --seed {seed} -o {name}.folio"));
     }
     let sizes: Vec<String> = (0..40).map(|nr| format!("{}M", 64 + nr)).collect();
     let traces = "a.folio b.folio c.folio d.folio";
-    let words = format!("predict {traces} --kernel 6.12,7.2 --memory {}", sizes.join(","));
-    (place, format!("{words} --sweep set"))
+    let args = format!("predict {traces} --kernel 6.12,7.2 --memory {}", sizes.join(","));
+    (place, format!("{args} --sweep set"))
 }
 
 const NR_LONG: usize = 320;
@@ -67,16 +67,16 @@ fn ended(place: &Place) -> Vec<String> {
     runs.map(|run| run["ended"].as_str().unwrap().to_owned()).collect()
 }
 
-fn scalars(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+fn scalars(name: &str, value: &Value, columns: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(entries) => {
             for (key, value) in entries {
                 let below = if name.is_empty() { key.clone() } else { format!("{name}_{key}") };
-                scalars(&below.replace("estimate_causes_", "estimate_"), value, found);
+                scalars(&below.replace("estimate_causes_", "estimate_"), value, columns);
             }
         }
         Value::Array(_) => {}
-        scalar => drop(found.insert(name.to_owned(), scalar.clone())),
+        scalar => drop(columns.insert(name.to_owned(), scalar.clone())),
     }
 }
 
@@ -99,15 +99,18 @@ fn is_scalar_column(name: &str) -> bool {
 #[test]
 fn every_row_has_the_numbers_of_a_prediction_of_its_cell() {
     let place = small();
-    let told = place.done(&format!("{EIGHT} --swap 64M --sweep set"));
-    assert!(told.starts_with("set: 8 cells done, 0 found, 0 failed; 8 rows in 2 parts"), "{told}");
+    let stdout = place.done(&format!("{EIGHT} --swap 64M --sweep set"));
+    assert!(
+        stdout.starts_with("set: 8 cells done, 0 found, 0 failed; 8 rows in 2 parts"),
+        "{stdout}"
+    );
     let cells = cells(&place);
     assert_eq!(cells.len(), 8);
     for row in cells.values() {
         let word = |name: &str| row[name].as_str().unwrap().to_owned();
         let (trace, kernel, memory) = (word("trace"), word("kernel"), &row["memory_bytes"]);
-        let words = format!("predict {trace} --kernel {kernel} --machine altra --swap 64M");
-        let json = place.done(&format!("{words} --memory {memory} --json"));
+        let args = format!("predict {trace} --kernel {kernel} --machine altra --swap 64M");
+        let json = place.done(&format!("{args} --memory {memory} --json"));
         let json: Value = serde_json::from_str(&json).unwrap();
         let mut expected = BTreeMap::new();
         scalars("", &json["rows"][0], &mut expected);
@@ -121,20 +124,20 @@ fn every_row_has_the_numbers_of_a_prediction_of_its_cell() {
 }
 
 #[test]
-fn what_is_done_is_found_and_only_what_is_new_is_added() {
+fn finished_cells_are_reused_and_new_ones_added() {
     let place = small();
     place.done(&format!("{EIGHT} --sweep set"));
     let before = part_names(&place);
-    let told = place.done(&format!("{EIGHT} --sweep set"));
-    assert!(told.starts_with("set: 0 cells done, 8 found, 0 failed"), "{told}");
+    let stdout = place.done(&format!("{EIGHT} --sweep set"));
+    assert!(stdout.starts_with("set: 0 cells done, 8 found, 0 failed"), "{stdout}");
     assert_eq!(part_names(&place), before);
     // The same trace under another name and path.
     fs::create_dir(place.path("moved")).unwrap();
     fs::rename(place.path("a.folio"), place.path("moved/x.folio")).unwrap();
     let more =
         "predict moved/x.folio b.folio --kernel 6.18,6.12,7.2 --machine altra --memory 64M,1G";
-    let told = place.done(&format!("{more} --sweep set"));
-    assert!(told.starts_with("set: 4 cells done, 8 found, 0 failed; 12 rows in 4"), "{told}");
+    let stdout = place.done(&format!("{more} --sweep set"));
+    assert!(stdout.starts_with("set: 4 cells done, 8 found, 0 failed; 12 rows in 4"), "{stdout}");
     assert!(part_names(&place).is_superset(&before));
     assert_eq!(cells(&place).len(), 12);
     assert_eq!(ended(&place), ["done", "done", "done"]);
@@ -147,14 +150,14 @@ fn an_edited_kernel_file_is_another_kernel() {
         let text = format!("based-on = \"6.12\"\ndescription = \"x\"\n{readahead}\n");
         fs::write(place.path("mine.toml"), text).unwrap();
     };
-    let words = "predict a.folio --kernel mine.toml --sweep set --json";
+    let args = "predict a.folio --kernel mine.toml --sweep set --json";
     write("readahead_bytes = 131072");
-    place.done(words);
+    place.done(args);
     write("# another wording changes nothing\nreadahead_bytes = 131072");
-    let json: Value = serde_json::from_str(&place.done(words)).unwrap();
+    let json: Value = serde_json::from_str(&place.done(args)).unwrap();
     assert_eq!(json["runs"][1]["nr_found"], 1);
     write("readahead_bytes = 1048576");
-    let json: Value = serde_json::from_str(&place.done(words)).unwrap();
+    let json: Value = serde_json::from_str(&place.done(args)).unwrap();
     assert_eq!(json["runs"][2]["nr_done"], 1);
     let kernels: Vec<_> = cells(&place).values().map(|row| row["kernel"].clone()).collect();
     assert_eq!(kernels, ["mine.toml", "mine.toml"]);
@@ -171,26 +174,26 @@ fn an_edited_kernel_file_is_another_kernel() {
 }
 
 #[test]
-fn a_broken_trace_fails_and_the_others_go_on() {
+fn a_broken_trace_does_not_stop_the_others() {
     let place = small();
     fs::write(place.path("text.folio"), "no trace").unwrap();
     let bytes = fs::read(place.path("b.folio")).unwrap();
     fs::write(place.path("half.folio"), &bytes[..bytes.len() / 2]).unwrap();
-    let words = "predict text.folio a.folio half.folio gone.folio --kernel 6.12,7.2 --sweep set";
-    let output = place.run(words);
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(told.starts_with("set: 2 cells done, 0 found, 6 failed"), "{told}");
+    let args = "predict text.folio a.folio half.folio gone.folio --kernel 6.12,7.2 --sweep set";
+    let output = place.run(args);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stdout.starts_with("set: 2 cells done, 0 found, 6 failed"), "{stdout}");
     for part in ["text.folio, 2 cells failed: ", "half.folio", "gone.folio, 2 cells failed: cannot"]
     {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let failed = manifest(&place)["failed"].clone();
     assert_eq!(failed.as_array().unwrap().len(), 3, "{failed}");
     assert_eq!(ended(&place), ["incomplete"]);
     fs::copy(place.path("b.folio"), place.path("gone.folio")).unwrap();
-    let told = place.done("predict a.folio gone.folio --kernel 6.12,7.2 --sweep set");
-    assert!(told.starts_with("set: 2 cells done, 2 found, 0 failed"), "{told}");
+    let stdout = place.done("predict a.folio gone.folio --kernel 6.12,7.2 --sweep set");
+    assert!(stdout.starts_with("set: 2 cells done, 2 found, 0 failed"), "{stdout}");
     let left = manifest(&place)["failed"].as_array().unwrap().len();
     assert_eq!(left, 2, "cells not requested again are still listed as failed");
     let output = place.run("predict a.folio --kernel 6.12,7.2 --sweep set");
@@ -207,45 +210,45 @@ fn a_damaged_manifest_is_kept_and_loses_no_row() {
     {
         fs::write(path("_manifest.json"), damage).unwrap();
         let output = place.run(&format!("{EIGHT} --sweep set"));
-        let (told, said) = (text(&output.stdout), text(&output.stderr));
-        assert!(told.starts_with("set: 0 cells done, 8 found"), "{told}");
-        assert!(said.contains(&format!("renamed to {name}, the rows are complete")), "{said}");
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert!(stdout.starts_with("set: 0 cells done, 8 found"), "{stdout}");
+        assert!(stderr.contains(&format!("renamed to {name}, the rows are complete")), "{stderr}");
         assert_eq!(fs::read_to_string(path(name)).unwrap(), damage);
     }
     assert_eq!(fs::read_to_string(path("_manifest.json.broken")).unwrap(), "first");
 }
 
 #[test]
-fn a_manifest_that_was_deleted_is_told() {
+fn reports_a_deleted_manifest() {
     let place = small();
     place.done(&format!("{EIGHT} --sweep set"));
     fs::remove_file(place.path("set/_manifest.json")).unwrap();
     let output = place.run(&format!("{EIGHT} --sweep set"));
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(
-        said.contains("set: parts exist, but there is no _manifest.json: the rows are complete"),
-        "{said}"
+        stderr.contains("set: parts exist, but there is no _manifest.json: the rows are complete"),
+        "{stderr}"
     );
 }
 
 #[test]
 fn what_is_refused_leaves_no_directory() {
     let place = small();
-    for words in [
+    for args in [
         "--kernel 6.99",
         "--kernel missing.toml",
         "--policy missing.o",
         "--fs nofs",
         "--annotate nowhere=64K",
     ] {
-        place.fails(&format!("predict a.folio {words} --sweep n5/a/b"));
-        assert!(!place.path("n5").exists(), "{words}");
+        place.fails(&format!("predict a.folio {args} --sweep n5/a/b"));
+        assert!(!place.path("n5").exists(), "{args}");
     }
 }
 
 #[test]
-fn a_damaged_part_is_named_and_done_again() {
+fn a_damaged_part_is_reported_and_recomputed() {
     let place = small();
     place.done(&format!("{EIGHT} --sweep set"));
     let before = cells(&place);
@@ -258,14 +261,14 @@ fn a_damaged_part_is_named_and_done_again() {
     let half = fs::metadata(&parts[1]).unwrap().len() / 2;
     File::options().write(true).open(&parts[1]).unwrap().set_len(half).unwrap();
     let output = place.run(&format!("{EIGHT} --sweep set"));
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(told.starts_with("set: 8 cells done, 0 found"), "{told}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stdout.starts_with("set: 8 cells done, 0 found"), "{stdout}");
     for part in &parts {
         let name = part.file_name().unwrap().to_str().unwrap();
         assert!(
-            said.contains(&format!("set/{name}: it is damaged: its content does not match")),
-            "{said}"
+            stderr.contains(&format!("set/{name}: it is damaged: its content does not match")),
+            "{stderr}"
         );
         assert!(place.path(&format!("set/_{name}.broken")).exists());
     }
@@ -274,7 +277,7 @@ fn a_damaged_part_is_named_and_done_again() {
 
 /// A confined process cannot follow a link that leads outside.
 #[test]
-fn a_link_in_place_of_a_part_or_the_manifest_is_set_aside() {
+fn a_link_in_place_of_a_part_or_the_manifest_is_renamed() {
     let place = small();
     place.done(&format!("{EIGHT} --sweep set"));
     let before = cells(&place);
@@ -289,9 +292,9 @@ fn a_link_in_place_of_a_part_or_the_manifest_is_set_aside() {
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink(target, &path).unwrap();
         let output = place.run(&format!("{EIGHT} --sweep set"));
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{name} -> {target}: {said}");
-        assert!(said.contains(name), "{name} -> {target}: {said}");
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{name} -> {target}: {stderr}");
+        assert!(stderr.contains(name), "{name} -> {target}: {stderr}");
         assert_eq!(cells(&place), before, "{name} -> {target}");
         assert!(!path.is_symlink(), "{name} -> {target}");
     }
@@ -304,37 +307,40 @@ fn a_second_sweep_is_refused_at_once() {
     fs::create_dir(place.path("set")).unwrap();
     let lock = File::create(place.path("set/.lock")).unwrap();
     lock.lock().unwrap();
-    let said = place.fails(&format!("{EIGHT} --sweep set"));
-    assert!(said.contains("another sweep is writing to set"), "{said}");
+    let stderr = place.fails(&format!("{EIGHT} --sweep set"));
+    assert!(stderr.contains("another sweep is writing to set"), "{stderr}");
     drop(lock);
     place.done(&format!("{EIGHT} --sweep set"));
 }
 
 #[test]
-fn what_a_sweep_cannot_have_is_told() {
+fn reports_unsupported_sweep_requests() {
     let place = small();
-    let said = place.fails("predict a.folio b.folio --kernel 6.12");
-    assert!(said.contains("2 traces do not fit in one table; add --sweep DIR"), "{said}");
+    let stderr = place.fails("predict a.folio b.folio --kernel 6.12");
+    assert!(stderr.contains("2 traces do not fit in one table; add --sweep DIR"), "{stderr}");
     for other in ["--csv", "--parquet", "-o out", "--report out.html", "--time"] {
-        let said = place.fails(&format!("{EIGHT} --sweep set {other}"));
-        assert!(said.contains("cannot be used with"), "{other}: {said}");
+        let stderr = place.fails(&format!("{EIGHT} --sweep set {other}"));
+        assert!(stderr.contains("cannot be used with"), "{other}: {stderr}");
     }
-    let said = place.fails("predict a.folio --sweep set --annotate nowhere=64K");
-    assert!(said.contains("annotation nowhere=64K: no file in any trace matches"), "{said}");
-    let said = place.fails("predict a.folio b.folio --sweep set --cgroup nowhere=24M");
-    assert!(said.contains("--cgroup nowhere=24M"), "{said}");
-    let said = place.fails("predict a.folio --sweep s3://bucket/set");
-    assert!(said.contains("a directory on this machine") && !place.path("s3:").exists(), "{said}");
-    let said = place.fails("predict a.folio --sweep a.folio");
-    assert!(said.contains("a.folio is a file, but a sweep needs a directory"), "{said}");
+    let stderr = place.fails("predict a.folio --sweep set --annotate nowhere=64K");
+    assert!(stderr.contains("annotation nowhere=64K: no file in any trace matches"), "{stderr}");
+    let stderr = place.fails("predict a.folio b.folio --sweep set --cgroup nowhere=24M");
+    assert!(stderr.contains("--cgroup nowhere=24M"), "{stderr}");
+    let stderr = place.fails("predict a.folio --sweep s3://bucket/set");
+    assert!(
+        stderr.contains("a directory on this machine") && !place.path("s3:").exists(),
+        "{stderr}"
+    );
+    let stderr = place.fails("predict a.folio --sweep a.folio");
+    assert!(stderr.contains("a.folio is a file, but a sweep needs a directory"), "{stderr}");
 }
 
 /// A background sweep, killed if a test ends early.
 struct Running(Child);
 
 impl Running {
-    fn start(place: &Place, words: &str) -> Self {
-        let mut command = place.command(words);
+    fn start(place: &Place, args: &str) -> Self {
+        let mut command = place.command(args);
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
@@ -367,12 +373,12 @@ impl Drop for Running {
 }
 
 #[test]
-fn killed_at_any_moment_it_goes_on_from_there() {
-    let (place, words) = long();
+fn a_killed_sweep_continues() {
+    let (place, args) = long();
     let mut nr_killed = 0;
     let mut known = BTreeMap::new();
     for nr_parts in [0, 1, 2, 6, 11] {
-        let mut running = Running::start(&place, &words);
+        let mut running = Running::start(&place, &args);
         if running.has_parts(&place, nr_parts) {
             running.0.kill().unwrap();
             nr_killed += 1;
@@ -383,8 +389,8 @@ fn killed_at_any_moment_it_goes_on_from_there() {
         known = now;
     }
     assert!(nr_killed >= 3, "the sweep is too short to be killed: {nr_killed}");
-    let told = place.done(&words);
-    assert!(told.contains(" 0 failed; 320 rows"), "{told}");
+    let stdout = place.done(&args);
+    assert!(stdout.contains(" 0 failed; 320 rows"), "{stdout}");
     assert_eq!(cells(&place).len(), NR_LONG);
     let ended = ended(&place);
     assert_eq!(ended.last().unwrap(), "done");
@@ -396,26 +402,29 @@ fn killed_at_any_moment_it_goes_on_from_there() {
 }
 
 #[test]
-fn ctrl_c_keeps_what_is_done_and_says_so() {
-    let (place, words) = long();
-    let mut running = Running::start(&place, &words);
+fn ctrl_c_keeps_finished_cells_and_reports_it() {
+    let (place, args) = long();
+    let mut running = Running::start(&place, &args);
     assert!(running.has_parts(&place, 1), "the sweep is too short to be interrupted");
     let kill = ["-INT".to_owned(), running.0.id().to_string()];
     assert!(Command::new("kill").args(kill).status().unwrap().success());
     let output = running.end();
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(130), "{told} {said}");
-    assert!(told.contains("cells left; the same command continues from there"), "{told}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(130), "{stdout} {stderr}");
+    assert!(stdout.contains("cells left; the same command continues from there"), "{stdout}");
     assert_eq!(ended(&place), ["interrupted"]);
     let nr_done = cells(&place).len();
     assert!((1..NR_LONG).contains(&nr_done), "{nr_done}");
-    let told = place.done(&words);
-    assert!(told.contains(&format!("{} cells done, {nr_done} found", NR_LONG - nr_done)), "{told}");
+    let stdout = place.done(&args);
+    assert!(
+        stdout.contains(&format!("{} cells done, {nr_done} found", NR_LONG - nr_done)),
+        "{stdout}"
+    );
 }
 
 /// Digesting many traces takes as long as digesting a large one.
 #[test]
-fn ctrl_c_is_heard_while_the_sweep_opens() {
+fn ctrl_c_works_while_the_sweep_opens() {
     let place = small();
     let traces = " a.folio b.folio".repeat(20_000);
     let running = Running::start(&place, &format!("predict{traces} --kernel 6.12 --sweep new/set"));
@@ -425,40 +434,43 @@ fn ctrl_c_is_heard_while_the_sweep_opens() {
     let kill = ["-INT".to_owned(), running.0.id().to_string()];
     assert!(Command::new("kill").args(kill).status().unwrap().success());
     let output = running.end();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{said}");
-    assert!(said.contains("the sweep was stopped; to continue, run the same"), "{said}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("the sweep was stopped; to continue, run the same"), "{stderr}");
     assert!(!place.path("new").exists(), "nothing was written");
 }
 
 #[test]
-fn a_full_disk_ends_it_with_what_is_done_and_what_to_do() {
-    let (place, words) = long();
+fn a_full_disk_ends_the_sweep_with_results_and_advice() {
+    let (place, args) = long();
     fs::create_dir(place.path("set")).unwrap();
     let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
     let script = format!(
         "mount -t tmpfs -o size=384k tmpfs set || exit 77\n\
-         {folio} {words}; echo code $?\n\
+         {folio} {args}; echo code $?\n\
          cp -r set full\n\
          mount -o remount,size=64m set\n\
-         {folio} {words}; echo code $?\n\
+         {folio} {args}; echo code $?\n\
          cp -r set whole\n"
     );
     let Some(output) = place.on_a_small_disk(&script) else { return };
-    let (told, said) = (text(&output.stdout), text(&output.stderr));
-    assert!(told.starts_with("code 2\n"), "{told} {said}");
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(stdout.starts_with("code 2\n"), "{stdout} {stderr}");
     assert!(
-        said.contains("No space left on device") && said.contains("of 320 cells are done"),
-        "{said}"
+        stderr.contains("No space left on device") && stderr.contains("of 320 cells are done"),
+        "{stderr}"
     );
-    assert!(said.contains("the same command continues from there"), "{said}");
-    assert!(told.ends_with("code 0\n") && told.contains("320 rows"), "{told}");
+    assert!(stderr.contains("the same command continues from there"), "{stderr}");
+    assert!(stdout.ends_with("code 0\n") && stdout.contains("320 rows"), "{stdout}");
     fs::rename(place.path("full"), place.path("full-set")).unwrap();
     fs::remove_dir_all(place.path("set")).unwrap();
     fs::rename(place.path("full-set"), place.path("set")).unwrap();
     let nr_kept = cells(&place).len();
     assert!((1..NR_LONG).contains(&nr_kept), "{nr_kept}");
-    assert!(told.contains(&format!("{} cells done, {nr_kept} found", NR_LONG - nr_kept)), "{told}");
+    assert!(
+        stdout.contains(&format!("{} cells done, {nr_kept} found", NR_LONG - nr_kept)),
+        "{stdout}"
+    );
     fs::remove_dir_all(place.path("set")).unwrap();
     fs::rename(place.path("whole"), place.path("set")).unwrap();
     assert_eq!(cells(&place).len(), NR_LONG);

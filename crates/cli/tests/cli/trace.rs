@@ -91,7 +91,7 @@ fn cat_names_what_system_calls_did() {
 }
 
 #[test]
-fn gen_says_on_stderr_what_it_made() {
+fn gen_prints_its_summary_on_stderr() {
     let place = Place::new();
     let output = place.run("trace gen sequential --file-size 1M -o t.folio");
     assert!(output.stdout.is_empty());

@@ -9,7 +9,7 @@ use crate::support::{Place, text};
 
 /// A service user has no home, but the error must name the missing privileges.
 #[test]
-fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
+fn names_the_sudo_command_before_searching_a_home() {
     let place = Place::new();
     let mut command = place.command_of_nobody("tune --set thp.enabled=always --yes");
     command.env_remove("XDG_STATE_HOME").env("HOME", "/nonexistent");
@@ -20,13 +20,13 @@ fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
             return;
         }
     };
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     if output.status.code() == Some(0) {
         largefolio_testkit::skipped!("thp.enabled is always here already");
         return;
     }
-    assert!(said.contains("only root can change system settings: run `sudo "), "{said}");
-    assert!(!said.contains("/nonexistent"), "{said}");
+    assert!(stderr.contains("only root can change system settings: run `sudo "), "{stderr}");
+    assert!(!stderr.contains("/nonexistent"), "{stderr}");
 }
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
@@ -61,42 +61,42 @@ impl System {
         fs::read_to_string(self.path("sys/block/vda/queue/read_ahead_kb")).unwrap()
     }
 
-    pub(crate) fn tune(&self, words: &str) -> Output {
+    pub(crate) fn tune(&self, args: &str) -> Output {
         let mut command = self.0.command("tune --root .");
         command.env("XDG_STATE_HOME", self.path("state")).env("PATH", self.path("bin"));
-        command.args(words.split_whitespace()).output().unwrap()
+        command.args(args.split_whitespace()).output().unwrap()
     }
 }
 
 #[test]
-fn root_is_told_to_use_sudo_only_where_there_is_one() {
+fn the_command_has_sudo_only_where_it_is_installed() {
     let system = System::new();
-    let told = |told: &str| {
-        let said = text(&system.tune("").stdout);
-        assert!(said.contains(&format!("to apply it: {told} --yes")), "{told}: {said}");
+    let check_remedy = |command: &str| {
+        let stdout = text(&system.tune("").stdout);
+        assert!(stdout.contains(&format!("to apply it: {command} --yes")), "{command}: {stdout}");
     };
     let with_sudo = format!("{} tune --root .", Place::as_root());
-    told(&with_sudo);
+    check_remedy(&with_sudo);
     fs::remove_file(system.path("bin/sudo")).unwrap();
     let is_root = rustix::process::geteuid().is_root();
-    told(if is_root { with_sudo.trim_start_matches("sudo ") } else { &with_sudo });
+    check_remedy(if is_root { with_sudo.trim_start_matches("sudo ") } else { &with_sudo });
 }
 
 #[test]
-fn a_plan_changes_nothing_and_says_how_to() {
+fn a_plan_changes_nothing_and_names_the_command() {
     let system = System::new();
     let output = system.tune("");
     assert_eq!(output.status.code(), Some(0));
-    let said = text(&output.stdout);
+    let stdout = text(&output.stdout);
     for expected in [
         "thp.enabled",
         "never -> madvise",
         "readahead.vda",
         &format!("to apply it: {} tune --root . --yes", Place::as_root()),
     ] {
-        assert!(said.contains(expected), "{expected}: {said}");
+        assert!(stdout.contains(expected), "{expected}: {stdout}");
     }
-    assert!(said.contains("left out: thp.64K"), "{said}");
+    assert!(stdout.contains("left out: thp.64K"), "{stdout}");
     assert_eq!(system.readahead(), "128");
     assert!(!system.path("state").exists(), "a plan leaves no trace");
 }
@@ -121,7 +121,7 @@ fn yes_changes_and_undo_puts_back() {
 }
 
 #[test]
-fn what_somebody_else_changed_is_left_and_the_answer_is_no() {
+fn keeps_settings_changed_by_others_and_exits_1() {
     let system = System::new();
     system.tune("--set readahead.vda=4096 --yes");
     system.write("sys/block/vda/queue/read_ahead_kb", "512");
@@ -136,7 +136,7 @@ fn what_somebody_else_changed_is_left_and_the_answer_is_no() {
 #[test]
 fn errors_name_what_is_expected_and_change_nothing() {
     let system = System::new();
-    for (words, expected) in [
+    for (args, expected) in [
         ("--set readahead.vda --yes", "expected NAME=VALUE"),
         ("--set thp.enabled=often --yes", "always, madvise, never"),
         ("--set readahead.vda=512 --set thp.enabled=often --yes", "always, madvise, never"),
@@ -145,10 +145,10 @@ fn errors_name_what_is_expected_and_change_nothing() {
         ("--profile small", "large-always"),
         ("--undo --yes", "cannot be used with"),
     ] {
-        let output = system.tune(words);
-        assert_eq!(output.status.code(), Some(2), "{words}");
-        let said = text(&output.stderr);
-        assert!(said.contains(expected), "{words}: {said}");
+        let output = system.tune(args);
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
     assert_eq!(system.readahead(), "128");
 }
@@ -174,7 +174,7 @@ fn killed_while_it_changes_settings_it_leaves_what_undo_needs() {
 }
 
 #[test]
-fn what_a_killed_tune_left_goes_with_the_next() {
+fn the_next_tune_removes_leftovers_of_a_killed_one() {
     let system = System::new();
     for name in ["state/largefolio/.tmpAb12Cd", "state/largefolio/.folio-Ab12Cd.tmp"] {
         system.write(name, "half of a record");

@@ -23,25 +23,30 @@ fn is_root() -> bool {
 
 /// Limits of rounds and time, CPU time as the metric, and progress lines without a terminal.
 #[test]
-fn rounds_are_bounded_by_time_too_and_say_how_far_they_are() {
+fn rounds_are_bounded_by_time_and_report_progress() {
     let place = Place::new();
-    let run = |words: &str| {
-        let mut command = place.command(&format!("verify --env FOLIO_TEST=1 {words}"));
+    let run = |args: &str| {
+        let mut command = place.command(&format!("verify --env FOLIO_TEST=1 {args}"));
         command.env("LARGEFOLIO_PROGRESS_MS", "20").output().unwrap()
     };
     let output = run("--runs 3 --time 10m --metric cpu --json -- sleep 0.05");
-    let said = text(&output.stderr);
+    let stderr = text(&output.stderr);
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(result["rounds"].as_array().unwrap().len(), 3, "{said}");
+    assert_eq!(result["rounds"].as_array().unwrap().len(), 3, "{stderr}");
     assert!(text(&output.stdout).contains("\"cpu\""), "{result}");
     assert!(
-        said.lines()
+        stderr
+            .lines()
             .any(|line| line.starts_with("folio: rounds: ") && line.contains(" of 4 after")),
-        "{said}"
+        "{stderr}"
     );
     let output = run("--runs 100000 --within 2s -- sleep 0.02");
-    let said = text(&output.stdout);
-    assert!(said.contains("or at the end of --within, after"), "{said} {}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    assert!(
+        stdout.contains("or at the end of --within, after"),
+        "{stdout} {}",
+        text(&output.stderr)
+    );
     let output = run("--within 1s -- sleep 9");
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("before the first round was complete"));
@@ -49,17 +54,17 @@ fn rounds_are_bounded_by_time_too_and_say_how_far_they_are() {
 
 #[test]
 fn without_a_change_there_is_nothing_to_verify() {
-    let said = Place::new().fails("verify -- true");
-    assert!(said.contains("--tune thp.64K=always"), "{said}");
+    let stderr = Place::new().fails("verify -- true");
+    assert!(stderr.contains("--tune thp.64K=always"), "{stderr}");
 }
 
 #[test]
-fn large_text_is_verified_and_a_change_that_is_none_is_refused() {
+fn verifies_large_text_and_refuses_a_change_without_effect() {
     let place = Place::new();
-    let said = place.fails("verify --text large -- true");
-    assert!(said.contains("the changed run would be the same as the plain one"), "{said}");
-    let said = place.fails("verify --text large --trace x.folio -- true");
-    assert!(said.contains("--trace predicts only changes made with --tune"), "{said}");
+    let stderr = place.fails("verify --text large -- true");
+    assert!(stderr.contains("the changed run would be the same as the plain one"), "{stderr}");
+    let stderr = place.fails("verify --text large --trace x.folio -- true");
+    assert!(stderr.contains("--trace predicts only changes made with --tune"), "{stderr}");
     if !has_large_folios(&place) || !compile(&place, "-no-pie") {
         return;
     }
@@ -73,10 +78,10 @@ fn large_text_is_verified_and_a_change_that_is_none_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_changed_or_run_is_told_before_a_round() {
+fn checks_the_change_and_the_command_before_a_round() {
     let change = NO_CHANGE;
     let place = Place::new();
-    for (words, expected) in [
+    for (args, expected) in [
         ("verify --tune thp.enabled=often -- true".to_owned(), "always, madvise, never"),
         ("verify --tune nothing=1 -- true".to_owned(), "expected thp.enabled"),
         (format!("verify {change} --runs 0 -- true"), "from 1 to 100000"),
@@ -106,8 +111,8 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         ("verify --env X -- true".to_owned(), "NAME=VALUE"),
         (format!("verify {change} --server x --ready // -- true"), "an empty pattern"),
     ] {
-        let said = place.fails(&words);
-        assert!(said.contains(expected), "{words}: {said}");
+        let stderr = place.fails(&args);
+        assert!(stderr.contains(expected), "{args}: {stderr}");
     }
 }
 
@@ -121,46 +126,49 @@ fn other_value(kib: u32) -> Option<&'static str> {
 }
 
 #[test]
-fn a_change_that_is_none_is_refused_before_anything_runs() {
+fn refuses_a_change_without_effect_before_any_run() {
     let _settings = hold_settings();
     let place = Place::new();
-    let said = place.fails("verify --env COLUMNS=100 -- touch made");
-    assert!(said.contains("the environment already has this value"), "{said}");
+    let stderr = place.fails("verify --env COLUMNS=100 -- touch made");
+    assert!(stderr.contains("the environment already has this value"), "{stderr}");
     let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
     if let Ok(text) = fs::read_to_string(size) {
         let now = text.split(['[', ']']).nth(1).unwrap();
-        let said = place.fails(&format!("verify --tune thp.64K={now} -- touch made"));
-        assert!(said.contains(&format!("--tune thp.64K={now}: it is already {now:?}")), "{said}");
+        let stderr = place.fails(&format!("verify --tune thp.64K={now} -- touch made"));
+        assert!(
+            stderr.contains(&format!("--tune thp.64K={now}: it is already {now:?}")),
+            "{stderr}"
+        );
     }
     assert!(!place.path("made").exists());
 }
 
 #[test]
-fn a_prediction_stands_beside_where_the_model_has_the_setting() {
+fn predicts_changes_of_modelled_settings() {
     let _settings = hold_settings();
     let place = Place::with_trace();
     let Some(other) = other_value(32).filter(|_| is_root()) else { return };
-    let words = format!("verify --tune thp.32K={other} --trace mix.folio --machine zen4 --runs 3");
-    let output = place.run(&format!("{words} --json -- true"));
+    let args = format!("verify --tune thp.32K={other} --trace mix.folio --machine zen4 --runs 3");
+    let output = place.run(&format!("{args} --json -- true"));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     // A change that affects nothing in the trace, and no round of `true`.
     assert_eq!(json["prediction"]["difference_ns"], 0, "{json}");
     assert_eq!(json["prediction"]["ratio"], 1.0, "{json}");
     assert_eq!(json["verdict"], "not proved", "{json}");
     assert!(json["prediction"]["cannot_tell"].is_string(), "{json}");
-    let output = place.run(&format!("{words} -- true"));
-    let said = text(&output.stdout);
-    assert!(said.contains("predicted: wall time +0.0% [+0.0 .. +0.0] (rules of"), "{said}");
-    assert!(said.contains("depends on assumed costs"), "{said}");
+    let output = place.run(&format!("{args} -- true"));
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("predicted: wall time +0.0% [+0.0 .. +0.0] (rules of"), "{stdout}");
+    assert!(stdout.contains("depends on assumed costs"), "{stdout}");
     let none = "--tune khugepaged.pages_to_scan=4095 --trace mix.folio --machine zen4";
-    let said = place.fails(&format!("verify {none} -- true"));
+    let stderr = place.fails(&format!("verify {none} -- true"));
     assert!(
-        said.contains("the model does not know the setting khugepaged.pages_to_scan"),
-        "{said}"
+        stderr.contains("the model does not know the setting khugepaged.pages_to_scan"),
+        "{stderr}"
     );
-    let said = place
-        .fails(&format!("{words} --trace gone.folio -- true").replace("--trace mix.folio ", ""));
-    assert!(said.contains("gone.folio"), "{said}");
+    let stderr = place
+        .fails(&format!("{args} --trace gone.folio -- true").replace("--trace mix.folio ", ""));
+    assert!(stderr.contains("gone.folio"), "{stderr}");
 }
 
 #[test]
@@ -173,12 +181,12 @@ fn the_machine_that_calibrate_measured_is_known_and_the_default() {
     let machine = "name = \"mine\"\ndescription = \"of a test\"\nbased-on = \"zen4\"\n";
     fs::write(machines.join("this.toml"), machine).unwrap();
     for machine in ["", "--machine this"] {
-        let words = format!("verify --tune thp.16K={other} --trace mix.folio {machine} --runs 3");
-        let mut command = place.command(&format!("{words} --json -- true"));
+        let args = format!("verify --tune thp.16K={other} --trace mix.folio {machine} --runs 3");
+        let mut command = place.command(&format!("{args} --json -- true"));
         let output = command.env("XDG_CONFIG_HOME", place.path("config")).output().unwrap();
-        let said = text(&output.stderr);
+        let stderr = text(&output.stderr);
         let json: serde_json::Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"));
         assert_eq!(json["prediction"]["machine"], "mine", "{json}");
         assert_eq!(json["prediction"]["unusable"], serde_json::Value::Null, "{json}");
     }
@@ -187,15 +195,15 @@ fn the_machine_that_calibrate_measured_is_known_and_the_default() {
 #[test]
 fn a_command_that_fails_is_an_error_with_its_exit_code() {
     let change = NO_CHANGE;
-    let said = Place::new().fails(&format!("verify {change} --runs 3 -- false"));
-    assert!(said.contains("exited with 1") && said.contains("--show-output"), "{said}");
+    let stderr = Place::new().fails(&format!("verify {change} --runs 3 -- false"));
+    assert!(stderr.contains("exited with 1") && stderr.contains("--show-output"), "{stderr}");
 }
 
 #[test]
 fn the_same_command_twice_is_not_faster_by_ninety_nine_per_cent() {
     let place = Place::new();
-    let words = format!("verify {NO_CHANGE} --runs 10 --margin 99 --json -- true");
-    let output = place.run(&words);
+    let args = format!("verify {NO_CHANGE} --runs 10 --margin 99 --json -- true");
+    let output = place.run(&args);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["schema_version"], &json["verdict"]), (&2.into(), &"not confirmed".into()));
@@ -204,10 +212,10 @@ fn the_same_command_twice_is_not_faster_by_ninety_nine_per_cent() {
     assert_eq!(json["environment"], serde_json::json!(["LARGEFOLIO_TEST=1"]));
     let warnings = json["warnings"].to_string();
     assert!(warnings.contains("the change may not have taken effect"), "{warnings}");
-    let csv = text(&place.run(&words.replace("--json", "--csv")).stdout);
+    let csv = text(&place.run(&args.replace("--json", "--csv")).stdout);
     assert!(csv.starts_with("quantity,unit,plain,"), "{csv}");
     assert!(csv.lines().count() >= 6, "{csv}");
-    let few = text(&place.run(&words.replace("--runs 10", "--runs 9")).stdout);
+    let few = text(&place.run(&args.replace("--runs 10", "--runs 9")).stdout);
     let few: serde_json::Value = serde_json::from_str(&few).unwrap();
     assert_eq!(few["verdict"], "inconclusive");
     assert!(few["warnings"].to_string().contains("9 rounds are too few"), "{few}");
@@ -216,44 +224,46 @@ fn the_same_command_twice_is_not_faster_by_ninety_nine_per_cent() {
 #[test]
 fn limits_decide_the_exit_status() {
     let place = Place::new();
-    let of = |limit: &str| {
-        let words = format!("verify {NO_CHANGE} --runs 10 --metric-pattern n=([0-9]+)");
-        let mut command = place.command(&words);
+    let fail_if = |limit: &str| {
+        let args = format!("verify {NO_CHANGE} --runs 10 --metric-pattern n=([0-9]+)");
+        let mut command = place.command(&args);
         command.args(["--better", "lower", "--fail-if", limit, "--", "sh", "-c"]);
         let output = command.arg("echo n=10$LARGEFOLIO_TEST").output().unwrap();
         (output.status.code().unwrap(), text(&output.stdout))
     };
     // 10 without the variable and 101 with it: 10.1 times as much.
-    let (code, said) = of("metric>+5%");
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("failed: --fail-if metric>+5%") && said.contains("worse"), "{said}");
-    assert!(said.contains("), lower is better: worse\n"), "{said}");
-    let (code, said) = of("metric>+1000%");
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("passed: --fail-if metric>+1000%"), "{said}");
-    let (code, said) = of("major faults>+10%");
-    assert_eq!(code, 0, "{said}");
+    let (code, stdout) = fail_if("metric>+5%");
+    assert_eq!(code, 1, "{stdout}");
+    assert!(
+        stdout.contains("failed: --fail-if metric>+5%") && stdout.contains("worse"),
+        "{stdout}"
+    );
+    assert!(stdout.contains("), lower is better: worse\n"), "{stdout}");
+    let (code, stdout) = fail_if("metric>+1000%");
+    assert_eq!(code, 0, "{stdout}");
+    assert!(stdout.contains("passed: --fail-if metric>+1000%"), "{stdout}");
+    let (code, stdout) = fail_if("major faults>+10%");
+    assert_eq!(code, 0, "{stdout}");
 }
 
 #[test]
-fn an_open_limit_says_why_and_few_rounds_have_a_range() {
+fn an_undecided_limit_has_a_reason_and_few_rounds_have_a_range() {
     let place = Place::new();
-    let words = format!("verify {NO_CHANGE} --runs 3 --fail-if wall>+2% -- true");
-    let output = place.run(&words);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let args = format!("verify {NO_CHANGE} --runs 3 --fail-if wall>+2% -- true");
+    let output = place.run(&args);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}");
     let why = "open: --fail-if wall>+2%: 3 rounds have a value for it, but 10 are needed";
-    assert!(said.contains(why), "{said}");
-    assert!(said.contains("ratio [range]") && !said.contains("95%"), "{said}");
+    assert!(stdout.contains(why), "{stdout}");
+    assert!(stdout.contains("ratio [range]") && !stdout.contains("95%"), "{stdout}");
 }
 
 #[test]
 fn what_the_command_writes_is_no_part_of_the_result() {
     let place = Place::new();
     for more in ["", "--metric-pattern tps=([0-9]+)"] {
-        let words =
-            format!("verify {NO_CHANGE} --runs 3 --show-output --json {more} -- echo tps=7");
-        let output = place.run(&words);
+        let args = format!("verify {NO_CHANGE} --runs 3 --show-output --json {more} -- echo tps=7");
+        let output = place.run(&args);
         let result: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
         assert!(result.is_ok(), "{}", text(&output.stdout));
         assert_eq!(text(&output.stderr).matches("tps=7").count(), 8, "{more}");
@@ -270,11 +280,11 @@ fn a_setting_that_another_folio_has_changed_is_not_taken_for_the_systems() {
     file.try_lock().unwrap();
     let now = fs::read_to_string(SLEEP).unwrap();
     let change = format!("--tune khugepaged.alloc_sleep_millisecs={}", now.trim());
-    let said = Place::new().fails(&format!("verify {change} -- true"));
-    assert!(said.contains("another folio process has changed it temporarily"), "{said}");
+    let stderr = Place::new().fails(&format!("verify {change} -- true"));
+    assert!(stderr.contains("another folio process has changed it temporarily"), "{stderr}");
     file.unlock().unwrap();
-    let said = Place::new().fails(&format!("verify {change} -- true"));
-    assert!(said.contains("so both runs would be the same"), "{said}");
+    let stderr = Place::new().fails(&format!("verify {change} -- true"));
+    assert!(stderr.contains("so both runs would be the same"), "{stderr}");
 }
 
 #[test]
@@ -284,21 +294,21 @@ fn a_verdict_can_be_about_faults() {
     // round.
     let script = "echo >>n; [ $LARGEFOLIO_TEST ] && [ $(($(wc -l <n) / 2 % 2)) = 0 ] && exit 0; \
                   v=$(head -c 4000000 /dev/zero | tr '\\0' x)";
-    let of = |metric: &str| {
+    let run_metric = |metric: &str| {
         let mut command = place.command(&format!("verify {NO_CHANGE} --runs 20 --json --metric"));
         command.args([metric, "--", "sh", "-c", script]).output().unwrap()
     };
-    let output = of("minor faults");
-    let said = text(&output.stderr);
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&said);
+    let output = run_metric("minor faults");
+    let stderr = text(&output.stderr);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&stderr);
     assert_eq!((&json["metric"], &json["better"]), (&"minor faults".into(), &"lower".into()));
     assert_eq!((&json["nr_rounds"], &json["nr_counted"]), (&20.into(), &20.into()));
     let row = json["rows"].as_array().unwrap().iter().find(|row| row["quantity"] == "minor faults");
     assert_eq!(row.unwrap()["nr_rounds"], 20);
-    let said = text(&of("large folios").stderr);
-    assert!(said.contains("neither more nor fewer is inherently better"), "{said}");
-    let said = text(&of("server memory").stderr);
-    assert!(said.contains("there is no server"), "{said}");
+    let stderr = text(&run_metric("large folios").stderr);
+    assert!(stderr.contains("neither more nor fewer is inherently better"), "{stderr}");
+    let stderr = text(&run_metric("server memory").stderr);
+    assert!(stderr.contains("there is no server"), "{stderr}");
 }
 
 #[test]
@@ -317,16 +327,16 @@ fn a_command_that_is_faster_with_the_change_is_confirmed() {
     )
     .unwrap();
     let change = format!("--tune khugepaged.alloc_sleep_millisecs={}", now + 1);
-    let words = format!("verify {change} --metric user -- sh job.sh");
-    let output = place.run(&words.replace("--metric", "--runs 10 --metric"));
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
-    assert!(said.contains("\nconfirmed: user time -"), "{said}");
+    let args = format!("verify {change} --metric user -- sh job.sh");
+    let output = place.run(&args.replace("--metric", "--runs 10 --metric"));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("\nconfirmed: user time -"), "{stdout}");
     assert_eq!(fs::read_to_string(SLEEP).unwrap().trim(), now.to_string());
-    let output = place.run(&words.replace("--metric", "--runs 9 --metric"));
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
-    assert!(said.contains("fewer than 10 rounds cannot decide"), "{said}");
+    let output = place.run(&args.replace("--metric", "--runs 9 --metric"));
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.contains("fewer than 10 rounds cannot decide"), "{stdout}");
 }
 
 /// A server that reads its answers from a file and writes its pid to `pid`.
@@ -344,8 +354,8 @@ fn is_gone(place: &Place) -> bool {
 
 fn with_server(place: &Place, more: &str) -> std::process::Command {
     fs::write(place.path("server.sh"), SERVER).unwrap();
-    let words = format!("verify --env LARGEFOLIO_TEST=7 {more} --json --server");
-    let mut command = place.command(&words);
+    let args = format!("verify --env LARGEFOLIO_TEST=7 {more} --json --server");
+    let mut command = place.command(&args);
     command.args(["sh server.sh", "--ready", "/^up$/", "--metric", "cat answer", "--better"]);
     command.args(["higher", "--prepare", "test -s answer", "--"]);
     command
@@ -358,8 +368,8 @@ fn a_server_is_changed_and_its_load_is_not() {
         .args(["sh", "-c", "test -z \"$LARGEFOLIO_TEST\" && test -s answer"])
         .output()
         .unwrap();
-    let said = text(&output.stderr) + &text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = text(&output.stderr) + &text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["verdict"], &json["better"]), (&"confirmed".into(), &"higher".into()));
     assert_eq!(
@@ -427,16 +437,16 @@ fn a_command_that_left_its_group_is_ended_by_ctrl_c() {
 }
 
 #[test]
-fn a_daemon_without_server_is_told_first() {
+fn suggests_server_for_a_daemon() {
     let place = Place::new();
     // The file of the previous run names a process that has ended.
     let script = "rm -f pid; setsid sh -c 'echo $$ >pid; exec sleep 1000' & \
                   until grep -qs sleep /proc/$(cat pid 2>/dev/null)/comm; do sleep 0.01; done";
-    let words = format!("verify {NO_CHANGE} --runs 2 -- sh -c");
-    let output = place.command(&words).arg(script).output().unwrap();
-    let said = text(&output.stdout);
-    let first = said.lines().nth(1).unwrap_or_default();
-    assert!(first.contains("left sleep running") && first.contains("--server"), "{said}");
+    let args = format!("verify {NO_CHANGE} --runs 2 -- sh -c");
+    let output = place.command(&args).arg(script).output().unwrap();
+    let stdout = text(&output.stdout);
+    let first = stdout.lines().nth(1).unwrap_or_default();
+    assert!(first.contains("left sleep running") && first.contains("--server"), "{stdout}");
     assert!(is_gone(&place));
 }
 
@@ -445,9 +455,9 @@ fn ctrl_c_shows_the_rounds_so_far() {
     let change = NO_CHANGE;
     let place = Place::new();
     let log = place.path("log");
-    let words = format!("verify {change} --runs 100000 --json -- sh -c");
+    let args = format!("verify {change} --runs 100000 --json -- sh -c");
     let child = place
-        .command(&words)
+        .command(&args)
         .arg(format!("echo >>{}", log.display()))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn every_choice_of_the_file_can_be_replayed_or_is_told_why_not() {
+    fn every_choice_can_be_replayed_or_has_a_reason() {
         let kernel = Kernel::parse("6.18").unwrap();
         let (taken, left_out) = of_system(&kernel, &program(true)).unwrap();
         assert!(taken.len() + left_out.len() > 10);

@@ -304,7 +304,7 @@ mod tests {
 
     /// Running out of time afterwards is not reported as the reason.
     #[test]
-    fn a_program_that_does_not_fit_is_said_even_if_the_search_ends_early() {
+    fn reports_a_program_that_does_not_fit_even_if_interrupted() {
         searching(CacheState::Cold, true, |search| {
             let search = Search { memory_bytes: 128 << 10, ..*search };
             let nr = std::cell::Cell::new(0);

@@ -70,7 +70,7 @@ fn memory_may_not_grow_beyond_what_was_allowed() {
 }
 
 #[test]
-fn of_plans_that_help_alike_the_simplest_is_chosen() {
+fn the_simplest_of_equal_plans_is_chosen() {
     let plain = candidate(&[], [0.0; 3], 0.0);
     let both = candidate(&[0, 1], [-11.0, -10.0, -9.0], 0.0);
     let one = candidate(&[0], [-10.8, -9.8, -8.8], 0.0);
@@ -105,7 +105,7 @@ fn a_plan_is_made_of_commands() {
 }
 
 #[test]
-fn a_plan_can_last_and_be_for_a_service() {
+fn a_plan_can_be_persistent_and_for_a_service() {
     let mut heap = choice("64K", Scope::Program);
     (heap.set, heap.start) = (Vec::new(), vec!["--heap".to_owned(), "64K".to_owned()]);
     heap.env = Some("A=1".to_owned());

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_since_the_last_look_or_the_start() {
+    fn changes_are_since_the_last_reading_or_the_start() {
         let mut board = board();
         for large in [2048, 6144] {
             board.add(state("a", &[(2, "db", 8192, large)]));

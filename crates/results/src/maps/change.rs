@@ -162,7 +162,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn only_mappings_that_changed_are_told() {
+    fn only_changed_mappings_are_reported() {
         let old = state("a", &[(1, "same", 4, 0), (2, "more", 4, 0)]);
         let new = state("a", &[(1, "same", 4, 0), (2, "more", 4, 2048)]);
         let changed: Vec<usize> =

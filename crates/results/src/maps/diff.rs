@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_changed_is_said_in_words() {
+    fn no_change_has_a_sentence() {
         let old = state("a", &[(1, "db", 4096, 0)]);
         let text = diff(&old, &old).text();
         assert!(text.starts_with("no change in mapped memory\n"), "{text}");

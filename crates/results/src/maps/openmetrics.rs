@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_gauges() {
+    fn a_reading_is_exported_as_gauges() {
         let text = text(&[("db", 64), ("db", 32), ("web", 8)], 10);
         let time = text.lines().find(|line| line.starts_with("folio_look_cpu_seconds ")).unwrap();
         insta::assert_snapshot!(text.replace(time, "folio_look_cpu_seconds TIME"));

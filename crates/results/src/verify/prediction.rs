@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_ratio_is_held_against_the_range() {
+    fn the_measured_ratio_is_compared_with_the_range() {
         let change = Interval { low: -40.0, mid: -25.0, high: 5.0 };
         let ratios = range(change, 100.0);
         assert!((ratios[0] - 0.6).abs() < 1e-12 && (ratios[1] - 1.05).abs() < 1e-12);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_says_nothing_confirms_no_prediction() {
+    fn an_uninformative_interval_confirms_no_prediction() {
         let measured = |low: f64, high: f64, n| bootstrap::Interval {
             median: f64::midpoint(low, high),
             low,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said_not_to_be_usable() {
+    fn impossible_settings_are_unusable() {
         let (ratio, unusable) = ratio_of(Some(-402.0), 100.0);
         let predicted = Predicted {
             kernel: "6.18+page=4K".to_owned(),

@@ -161,17 +161,17 @@ mod tests {
     }
 
     #[test]
-    fn the_range_of_few_rounds_is_called_so() {
+    fn few_rounds_have_a_range_instead_of_an_interval() {
         assert_eq!([3, 5, 6, 20].map(interval), ["range", "range", "95% interval", "95% interval"]);
     }
 
     #[test]
-    fn a_ratio_that_is_none_has_a_cause() {
+    fn a_missing_ratio_has_a_cause() {
         assert_eq!([2, 3].map(no_ratio), ["no ratio: too few rounds", "no ratio: 0 in plain runs"]);
     }
 
     #[test]
-    fn an_open_limit_says_why() {
+    fn an_undecided_limit_has_a_reason() {
         let few = |nr| undecided(Undecided::FewRounds { nr }, None);
         assert_eq!(few(0), "no round has a value for it in both runs");
         assert_eq!(few(7), "7 rounds have a value for it, but 10 are needed");

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_mean_what_the_help_says() {
+    fn keys_match_the_help() {
         let plain = |code| asked(&KeyEvent::new(code, KeyModifiers::NONE));
         assert_eq!(plain(KeyCode::Char('q')), Asked::Quit);
         assert_eq!(plain(KeyCode::Enter), Asked::Step(Step::Open));

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_no_numbers_are_misses() {
+    fn non_numeric_values_count_as_missing() {
         let lines = lines(&[row("4K", Some(f64::NAN), &[1.0]), row("2M", Some(1.0), &[0.0])]);
         assert_eq!(lines[1].is_ratio_within, Some(false));
         assert!(!lines[0].is_within && !lines[1].is_within);

@@ -203,7 +203,7 @@ fn the_interval_of_reads_is_that_of_the_greatest_depth_if_depth_helps() {
 }
 
 #[test]
-fn a_changed_clock_is_told_in_the_file() {
+fn the_file_notes_a_changed_clock() {
     let mut found = found();
     let pace = Pace {
         clock_ghz: spread(3.6),
@@ -221,7 +221,7 @@ fn a_changed_clock_is_told_in_the_file() {
 }
 
 #[test]
-fn structures_are_those_of_the_cpu_and_a_disagreement_is_told() {
+fn structures_are_those_of_the_cpu_with_a_note_if_measurements_differ() {
     let mut found = found();
     let machine = written(&found);
     assert_eq!(machine.tlb.l1_data.len(), 1);
@@ -241,7 +241,7 @@ fn structures_are_those_of_the_cpu_and_a_disagreement_is_told() {
 }
 
 #[test]
-fn entries_of_4k_below_2m_folios_are_seen() {
+fn detects_4k_entries_below_2m_folios() {
     let mut found = found();
     found.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
     let machine = written(&found);
@@ -250,7 +250,7 @@ fn entries_of_4k_below_2m_folios_are_seen() {
 }
 
 #[test]
-fn no_measurement_makes_a_file_that_is_none() {
+fn no_measurement_makes_an_invalid_file() {
     let absurd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -5.0, 1e300, 1e-300];
     for value in absurd {
         let mut found = found();

@@ -45,7 +45,7 @@ fn view(nr_rounds: u64, percent: u64) -> VerifyResult {
 }
 
 #[test]
-fn what_was_not_done_is_said_first_and_fails_a_limit() {
+fn missing_changes_are_reported_first_and_fail_a_limit() {
     let (mut rounds, _, mut question) = judged_rounds(12, 80);
     for run in rounds.changed.iter_mut().skip(3) {
         run.disturbance = Some("thp.enabled was never".to_owned());
@@ -92,7 +92,7 @@ fn limits_decide_the_answer_where_there_are_some() {
 }
 
 #[test]
-fn many_rounds_are_thinned_and_the_page_says_so() {
+fn many_rounds_are_thinned_with_a_note() {
     let page = of(&view(1_600, 90)).unwrap().html();
     assert!(page.len() < 3 << 20, "{} bytes", page.len());
     assert!(page.contains("1500 of 1600 rounds are shown, evenly spread."));
@@ -110,7 +110,7 @@ fn the_verdict_stands_first_and_names_are_text() {
 }
 
 #[test]
-fn a_prediction_stands_beside_the_measurement() {
+fn the_page_shows_the_prediction_with_the_measurement() {
     let mut view = view(12, 90);
     let mut predicted = Predicted {
         kernel: "6.18".to_owned(),
