@@ -13,7 +13,7 @@ fn main() {
     let profile = std::env::var("PROFILE").unwrap_or_default();
     println!("cargo::rustc-env=FOLIO_PROFILE={profile}");
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
-    let compiler = said(&rustc, &["--version"]).unwrap_or_else(|| "rustc, unknown".to_owned());
+    let compiler = stdout_of(&rustc, &["--version"]).unwrap_or_else(|| "rustc, unknown".to_owned());
     println!("cargo::rustc-env=FOLIO_RUSTC={compiler}");
     // The date is for manual pages. A repository around an unpacked package is unrelated to it.
     let (commit, date) = match packed() {
@@ -44,11 +44,11 @@ fn packed() -> Option<String> {
 
 /// Runs git, if it is installed and there is a repository.
 fn git(args: &[&str]) -> Option<String> {
-    said("git", args)
+    stdout_of("git", args)
 }
 
 /// Returns the standard output of a command that succeeds with output.
-fn said(program: &str, args: &[&str]) -> Option<String> {
+fn stdout_of(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
     (output.status.success() && !text.is_empty()).then_some(text)

@@ -175,7 +175,7 @@ def maps(
     return Maps(_result(_native.maps(asked, command)))
 
 
-def _result(found: _native.Found) -> dict[str, Any]:
+def _result(found: _native.CommandResult) -> dict[str, Any]:
     """Returns the result and issues its warnings; raises if it lacks something that was named."""
     for warning in found.warnings:
         warnings.warn(warning, FolioWarning, stacklevel=3)

@@ -10,8 +10,8 @@ import pyarrow as pa
 __all__ = [
     "CELLS_OF_A_TASK",
     "POLICY_POINTS",
+    "CommandResult",
     "Events",
-    "Found",
     "Kernel",
     "PolicyContext",
     "Prediction",
@@ -144,7 +144,7 @@ class Sweep:
     def open(
         directory: str | PathLike[str],
         traces: list[tuple[str, str]],
-        asked: dict[str, Any],
+        arguments: dict[str, Any],
         command_line: list[str],
     ) -> Sweep: ...
     @property
@@ -162,7 +162,7 @@ class Sweep:
     def finish(self, ended: str) -> str: ...
 
 @final
-class Found:
+class CommandResult:
     @property
     def json(self) -> str: ...
     @property
@@ -170,15 +170,15 @@ class Found:
     @property
     def missing(self) -> list[str]: ...
 
-def maps(asked: dict[str, Any], command_line: list[str]) -> Found: ...
-def elf(paths: list[str], kernel: str | None, command_line: list[str]) -> Found: ...
+def maps(arguments: dict[str, Any], command_line: list[str]) -> CommandResult: ...
+def elf(paths: list[str], kernel: str | None, command_line: list[str]) -> CommandResult: ...
 def set_program(path: str) -> None: ...
 def digest(path: str | PathLike[str]) -> str: ...
 def predict(
     trace: str | PathLike[str],
-    asked: dict[str, Any],
+    arguments: dict[str, Any],
     progress: Callable[[int, int], object] | None,
-    answers: dict[str, Any],
+    options: dict[str, Any],
 ) -> Prediction: ...
 def kernels() -> list[tuple[str, str]]: ...
 def machines() -> list[tuple[str, str]]: ...

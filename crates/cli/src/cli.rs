@@ -84,31 +84,31 @@ pub(crate) fn run() -> Result<Exit> {
              build it with `cargo build --release --bin folio-lab`"
         );
     }
-    parsed(|cli: Cli, words, console| {
+    parsed(|cli: Cli, argv, console| {
         if cli.verbose {
             bail!("--verbose adds facts to --version; add --version, or leave --verbose out");
         }
-        carried_out(cli.verb, words, console)
+        execute(cli.verb, argv, console)
     })
 }
 
-fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {
+fn execute(verb: Verb, argv: &[OsString], console: &mut Console) -> Result<Exit> {
     match verb {
-        Verb::Record(args) => args.plan(&command_line(words))?.run(console),
-        Verb::Predict(args) => args.plan(command_line(words))?.run(console),
-        Verb::Advise(args) => args.plan(command_line(words))?.run(console, &mut |more, console| {
-            let words: Vec<OsString> = words.iter().take(1).chain(more).cloned().collect();
-            carried_out(Cli::try_parse_from(&words)?.verb, &words, console)
+        Verb::Record(args) => args.plan(&command_line(argv))?.run(console),
+        Verb::Predict(args) => args.plan(command_line(argv))?.run(console),
+        Verb::Advise(args) => args.plan(command_line(argv))?.run(console, &mut |more, console| {
+            let argv: Vec<OsString> = argv.iter().take(1).chain(more).cloned().collect();
+            execute(Cli::try_parse_from(&argv)?.verb, &argv, console)
         }),
-        Verb::Maps(args) => args.plan(command_line(words))?.run(console),
+        Verb::Maps(args) => args.plan(command_line(argv))?.run(console),
         Verb::Run(args) => args.plan().run(),
-        Verb::Warm(args) => args.plan(command_line(words))?.run(console),
+        Verb::Warm(args) => args.plan(command_line(argv))?.run(console),
         Verb::Align(args) => args.plan().run(),
-        Verb::Collapse(args) => args.plan(command_line(words)).run(console),
-        Verb::Tune(args) => args.plan(command_line(words))?.run(console),
-        Verb::Verify(args) => args.plan(command_line(words))?.run(console),
+        Verb::Collapse(args) => args.plan(command_line(argv)).run(console),
+        Verb::Tune(args) => args.plan(command_line(argv))?.run(console),
+        Verb::Verify(args) => args.plan(command_line(argv))?.run(console),
         Verb::Trace(args) => args.plan()?.run(console),
-        Verb::Calibrate(args) => args.plan(command_line(words))?.run(console),
+        Verb::Calibrate(args) => args.plan(command_line(argv))?.run(console),
         Verb::Schema(args) => args.plan().run(console),
         Verb::Completions(args) => args.plan(Cli::command()).run(console),
         Verb::Man(args) => args.plan(Cli::command())?.run(console),
@@ -126,24 +126,26 @@ mod tests {
 
     /// Returns the error messages for the value `x`, for each option of `command` that expects a
     /// number or similar.
-    fn refusals(command: &Command, words: &[String], said: &mut Vec<String>) {
+    fn refusals(command: &Command, args: &[String], messages: &mut Vec<String>) {
         for option in command.get_opts().filter_map(|option| option.get_long()) {
-            let words = words.iter().cloned().chain([format!("--{option}=x")]);
-            let result = super::Cli::command().try_get_matches_from(words);
-            said.extend(result.err().map(|error| error.to_string()));
+            let args = args.iter().cloned().chain([format!("--{option}=x")]);
+            let result = super::Cli::command().try_get_matches_from(args);
+            messages.extend(result.err().map(|error| error.to_string()));
         }
         for verb in command.get_subcommands() {
-            let words = [words, &[verb.get_name().to_owned()]].concat();
-            refusals(verb, &words, said);
+            let args = [args, &[verb.get_name().to_owned()]].concat();
+            refusals(verb, &args, messages);
         }
     }
 
     #[test]
     fn no_error_exposes_the_number_parser() {
-        let mut said = Vec::new();
-        refusals(&super::Cli::command(), &["folio".to_owned()], &mut said);
-        assert!(said.iter().filter(|text| text.contains("expected a whole number")).count() > 20);
-        for text in said {
+        let mut messages = Vec::new();
+        refusals(&super::Cli::command(), &["folio".to_owned()], &mut messages);
+        assert!(
+            messages.iter().filter(|text| text.contains("expected a whole number")).count() > 20
+        );
+        for text in messages {
             assert!(!text.contains("invalid digit") && !text.contains("invalid float"), "{text}");
         }
     }

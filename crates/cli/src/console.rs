@@ -157,7 +157,7 @@ pub fn warn(text: &str) {
     say(&format!("{}: warning: {text}", program()));
 }
 
-pub(crate) fn words(remark: &Remark) -> String {
+pub(crate) fn remark_text(remark: &Remark) -> String {
     let (Remark::Warning(text) | Remark::Missing(text)) = remark;
     harmless(text, no_style).into_owned()
 }

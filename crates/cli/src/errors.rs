@@ -43,12 +43,12 @@ pub(crate) fn exit_code(result: Result<Exit>) -> ExitCode {
     if console::is_output_closed(&error) {
         return ExitCode::SUCCESS;
     }
-    console::say(&format!("{}: error: {}", console::program(), told(&error)));
+    console::say(&format!("{}: error: {}", console::program(), describe_error(&error)));
     ExitCode::from(2)
 }
 
 /// Formats the error and its causes without repetition: many messages already name their cause.
-fn told(error: &Error) -> String {
+fn describe_error(error: &Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
         if text.is_empty() {
@@ -101,9 +101,9 @@ mod tests {
     fn causes_are_not_repeated() {
         let cause = io::Error::other("disk on fire");
         let error = Error::new(cause).context("cannot write x");
-        assert_eq!(told(&error), "cannot write x: disk on fire");
+        assert_eq!(describe_error(&error), "cannot write x: disk on fire");
         assert_eq!(
-            told(&error.context("late: cannot write x")),
+            describe_error(&error.context("late: cannot write x")),
             "late: cannot write x: disk on fire"
         );
     }

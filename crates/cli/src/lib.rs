@@ -35,8 +35,8 @@ pub fn program(name: &'static str, run: fn() -> Result<Exit>) -> ExitCode {
     let _ = signals::outlive_file_limit();
     stack::with_enough(move || {
         let code = errors::exit_code(errors::guarded(run));
-        for said in setting::aftermath() {
-            console::warn(&said.to_string());
+        for message in setting::aftermath() {
+            console::warn(&message.to_string());
         }
         code
     })

@@ -18,22 +18,22 @@ use crate::version;
 pub fn parsed<C: Parser>(
     run: impl FnOnce(C, &[OsString], &mut Console) -> Result<Exit>,
 ) -> Result<Exit> {
-    let words: Vec<OsString> = std::env::args_os().collect();
-    match C::try_parse_from(&words) {
-        Ok(cli) => run(cli, &words, &mut Console::default()),
-        Err(error) => show(&with_printable_words::<C>(&words, error), &words),
+    let args: Vec<OsString> = std::env::args_os().collect();
+    match C::try_parse_from(&args) {
+        Ok(cli) => run(cli, &args, &mut Console::default()),
+        Err(error) => show(&with_printable_args::<C>(&args, error), &args),
     }
 }
 
 /// Prints an error, or the help or version that clap reports as one.
-fn show(error: &clap::Error, words: &[OsString]) -> Result<Exit> {
+fn show(error: &clap::Error, args: &[OsString]) -> Result<Exit> {
     if error.use_stderr() {
         let _ = error.print();
         return Ok(Exit::Error);
     }
     let text = error.render();
     let mut text = if Console::is_styled() { text.ansi().to_string() } else { text.to_string() };
-    if error.kind() == ErrorKind::DisplayVersion && words.iter().any(|word| word == "--verbose") {
+    if error.kind() == ErrorKind::DisplayVersion && args.iter().any(|word| word == "--verbose") {
         text.push_str(&version::details());
     }
     Console::default().deliver(text.as_bytes(), None)?;
@@ -42,21 +42,21 @@ fn show(error: &clap::Error, words: &[OsString]) -> Result<Exit> {
 
 /// Makes words from the command line printable in `error`: `folio trace info *` takes file names
 /// that other people chose.
-fn with_printable_words<C: Parser>(words: &[OsString], error: clap::Error) -> clap::Error {
-    let shown: Vec<String> = words.iter().map(|word| shown(word).to_string()).collect();
-    if shown.iter().zip(words).all(|(shown, word)| OsStr::new(shown) == word) {
+fn with_printable_args<C: Parser>(args: &[OsString], error: clap::Error) -> clap::Error {
+    let shown: Vec<String> = args.iter().map(|word| shown(word).to_string()).collect();
+    if shown.iter().zip(args).all(|(shown, word)| OsStr::new(shown) == word) {
         return error;
     }
     // Invalid UTF-8 was the only error: only file names may be arbitrary bytes.
     let is_foreign = |(_, word): &(&String, &OsString)| word.to_str().is_none();
-    let foreign = shown.iter().zip(words).find(is_foreign).map_or("", |(shown, _)| shown);
+    let foreign = shown.iter().zip(args).find(is_foreign).map_or("", |(shown, _)| shown);
     let cannot = format!("the name '{foreign}' must be UTF-8 here; rename the file\n");
     C::try_parse_from(shown).err().unwrap_or_else(|| C::command().error(error.kind(), cannot))
 }
 
 /// Returns the command line to store in results, with the program's name instead of its path.
 #[must_use]
-pub fn command_line(words: &[OsString]) -> Vec<String> {
-    let further = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+pub fn command_line(args: &[OsString]) -> Vec<String> {
+    let further = args.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
     std::iter::once(console::program().to_owned()).chain(further).collect()
 }

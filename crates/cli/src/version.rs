@@ -23,12 +23,12 @@ const BUILD: &str = concat!(
 
 /// The repository's directories relative to the program: `target/release/folio` or an installed
 /// `bin/folio`.
-const BESIDE: [&str; 2] = ["../..", "../share/largefolio"];
+const RELATIVE_PATHS: [&str; 2] = ["../..", "../share/largefolio"];
 
 /// Returns where the directory `name` of the repository or of an installation can be.
 #[must_use]
-pub fn beside(program: &Path, name: &str) -> Vec<PathBuf> {
-    BESIDE.iter().filter_map(|path| Some(program.parent()?.join(path).join(name))).collect()
+pub fn installed_or_local(program: &Path, name: &str) -> Vec<PathBuf> {
+    RELATIVE_PATHS.iter().filter_map(|path| Some(program.parent()?.join(path).join(name))).collect()
 }
 
 /// Returns what `folio --version --verbose` prints below the version.
@@ -44,22 +44,22 @@ pub(crate) fn details() -> String {
     }
     let plugin = tools::find_plugin(&Host).map_err(|error| error.to_string());
     let library = remap::find_library().map_err(|refused| refused.to_string());
-    let _ = writeln!(text, "recorder plugin {}", place(plugin));
-    let _ = writeln!(text, "preload library {}", place(library));
-    let _ = writeln!(text, "policy header {}", place(policy_header()));
+    let _ = writeln!(text, "recorder plugin {}", path_or_reason(plugin));
+    let _ = writeln!(text, "preload library {}", path_or_reason(library));
+    let _ = writeln!(text, "policy header {}", path_or_reason(policy_header()));
     text
 }
 
 /// Returns the header for policies in C: the installed one or the repository's.
 fn policy_header() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let folders = beside(&program, "policies").into_iter();
-    let mut found = folders.filter_map(|path| path.join("folio_policy.h").canonicalize().ok());
-    found.next().ok_or_else(|| "there is no share/largefolio/policies next to folio".to_owned())
+    let folders = installed_or_local(&program, "policies").into_iter();
+    let mut headers = folders.filter_map(|path| path.join("folio_policy.h").canonicalize().ok());
+    headers.next().ok_or_else(|| "there is no share/largefolio/policies next to folio".to_owned())
 }
 
-fn place(found: Result<PathBuf, String>) -> String {
-    match found {
+fn path_or_reason(path: Result<PathBuf, String>) -> String {
+    match path {
         Ok(path) => path.display().to_string(),
         Err(why) => format!("none: {}", why.replace('\n', " ")),
     }

@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// The pace is known well enough after `EVERY / PACE_PART`.
 const PACE_PART: u32 = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WorkKind {
     Replaying,
     Searching,
     Explaining,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
     Rounds,
 }
 
-impl Kind {
+impl WorkKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Replaying => "replaying",
@@ -47,7 +47,7 @@ impl Kind {
 }
 
 pub(crate) struct Work {
-    what: Kind,
+    what: WorkKind,
     bar: ProgressBar,
     clock: Clock,
     started: Instant,
@@ -63,13 +63,13 @@ struct Ticker {
 }
 
 impl Ticker {
-    fn start(what: Kind, nr_all: Option<u64>, every: Duration) -> Option<Self> {
+    fn start(what: WorkKind, nr_all: Option<u64>, every: Duration) -> Option<Self> {
         let (end, ended) = channel();
         let (nr_done, started) = (Arc::new(AtomicU64::new(0)), Instant::now());
-        let seen = Arc::clone(&nr_done);
+        let counter = Arc::clone(&nr_done);
         let tick = move || {
             while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                let (now, nr_done) = (started.elapsed(), seen.load(Relaxed));
+                let (now, nr_done) = (started.elapsed(), counter.load(Relaxed));
                 console::say(&line(what, now, nr_done, nr_all));
             }
         };
@@ -87,7 +87,7 @@ impl Ticker {
 #[derive(Debug)]
 struct Clock {
     every: Duration,
-    said: Duration,
+    last_line: Duration,
     is_announced: bool,
     nr_all: Option<u64>,
     within: Option<Duration>,
@@ -105,7 +105,7 @@ enum Due {
 
 impl Clock {
     fn new(every: Duration, nr_all: Option<u64>, within: Option<Duration>) -> Self {
-        Self { every, said: Duration::ZERO, is_announced: false, nr_all, within }
+        Self { every, last_line: Duration::ZERO, is_announced: false, nr_all, within }
     }
 
     /// Returns the message due at `now`, with `nr_done` parts done. Work that takes less time than
@@ -121,8 +121,8 @@ impl Clock {
             let whole = self.within.map_or(whole, |within| whole.min(within));
             return if whole > self.every { Due::Announcement(whole) } else { Due::Nothing };
         }
-        if now.saturating_sub(self.said) >= self.every {
-            self.said = now;
+        if now.saturating_sub(self.last_line) >= self.every {
+            self.last_line = now;
             return Due::Line;
         }
         Due::Nothing
@@ -141,15 +141,15 @@ fn times(time: Duration, nr: u64, of: u64) -> Duration {
 
 impl Work {
     /// Starts work with `nr_all` known parts and at most `within` time.
-    pub(crate) fn new(what: Kind, nr_all: Option<u64>, within: Option<Duration>) -> Self {
+    pub(crate) fn new(what: WorkKind, nr_all: Option<u64>, within: Option<Duration>) -> Self {
         let bar = match nr_all {
-            Some(nr) if what == Kind::Rounds => console::counter(nr, what.name()),
+            Some(nr) if what == WorkKind::Rounds => console::counter(nr, what.name()),
             Some(nr) => console::bar(nr, what.name()),
             None => console::status(),
         };
         let every = std::env::var(EVERY_MS).ok().and_then(|text| text.parse().ok());
         let every = every.map_or(EVERY, Duration::from_millis);
-        let is_slow = what == Kind::Rounds && !std::io::stderr().is_terminal();
+        let is_slow = what == WorkKind::Rounds && !std::io::stderr().is_terminal();
         let ticker = if is_slow { Ticker::start(what, nr_all, every) } else { None };
         let clock = Clock::new(every, nr_all, within);
         Self { what, bar, clock, started: Instant::now(), ticker }
@@ -157,7 +157,7 @@ impl Work {
 
     /// Takes a new count of finished parts, prints the message that is due, and breaks if time is
     /// up.
-    pub(crate) fn hear(&mut self, nr_done: u64, nr_all: u64) -> ControlFlow<()> {
+    pub(crate) fn update(&mut self, nr_done: u64, nr_all: u64) -> ControlFlow<()> {
         if self.clock.nr_all != Some(nr_all) {
             self.clock.nr_all = Some(nr_all);
             self.bar.set_length(nr_all);
@@ -192,10 +192,10 @@ impl Work {
 }
 
 /// `folio: replaying: 35% after 20 s, about 37 s left`.
-fn line(what: Kind, now: Duration, nr_done: u64, nr_all: Option<u64>) -> String {
+fn line(what: WorkKind, now: Duration, nr_done: u64, nr_all: Option<u64>) -> String {
     let (all, name) = (nr_all.filter(|&all| all > 0), what.name());
     let far = match all {
-        Some(all) if what == Kind::Rounds => format!("{nr_done} of {all}"),
+        Some(all) if what == WorkKind::Rounds => format!("{nr_done} of {all}"),
         Some(all) => format!("{}%", u128::from(nr_done) * 100 / u128::from(all)),
         None => return format!("folio: {name}: {} so far", about(now)),
     };
@@ -232,13 +232,16 @@ mod tests {
         assert_eq!(clock.tick(10 * SECOND, 100), Due::Line);
         assert_eq!(clock.tick(19 * SECOND, 190), Due::Nothing);
         assert_eq!(clock.tick(21 * SECOND, 210), Due::Line);
-        let said = line(Kind::Replaying, 25 * SECOND, 250, Some(1000));
-        assert_eq!(said, "folio: replaying: 25% after 25 s, about 75 s left");
+        let text = line(WorkKind::Replaying, 25 * SECOND, 250, Some(1000));
+        assert_eq!(text, "folio: replaying: 25% after 25 s, about 75 s left");
         assert_eq!(
-            line(Kind::Rounds, 25 * SECOND, 0, Some(20)),
+            line(WorkKind::Rounds, 25 * SECOND, 0, Some(20)),
             "folio: rounds: 0 of 20 after 25 s"
         );
-        assert_eq!(line(Kind::Explaining, 25 * SECOND, 7, None), "folio: explaining: 25 s so far");
+        assert_eq!(
+            line(WorkKind::Explaining, 25 * SECOND, 7, None),
+            "folio: explaining: 25 s so far"
+        );
     }
 
     #[test]

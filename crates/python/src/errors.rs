@@ -47,7 +47,7 @@ pub(crate) enum Failure {
     Task(#[from] TaskError),
     /// Input that a command cannot find, and the command's exception class.
     #[error("{error}")]
-    Found { class: &'static str, error: Box<Error> },
+    Command { class: &'static str, error: Box<Error> },
     #[error("{0}")]
     Argument(String),
     #[error("cannot start threads: {0}")]
@@ -67,7 +67,7 @@ impl Failure {
             Self::Task(error) if error.is_of_the_trace() => "TraceError",
             Self::Kernel(_) | Self::Request(RequestError::Kernel(_)) => "KernelError",
             Self::Machine(_) => "MachineError",
-            Self::Found { class, .. } => class,
+            Self::Command { class, .. } => class,
             Self::Request(_)
             | Self::Annotation(_)
             | Self::Linked(_)

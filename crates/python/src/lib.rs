@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 //! The native module of the Python package `largefolio`.
 //!
-//! Reading order: `errors` (Python's exceptions), `kernel`, `trace`, `asked` (arguments become a
-//! request), `policy` (callables), `beside` (work outside the interpreter), `predict`, `sweep`,
-//! `found` (`maps`), `names`.
+//! Reading order: `errors` (Python's exceptions), `kernel`, `trace`, `arguments` (which become
+//! a request), `policy` (callables), `background` (work outside the interpreter), `predict`,
+//! `sweep`, `commands` (`maps`), `names`.
 //!
 //! Owns only the bridge: the crates below check and compute everything, and
 //! `python/largefolio/*.py` is the public interface. JSON crosses the bridge as text, tables as
@@ -11,10 +11,10 @@
 //! - I1: long operations run without the interpreter's lock, and Ctrl-C ends them.
 //! - I2: a panic below becomes an error, and never ends the interpreter.
 
-mod asked;
-mod beside;
+mod arguments;
+mod background;
+mod commands;
 mod errors;
-mod found;
 mod kernel;
 mod names;
 mod policy;
@@ -41,9 +41,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("POLICY_POINTS", Point::ALL.map(Point::name))?;
     module.add_function(wrap_pyfunction!(sweep::digest, module)?)?;
     module.add_function(wrap_pyfunction!(predict::predict, module)?)?;
-    module.add_class::<found::Found>()?;
-    module.add_function(wrap_pyfunction!(found::maps, module)?)?;
-    module.add_function(wrap_pyfunction!(found::elf, module)?)?;
+    module.add_class::<commands::CommandResult>()?;
+    module.add_function(wrap_pyfunction!(commands::maps, module)?)?;
+    module.add_function(wrap_pyfunction!(commands::elf, module)?)?;
     module.add_function(wrap_pyfunction!(names::kernels, module)?)?;
     module.add_function(wrap_pyfunction!(names::machines, module)?)?;
     module.add_function(wrap_pyfunction!(names::edits, module)?)?;

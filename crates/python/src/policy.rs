@@ -12,14 +12,14 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
-use crate::beside::Stop;
+use crate::background::Stop;
 use crate::errors::Failure;
 
 /// A policy by name, or a callable that creates one.
 #[derive(FromPyObject)]
-pub(crate) enum Asked {
+pub(crate) enum PolicyArgument {
     Name(String),
-    Made { name: String, make: Py<PyAny> },
+    Factory { name: String, make: Py<PyAny> },
 }
 
 /// The first exception of one call's policies, and the call's stop flag.
@@ -53,28 +53,28 @@ impl Raised {
     }
 }
 
-impl Asked {
+impl PolicyArgument {
     pub(crate) fn policy(&self, py: Python<'_>, raised: &Raised) -> Result<KernelPolicy, Failure> {
         match self {
             Self::Name(name) => {
                 Ok(KernelPolicy::named(name).map_err(|error| Failure::Kernel(error.into()))?)
             }
-            Self::Made { name, make } => {
+            Self::Factory { name, make } => {
                 let (name, make) = (name.clone(), make.clone_ref(py));
-                Ok(KernelPolicy(Arc::new(Made { name, make, raised: raised.clone() })))
+                Ok(KernelPolicy(Arc::new(PythonPolicy { name, make, raised: raised.clone() })))
             }
         }
     }
 }
 
 #[derive(Debug)]
-struct Made {
+struct PythonPolicy {
     name: String,
     make: Py<PyAny>,
     raised: Raised,
 }
 
-impl Source for Made {
+impl Source for PythonPolicy {
     fn name(&self) -> &str {
         &self.name
     }
@@ -89,10 +89,10 @@ impl Source for Made {
 
     fn start(&self) -> Result<Box<dyn Policy>, String> {
         Python::attach(|py| {
-            let made = self.raised.stop().interruptible(py, || {
+            let running = self.raised.stop().interruptible(py, || {
                 self.make.call0(py).and_then(|object| Running::new(py, &object, &self.raised))
             });
-            made.map(|running| Box::new(running) as Box<dyn Policy>).map_err(|error| {
+            running.map(|running| Box::new(running) as Box<dyn Policy>).map_err(|error| {
                 let text = error.to_string();
                 self.raised.keep(error);
                 text
@@ -125,9 +125,9 @@ impl Running {
     fn ask(&self, point: Point, context: &Context) -> PyResult<Answer> {
         let Some(method) = &self.methods[point as usize] else { return Ok(Answer::Own) };
         Python::attach(|py| {
-            let asked = || method.bind(py).call1((PolicyContext(*context),));
-            let answer = self.stop.interruptible(py, asked)?;
-            answer_of(point, &answer)
+            let call = || method.bind(py).call1((PolicyContext(*context),));
+            let answer = self.stop.interruptible(py, call)?;
+            to_answer(point, &answer)
         })
     }
 }
@@ -135,20 +135,20 @@ impl Running {
 /// Returns the method `name` of `object`, if it has one. An error in a property of its class is the
 /// user's error, not an absence.
 fn method_of<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let found = match object.getattr(name) {
+    let method = match object.getattr(name) {
         Err(error) if error.is_instance_of::<PyAttributeError>(object.py()) => {
             if object.get_type().hasattr(name)? {
                 return Err(error);
             }
             None
         }
-        found => Some(found?),
+        method => Some(method?),
     };
-    Ok(found.filter(|method| !method.is_none()))
+    Ok(method.filter(|method| !method.is_none()))
 }
 
 /// Converts `None`, a number, or a window.
-fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
+fn to_answer(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
     if answer.is_none() {
         return Ok(Answer::Own);
     }
@@ -180,7 +180,7 @@ impl Policy for Running {
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        if self.stop.is_asked() || self.raised.kept().is_some() {
+        if self.stop.is_requested() || self.raised.kept().is_some() {
             return Err(PolicyError { point, message: "the prediction was stopped".to_owned() });
         }
         self.ask(point, context).map_err(|error| {

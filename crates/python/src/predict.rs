@@ -17,8 +17,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rayon::ThreadPoolBuilder;
 
-use crate::asked::Asked;
-use crate::beside::{self, Shared};
+use crate::arguments::PredictArguments;
+use crate::background::{self, Shared};
 use crate::errors::{Failure, detached};
 use crate::policy::Raised;
 
@@ -71,7 +71,7 @@ impl Prediction {
 
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Answers {
+pub(crate) struct PredictOptions {
     /// The verdict's goal, with its rules; without one, no verdict is used.
     goal: Option<String>,
     /// Time of one run of the program, in nanoseconds.
@@ -85,14 +85,14 @@ pub(crate) struct Answers {
 pub(crate) fn predict(
     py: Python<'_>,
     trace: PathBuf,
-    asked: &Bound<'_, PyAny>,
+    arguments: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
-    answers: Answers,
+    options: PredictOptions,
 ) -> Result<Prediction, Failure> {
-    let Answers { goal, run_time_ns, explains } = answers;
+    let PredictOptions { goal, run_time_ns, explains } = options;
     let goal = goal.as_deref().map(str::parse::<Goal>).transpose().map_err(Failure::Argument)?;
     let raised = Raised::default();
-    let request = asked.extract::<Asked<'_>>()?.request(py, &raised)?;
+    let request = arguments.extract::<PredictArguments<'_>>()?.request(py, &raised)?;
     let specs = request.specs()?;
     if explains {
         explain::check(&request)?;
@@ -133,22 +133,22 @@ impl Job<'_> {
     /// Runs without the interpreter's lock.
     fn run(&self) -> Replayed {
         let nr_all = self.nr_rows_of_passes();
-        let tell = |py: Python<'_>, done| self.tell(py, done, nr_all);
-        let replayed = beside::run(|shared| self.replay(shared), &tell)?;
-        Python::attach(|py| tell(py, nr_all))?;
+        let report = |py: Python<'_>, done| self.report(py, done, nr_all);
+        let replayed = background::run(|shared| self.replay(shared), &report)?;
+        Python::attach(|py| report(py, nr_all))?;
         self.nr_before.store(nr_all, Relaxed);
         Ok(replayed)
     }
 
     fn explain(&self, rows: &[Outcome]) -> Result<Vec<Why>, Failure> {
         let question = self.question(rows);
-        self.more(|hear| Ok(question.answer(hear)?))
+        self.more(|on_progress| Ok(question.answer(on_progress)?))
     }
 
     fn search(&self, report: &mut PredictResult) -> Result<(), Failure> {
         let question = self.question(&report.rows);
         let verdict = &mut report.verdict;
-        self.more(move |hear| Ok(verdict.search(&question, hear)?))
+        self.more(move |on_progress| Ok(verdict.search(&question, on_progress)?))
     }
 
     fn question<'q>(&'q self, rows: &'q [Outcome]) -> Question<'q> {
@@ -172,15 +172,15 @@ impl Job<'_> {
         let work = move |shared: &Shared| {
             raised.until(shared.stop());
             let pool = ThreadPoolBuilder::new().build()?;
-            let mut hear = |nr_done: u64, nr_all: u64| {
+            let mut on_progress = |nr_done: u64, nr_all: u64| {
                 all.store(nr_all, Relaxed);
                 shared.done(before.saturating_add(nr_done))
             };
-            pool.install(|| work(&mut hear))
+            pool.install(|| work(&mut on_progress))
         };
-        let result = beside::run(work, &|py, done| {
+        let result = background::run(work, &|py, done| {
             let nr_all = before.saturating_add(more.load(Relaxed));
-            self.tell(py, done.max(before), nr_all)
+            self.report(py, done.max(before), nr_all)
         })?;
         self.nr_before.store(before.saturating_add(more.load(Relaxed)), Relaxed);
         Ok(result)
@@ -190,8 +190,8 @@ impl Job<'_> {
         self.raised.until(shared.stop());
         let pool = ThreadPoolBuilder::new().build()?;
         let mut done = RowsDone::default();
-        let mut hear = |nr_read: u64| shared.done(done.observe(nr_read));
-        Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut hear))?)
+        let mut on_progress = |nr_read: u64| shared.done(done.observe(nr_read));
+        Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut on_progress))?)
     }
 
     /// Returns the rows of all passes: a warm cache takes two.
@@ -199,7 +199,7 @@ impl Job<'_> {
         self.trace.meta().nr_rows.saturating_mul(nr_passes(self.specs))
     }
 
-    fn tell(&self, py: Python<'_>, nr_done: u64, nr_all: u64) -> PyResult<()> {
+    fn report(&self, py: Python<'_>, nr_done: u64, nr_all: u64) -> PyResult<()> {
         match &self.progress {
             Some(progress) => progress.call1(py, (nr_done, nr_all)).map(drop),
             None => Ok(()),

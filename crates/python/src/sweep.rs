@@ -21,8 +21,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rayon::ThreadPoolBuilder;
 
-use crate::asked::Asked;
-use crate::beside;
+use crate::arguments::PredictArguments;
+use crate::background;
 use crate::errors::{Failure, detached};
 use crate::policy::Raised;
 
@@ -82,11 +82,11 @@ impl Task {
         threads: usize,
     ) -> Result<Handed<'py>, Failure> {
         let result = detached(py, move || {
-            beside::run(
+            background::run(
                 |shared| {
                     let pool = ThreadPoolBuilder::new().num_threads(threads).build()?;
-                    let mut hear = |nr_rows| shared.done(nr_rows);
-                    Ok(pool.install(|| self.0.run(&trace, &mut hear))?)
+                    let mut on_progress = |nr_rows| shared.done(nr_rows);
+                    Ok(pool.install(|| self.0.run(&trace, &mut on_progress))?)
                 },
                 &|_, _| Ok(()),
             )
@@ -112,10 +112,10 @@ impl Sweep {
         py: Python<'_>,
         directory: PathBuf,
         traces: Vec<(PathBuf, PathBuf)>,
-        asked: &Bound<'_, PyAny>,
+        arguments: &Bound<'_, PyAny>,
         command_line: Vec<String>,
     ) -> Result<Self, Failure> {
-        let cells = asked.extract::<Asked<'_>>()?.request(py, &Raised::default())?;
+        let cells = arguments.extract::<PredictArguments<'_>>()?.request(py, &Raised::default())?;
         let (has_idle_seeds, rules_notes) = (cells.has_idle_seeds(), cells.rules_notes());
         let (names, places): (Vec<_>, Vec<_>) = traces.into_iter().unzip();
         let copies = names.iter().cloned().zip(places).filter(|(name, place)| name != place);
@@ -151,9 +151,9 @@ impl Sweep {
     fn set_aside(&self) -> Result<Vec<(String, String, String, &'static str)>, Failure> {
         self.with(|sweep| {
             let files = sweep.set_aside().iter();
-            let told =
+            let renamed =
                 |one: &SetAside| (one.file.clone(), one.why.clone(), one.now.clone(), one.lost());
-            Ok(files.map(told).collect())
+            Ok(files.map(renamed).collect())
         })
     }
 
@@ -170,27 +170,27 @@ impl Sweep {
     /// and all cells.
     fn run_here(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> Result<(), Failure> {
         let (nr_asked, ..) = self.counts()?;
-        let tell = move |py: Python<'_>, nr_over: u64| match &progress {
+        let report = move |py: Python<'_>, nr_over: u64| match &progress {
             Some(progress) => progress.call1(py, (nr_over, nr_asked)).map(drop),
             None => Ok(()),
         };
         detached(py, || {
-            beside::run(
+            background::run(
                 |shared| {
                     self.with(|sweep| {
-                        let mut hear = |counts| {
+                        let mut on_progress = |counts| {
                             let _ = shared.done(nr_over(counts));
                         };
                         let is_stopped = || shared.is_stopped();
-                        let hears = Hears { progress: &mut hear, is_stopped: &is_stopped };
+                        let hears = Hears { progress: &mut on_progress, is_stopped: &is_stopped };
                         Ok(local::run(sweep, hears).map(drop)?)
                     })
                 },
-                &tell,
+                &report,
             )
         })?;
         let counts = self.with(|sweep| Ok(sweep.counts()))?;
-        Ok(tell(py, nr_over(counts))?)
+        Ok(report(py, nr_over(counts))?)
     }
 
     fn add(
@@ -246,7 +246,7 @@ fn stoppable<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(IsStopped<'_>) -> Result<T, Failure> + Send,
 ) -> Result<T, Failure> {
-    detached(py, || beside::run(|shared| work(&|| shared.is_stopped()), &|_, _| Ok(())))
+    detached(py, || background::run(|shared| work(&|| shared.is_stopped()), &|_, _| Ok(())))
 }
 
 fn closed() -> Failure {

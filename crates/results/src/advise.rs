@@ -17,7 +17,7 @@
 mod choice;
 mod process;
 mod search;
-mod words;
+mod sentences;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ impl Question {
     ///
     /// # Errors
     /// If the trace cannot be read or replayed, or the model does not know the kernel.
-    pub fn answer(
+    pub fn advise(
         &self,
         command_line: Vec<String>,
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
@@ -152,7 +152,8 @@ impl Question {
             choices: &choices,
             texts: &texts,
         };
-        let search::Found { candidates, unchanged, is_cut } = search.run(self.goal, progress)?;
+        let search::SearchResult { candidates, unchanged, is_cut } =
+            search.run(self.goal, progress)?;
         let program =
             if self.program.is_empty() { meta.command.clone() } else { self.program.clone() };
         let best = self.best(&candidates, &choices);
@@ -239,7 +240,7 @@ struct Texts {
 impl Texts {
     fn of(meta: &Meta) -> Self {
         let is_same = |path: &Path, bytes: u64| {
-            path.metadata().is_ok_and(|found| found.is_file() && found.len() == bytes)
+            path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == bytes)
         };
         let mut recorded: Vec<_> = meta
             .files

@@ -9,5 +9,5 @@ mod machine;
 mod result;
 
 pub use check::{CheckRequest, CheckResult};
-pub use machine::{Made, machine};
+pub use machine::{CalibratedMachine, machine};
 pub use result::CalibrationResult;

@@ -122,13 +122,13 @@ struct Refused {
 impl CollapseResult {
     #[must_use]
     pub fn new(request: &Request, outcome: &Outcome, command_line: Vec<String>) -> Self {
-        let row = |(&kind, told): (&CollapseKind, &Collapsed)| KindRow {
+        let row = |(&kind, collapsed): (&CollapseKind, &Collapsed)| KindRow {
             kind: kind.name(),
-            nr_areas: told.nr_areas,
-            nr_blocks: told.nr_blocks,
-            before_bytes: told.before_bytes,
-            after_bytes: told.after_bytes,
-            refused: told
+            nr_areas: collapsed.nr_areas,
+            nr_blocks: collapsed.nr_blocks,
+            before_bytes: collapsed.before_bytes,
+            after_bytes: collapsed.after_bytes,
+            refused: collapsed
                 .refused
                 .iter()
                 .map(|(&errno, &nr_blocks)| Refused {
@@ -137,7 +137,7 @@ impl CollapseResult {
                     reason: reason(kind, errno, outcome.pinned_bytes),
                 })
                 .collect(),
-            left: told
+            left: collapsed
                 .left
                 .iter()
                 .map(|(&left, &resident_bytes)| LeftRow {
@@ -146,7 +146,7 @@ impl CollapseResult {
                     left,
                 })
                 .collect(),
-            is_whole: told.is_whole(kind) || (kind == CollapseKind::File && !request.is_named),
+            is_whole: collapsed.is_whole(kind) || (kind == CollapseKind::File && !request.is_named),
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -176,13 +176,13 @@ impl CollapseResult {
         is_more && self.rows.iter().all(|row| row.is_whole)
     }
 
-    fn answer(&self) -> String {
+    fn headline(&self) -> String {
         if self.rows.iter().all(|row| row.nr_areas == 0 && row.left.is_empty()) {
             return "nothing to collapse: no memory of these kinds is resident".to_owned();
         }
         let (before, after) = (self.once_before_bytes, self.once_after_bytes);
         let size = figures::size(self.block_bytes);
-        let (told, was) = (figures::bytes(after), figures::bytes(before));
+        let (now, was) = (figures::bytes(after), figures::bytes(before));
         let rest = if self.rows.iter().all(|row| row.is_whole) {
             ""
         } else if after > before {
@@ -191,9 +191,9 @@ impl CollapseResult {
             "; nothing was collapsed"
         };
         if after == before {
-            format!("{told} are in {size} folios, as before{rest}")
+            format!("{now} are in {size} folios, as before{rest}")
         } else {
-            format!("{told} are in {size} folios now, {was} before{rest}")
+            format!("{now} are in {size} folios now, {was} before{rest}")
         }
     }
 
@@ -215,7 +215,7 @@ impl CollapseResult {
 
 impl Forms for CollapseResult {
     fn text(&self) -> String {
-        let mut text = self.answer();
+        let mut text = self.headline();
         text.push('\n');
         let size = figures::size(self.block_bytes);
         self.write_left(&mut text);
@@ -278,7 +278,7 @@ impl Forms for CollapseResult {
 }
 
 fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
-    let said = io::Error::from_raw_os_error(errno);
+    let error = io::Error::from_raw_os_error(errno);
     let why = match (kind, Errno::from_raw_os_error(errno)) {
         (CollapseKind::File, Errno::INVAL) => {
             "this kernel does not collapse files on this filesystem; start the program with folio \
@@ -301,7 +301,7 @@ fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
         }
         _ => "refused",
     };
-    format!("{said}: {why}")
+    format!("{error}: {why}")
 }
 
 #[cfg(test)]
@@ -322,8 +322,8 @@ mod tests {
             kinds: kinds.iter().cloned().collect(),
             resident_bytes: (0, 0),
             shared_out_bytes: (0, 0),
-            once_bytes: kinds.iter().fold((0, 0), |(before, after), (_, told)| {
-                (before + told.before_bytes, after + told.after_bytes)
+            once_bytes: kinds.iter().fold((0, 0), |(before, after), (_, collapsed)| {
+                (before + collapsed.before_bytes, after + collapsed.after_bytes)
             }),
             pinned_bytes: 0,
             unshared_bytes: 0,
@@ -335,7 +335,7 @@ mod tests {
     }
 
     fn anon(before: u64, after: u64, left: &[(Left, u64)], is_some_missed: bool) -> CollapseResult {
-        let told = Collapsed {
+        let collapsed = Collapsed {
             nr_areas: 1,
             nr_blocks: 16,
             before_bytes: before * M2,
@@ -344,19 +344,19 @@ mod tests {
             is_some_missed,
             ..Collapsed::default()
         };
-        result(&[(CollapseKind::Anon, told)])
+        result(&[(CollapseKind::Anon, collapsed)])
     }
 
     #[test]
     fn the_text_begins_with_the_answer_and_a_threads_stack_is_no_refusal() {
-        let told = anon(0, 16, &[(FORBIDDEN, 8 << 10)], false);
-        let text = told.text();
+        let result = anon(0, 16, &[(FORBIDDEN, 8 << 10)], false);
+        let text = result.text();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("32 MiB are in 2M folios now, 0 B before"));
         let stack = "not tried: 8 KiB of anon: the program forbids it: MADV_NOHUGEPAGE or a \
                      thread's stack";
         assert_eq!(lines.next(), Some(stack));
-        assert!(told.is_done());
+        assert!(result.is_done());
     }
 
     #[test]
@@ -387,7 +387,8 @@ mod tests {
 
     #[test]
     fn the_headline_reports_partial_or_no_collapse() {
-        let first = |told: &CollapseResult| told.text().lines().next().map(str::to_owned).unwrap();
+        let first =
+            |result: &CollapseResult| result.text().lines().next().map(str::to_owned).unwrap();
         let part = anon(1, 16, &[(FORBIDDEN, M2)], true);
         assert_eq!(
             first(&part),

@@ -47,7 +47,7 @@ pub enum Error {
     #[error(transparent)]
     Generate(#[from] GenerateError),
     #[error("{0}")]
-    Asked(String),
+    Request(String),
     #[error("{doing}: {source}")]
     System { doing: String, source: io::Error },
     #[error("{about}: {source}")]
@@ -64,7 +64,7 @@ impl Error {
         Self::About { about: about.to_owned(), source: Box::new(error.into()) }
     }
 
-    pub(crate) fn asked(text: impl Into<String>) -> Self {
-        Self::Asked(text.into())
+    pub(crate) fn request(text: impl Into<String>) -> Self {
+        Self::Request(text.into())
     }
 }

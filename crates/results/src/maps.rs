@@ -1,13 +1,12 @@
 //! Which folio sizes map processes and files, why they are not larger, and what programs on disk
 //! allow.
 //!
-//! Reading order: `look` (reading and judging the system), `group` (by file, in order), `view`
-//! (JSON and CSV), `answer` (the answer in a sentence), `text` with `table`, `summary` and `page`
-//! (the data of a page); `state` and `change` (two looks compared) with `diff` and `diff_text`;
+//! Reading order: `reading` (reading and judging the system), `group` (by file, in order), `view`
+//! (JSON and CSV), `headline` (its first sentence), `text` with `table`, `summary` and `page`
+//! (the data of a page); `state` and `change` (two readings compared) with `diff` and `diff_text`;
 //! `board` and `board_rows` (the full-screen view); `openmetrics`; `elf` with `elf_text` and
 //! `elf_page` for programs on disk.
 
-mod answer;
 mod board;
 mod board_rows;
 mod change;
@@ -17,10 +16,11 @@ mod elf;
 mod elf_page;
 mod elf_text;
 mod group;
-mod look;
+mod headline;
 mod openmetrics;
 mod page;
 mod plain;
+mod reading;
 mod show;
 mod state;
 mod summary;
@@ -41,9 +41,9 @@ pub use board_rows::Grid;
 pub use diff::DiffResult;
 pub use elf::ElfResult;
 pub use group::Sort;
-pub use look::{Look, MapsRequest, Selection};
 pub use plain::shortened;
 pub(crate) use plain::what_in;
+pub use reading::{MapsRequest, Reading, Selection};
 pub use show::Show;
 pub use state::State;
 pub use view::MapsResult;
@@ -61,7 +61,7 @@ pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
     let kernel = name.map_or_else(running::nearest_rules, running::named)?;
     let kernel = kernel.without_policy()?;
     if kernel.rules.sizes != FileSizes::default() {
-        return Err(Error::asked(format!(
+        return Err(Error::request(format!(
             "{}: +sizes sets which folios a kernel uses, not which folios a file allows; omit it. \
              folio predict can replay a recording with it",
             kernel.name
@@ -70,7 +70,7 @@ pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
     Ok(kernel)
 }
 
-impl Look {
+impl Reading {
     /// Returns the requested format. Text is limited by `show`; JSON and CSV have everything.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Look {
     /// Returns the page. Examines some mappings and files again for its pictures.
     ///
     /// # Errors
-    /// Never in practice, as [`Look::written`].
+    /// Never in practice, as [`Reading::written`].
     pub fn page(&self, command_line: &[String]) -> Result<Page, ExportError> {
         page::of(self, command_line)
     }

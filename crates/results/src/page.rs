@@ -27,11 +27,11 @@ pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {
     list
 }
 
-pub(crate) fn meanings(words: &[(&str, &str)]) -> Markup {
+pub(crate) fn meanings(meanings: &[(&str, &str)]) -> Markup {
     let mut list = Markup::new();
     list.raw("<dl class=\"bases\">");
-    for (word, meaning) in words {
-        list.element("dt", word).element("dd", meaning);
+    for (term, meaning) in meanings {
+        list.element("dt", term).element("dd", meaning);
     }
     list.raw("</dl>\n");
     list

@@ -32,7 +32,7 @@ pub fn nearest_rules() -> Result<Kernel, Error> {
     let release = release();
     let page_bytes = rustix::param::page_size() as u64;
     let nearest = Kernel::nearest_to_release(&release, page_bytes)
-        .ok_or_else(|| Error::asked(format!("{release:?} is not a kernel version")))?;
+        .ok_or_else(|| Error::request(format!("{release:?} is not a kernel version")))?;
     Ok(nearest?)
 }
 
@@ -178,22 +178,22 @@ pub fn machine() -> Result<Host, Error> {
         Err(MachineError::NotCalibrated { .. } | MachineError::NoPlace) => None,
         Err(error) => return Err(error.into()),
     };
-    let found = CpuId::new(processor.id.iter().map(String::as_str)).nearest()?;
+    let nearest = CpuId::new(processor.id.iter().map(String::as_str)).nearest()?;
     let reason = match calibrated {
         Some(cpu) => Some(format!("the calibration was made on {cpu}, not on this CPU")),
-        None => (!found.is_listed).then(|| "this CPU is not a known machine".to_owned()),
+        None => (!nearest.is_listed).then(|| "this CPU is not a known machine".to_owned()),
     };
     let remark = reason.map(|reason| {
         Remark::Warning(format!(
             "{reason} ({}): using {} instead; {} measures this one",
             processor.name,
-            found.machine.name,
+            nearest.machine.name,
             as_root("folio calibrate")
         ))
     });
     let walks = if processor.is_virtual { Walks::Nested } else { Walks::Native };
     let cpu = Some(processor.name).filter(|name| !name.is_empty());
-    let machine = Machine { cpu, ..found.machine };
+    let machine = Machine { cpu, ..nearest.machine };
     Ok(Host { machine, walks, remark })
 }
 

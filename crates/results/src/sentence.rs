@@ -3,12 +3,12 @@
 use largefolio_report::html::markup::Markup;
 
 pub(crate) enum Piece {
-    Words(String),
+    Text(String),
     Figure(String),
 }
 
-pub(crate) fn words(text: impl Into<String>) -> Piece {
-    Piece::Words(text.into())
+pub(crate) fn text(text: impl Into<String>) -> Piece {
+    Piece::Text(text.into())
 }
 
 pub(crate) fn figure(figure: impl Into<String>) -> Piece {
@@ -16,18 +16,18 @@ pub(crate) fn figure(figure: impl Into<String>) -> Piece {
 }
 
 pub(crate) fn plain(sentence: &[Piece]) -> String {
-    sentence.iter().map(|(Piece::Words(text) | Piece::Figure(text))| text.as_str()).collect()
+    sentence.iter().map(|(Piece::Text(text) | Piece::Figure(text))| text.as_str()).collect()
 }
 
 pub(crate) fn marked(sentence: &[Piece]) -> Markup {
-    let mut answer = Markup::new();
-    answer.raw("<p class=\"answer\">");
+    let mut markup = Markup::new();
+    markup.raw("<p class=\"answer\">");
     for piece in sentence {
         match piece {
-            Piece::Words(text) => answer.text(text),
-            Piece::Figure(text) => answer.element("b", text),
+            Piece::Text(text) => markup.text(text),
+            Piece::Figure(text) => markup.element("b", text),
         };
     }
-    answer.raw("</p>");
-    answer
+    markup.raw("</p>");
+    markup
 }

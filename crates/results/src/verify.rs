@@ -4,7 +4,7 @@
 mod page;
 mod prediction;
 mod result;
-mod words;
+mod sentences;
 
 use largefolio_report::ExportError;
 use largefolio_report::html::frame::Page;

@@ -75,7 +75,7 @@ fn sum(rows: &[WarmRow], of: impl Fn(&WarmRow) -> Option<u64>) -> Option<u64> {
     rows.iter().try_fold(0, |sum: u64, row| Some(sum.saturating_add(of(row)?)))
 }
 
-fn answer(rows: &[WarmRow], is_check: bool) -> String {
+fn headline(rows: &[WarmRow], is_check: bool) -> String {
     let possible = sum(rows, |row| Some(row.possible_bytes)).unwrap_or_default();
     if possible == 0 {
         return "No file is long enough for a large folio.".to_owned();
@@ -147,7 +147,7 @@ impl WarmResult {
 
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
-        self.failed.iter().map(|(_, told)| Remark::Missing(told.clone())).collect()
+        self.failed.iter().map(|(_, reason)| Remark::Missing(reason.clone())).collect()
     }
 
     pub fn fail(&mut self, path: &Path, reason: String) {
@@ -173,7 +173,7 @@ impl Forms for WarmResult {
         if self.rows.is_empty() {
             return units;
         }
-        let mut text = answer(&self.rows, self.is_check) + "\n\n";
+        let mut text = headline(&self.rows, self.is_check) + "\n\n";
         let head = if self.is_check { "large now" } else { "large before -> after" };
         let _ =
             writeln!(text, "{:>11}  {:>8}  {head:>24}  {:>9}  file", "bytes", "large is", "time");
@@ -191,8 +191,8 @@ impl Forms for WarmResult {
             let (bytes, path) = (figures::bytes(row.file_bytes), printable(&row.path));
             let size = figures::size(row.folio_bytes) + if row.is_short { "+" } else { "" };
             let _ = writeln!(text, "{bytes:>11}  {size:>8}  {state:>24}  {time:>9}  {path}");
-            let told = row.reason.as_ref().zip(row.remedy.as_ref());
-            if let Some((reason, remedy)) = told.filter(|_| row.possible_bytes > 0) {
+            let advice = row.reason.as_ref().zip(row.remedy.as_ref());
+            if let Some((reason, remedy)) = advice.filter(|_| row.possible_bytes > 0) {
                 let _ = writeln!(text, "{:>13}{reason}; {remedy}", "");
             }
         }
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_headline_reports_large_and_possible_bytes() {
-        let check = |rows: &[WarmRow]| answer(rows, true);
+        let check = |rows: &[WarmRow]| headline(rows, true);
         assert_eq!(
             check(&[row(0, None, None, false)]),
             "No file is long enough for a large folio."
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn the_headline_reports_the_outcome() {
-        let warmed = |rows: &[WarmRow]| answer(rows, false);
+        let warmed = |rows: &[WarmRow]| headline(rows, false);
         let filled = row(8, Some(0), Some(8), false);
         assert_eq!(warmed(&[filled]), "All of 8 MiB is in large folios now; none was before.");
         let part = row(8, Some(2), Some(4), true);

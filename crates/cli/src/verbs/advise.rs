@@ -21,7 +21,7 @@ use largefolio_trace::{OpenTrace, shown};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::work::{Kind, Work};
+use crate::work::{Work, WorkKind};
 
 pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
 
@@ -72,7 +72,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     within: Option<Duration>,
     #[command(flatten)]
-    deed: DeedArgs,
+    action: ActionArgs,
     /// The program runs as this systemd service; the plan uses a drop-in to change how it starts.
     /// If no program is given, folio advises on the unit's running processes
     #[arg(long, value_name = "UNIT", conflicts_with = "undo")]
@@ -87,7 +87,7 @@ pub(crate) struct AdviseArgs {
 /// The options that decide what happens to the plan.
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
-struct DeedArgs {
+struct ActionArgs {
     /// Run the program alternately with and without the plan, and report whether the plan helps
     #[arg(long, conflicts_with = "undo")]
     verify: bool,
@@ -117,13 +117,13 @@ pub(crate) struct AdvisePlan {
 
 impl AdviseArgs {
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<AdvisePlan> {
-        if (self.deed.verify || self.deed.apply) && self.form.form() != Form::Text {
+        if (self.action.verify || self.action.apply) && self.form.form() != Form::Text {
             bail!(
                 "--json and --csv only print the advice; run the commands in it yourself, or use \
                  --verify and --apply without --json and --csv"
             );
         }
-        if let Some(unit) = self.unit.as_ref().filter(|_| self.deed.apply) {
+        if let Some(unit) = self.unit.as_ref().filter(|_| self.action.apply) {
             ServiceName::of_service(unit, Path::new("/"))?;
         }
         Ok(AdvisePlan { args: self, command_line })
@@ -134,8 +134,8 @@ impl AdvisePlan {
     /// Searches, prints the plan, and verifies, applies or undoes it as requested; `folio` runs
     /// `folio` commands.
     pub(crate) fn run(self, console: &mut Console, folio: &mut Folio<'_>) -> Result<Exit> {
-        if self.args.deed.undo {
-            return folio(&words(["tune", "--undo"]), console);
+        if self.args.action.undo {
+            return folio(&args(["tune", "--undo"]), console);
         }
         let trace = match self.target()? {
             Target::Processes(selection) => return self.advise_processes(selection, console),
@@ -146,7 +146,7 @@ impl AdvisePlan {
         console::remark(advice.remarks());
         console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
         let Some(plan) = &advice.plan else { return Ok(Exit::No) };
-        if self.args.deed.verify {
+        if self.args.action.verify {
             if let Some(why) = &plan.not_verified {
                 bail!(
                     "--verify: {why}; nothing was run or applied. Without --verify, --apply \
@@ -161,13 +161,13 @@ impl AdvisePlan {
             }
             let verdict = folio(&owned(&plan.verify), console)?;
             if !matches!(verdict, Exit::Done) {
-                if self.args.deed.apply {
+                if self.args.action.apply {
                     console::say("folio: not confirmed: nothing was applied");
                 }
                 return Ok(verdict);
             }
         }
-        if self.args.deed.apply {
+        if self.args.action.apply {
             apply(&plan.steps, console, folio)?;
             if !plan.start.is_empty() {
                 console::say(&format!(
@@ -195,7 +195,7 @@ impl AdvisePlan {
     }
 
     fn advise_processes(&self, selection: Selection, console: &mut Console) -> Result<Exit> {
-        if self.args.deed.verify || self.args.deed.apply {
+        if self.args.action.verify || self.args.action.apply {
             bail!(
                 "--verify and --apply need a recording or the program (folio advise -- CMD); for \
                  a running process, run the commands in the advice yourself"
@@ -222,7 +222,7 @@ impl AdvisePlan {
                 shown(&trace)
             );
         }
-        let record = words(["record", "--runs", "3", "-o"])
+        let record = args(["record", "--runs", "3", "-o"])
             .into_iter()
             .chain([trace.clone().into_os_string(), "--".into()])
             .chain(self.args.command.iter().cloned());
@@ -246,14 +246,14 @@ impl AdvisePlan {
             cache: if args.cold { CacheState::Cold } else { CacheState::Warm },
             memory_bytes: args.memory,
             may_end: args.within.is_some(),
-            lasting: Lasting { is_lasting: args.deed.persist, unit: args.unit.clone() },
+            lasting: Lasting { is_lasting: args.action.persist, unit: args.unit.clone() },
             program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         };
-        let mut work = Work::new(Kind::Searching, Some(0), args.within);
-        let answer = question
-            .answer(self.command_line.clone(), &mut |nr_done, nr_all| work.hear(nr_done, nr_all));
+        let mut work = Work::new(WorkKind::Searching, Some(0), args.within);
+        let advice = question
+            .advise(self.command_line.clone(), &mut |nr_done, nr_all| work.update(nr_done, nr_all));
         work.finish();
-        Ok(answer?)
+        Ok(advice?)
     }
 }
 
@@ -327,12 +327,12 @@ fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result
     Ok(())
 }
 
-fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
-    words.map(OsString::from).to_vec()
+fn args<const N: usize>(args: [&str; N]) -> Vec<OsString> {
+    args.map(OsString::from).to_vec()
 }
 
-fn owned(words: &[String]) -> Vec<OsString> {
-    words.iter().map(OsString::from).collect()
+fn owned(args: &[String]) -> Vec<OsString> {
+    args.iter().map(OsString::from).collect()
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -68,13 +68,13 @@ impl AlignPlan {
     pub(crate) fn run(&self) -> Result<Exit> {
         let Self { args } = self;
         let copied = align::copy(&args.file, &args.output, args.align)?;
-        args.tell(&copied);
+        args.print_summary(&copied);
         if args.validate { args.try_out() } else { Ok(Exit::Done) }
     }
 }
 
 impl AlignArgs {
-    fn tell(&self, copied: &Copied) {
+    fn print_summary(&self, copied: &Copied) {
         let Copied { file_bytes, copy_bytes, stored_bytes, text_bytes, nr_compared, lost } = copied;
         let (name, size) = (display(&self.output), figures::size(self.align));
         let [text, old, new, stored] =

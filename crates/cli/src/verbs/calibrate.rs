@@ -153,25 +153,26 @@ impl CalibratePlan {
 impl WritePlan {
     fn run(self, console: &mut Console) -> Result<Exit> {
         let line = console::status();
-        let mut found = Calibration::run(self.effort, &self.dir, &mut |what| {
+        let mut calibration = Calibration::run(self.effort, &self.dir, &mut |what| {
             line.set_message(format!("measuring {what}"));
         })?;
         line.set_message("measuring map counts and owner words");
-        found.mapcounts = mapcount_costs(self.effort.nr_rounds());
+        calibration.mapcounts = mapcount_costs(self.effort.nr_rounds());
         line.finish_and_clear();
-        let mut made = machine(&found)?;
+        let mut calibrated = machine(&calibration)?;
         if matches!(self.effort, Effort::Quick) {
-            made = made.quick();
+            calibrated = calibrated.quick();
         }
         // Overwrites a file that is not a machine file.
         if let Some(earlier) = self.earlier.as_deref().map(Machine::from_path).and_then(Result::ok)
         {
-            made.add(&earlier);
+            calibrated.add(&earlier);
         }
-        let text = made.machine.to_toml(&made.comment(self.effort))?;
+        let text = calibrated.machine.to_toml(&calibrated.comment(self.effort))?;
         disk::write_whole(&self.output, text.as_bytes())
             .with_context(|| not_written(&self.output))?;
-        let result = CalibrationResult::new(self.command_line, &found, &made, &self.output);
+        let result =
+            CalibrationResult::new(self.command_line, &calibration, &calibrated, &self.output);
         console.deliver(result.written(self.form)?.as_bytes(), None)?;
         Ok(Exit::Done)
     }

@@ -22,7 +22,7 @@ pub(super) fn state_folder() -> Result<PathBuf> {
 
 /// After files were written: makes systemd read them, and starts their path units. Prints the
 /// remaining steps.
-pub(super) fn tell(root: &Path, files: &[Planned]) {
+pub(super) fn activate(root: &Path, files: &[Planned]) {
     let new = files.iter().filter(|file| !file.is_unchanged()).map(|file| &file.place);
     let mut new: Vec<&Place> = new.collect();
     let services = new.iter().filter_map(|place| match place {

@@ -222,8 +222,8 @@ struct DepthArgs {
 }
 
 impl From<DepthArgs> for Depth {
-    fn from(asked: DepthArgs) -> Self {
-        match asked {
+    fn from(args: DepthArgs) -> Self {
+        match args {
             DepthArgs { full: true, .. } => Self::Full,
             DepthArgs { time: true, .. } => Self::Time,
             DepthArgs { .. } => Self::Brief,

@@ -90,18 +90,18 @@ fn recorder(name: &str) -> Result<String, &'static str> {
 }
 
 pub(crate) struct RecordPlan {
-    how: How,
+    method: Method,
     is_quiet: bool,
 }
 
-enum Heard {
+enum Notice {
     /// A line that the next one replaces.
     State(String),
     /// A warning.
     Trouble(String),
 }
 
-enum How {
+enum Method {
     Emulated { recording: record::Recording, nr_runs: u16 },
     Live(LiveRecording),
 }
@@ -109,49 +109,49 @@ enum How {
 impl RecordArgs {
     pub(crate) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
         let output = self.output.as_deref();
-        let how = if self.live.is_live() {
+        let method = if self.live.is_live() {
             if let Some(reason) = self.refusal() {
                 bail!("{reason}");
             }
-            How::Live(self.live.plan(&self.command, output, command_line)?)
+            Method::Live(self.live.plan(&self.command, output, command_line)?)
         } else {
             let root = self.root.as_deref();
             let request = record::Request { command: &self.command, output, root };
             let recording = record::Recording::new(&request)?;
-            How::Emulated { recording, nr_runs: self.runs.unwrap_or(0) }
+            Method::Emulated { recording, nr_runs: self.runs.unwrap_or(0) }
         };
-        Ok(RecordPlan { how, is_quiet: self.quiet })
+        Ok(RecordPlan { method, is_quiet: self.quiet })
     }
 
     fn refusal(&self) -> Option<&'static str> {
-        let of_runs = "--runs times the plain program because recording slows it down, but a live \
+        let runs = "--runs times the plain program because recording slows it down, but a live \
             recording runs at full speed; omit --runs";
-        let of_with = "--with chooses an emulator, but --live uses none; omit one of them";
-        let of_root = "--root is for programs from other systems, but --live records on this one; \
+        let with = "--with chooses an emulator, but --live uses none; omit one of them";
+        let root = "--root is for programs from other systems, but --live records on this one; \
                        omit one of them";
         let given = [
-            self.runs.map(|_| of_runs),
-            self.with.as_ref().map(|_| of_with),
-            self.root.as_ref().map(|_| of_root),
+            self.runs.map(|_| runs),
+            self.with.as_ref().map(|_| with),
+            self.root.as_ref().map(|_| root),
         ];
         given.into_iter().flatten().next()
     }
 }
 
-impl How {
-    /// Records; reports its state to `hears`.
-    fn run(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<Outcome, RecordError> {
+impl Method {
+    /// Records; reports its state to `notify`.
+    fn run(&mut self, notify: &mut dyn FnMut(Notice)) -> Result<Outcome, RecordError> {
         let what = if matches!(self, Self::Live(_)) { "page faults" } else { "references" };
         let mut is_still = false;
         let mut progress = |progress: Progress| {
             if progress.elapsed >= QUIET_START || progress.unrecorded.is_some() {
-                hears(Heard::State(state(&progress, what)));
+                notify(Notice::State(state(&progress, what)));
             }
             if let Some(Unrecorded::Lost(error)) = &progress.unrecorded {
-                hears(Heard::Trouble(format!("The program continues unrecorded: {error}")));
+                notify(Notice::Trouble(format!("The program continues unrecorded: {error}")));
             }
             if let Some(standstill) = progress.standstill.filter(|_| !is_still) {
-                hears(Heard::Trouble(standstill.to_string()));
+                notify(Notice::Trouble(standstill.to_string()));
             }
             is_still = progress.standstill.is_some();
         };
@@ -161,11 +161,11 @@ impl How {
         }
     }
 
-    fn time(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<(), RecordError> {
+    fn time(&mut self, notify: &mut dyn FnMut(Notice)) -> Result<(), RecordError> {
         let Self::Emulated { recording, nr_runs } = self else { return Ok(()) };
         let nr_runs = *nr_runs;
         recording.time(nr_runs.into(), &mut |nr| {
-            hears(Heard::State(format!("timing the plain program: run {nr} of {nr_runs}")));
+            notify(Notice::State(format!("timing the plain program: run {nr} of {nr_runs}")));
         })
     }
 }
@@ -174,13 +174,13 @@ impl RecordPlan {
     pub(crate) fn run(mut self, _console: &mut Console) -> Result<Exit> {
         let line = console::status();
         let has_line = !self.is_quiet && std::io::stderr().is_terminal();
-        let mut hears = |heard: Heard| match heard {
-            Heard::State(text) if has_line => line.set_message(text),
-            Heard::State(_) => {}
+        let mut notify = |notice: Notice| match notice {
+            Notice::State(text) if has_line => line.set_message(text),
+            Notice::State(_) => {}
             // The user wants to know now; the summary repeats it.
-            Heard::Trouble(text) => line.suspend(|| console::warn(&text)),
+            Notice::Trouble(text) => line.suspend(|| console::warn(&text)),
         };
-        let result = self.how.time(&mut hears).and_then(|()| self.how.run(&mut hears));
+        let result = self.method.time(&mut notify).and_then(|()| self.method.run(&mut notify));
         line.finish_and_clear();
         let outcome = match result {
             Err(error @ RecordError::Interrupted(signal)) => {
@@ -195,7 +195,7 @@ impl RecordPlan {
         }
         if !self.is_quiet {
             summary(&outcome);
-            if let How::Emulated { recording, .. } = &self.how {
+            if let Method::Emulated { recording, .. } = &self.method {
                 plain_runs(recording.plain_runs());
             }
         }

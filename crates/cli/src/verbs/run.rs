@@ -102,7 +102,7 @@ pub(super) fn heap_size(text: &str) -> Result<HeapSize, String> {
 
 /// How much folio reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Telling {
+enum Verbosity {
     Nothing,
     /// A summary if folio changed something.
     Default,
@@ -112,24 +112,24 @@ enum Telling {
 
 pub(crate) struct RunPlan {
     request: Request,
-    telling: Telling,
+    verbosity: Verbosity,
 }
 
 impl RunArgs {
     pub(crate) fn plan(self) -> RunPlan {
-        let telling = if self.quiet {
-            Telling::Nothing
+        let verbosity = if self.quiet {
+            Verbosity::Nothing
         } else if self.verbose {
-            Telling::All
+            Verbosity::All
         } else if self.summary {
-            Telling::Summary
+            Verbosity::Summary
         } else {
-            Telling::Default
+            Verbosity::Default
         };
-        let voice = if telling == Telling::All { Voice::Verbose } else { Voice::Silent };
+        let voice = if verbosity == Verbosity::All { Voice::Verbose } else { Voice::Silent };
         let (text, heap_bytes) = (self.text.into(), self.heap.0);
         let request = Request { text, heap_bytes, voice, command: self.program.command };
-        RunPlan { request, telling }
+        RunPlan { request, verbosity }
     }
 }
 
@@ -141,12 +141,12 @@ impl RunPlan {
             Ok(plan) => plan,
             Err(error) => return not_started(error),
         };
-        self.tell_before(&plan);
+        self.print_notices(&plan);
         if !self.is_watched(&plan) {
             return not_started(plan.exec());
         }
         let is_sampled =
-            if self.telling == Telling::Nothing { Sampling::Off } else { Sampling::On };
+            if self.verbosity == Verbosity::Nothing { Sampling::Off } else { Sampling::On };
         let watched = match plan.watch(is_sampled) {
             Ok(watched) => watched,
             Err(error @ RunError::NoProcess { .. }) => {
@@ -156,7 +156,7 @@ impl RunPlan {
             }
             Err(error) => return not_started(error),
         };
-        if self.telling != Telling::Nothing {
+        if self.verbosity != Verbosity::Nothing {
             summary(&plan, &watched);
         }
         // Settings are restored before this process ends by a signal.
@@ -173,22 +173,22 @@ impl RunPlan {
     /// Returns whether folio keeps running alongside the program, to restore settings or report
     /// results.
     fn is_watched(&self, plan: &Launch) -> bool {
-        let is_told = match self.telling {
-            Telling::Nothing => false,
-            Telling::Default => !plan.warmed.is_empty() || plan.moved.is_some(),
-            Telling::Summary | Telling::All => true,
+        let is_reported = match self.verbosity {
+            Verbosity::Nothing => false,
+            Verbosity::Default => !plan.warmed.is_empty() || plan.moved.is_some(),
+            Verbosity::Summary | Verbosity::All => true,
         };
-        is_told || plan.holds_settings()
+        is_reported || plan.holds_settings()
     }
 
-    fn tell_before(&self, plan: &Launch) {
+    fn print_notices(&self, plan: &Launch) {
         let cost = plan.heap.as_ref().and_then(Heap::cost);
-        if self.telling != Telling::Nothing {
+        if self.verbosity != Verbosity::Nothing {
             cost.iter().chain(&plan.enabled).for_each(|line| warn(&printable(line)));
         }
-        match self.telling {
-            Telling::Nothing => {}
-            Telling::Default | Telling::Summary => {
+        match self.verbosity {
+            Verbosity::Nothing => {}
+            Verbosity::Default | Verbosity::Summary => {
                 let more = plan.fallbacks.len().saturating_sub(1);
                 let more =
                     if more > 0 { format!(" ({more} more: --verbose)") } else { String::new() };
@@ -196,7 +196,7 @@ impl RunPlan {
                     warn(&format!("{}{more}", printable(&first.to_string())));
                 }
             }
-            Telling::All => {
+            Verbosity::All => {
                 plan.fallbacks.iter().for_each(|each| warn(&printable(&each.to_string())));
                 plan.notes.iter().for_each(|note| say(&format!("folio: {}", printable(note))));
                 for file in &plan.warmed {
@@ -253,7 +253,7 @@ fn summary(plan: &Launch, watched: &Watched) {
         let (files, state) = (count(long.len()), in_cache(&long));
         say(&format!("folio: text and constants in {files}: {state}{delay}"));
     }
-    say(&format!("folio: {}", seen(&watched.samples, watched.elapsed.as_secs_f64())));
+    say(&format!("folio: {}", describe_samples(&watched.samples, watched.elapsed.as_secs_f64())));
     let moved = plan.moved.as_ref().and_then(|moved| moved.summary().ok());
     if let Some(moved) = moved {
         moved.to_string().lines().for_each(|line| say(&format!("folio: {}", printable(line))));
@@ -268,7 +268,7 @@ fn summary(plan: &Launch, watched: &Watched) {
     }
 }
 
-fn seen(samples: &Samples, seconds: f64) -> String {
+fn describe_samples(samples: &Samples, seconds: f64) -> String {
     if samples.nr == 0 {
         return format!("ended after {seconds:.2} s, before its mappings were sampled");
     }

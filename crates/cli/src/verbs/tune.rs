@@ -87,14 +87,14 @@ pub(crate) struct TuneArgs {
 /// A profile has a few lines; a longer file is not a profile.
 const PROFILE_BYTES_MAX: u64 = 256 << 10;
 
-enum Deed {
+enum Action {
     Show(ChangeSet),
     Apply(ChangeSet),
     Undo(Foreign),
 }
 
 pub(crate) struct TunePlan {
-    deed: Deed,
+    action: Action,
     is_lasting: bool,
     drop_in: Option<Piece>,
     catalog: Catalog,
@@ -106,8 +106,8 @@ pub(crate) struct TunePlan {
 impl TuneArgs {
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<TunePlan> {
         let catalog = Catalog::below(&self.root);
-        let deed = if self.undo {
-            Deed::Undo(if self.force { Foreign::Overwrite } else { Foreign::Keep })
+        let action = if self.undo {
+            Action::Undo(if self.force { Foreign::Overwrite } else { Foreign::Keep })
         } else {
             // For a service alone, no setting changes without a requested profile.
             let is_wanted = self.unit.is_none() || self.persist || self.profile.is_some();
@@ -116,23 +116,31 @@ impl TuneArgs {
             } else {
                 ChangeSet::default()
             };
-            if self.yes { Deed::Apply(plan) } else { Deed::Show(plan) }
+            if self.yes { Action::Apply(plan) } else { Action::Show(plan) }
         };
         let drop_in = match &self.unit {
             Some(unit) => Some(drop_in(&self.root, unit, &self.env)?),
             None => None,
         };
         let (root, form) = (self.root, self.form.form());
-        Ok(TunePlan { deed, is_lasting: self.persist, drop_in, catalog, root, form, command_line })
+        Ok(TunePlan {
+            action,
+            is_lasting: self.persist,
+            drop_in,
+            catalog,
+            root,
+            form,
+            command_line,
+        })
     }
 }
 
 impl TunePlan {
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        match &self.deed {
-            Deed::Show(plan) => self.show(plan, console),
-            Deed::Apply(plan) => self.apply(plan, console),
-            Deed::Undo(foreign) => self.undo(*foreign, console),
+        match &self.action {
+            Action::Show(plan) => self.show(plan, console),
+            Action::Apply(plan) => self.apply(plan, console),
+            Action::Undo(foreign) => self.undo(*foreign, console),
         }
     }
 
@@ -199,7 +207,7 @@ impl TunePlan {
         };
         self.deliver(&tune::applied(plan).wrote(&written), console)?;
         self.remark(plan, &written);
-        lasting::tell(&self.root, &written);
+        lasting::activate(&self.root, &written);
         if !plan.changes.is_empty() || !written.is_empty() {
             console::say(&format!(
                 "folio: the changes are recorded; to undo them: {}",

@@ -162,8 +162,8 @@ mod tests {
     fn a_non_number_error_names_what_is_expected() {
         assert_eq!(number(&u64::MAX.to_string()), Ok(u64::MAX));
         for refused in ["", "x", "-1", "1.5", "18446744073709551616"] {
-            let said = number::<u64>(refused).unwrap_err();
-            assert_eq!(said, "expected a whole number below 2^64", "{refused}");
+            let message = number::<u64>(refused).unwrap_err();
+            assert_eq!(message, "expected a whole number below 2^64", "{refused}");
         }
     }
 

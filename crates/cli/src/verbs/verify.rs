@@ -1,7 +1,7 @@
 //! `folio verify`: runs a command alternately with and without a change, and prints a verdict.
 
 mod arms;
-mod words;
+mod quoting;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use super::run::{HeapSize, TextMode, heap_size};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::work::{Kind, Work};
+use crate::work::{Work, WorkKind};
 
 const NR_ROUNDS: usize = 20;
 const WALL: &str = "wall";
@@ -190,7 +190,7 @@ impl VerifyArgs {
         let (measure, metric) = (self.measure()?, self.metric()?);
         let measure = Measure { metric: metric.clone(), ..measure };
         self.check_limits(&metric)?;
-        let server = self.server.as_deref().map(words::split).transpose()?;
+        let server = self.server.as_deref().map(quoting::split).transpose()?;
         let program = self.command.first().map(Path::new);
         let page = self.page.file(program.into_iter().chain(self.trace.as_deref()))?;
         let mut plain = Plain::new(self.command, server, measure.output);
@@ -320,7 +320,7 @@ impl VerifyPlan {
             Until::Time(time) => (None, Some(time)),
             Until::Either(nr, time) => (Some(nr as u64 + 1), Some(time)),
         };
-        let mut work = Work::new(Kind::Rounds, nr_all, time.or(self.measure.within));
+        let mut work = Work::new(WorkKind::Rounds, nr_all, time.or(self.measure.within));
         let rounds = alternate(&mut self.plain, &mut self.changed, &self.measure, &mut |round| {
             // The rounds check the time themselves, even during a run.
             let _ = work.done(round as u64 + 1);
@@ -336,7 +336,7 @@ impl VerifyPlan {
         let judged = Judged::of(&rounds, &self.question);
         let predicted = self.predicted(&rounds, &judged)?;
         let result = VerifyResult::new(&rounds, &judged, &self.question)
-            .beside(predicted)
+            .with_prediction(predicted)
             .about(self.changed.change())
             .of(self.command_line);
         page_file::deliver(console, &result.written(self.form)?, self.page.as_ref(), || {

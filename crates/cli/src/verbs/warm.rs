@@ -102,7 +102,7 @@ impl WarmArgs {
             form: self.form.form(),
             command_line,
         };
-        let mut seen = BTreeSet::new();
+        let mut known_files = BTreeSet::new();
         for file in &self.files {
             if file.is_dir() && self.recursive {
                 let found = programs_below(file);
@@ -113,7 +113,7 @@ impl WarmArgs {
                     ));
                 }
                 for path in found {
-                    plan.add(path, &mut seen);
+                    plan.add(path, &mut known_files);
                 }
                 continue;
             }
@@ -122,10 +122,12 @@ impl WarmArgs {
                 plan.failed.push((file.clone(), reason));
                 continue;
             }
-            plan.add(file.clone(), &mut seen);
+            plan.add(file.clone(), &mut known_files);
             if self.libs {
                 match libraries::of(file) {
-                    Ok(found) => found.into_iter().for_each(|path| plan.add(path, &mut seen)),
+                    Ok(found) => {
+                        found.into_iter().for_each(|path| plan.add(path, &mut known_files))
+                    }
                     Err(error) => plan.failed.push((file.clone(), error.to_string())),
                 }
             }
@@ -151,9 +153,9 @@ impl WarmArgs {
 
 impl WarmPlan {
     /// Adds a file once, even if it has several names.
-    fn add(&mut self, file: PathBuf, seen: &mut BTreeSet<(u64, u64)>) {
+    fn add(&mut self, file: PathBuf, known_files: &mut BTreeSet<(u64, u64)>) {
         let is_new = match fs::metadata(&file) {
-            Ok(found) => seen.insert((found.dev(), found.ino())),
+            Ok(found) => known_files.insert((found.dev(), found.ino())),
             // Opening it will report the error.
             Err(_) => true,
         };
@@ -190,7 +192,7 @@ impl WarmPlan {
         result.wrote(&written);
         console.deliver(result.written(self.form)?.as_bytes(), None)?;
         if !written.is_empty() {
-            lasting::tell(&self.root, &written);
+            lasting::activate(&self.root, &written);
             console::say(&format!(
                 "folio: the units are recorded; to undo them: {}",
                 as_root("folio tune --undo")

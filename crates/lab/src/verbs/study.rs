@@ -10,7 +10,7 @@ use largefolio_cli::console::{self, Console};
 use largefolio_cli::errors::Exit;
 use largefolio_cli::verbs::confined;
 use largefolio_cli::verbs::values::{FormArgs, within};
-use largefolio_cli::version::beside;
+use largefolio_cli::version::installed_or_local;
 use largefolio_lab::study::Measurements;
 use largefolio_lab::study::result::{StudyRequest, StudyResult, find_traces, measure};
 use largefolio_linux::signals::Stop;
@@ -83,8 +83,9 @@ impl StudyArgs {
         let studies = StudyRequest::studies(&self.names, &self.file, Budget::times(self.max_work))?;
         let rounds = self.live.then_some(usize::try_from(self.rounds)?);
         let program = std::env::current_exe().unwrap_or_default();
-        let traces =
-            self.traces.unwrap_or_else(|| find_traces(&studies, beside(&program, "traces")));
+        let traces = self
+            .traces
+            .unwrap_or_else(|| find_traces(&studies, installed_or_local(&program, "traces")));
         if rounds.is_none() {
             let traces = std::slice::from_ref(&traces);
             confined::to_with_temporary(traces, []);

@@ -114,7 +114,7 @@ pub(super) fn of_system(
 ) -> Result<(Vec<Choice>, Vec<LeftOut>), Error> {
     let catalog = Catalog::below(Path::new("/"));
     let file: File = toml::from_str(include_str!("choices.toml"))
-        .map_err(|error| Error::asked(format!("choices.toml: {error}")))?;
+        .map_err(|error| Error::request(format!("choices.toml: {error}")))?;
     let (mut taken, mut left_out) = (Vec::new(), Vec::new());
     for choice in file.choice {
         let choice = Choice { set: on_disks(&catalog, choice.set), ..choice };

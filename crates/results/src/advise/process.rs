@@ -20,7 +20,7 @@ use largefolio_report::figures::{self, printable};
 use largefolio_trace::shown;
 use serde::Serialize;
 
-use crate::maps::{Look, MapsRequest, Selection, what_in};
+use crate::maps::{MapsRequest, Reading, Selection, what_in};
 use crate::remedy::takes;
 use crate::{Error, Forms, Remark, running};
 
@@ -70,8 +70,8 @@ impl ProcessAdvice {
             nr_judged: NR_JUDGED,
             command_line: command_line.clone(),
         };
-        let look = request.look()?;
-        let census = look.census();
+        let reading = request.take_reading()?;
+        let census = reading.census();
         let names = census.iter().flat_map(|census| &census.processes);
         Ok(Self {
             schema_version: SCHEMA_VERSION,
@@ -79,8 +79,8 @@ impl ProcessAdvice {
             command_line,
             kernel: running::release(),
             processes: names.map(|one| (one.name.clone(), one.pid)).collect(),
-            areas: areas(known(&look)),
-            remarks: request.remarks(&look),
+            areas: areas(known(&reading)),
+            remarks: request.remarks(&reading),
         })
     }
 
@@ -101,15 +101,15 @@ pub fn is_running(name: &str) -> bool {
     chosen.is_ok_and(|chosen| !chosen.pids.is_empty())
 }
 
-fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
-    let Some(census) = look.census() else { return Vec::new() };
+fn known(reading: &Reading) -> Vec<(String, Vec<Remedy>)> {
+    let Some(census) = reading.census() else { return Vec::new() };
     let of = |finding: &Finding| {
         let process = &census.processes[finding.process];
         let name = what_in(&process.name, &process.mappings[finding.mapping].vma);
         let remedies = finding.remedies.iter().filter(|remedy| remedy.is_some());
         (name, remedies.cloned().collect())
     };
-    look.findings().iter().map(of).collect()
+    reading.findings().iter().map(of).collect()
 }
 
 fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {

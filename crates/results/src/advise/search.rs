@@ -65,7 +65,7 @@ pub(super) struct Search<'a> {
     pub(super) texts: &'a [String],
 }
 
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub(super) candidates: Vec<Candidate>,
     pub(super) unchanged: Outcome,
     pub(super) is_cut: bool,
@@ -74,34 +74,38 @@ pub(super) struct Found {
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
 impl Search<'_> {
-    pub(super) fn run(&self, goal: Goal, progress: &mut Progress<'_>) -> Result<Found, Error> {
+    pub(super) fn run(
+        &self,
+        goal: Goal,
+        progress: &mut Progress<'_>,
+    ) -> Result<SearchResult, Error> {
         let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
         sets.extend((0..self.choices.len()).map(|one| vec![one]));
         let mut done = RowsDone::default();
         let mut nr_all = 0;
         let first = self.replay(&sets, &mut done, &mut nr_all, progress)?;
         let (has_plain_no_room, mut is_cut) = (first.unfit.contains(&0), first.is_cut());
-        let mut found = of_sets(&sets, first);
+        let mut outcomes = outcomes_by_set(&sets, first);
         // S1: without the current system, nothing can be compared.
-        let Some((_, plain)) = found.first().filter(|(set, _)| set.is_empty()).cloned() else {
+        let Some((_, plain)) = outcomes.first().filter(|(set, _)| set.is_empty()).cloned() else {
             let why = if has_plain_no_room {
                 "the program does not fit in the memory given by --memory; allow more"
             } else {
                 "--within ended the search before the program was replayed unchanged; allow more time"
             };
-            return Err(Error::asked(why.to_owned()));
+            return Err(Error::request(why.to_owned()));
         };
-        let more = self.combinations(&found, goal);
+        let more = self.combinations(&outcomes, goal);
         if !more.is_empty() && !is_cut {
             let second = self.replay(&more, &mut done, &mut nr_all, progress)?;
             is_cut = second.is_cut();
-            found.extend(of_sets(&more, second));
+            outcomes.extend(outcomes_by_set(&more, second));
         }
-        let all = found.into_iter();
+        let all = outcomes.into_iter();
         let mut candidates: Vec<Candidate> =
             all.map(|(choices, row)| candidate(choices, &row, &plain)).collect();
         mark_frontier(&mut candidates, goal);
-        Ok(Found { candidates, unchanged: plain, is_cut })
+        Ok(SearchResult { candidates, unchanged: plain, is_cut })
     }
 
     fn replay(
@@ -133,7 +137,8 @@ impl Search<'_> {
                 for file in self.texts {
                     let text = format!("{file}={}K", bytes >> 10);
                     let annotation = text.parse();
-                    annotations.push(annotation.map_err(|error| Error::asked(format!("{error}")))?);
+                    annotations
+                        .push(annotation.map_err(|error| Error::request(format!("{error}")))?);
                 }
             }
         }
@@ -147,8 +152,8 @@ impl Search<'_> {
         })
     }
 
-    fn combinations(&self, found: &[(Vec<usize>, Outcome)], goal: Goal) -> Vec<Vec<usize>> {
-        let Some(((_, plain), alone)) = found.split_first() else { return Vec::new() };
+    fn combinations(&self, outcomes: &[(Vec<usize>, Outcome)], goal: Goal) -> Vec<Vec<usize>> {
+        let Some(((_, plain), alone)) = outcomes.split_first() else { return Vec::new() };
         let mut levers: Vec<(&str, Vec<(usize, f64)>)> = Vec::new();
         for (set, row) in alone {
             let one = set[0];
@@ -180,8 +185,8 @@ impl Search<'_> {
     }
 }
 
-fn of_sets(sets: &[Vec<usize>], found: Fitting) -> Vec<(Vec<usize>, Outcome)> {
-    let outcomes = found.outcomes.into_iter();
+fn outcomes_by_set(sets: &[Vec<usize>], outcomes: Fitting) -> Vec<(Vec<usize>, Outcome)> {
+    let outcomes = outcomes.outcomes.into_iter();
     outcomes.map(|(nr, outcome)| (sets[nr].clone(), outcome)).collect()
 }
 
@@ -272,9 +277,9 @@ mod tests {
     fn memory_that_2m_folios_waste_is_saved() {
         searching(CacheState::Warm, false, |search| {
             let go_on = &mut |_, _| ControlFlow::Continue(());
-            let found = search.run(Goal::Memory, go_on).unwrap().candidates;
-            assert_eq!(found[0].memory_bytes, 64 << 20);
-            let least = found.iter().min_by_key(|one| one.memory_bytes).unwrap();
+            let outcomes = search.run(Goal::Memory, go_on).unwrap().candidates;
+            assert_eq!(outcomes[0].memory_bytes, 64 << 20);
+            let least = outcomes.iter().min_by_key(|one| one.memory_bytes).unwrap();
             assert_eq!(search.choices[least.choices[0]].name, "2M folios only on madvise");
             assert_eq!(least.memory_bytes, 64 << 12);
         });
@@ -328,13 +333,13 @@ mod tests {
             at(&[4], 2.0, 200),
         ];
         mark_frontier(&mut all, Goal::Time);
-        let found: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
-        assert_eq!(found, [true, true, false, true, false, false]);
+        let outcomes: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
+        assert_eq!(outcomes, [true, true, false, true, false, false]);
         for (one, faults) in all.iter_mut().zip([9, 8, 7, 9, 9, 9]) {
             one.faults = faults;
         }
         mark_frontier(&mut all, Goal::Faults);
-        let found: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
-        assert_eq!(found, [false, true, true, true, false, false]);
+        let outcomes: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
+        assert_eq!(outcomes, [false, true, true, true, false, false]);
     }
 }

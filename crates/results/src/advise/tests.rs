@@ -93,15 +93,15 @@ fn a_plan_is_made_of_commands() {
     let program = ["job".to_owned(), "a b".to_owned()];
     let texts = ["/usr/bin/job".to_owned()];
     let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
-    let found = plan((7, &one), &choices, (&program, &texts), &Lasting::default(), Goal::Time);
-    let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
+    let plan = plan((7, &one), &choices, (&program, &texts), &Lasting::default(), Goal::Time);
+    let commands: Vec<String> = plan.steps.iter().map(Step::command).collect();
     let tune = as_root("folio tune --set thp.64K=always --yes");
     assert_eq!(commands, [tune.as_str(), "folio warm /usr/bin/job"]);
-    assert_eq!(found.steps[0].undo, ["tune", "--undo"]);
+    assert_eq!(plan.steps[0].undo, ["tune", "--undo"]);
     let verify = "verify --runs 20 --tune thp.64K=always --heap 64K --text large -- job";
-    assert_eq!(found.verify[..found.verify.len() - 1].join(" "), verify);
-    assert_eq!(found.verify.last().map(String::as_str), Some("a b"));
-    assert_eq!(found.start, ["--heap", "64K"]);
+    assert_eq!(plan.verify[..plan.verify.len() - 1].join(" "), verify);
+    assert_eq!(plan.verify.last().map(String::as_str), Some("a b"));
+    assert_eq!(plan.start, ["--heap", "64K"]);
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn a_plan_can_be_persistent_and_for_a_service() {
     let lasting = Lasting { is_lasting: true, unit: Some("job.service".to_owned()) };
     let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
     let texts = ["/usr/bin/job".to_owned()];
-    let found = plan((1, &one), &[heap, text], (&[], &texts), &lasting, Goal::Time);
-    let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
+    let plan = plan((1, &one), &[heap, text], (&[], &texts), &lasting, Goal::Time);
+    let commands: Vec<String> = plan.steps.iter().map(Step::command).collect();
     let expected = [
         "folio tune --set thp.64K=madvise --yes --persist",
         "folio tune --unit job.service --env A=1 --yes",
@@ -124,22 +124,22 @@ fn a_plan_can_be_persistent_and_for_a_service() {
     ]
     .map(as_root);
     assert_eq!(commands, expected);
-    assert!(found.start.is_empty(), "the service starts so by itself");
+    assert!(plan.start.is_empty(), "the service starts so by itself");
 }
 
 #[test]
 fn a_plan_is_verified_by_what_it_is_best_for_and_not_where_that_shows_nothing() {
     let mut choices = [choice("64K", Scope::System), choice("readahead", Scope::System)];
     choices[1].not_verified = "it acts on files that are not cached".to_owned();
-    let found = |one: &[usize], goal| {
+    let plan = |one: &[usize], goal| {
         let one = candidate(one, [-3.0, -2.0, -1.0], 0.0);
         plan((1, &one), &choices, (&["job".to_owned()], &[]), &Lasting::default(), goal)
     };
-    let metric = |goal| found(&[0], goal).verify[3..5].join(" ");
+    let metric = |goal| plan(&[0], goal).verify[3..5].join(" ");
     assert_eq!(metric(Goal::Time), "--tune thp.64K=always");
     assert_eq!(metric(Goal::Memory), "--metric memory");
     assert_eq!(metric(Goal::Faults), "--metric minor faults");
-    let plan = found(&[0, 1], Goal::Memory);
+    let plan = plan(&[0, 1], Goal::Memory);
     assert!(plan.verify.is_empty());
     let why = "readahead set: it acts on files that are not cached";
     assert_eq!(plan.not_verified.as_deref(), Some(why));

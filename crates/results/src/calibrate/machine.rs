@@ -28,7 +28,7 @@ const L2_ENTRIES: u32 = 1024;
 /// The pages at which any core's level 1 ends.
 const L1_WITHIN: std::ops::Range<usize> = 24..512;
 
-pub struct Made {
+pub struct CalibratedMachine {
     pub machine: Machine,
     pub(super) notes: Vec<String>,
     pub(super) reach: Vec<Reach>,
@@ -44,7 +44,7 @@ pub(super) struct Reach {
     pub(super) documented: Option<u32>,
 }
 
-impl Made {
+impl CalibratedMachine {
     pub fn add(&mut self, earlier: &Machine) {
         let nr = earlier.calibrated.as_ref().map_or(0, |calibrated| calibrated.nr);
         if merge::add(&mut self.machine, earlier) {
@@ -88,14 +88,14 @@ impl Made {
     }
 }
 
-/// Builds the machine of `found`.
+/// Builds the machine of `calibration`.
 ///
 /// # Errors
 /// Never in practice: the replacement machine is built in.
-pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
+pub fn machine(calibration: &Calibration) -> Result<CalibratedMachine, MachineError> {
     let stand_in = Machine::named(STAND_IN)?;
-    let is_splintered = is_splintered(found);
-    let reach = reach(found);
+    let is_splintered = is_splintered(calibration);
+    let reach = reach(calibration);
     let mut notes: Vec<String> = reach.iter().map(Reach::note).collect();
     if is_splintered {
         notes.push(
@@ -105,32 +105,32 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
         );
     }
     notes.extend(
-        found
+        calibration
             .kernel
             .pace
             .as_ref()
             .map(|pace| format!("Faults, fork and unmapping: {}", pace.note())),
     );
-    notes.extend(found.missing.iter().map(|missing| format!("Not measured: {missing}")));
+    notes.extend(calibration.missing.iter().map(|missing| format!("Not measured: {missing}")));
     let is_arm = cfg!(target_arch = "aarch64");
     let kernel = running::release();
-    let cpu = if found.cpu.name.is_empty() { "unknown CPU" } else { &found.cpu.name };
+    let cpu = if calibration.cpu.name.is_empty() { "unknown CPU" } else { &calibration.cpu.name };
     let description = format!("{cpu}, measured on {} under Linux {kernel}", today());
     let description = description.replace(char::is_control, " ");
-    let tlb = tlb(found, &reach, is_splintered);
+    let tlb = tlb(calibration, &reach, is_splintered);
     let machine = Machine {
         nr_cpus: None,
         name: THIS.to_owned(),
         description,
-        cpu: Some(found.cpu.name.clone()),
+        cpu: Some(calibration.cpu.name.clone()),
         arch: if is_arm { Arch::Arm64 } else { Arch::X86_64 },
         page_sizes: vec![running::page()],
         page_size: running::page(),
-        costs: costs::costs(found, &stand_in.costs, &tlb, is_splintered),
+        costs: costs::costs(calibration, &stand_in.costs, &tlb, is_splintered),
         tlb,
         calibrated: Some(Calibrated { kernel, nr: 1 }),
     };
-    Ok(Made { machine, notes, reach })
+    Ok(CalibratedMachine { machine, notes, reach })
 }
 
 /// `2026-11-22`, in UTC.
@@ -156,17 +156,17 @@ fn date(days: u64) -> String {
 }
 
 /// Returns whether 2M folios miss like 4K folios over working sets that a few PMD entries cover.
-fn is_splintered(found: &Calibration) -> bool {
-    let over = |pages| found.curve(Side::Data, pages)?.extra_over(96..=512);
+fn is_splintered(calibration: &Calibration) -> bool {
+    let over = |pages| calibration.curve(Side::Data, pages)?.extra_over(96..=512);
     match (over(Pages::Base), over(Pages::Pmd)) {
         (Some(base), Some(pmd)) => base > 0.0 && pmd > base / 2.0,
         _ => false,
     }
 }
 
-fn reach(found: &Calibration) -> Vec<Reach> {
+fn reach(calibration: &Calibration) -> Vec<Reach> {
     let mut all = Vec::new();
-    for curve in &found.curves {
+    for curve in &calibration.curves {
         let (l1, l2) = match curve.side {
             Side::Data => (Place::L1Data, Place::L2Data),
             Side::Instruction => (Place::L1Instruction, Place::L2Instruction),
@@ -177,7 +177,7 @@ fn reach(found: &Calibration) -> Vec<Reach> {
         let from = first.map_or(256, |step| step.next * 3);
         let second = step_within(&curve.extra, from..8192);
         for (place, measured) in [(l1, first), (l2, second)] {
-            let documented = documented(found, place).map(|known| known.entries);
+            let documented = documented(calibration, place).map(|known| known.entries);
             all.push(Reach { place, pages: curve.pages, measured, documented });
         }
     }
@@ -185,10 +185,10 @@ fn reach(found: &Calibration) -> Vec<Reach> {
 }
 
 /// Returns CPUID's entry for a level with pages of 4 KiB. A shared level 2 serves both sides.
-fn documented(found: &Calibration, place: Place) -> Option<&Structure> {
+fn documented(calibration: &Calibration, place: Place) -> Option<&Structure> {
     let of = |wanted: Place| {
         let holds = |known: &&Structure| known.place == wanted && known.page_bytes.contains(&4096);
-        found.cpu.structures.iter().find(holds)
+        calibration.cpu.structures.iter().find(holds)
     };
     let is_l2 = matches!(place, Place::L2Data | Place::L2Instruction);
     of(place).or_else(|| if is_l2 { of(Place::L2) } else { None })
@@ -242,13 +242,13 @@ impl Reach {
     }
 }
 
-fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
-    let of = |place: Place, entries| structures(found, reach, place, entries, is_splintered);
-    let shared = found.cpu.structures.iter().any(|known| known.place == Place::L2);
+fn tlb(calibration: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
+    let of = |place: Place, entries| structures(calibration, reach, place, entries, is_splintered);
+    let shared = calibration.cpu.structures.iter().any(|known| known.place == Place::L2);
     let (mut l2, mut l2_instruction, mut l2_data) = (Vec::new(), Vec::new(), Vec::new());
     if shared {
         l2 = of(Place::L2, L2_ENTRIES);
-    } else if found.cpu.structures.iter().any(|known| known.place == Place::L2Data) {
+    } else if calibration.cpu.structures.iter().any(|known| known.place == Place::L2Data) {
         l2_instruction = of(Place::L2Instruction, L2_ENTRIES);
         l2_data = of(Place::L2Data, L2_ENTRIES);
     } else {
@@ -261,7 +261,7 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
         l2_instruction,
         l2_data,
         walk_cache: walks::caches(),
-        walker: walks::walker(found, is_splintered),
+        walker: walks::walker(calibration, is_splintered),
         address_spaces: if cfg!(target_arch = "aarch64") {
             AddressSpaces {
                 nr: 16_384,
@@ -286,13 +286,13 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
 
 /// Returns a place's structures: from CPUID, else as measured, else with `otherwise` entries.
 fn structures(
-    found: &Calibration,
+    calibration: &Calibration,
     reach: &[Reach],
     place: Place,
     otherwise: u32,
     is_splintered: bool,
 ) -> Vec<StructureConfig> {
-    let known = found.cpu.structures.iter().filter(|known| known.place == place);
+    let known = calibration.cpu.structures.iter().filter(|known| known.place == place);
     let mut all: Vec<&Structure> = known.collect();
     // AMD: two entries for 4K and 2M with equal sizes are one shared structure.
     let first = all.iter().find(|known| known.page_bytes == [4096]).copied();

@@ -9,7 +9,7 @@ use largefolio_report::ExportError;
 use largefolio_sim::machine::Quantity;
 use serde::Serialize;
 
-use super::machine::{Made, Reach};
+use super::machine::{CalibratedMachine, Reach};
 use crate::{Forms, running};
 
 const SCHEMA_VERSION: u32 = 2;
@@ -71,8 +71,13 @@ struct PointRow {
 
 impl CalibrationResult {
     #[must_use]
-    pub fn new(command: Vec<String>, found: &Calibration, made: &Made, output: &Path) -> Self {
-        let costs = &made.machine.costs;
+    pub fn new(
+        command: Vec<String>,
+        calibration: &Calibration,
+        calibrated: &CalibratedMachine,
+        output: &Path,
+    ) -> Self {
+        let costs = &calibrated.machine.costs;
         let single = costs.known().map(|(name, known)| cost_row(name, known));
         let rates = costs.rates().into_iter().flat_map(|(name, rates)| {
             rates.iter().map(move |rate| CostRow {
@@ -83,7 +88,7 @@ impl CalibrationResult {
                 source: rate.source.clone(),
             })
         });
-        let storage = &found.storage;
+        let storage = &calibration.storage;
         let rest = [&storage.random_direct, &storage.sequential, &storage.cached];
         let deep = storage.at_depth.iter().map(|(_, figure)| figure);
         let storage = storage.random.iter().chain(deep).chain(rest.into_iter().flatten());
@@ -92,16 +97,16 @@ impl CalibrationResult {
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line: command,
             kernel: running::release(),
-            machine: made.machine.description.clone(),
+            machine: calibrated.machine.description.clone(),
             file: output.display().to_string(),
-            reach: made.reach.iter().map(ReachRow::from).collect(),
+            reach: calibrated.reach.iter().map(ReachRow::from).collect(),
             costs: single.chain(rates).collect(),
             storage: storage
                 .map(|figure| StorageRow { what: figure.how.clone(), ns: figure.ns })
                 .collect(),
-            pace: found.kernel.pace.clone(),
-            curves: found.curves.iter().map(CurveRow::from).collect(),
-            notes: made.notes.clone(),
+            pace: calibration.kernel.pace.clone(),
+            curves: calibration.curves.iter().map(CurveRow::from).collect(),
+            notes: calibrated.notes.clone(),
         }
     }
 }

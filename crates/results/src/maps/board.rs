@@ -1,13 +1,13 @@
-//! The full-screen view: the stored looks, and where the user is in them.
+//! The full-screen view: the stored readings, and where the user is in them.
 //!
 //! ```text
-//!   looks   first .. last, now        a change is since the last look or since the first
-//!   views   processes -> control groups -> mappings by file -> cached files
-//!   enter   a control group: its processes; a process: its mappings
+//!   readings   first .. last, now     a change is since the last reading or since the first
+//!   views      processes -> control groups -> mappings by file -> cached files
+//!   enter      a control group: its processes; a process: its mappings
 //! ```
 //!
 //! Owns no terminal: keys come as [`Step`], and a [`Picture`] is text. Invariant V1: a selected
-//! item stays selected while it exists, wherever a new look moves its row.
+//! item stays selected while it exists, wherever a new reading moves its row.
 
 use super::board_rows::{self, Grid, Key, Since, View};
 use super::group::Sort;
@@ -22,7 +22,7 @@ pub enum Step {
     Open,
     Back,
     Sort,
-    /// Switches between shares, changes since the last look, and changes since the start.
+    /// Switches between shares, changes since the last reading, and changes since the start.
     Since,
     View,
 }
@@ -55,18 +55,18 @@ pub struct Board {
 
 impl Board {
     #[must_use]
-    pub fn new(look: State, sort: Sort) -> Self {
+    pub fn new(reading: State, sort: Sort) -> Self {
         let mut views = Vec::new();
-        if look.files.is_empty() || !look.processes.is_empty() {
+        if reading.files.is_empty() || !reading.processes.is_empty() {
             views = vec![View::Processes, View::Groups, View::Mappings];
         }
-        if !look.files.is_empty() {
+        if !reading.files.is_empty() {
             views.push(View::Files);
         }
         let mut board = Self {
-            first: look.clone(),
-            last: look.clone(),
-            now: look,
+            first: reading.clone(),
+            last: reading.clone(),
+            now: reading,
             views,
             entered: Vec::new(),
             view: 0,
@@ -83,8 +83,8 @@ impl Board {
         board
     }
 
-    pub fn add(&mut self, look: State) {
-        self.last = std::mem::replace(&mut self.now, look);
+    pub fn add(&mut self, reading: State) {
+        self.last = std::mem::replace(&mut self.now, reading);
         self.settle();
     }
 
@@ -167,8 +167,8 @@ impl Board {
 
     /// Returns the selected item's row (V1).
     fn place(&self, keys: &[Key]) -> usize {
-        let found = self.chosen.as_ref().and_then(|own| keys.iter().position(|key| key == own));
-        found.unwrap_or(self.at).min(keys.len().saturating_sub(1))
+        let chosen_at = self.chosen.as_ref().and_then(|own| keys.iter().position(|key| key == own));
+        chosen_at.unwrap_or(self.at).min(keys.len().saturating_sub(1))
     }
 
     fn settle(&mut self) {
@@ -210,12 +210,12 @@ mod tests {
     #[test]
     fn sizes_below_one_per_cent_share_a_row_until_they_grow() {
         let with = |orders: &[(u32, u64)]| {
-            let mut look = state("a", &[(1, "db", 8192, 2048)]);
+            let mut reading = state("a", &[(1, "db", 8192, 2048)]);
             for (order, bytes) in orders {
                 let cell = Cell { aligned_bytes: *bytes, ..Cell::default() };
-                look.totals.add(Kind::Anon, Size::Order(*order), &cell);
+                reading.totals.add(Kind::Anon, Size::Order(*order), &cell);
             }
-            look
+            reading
         };
         let sizes = |board: &Board| {
             board.picture().totals.rows.into_iter().map(|row| row[0].clone()).collect::<Vec<_>>()

@@ -88,7 +88,7 @@ pub(super) fn heading(view: &View, since: Since, sort: Sort) -> String {
         View::OfProcess(pid, name) => format!("mappings of {pid} {}", printable(name)),
     };
     match since {
-        Since::Now => format!("{what}, shares by folio size; most {} first", sort.words()),
+        Since::Now => format!("{what}, shares by folio size; most {} first", sort.label()),
         Since::Last => format!("{what}, change since the last look; most first"),
         Since::Start => format!("{what}, change since the start; most first"),
     }

@@ -82,7 +82,7 @@ pub(super) fn pairs<'a>(old: &'a State, new: &'a State) -> Vec<Pair<'a>> {
     for process in old.processes.iter().filter(|_| is_same_boot) {
         by_pid.insert((process.pid, &process.name), process);
     }
-    let mut found: Vec<Option<&ProcessState>> =
+    let mut predecessors: Vec<Option<&ProcessState>> =
         new.processes.iter().map(|one| by_pid.remove(&(one.pid, &one.name))).collect();
     let left = old
         .processes
@@ -91,12 +91,13 @@ pub(super) fn pairs<'a>(old: &'a State, new: &'a State) -> Vec<Pair<'a>> {
     for process in left {
         by_name.entry(&process.name).or_default().push_back(process);
     }
-    for (process, found) in new.processes.iter().zip(&mut found) {
-        if found.is_none() {
-            *found = by_name.get_mut(&*process.name).and_then(VecDeque::pop_front);
+    for (process, predecessor) in new.processes.iter().zip(&mut predecessors) {
+        if predecessor.is_none() {
+            *predecessor = by_name.get_mut(&*process.name).and_then(VecDeque::pop_front);
         }
     }
-    let both = new.processes.iter().zip(found).map(|(new, old)| Pair { old, new: Some(new) });
+    let both =
+        new.processes.iter().zip(predecessors).map(|(new, old)| Pair { old, new: Some(new) });
     let ended = by_name.into_values().flatten().map(|old| Pair { old: Some(old), new: None });
     both.chain(ended).collect()
 }

@@ -134,12 +134,12 @@ fn check(old: &State, new: &State) -> Result<(), Error> {
     let (first, second) = (name(old), name(new));
     if old.access != new.access {
         let blind = if old.access == Access::Smaps { first } else { second };
-        return Err(Error::asked(format!(
+        return Err(Error::request(format!(
             "{blind} was taken without PFNs and contains no folio sizes; take both as root"
         )));
     }
     if old.geometry != new.geometry {
-        return Err(Error::asked(format!(
+        return Err(Error::request(format!(
             "{first} has base pages of {} and {second} of {}: they come from different machines \
              or kernels",
             size_name(old.geometry.page_bytes),

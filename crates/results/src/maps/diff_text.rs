@@ -42,8 +42,8 @@ impl DiffResult {
                 let _ = write!(text, "{} in {of}; mapped memory {all}", signed(*was, *is));
             }
         }
-        if let Some(words) = elapsed(self.old.taken_unix_s, self.new.taken_unix_s) {
-            let _ = write!(text, ", {words}");
+        if let Some(time) = elapsed(self.old.taken_unix_s, self.new.taken_unix_s) {
+            let _ = write!(text, ", {time}");
         }
         if !self.is_same_boot {
             text.push_str(", after a reboot or on another machine");

@@ -134,7 +134,7 @@ impl ElfResult {
     /// Adds every ELF file below `folder`, sorted by name. Does not follow links or enter other
     /// filesystems. Reports unreadable files in one line.
     fn walk(&mut self, judge: &Judge, folder: &Path) {
-        let device = fs::metadata(folder).map(|found| found.dev()).ok();
+        let device = fs::metadata(folder).map(|metadata| metadata.dev()).ok();
         let mut folders = vec![folder.to_owned()];
         let mut unread: Vec<String> = Vec::new();
         while let Some(folder) = folders.pop() {
@@ -148,8 +148,8 @@ impl ElfResult {
             let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
             paths.sort();
             for path in &paths {
-                let Ok(found) = fs::symlink_metadata(path) else { continue };
-                if found.is_file()
+                let Ok(metadata) = fs::symlink_metadata(path) else { continue };
+                if metadata.is_file()
                     && let Err(error) = self.add(judge, path)
                     && !matches!(error, ElfError::NotElf(_) | ElfError::NotLoadable(_))
                 {
@@ -157,15 +157,15 @@ impl ElfResult {
                 }
             }
             let is_inside = |path: &PathBuf| {
-                let found = fs::symlink_metadata(path);
-                found.is_ok_and(|found| found.is_dir() && Some(found.dev()) == device)
+                let metadata = fs::symlink_metadata(path);
+                metadata.is_ok_and(|metadata| metadata.is_dir() && Some(metadata.dev()) == device)
             };
             folders.extend(paths.into_iter().rev().filter(is_inside));
         }
         if let Some(first) = unread.first() {
             let (nr, name) = (unread.len(), shown(folder));
-            let told = format!("skipped {nr} files below {name}, the first: {first}");
-            self.remarks.push(Remark::Warning(told));
+            let message = format!("skipped {nr} files below {name}, the first: {first}");
+            self.remarks.push(Remark::Warning(message));
         }
     }
 

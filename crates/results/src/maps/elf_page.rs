@@ -66,7 +66,7 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
     Ok(Page {
         title,
         kind: "folio maps --elf: which folio sizes can map these segments",
-        answer: answer(view),
+        answer: headline(view),
         sections: vec![
             section("segments", "Segments", Basis::Counted, lead, segments(view, &data)),
             section("sources", "Sources", Basis::None, "", sources(view)),
@@ -76,32 +76,32 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
     })
 }
 
-fn answer(view: &ElfResult) -> Markup {
+fn headline(view: &ElfResult) -> Markup {
     let summary = view.summary;
-    let mut answer = Markup::new();
-    answer.raw("<p class=\"answer\">Folios of 64K can map part of <b>");
+    let mut markup = Markup::new();
+    markup.raw("<p class=\"answer\">Folios of 64K can map part of <b>");
     let nr = summary.nr_exec_mapped_64k;
-    answer.number("/summary/nr_exec_mapped_64k", nr, &nr.to_string()).raw(" of ");
-    answer.number("/summary/nr_exec", summary.nr_exec, &summary.nr_exec.to_string());
+    markup.number("/summary/nr_exec_mapped_64k", nr, &nr.to_string()).raw(" of ");
+    markup.number("/summary/nr_exec", summary.nr_exec, &summary.nr_exec.to_string());
     let segments = if summary.nr_exec == 1 { "segment" } else { "segments" };
-    answer.raw("</b> ").text(&format!("executable {segments} at any load address."));
-    answer.raw("</p><ul class=\"facts\">");
-    for (key, nr, words) in [
+    markup.raw("</b> ").text(&format!("executable {segments} at any load address."));
+    markup.raw("</p><ul class=\"facts\">");
+    for (key, nr, text) in [
         ("nr_files", summary.nr_files, "files"),
         ("nr_exec_16k", summary.nr_exec_16k, "segments of at least 16K"),
         ("nr_exec_64k", summary.nr_exec_64k, "of at least 64K"),
     ] {
-        answer.raw("<li><b>").number(&format!("/summary/{key}"), nr, &nr.to_string());
-        answer.raw("</b> ").text(words).raw("</li>");
+        markup.raw("<li><b>").number(&format!("/summary/{key}"), nr, &nr.to_string());
+        markup.raw("</b> ").text(text).raw("</li>");
     }
-    answer.raw("</ul>");
+    markup.raw("</ul>");
     for (path, why) in view.failed.iter().take(NR_FILES_MAX) {
         let text = if why.contains(path) { why.clone() } else { format!("{path}: {why}") };
-        answer.element("p class=\"honest\"", &text);
+        markup.element("p class=\"honest\"", &text);
     }
     let about = format!("rules of {}, {} pages", view.kernel, size(view.page_bytes));
-    answer.element("p class=\"about\"", &about);
-    answer
+    markup.element("p class=\"about\"", &about);
+    markup
 }
 
 fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
@@ -115,16 +115,16 @@ fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
             continue;
         }
         let mut picture = bars(&drawn);
-        let words = elf_text::notes(view, file);
-        if !words.is_empty() {
-            picture.append(&notes(words.iter().map(String::as_str)));
+        let text = elf_text::notes(view, file);
+        if !text.is_empty() {
+            picture.append(&notes(text.iter().map(String::as_str)));
         }
         body.append(&figure(&file.path, &picture, &table(view, nr, file)));
     }
     if data.nr_files_not_shown > 0 {
         let nr = data.nr_files_not_shown;
-        let words = format!("{nr} files with less text are not shown; --json lists all of them.");
-        body.element("p class=\"note\"", &words);
+        let text = format!("{nr} files with less text are not shown; --json lists all of them.");
+        body.element("p class=\"note\"", &text);
     }
     body
 }

@@ -30,7 +30,7 @@ impl Sort {
     const ALL: [Self; 7] =
         [Self::Size, Self::Small, Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Pmd];
 
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn label(self) -> &'static str {
         match self {
             Self::Size => "mapped bytes",
             Self::Small => "bytes in base pages",
@@ -59,14 +59,14 @@ pub(super) struct Group {
 pub(super) fn mappings(census: &Census, sort: Sort) -> Vec<Group> {
     let mut groups: BTreeMap<(String, String), Group> = BTreeMap::new();
     for process in &census.processes {
-        let mut seen = BTreeSet::new();
+        let mut keys = BTreeSet::new();
         for mapping in &process.mappings {
             let key = key(mapping, census.processes.len());
             let group = groups.entry(key.clone()).or_default();
             group.tally.add_all(&mapping.tally);
-            seen.insert(key);
+            keys.insert(key);
         }
-        for key in seen {
+        for key in keys {
             if let Some(group) = groups.get_mut(&key) {
                 group.nr_processes += 1;
             }

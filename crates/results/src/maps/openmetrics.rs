@@ -1,4 +1,4 @@
-//! `--openmetrics`: a look as metrics for Prometheus.
+//! `--openmetrics`: a reading as metrics for Prometheus.
 //!
 //! The text is valid both as `OpenMetrics` 1.0 and in Prometheus's own format, which the textfile
 //! collector in `node_exporter` reads: every family is a gauge, and both formats accept the
@@ -22,8 +22,8 @@ use largefolio_linux::system::{Live, System as _};
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::printable;
 
-use super::look::Look;
 use super::plain::plain;
+use super::reading::Reading;
 use super::show::Show;
 
 const REST: &str = "(other)";
@@ -35,13 +35,13 @@ struct Families {
     page_bytes: u64,
 }
 
-pub(super) fn of(look: &Look, show: Show) -> String {
+pub(super) fn of(reading: &Reading, show: Show) -> String {
     let mut families = Families { text: String::new(), page_bytes: Live.page_bytes() };
-    if let Some(census) = &look.census {
+    if let Some(census) = &reading.census {
         families.census(census, show);
         families.groups(census, show);
     }
-    if let Some(cached) = &look.cached {
+    if let Some(cached) = &reading.cached {
         let files =
             cached.files.iter().map(|file| (label("file", &plain(&file.path)), &file.tally));
         let name = "folio_file_cached_bytes";
@@ -53,7 +53,7 @@ pub(super) fn of(look: &Look, show: Show) -> String {
     families.sample("folio_build_info", &[version], 1);
     let name = "folio_look_cpu_seconds";
     families.begin(name, "seconds", "CPU time spent collecting these metrics.");
-    let ns = look.cpu_ns_since_begin();
+    let ns = reading.cpu_ns_since_begin();
     let _ = writeln!(families.text, "{name} {}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     families.text + "# EOF\n"
 }
@@ -233,8 +233,8 @@ mod tests {
         let geometry = Geometry::of(4096);
         let (access, skipped) = (Access::Full, largefolio_linux::census::Skipped::default());
         let census = Census { geometry, access, totals, processes, skipped, nr_beyond: 0 };
-        let look = Look { census: Some(census), ..Look::default() };
-        of(&look, Show { nr_rows, sort: Sort::Size, width: 0, prose: None, is_full: false })
+        let reading = Reading { census: Some(census), ..Reading::default() };
+        of(&reading, Show { nr_rows, sort: Sort::Size, width: 0, prose: None, is_full: false })
     }
 
     /// Returns samples without their values, and checks that none is duplicated.

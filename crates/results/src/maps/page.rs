@@ -14,9 +14,9 @@ use largefolio_report::html::markup::Markup;
 use largefolio_report::html::runs::{Drawn, Strip};
 use largefolio_report::html::sizes::{class, legend};
 
-use super::answer::{self, LARGE_BYTES};
-use super::look::Look;
+use super::headline::{self, LARGE_BYTES};
 use super::plain::shortened;
+use super::reading::Reading;
 use super::summary::{Named, SizeData, StripData, Summary};
 use super::text::terms;
 use crate::page::{footer, meanings, section};
@@ -26,8 +26,8 @@ use crate::sentence;
 /// Maximum number of characters of a name next to a bar; the table has the whole name.
 const NAME_CHARS: usize = 56;
 
-pub(super) fn of(look: &Look, command_line: &[String]) -> Result<Page, ExportError> {
-    of_summary(&Summary::of(look, command_line, &Live), title(look))
+pub(super) fn of(reading: &Reading, command_line: &[String]) -> Result<Page, ExportError> {
+    of_summary(&Summary::of(reading, command_line, &Live), title(reading))
 }
 
 pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, ExportError> {
@@ -41,7 +41,7 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, E
             (summary.nr_files_not_shown, "smaller files are not shown"),
             (summary.nr_files_not_cached, "files without cached pages"),
         ];
-        body.append(&asides(&nrs));
+        body.append(&omission_notes(&nrs));
         body.append(&strips(summary, true));
         let lead = "Folios of the page cache, mapped or not; the largest files first.";
         sections.push(section("files", "Page cache of files", Basis::Measured, lead, body));
@@ -57,12 +57,12 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, E
     })
 }
 
-fn title(look: &Look) -> String {
-    let files = look.cached.as_ref().map(|cached| match cached.files.as_slice() {
+fn title(reading: &Reading) -> String {
+    let files = reading.cached.as_ref().map(|cached| match cached.files.as_slice() {
         [one] => one.path.to_string_lossy().into_owned(),
         many => format!("{} files", many.len()),
     });
-    match (look.census.as_ref().map(|census| census.processes.as_slice()), files) {
+    match (reading.census.as_ref().map(|census| census.processes.as_slice()), files) {
         (Some([one]), _) => format!("{} ({})", one.name, one.pid),
         (Some(many), Some(files)) => format!("{} processes, {files}", many.len()),
         (Some(many), None) => format!("{} processes", many.len()),
@@ -80,12 +80,12 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     ];
     if summary.nr_processes > 1 {
         let mut body = sized("By process", "Process", &rows(&summary.processes, "processes"));
-        body.append(&asides(&[(summary.nr_processes_not_shown, "smaller processes")]));
+        body.append(&omission_notes(&[(summary.nr_processes_not_shown, "smaller processes")]));
         let lead = "Memory that several processes share counts in each of them.";
         sections.push(section("processes", "Processes", Basis::Measured, lead, body));
     }
     let mut body = sized("By mapping", "Mapping", &rows(&summary.mappings, "mappings"));
-    body.append(&asides(&[(summary.nr_mappings_not_shown, "smaller mappings")]));
+    body.append(&omission_notes(&[(summary.nr_mappings_not_shown, "smaller mappings")]));
     let lead = if summary.nr_processes > 1 {
         "The largest mappings; mappings of one file with the same permissions are combined."
     } else {
@@ -109,39 +109,39 @@ const WHY: &str = "Each mapping is compared with the largest folio size that fit
                    would execute it; the gain counts blocks that now contain at least one page.";
 
 fn headline(summary: &Summary<'_>) -> Markup {
-    let mut answer = Markup::new();
+    let mut markup = Markup::new();
     let total = &summary.total;
-    answer.append(&sentence::marked(&match summary.access {
+    markup.append(&sentence::marked(&match summary.access {
         Some(access) if summary.nr_processes > 0 => {
-            answer::of_processes(total, access, summary.pmd_bytes)
+            headline::processes(total, access, summary.pmd_bytes)
         }
-        _ => answer::of_files(&summary.cached),
+        _ => headline::files(&summary.cached),
     }));
     if let Some((name, remedy)) = summary.best() {
-        answer.append(&best(name, remedy));
+        markup.append(&best(name, remedy));
     }
     if summary.nr_processes > 0 {
-        answer.raw("<ul class=\"facts\">");
+        markup.raw("<ul class=\"facts\">");
         let facts = [
             ("mapped_bytes", total.mapped_bytes, "mapped"),
             ("contpte_bytes", total.contpte_bytes, "in contpte blocks"),
             ("unaligned_bytes", total.unaligned_bytes, "not aligned"),
             ("partial_bytes", total.partial_bytes, "partly mapped"),
         ];
-        for (key, bytes, words) in facts.into_iter().filter(|(_, bytes, _)| *bytes > 0) {
-            answer.raw("<li><b>").number(&format!("/total/{key}"), bytes, &figures::bytes(bytes));
-            answer.raw("</b> ").text(words).raw("</li>");
+        for (key, bytes, text) in facts.into_iter().filter(|(_, bytes, _)| *bytes > 0) {
+            markup.raw("<li><b>").number(&format!("/total/{key}"), bytes, &figures::bytes(bytes));
+            markup.raw("</b> ").text(text).raw("</li>");
         }
-        answer.raw("</ul>");
+        markup.raw("</ul>");
     }
     if summary.nr_refused > 0 {
         let nr = summary.nr_refused;
         let text = format!("The kernel does not show {nr} of the processes to this user.");
-        answer.element("p class=\"honest\"", &text);
+        markup.element("p class=\"honest\"", &text);
     }
     let about = format!("kernel {}, {} pages", summary.kernel, size(summary.page_bytes));
-    answer.element("p class=\"about\"", &about);
-    answer
+    markup.element("p class=\"about\"", &about);
+    markup
 }
 
 fn best(name: &str, remedy: &Remedy) -> Markup {
@@ -175,12 +175,12 @@ fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
     let known: BTreeSet<u64> = all().filter_map(|size| size.folio_bytes).collect();
     let mut others = Vec::new();
     let has = |of: fn(&SizeData) -> bool| all().any(of);
-    for (is_there, class, words) in [
+    for (is_there, class, text) in [
         (has(|size| size.unaligned_bytes > 0), "unaligned", "not aligned"),
         (has(|size| size.partial_bytes > 0), "partial", "partly mapped"),
         (has(|size| size.folio_bytes.is_none()), "unknown", "size not known"),
     ] {
-        others.extend(is_there.then_some((class, words)));
+        others.extend(is_there.then_some((class, text)));
     }
     let drawn: Vec<Bar> = rows.iter().map(|(one, at)| bar(one, at)).collect();
     let mut picture = legend(&known, &others);
@@ -233,8 +233,8 @@ fn table(corner: &str, known: &BTreeSet<u64>, rows: &[Row<'_>]) -> Markup {
         number(&mut table, &format!("{at}/mapped_bytes"), sizes.mapped_bytes);
         let wanted = known.iter().map(|bytes| Some(*bytes)).chain(has_unknown.then_some(None));
         for folio_bytes in wanted {
-            let found = sizes.by_size.iter().position(|size| size.folio_bytes == folio_bytes);
-            match found {
+            let index = sizes.by_size.iter().position(|size| size.folio_bytes == folio_bytes);
+            match index {
                 Some(nr) => {
                     let at = format!("{at}/by_size/{nr}/mapped_bytes");
                     number(&mut table, &at, sizes.by_size[nr].mapped_bytes);
@@ -262,7 +262,7 @@ fn number(table: &mut Markup, at: &str, bytes: u64) {
     table.raw("<td>").number(at, bytes, &figures::bytes(bytes)).raw("</td>");
 }
 
-fn asides(nrs: &[(usize, &str)]) -> Markup {
+fn omission_notes(nrs: &[(usize, &str)]) -> Markup {
     let mut text = Markup::new();
     for (nr, what) in nrs.iter().filter(|(nr, _)| *nr > 0) {
         text.element("p class=\"note\"", &format!("And {nr} {what}; --json lists all of them."));
@@ -363,7 +363,7 @@ fn why(summary: &Summary<'_>) -> Markup {
         body.append(&figure("Bytes by reason", &picture, &table));
         body.append(&remedies(summary));
     }
-    body.append(&asides(&[(
+    body.append(&omission_notes(&[(
         summary.nr_subjects_not_shown,
         "smaller mappings that could have larger \
         folios",

@@ -1,4 +1,4 @@
-//! Options for how much of a look is shown.
+//! Options for how much of a reading is shown.
 
 use largefolio_report::prose::hanging;
 

@@ -1,7 +1,7 @@
-//! The comparable part of a look: bytes by kind and folio size of each process and mapping.
+//! The comparable part of a reading: bytes by kind and folio size of each process and mapping.
 //!
-//! A state comes from a look at the running system or from an earlier look's JSON, which is not
-//! trusted. Invariants:
+//! A state comes from a reading of the running system or from an earlier reading's JSON, which is
+//! not trusted. Invariants:
 //! - E1: the bytes in a saved state add up to less than 2^63, so no sum or difference overflows.
 //! - E2: a file longer than [`FILE_BYTES_MAX`] is not read.
 
@@ -16,8 +16,8 @@ use largefolio_linux::system::{Live, System as _};
 use largefolio_trace::{disk, shown};
 use serde::Deserialize;
 
-use super::look::Look;
 use super::plain::{plain, what, what_of};
+use super::reading::Reading;
 use super::view::SCHEMA_VERSION;
 use crate::Error;
 
@@ -55,8 +55,8 @@ pub(super) struct ProcessState {
 
 impl State {
     #[must_use]
-    pub fn of(look: &Look) -> Self {
-        let census = look.census.as_ref();
+    pub fn of(reading: &Reading) -> Self {
+        let census = reading.census.as_ref();
         let process = |process: &largefolio_linux::census::process::Process| {
             let mut mappings = Mappings::new();
             for mapping in &process.mappings {
@@ -69,14 +69,14 @@ impl State {
             ProcessState { pid, name, group: Group::of(&Live, process.pid).0, tally, mappings }
         };
         let mut files = Mappings::new();
-        for file in look.cached.iter().flat_map(|cached| &cached.files) {
+        for file in reading.cached.iter().flat_map(|cached| &cached.files) {
             files.entry((plain(&file.path), String::new())).or_default().add_all(&file.tally);
         }
         Self {
             source: None,
-            kernel: look.release.clone(),
-            boot_id: look.boot_id.clone(),
-            taken_unix_s: look.taken_unix_s,
+            kernel: reading.release.clone(),
+            boot_id: reading.boot_id.clone(),
+            taken_unix_s: reading.taken_unix_s,
             geometry: Geometry::running(),
             access: census.map_or(Access::Full, |census| census.access),
             nr_refused: census.map_or(0, |census| census.skipped.refused.len()),
@@ -95,7 +95,7 @@ impl State {
         let bytes = disk::read_whole(path, FILE_BYTES_MAX)
             .map_err(Error::system(format!("cannot read {name}")))?;
         let state = Self::parse(&bytes).map_err(|fault| {
-            Error::asked(format!("{name} {fault}; folio maps --json writes one"))
+            Error::request(format!("{name} {fault}; folio maps --json writes one"))
         })?;
         Ok(Self { source: Some(name), ..state })
     }
@@ -105,9 +105,9 @@ impl State {
         let is_none = |error: serde_json::Error| format!("is not a result of folio maps: {error}");
         let head: Head = serde_json::from_slice(bytes).map_err(is_none)?;
         if head.schema_version != SCHEMA_VERSION {
-            let found = head.schema_version;
+            let version = head.schema_version;
             return Err(format!(
-                "has schema version {found}, but this version of folio uses {SCHEMA_VERSION}"
+                "has schema version {version}, but this version of folio uses {SCHEMA_VERSION}"
             ));
         }
         let saved: Saved = serde_json::from_slice(bytes).map_err(is_none)?;

@@ -20,8 +20,8 @@ use largefolio_linux::system::System;
 use serde::Serialize;
 
 use super::group::{self, Group, REMEDIES_MAX, Sort, Subject};
-use super::look::Look;
 use super::plain::plain;
+use super::reading::Reading;
 use crate::remedy::leading;
 
 /// The version of the page's data. The JSON of `folio maps` has its own.
@@ -134,7 +134,7 @@ pub(super) struct StripData {
     pub(super) runs: Vec<[u64; 4]>,
 }
 
-struct Place<'a> {
+struct MappingPlace<'a> {
     bytes: u64,
     process: &'a Process,
     vma: &'a Vma,
@@ -169,16 +169,20 @@ impl Sizes {
 }
 
 impl<'a> Summary<'a> {
-    pub(super) fn of(look: &'a Look, command_line: &'a [String], system: &dyn System) -> Self {
+    pub(super) fn of(
+        reading: &'a Reading,
+        command_line: &'a [String],
+        system: &dyn System,
+    ) -> Self {
         let page_bytes = system.page_bytes();
         let geometry = Geometry::of(page_bytes);
-        let census = look.census.as_ref();
+        let census = reading.census.as_ref();
         let empty = Tally::default();
         let mut summary = Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line,
-            kernel: &look.release,
+            kernel: &reading.release,
             page_bytes,
             contpte_bytes: geometry.contpte_bytes(),
             pmd_bytes: geometry.pmd_bytes(),
@@ -197,15 +201,15 @@ impl<'a> Summary<'a> {
             cached: Sizes::of(&empty, page_bytes),
             files: Vec::new(),
             nr_files_not_shown: 0,
-            nr_files_not_cached: look.cached.as_ref().map_or(0, |cached| cached.nr_empty),
+            nr_files_not_cached: reading.cached.as_ref().map_or(0, |cached| cached.nr_empty),
             hows: How::ALL,
             strips: Vec::new(),
         };
         if let Some(census) = census {
             summary.add_census(census, system);
-            summary.add_subjects(group::subjects(census, &look.findings));
+            summary.add_subjects(group::subjects(census, &reading.findings));
         }
-        if let Some(cached) = &look.cached {
+        if let Some(cached) = &reading.cached {
             summary.add_files(&cached.files);
         }
         summary
@@ -247,7 +251,7 @@ impl<'a> Summary<'a> {
 
     fn add_strips(&mut self, census: &Census, groups: &[Group], system: &dyn System) {
         let is_folios = |one: &&Group| one.tally.of(Kind::Other) != one.tally.all();
-        let mut chosen: Vec<(&Group, Option<Place<'_>>)> =
+        let mut chosen: Vec<(&Group, Option<MappingPlace<'_>>)> =
             groups.iter().filter(is_folios).take(NR_STRIPS_MAX).map(|one| (one, None)).collect();
         for process in &census.processes {
             for mapping in &process.mappings {
@@ -258,16 +262,16 @@ impl<'a> Summary<'a> {
                 };
                 let bytes = mapping.tally.all().mapped_bytes();
                 if best.as_ref().is_none_or(|best| bytes > best.bytes) {
-                    *best = Some(Place { bytes, process, vma: &mapping.vma });
+                    *best = Some(MappingPlace { bytes, process, vma: &mapping.vma });
                 }
             }
         }
-        let found: Vec<(&Group, Place<'_>)> =
+        let places: Vec<(&Group, MappingPlace<'_>)> =
             chosen.into_iter().filter_map(|(one, best)| Some((one, best?))).collect();
         let wanted: Vec<(u32, &Vma)> =
-            found.iter().map(|(_, place)| (place.process.pid, place.vma)).collect();
+            places.iter().map(|(_, place)| (place.process.pid, place.vma)).collect();
         let Ok(layouts) = layout::of_mappings(system, &wanted, NR_RUNS_MAX) else { return };
-        for ((one, Place { process, vma, .. }), layout) in found.into_iter().zip(layouts) {
+        for ((one, MappingPlace { process, vma, .. }), layout) in places.into_iter().zip(layouts) {
             let of = if census.processes.len() > 1 {
                 let (start, pid, name) = (vma.range.start, process.pid, &process.name);
                 format!(" at {start:#x} of process {pid} ({name})")

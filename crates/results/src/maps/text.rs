@@ -12,10 +12,10 @@ use largefolio_linux::remedies::Remedy;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
-use super::answer;
 use super::group::{self, REMEDIES_MAX, Subject};
-use super::look::Look;
+use super::headline;
 use super::plain::{plain, shortened};
+use super::reading::Reading;
 use super::show::{NAME_MIN, Show};
 use super::summary::{self, Sizes};
 use super::table::{Classes, bytes_or_point, grid, share};
@@ -25,26 +25,26 @@ use crate::sentence;
 /// The smallest page tables worth a line: 16 MiB map 8 GiB in 4K base pages.
 const PAGE_TABLES_MIN: u64 = 16 << 20;
 
-pub(super) fn of(look: &Look, show: Show) -> String {
+pub(super) fn of(reading: &Reading, show: Show) -> String {
     let mut text = String::new();
-    if let Some(census) = &look.census {
-        heading(&mut text, look, census);
+    if let Some(census) = &reading.census {
+        heading(&mut text, reading, census);
         if !census.processes.is_empty() {
-            let (mut subjects, mut aside) = divided(group::subjects(census, &look.findings));
-            aside.put_by(&mut subjects, show.least_bytes(census.totals.all().mapped_bytes()));
-            answer(&mut text, census, &subjects, show);
+            let (mut subjects, mut omitted) = divided(group::subjects(census, &reading.findings));
+            omitted.put_by(&mut subjects, show.least_bytes(census.totals.all().mapped_bytes()));
+            headline(&mut text, census, &subjects, show);
             totals(&mut text, census);
             page_tables(&mut text, census);
-            limits(&mut text, &look.limits, show);
+            limits(&mut text, &reading.limits, show);
             if census.processes.len() > 1 {
                 processes(&mut text, census, show);
             }
             mappings(&mut text, census, show);
-            whys(&mut text, census, &subjects, &aside, show);
+            whys(&mut text, census, &subjects, &omitted, show);
         }
     }
-    if let Some(cached) = &look.cached {
-        if look.census.is_some() {
+    if let Some(cached) = &reading.cached {
+        if reading.census.is_some() {
             text.push('\n');
         }
         files(&mut text, cached, show);
@@ -52,8 +52,8 @@ pub(super) fn of(look: &Look, show: Show) -> String {
     text
 }
 
-fn heading(text: &mut String, look: &Look, census: &Census) {
-    let (release, page) = (&look.release, size_name(census.geometry.page_bytes));
+fn heading(text: &mut String, reading: &Reading, census: &Census) {
+    let (release, page) = (&reading.release, size_name(census.geometry.page_bytes));
     match census.processes.as_slice() {
         [one] => {
             let _ = write!(text, "process {} ({})", one.pid, printable(&one.name));
@@ -76,10 +76,10 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
     text.push_str("\n\n");
 }
 
-fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) {
+fn headline(text: &mut String, census: &Census, subjects: &[Subject], show: Show) {
     let total = Sizes::of(&census.totals, census.geometry.page_bytes);
     let pmd_bytes = census.geometry.pmd_bytes();
-    let share = sentence::plain(&answer::of_processes(&total, census.access, pmd_bytes));
+    let share = sentence::plain(&headline::processes(&total, census.access, pmd_bytes));
     show.add(text, "", &share);
     let remedies = subjects.iter().take(show.nr_rows).flat_map(|subject| {
         subject.remedies.iter().take(REMEDIES_MAX).map(move |remedy| (&subject.what, remedy))
@@ -201,13 +201,13 @@ fn more(text: &mut String, nr: usize, show: Show) {
     }
 }
 
-struct Aside {
+struct Omitted {
     refusals: [(Refusal, u64); 3],
     nr_small: usize,
     small_bytes: u64,
 }
 
-impl Aside {
+impl Omitted {
     fn put_by(&mut self, subjects: &mut Vec<Subject>, least_bytes: u64) {
         let is_small = |subject: &Subject| subject.bytes < least_bytes;
         let small = subjects.iter().filter(|subject| is_small(subject));
@@ -217,7 +217,7 @@ impl Aside {
     }
 }
 
-fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
+fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Omitted) {
     let mut refusals = Refusal::WITHOUT_REMEDY.map(|refusal| (refusal, 0));
     for subject in &mut subjects {
         for (refusal, bytes) in &mut refusals {
@@ -225,11 +225,11 @@ fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
         }
     }
     subjects.retain(|subject| !subject.reasons.is_empty());
-    (subjects, Aside { refusals, nr_small: 0, small_bytes: 0 })
+    (subjects, Omitted { refusals, nr_small: 0, small_bytes: 0 })
 }
 
 /// Lists by file what could be larger. Memory without a remedy gets one line per kind.
-fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside, show: Show) {
+fn whys(text: &mut String, census: &Census, subjects: &[Subject], omitted: &Omitted, show: Show) {
     if !subjects.is_empty() {
         text.push_str("\nwhy not larger, and how to change it:\n");
     }
@@ -237,12 +237,12 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside,
         why(text, census, subject, show);
     }
     more(text, subjects.len(), show);
-    let rest: Vec<_> = aside.refusals.iter().filter(|(_, bytes)| *bytes > 0).collect();
-    if subjects.is_empty() && (aside.nr_small > 0 || !rest.is_empty()) {
+    let rest: Vec<_> = omitted.refusals.iter().filter(|(_, bytes)| *bytes > 0).collect();
+    if subjects.is_empty() && (omitted.nr_small > 0 || !rest.is_empty()) {
         text.push('\n');
     }
-    if aside.nr_small > 0 {
-        let (nr, bytes) = (aside.nr_small, figures::bytes(aside.small_bytes));
+    if omitted.nr_small > 0 {
+        let (nr, bytes) = (omitted.nr_small, figures::bytes(omitted.small_bytes));
         let files = if nr == 1 { "file or area" } else { "files and areas" };
         let _ = writeln!(text, "  and {bytes} of {nr} small {files}: --full");
     }
@@ -332,7 +332,7 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
         rows.push(row);
     }
     if !files.is_empty() {
-        text.push_str(&sentence::plain(&answer::of_files(&Sizes::of(&all, geometry.page_bytes))));
+        text.push_str(&sentence::plain(&headline::files(&Sizes::of(&all, geometry.page_bytes))));
         text.push_str("\n\n");
     }
     text.push_str("page cache of files, mapped or not, shares by folio size:\n");

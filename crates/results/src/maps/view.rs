@@ -11,8 +11,8 @@ use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use serde::Serialize;
 
-use super::look::Look;
 use super::plain::plain;
+use super::reading::Reading;
 
 pub(super) const SCHEMA_VERSION: u32 = 3;
 
@@ -124,17 +124,17 @@ struct FolioView {
 
 impl<'a> MapsResult<'a> {
     #[must_use]
-    pub fn of(look: &'a Look, command_line: &'a [String]) -> Self {
-        let cached = look.cached.as_ref();
+    pub fn of(reading: &'a Reading, command_line: &'a [String]) -> Self {
+        let cached = reading.cached.as_ref();
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line,
-            kernel: &look.release,
-            boot_id: look.boot_id.as_deref(),
-            taken_unix_s: look.taken_unix_s,
-            rules_note: look.rules_note.as_deref(),
-            system: look.census.as_ref().map(|census| system(census, look)),
+            kernel: &reading.release,
+            boot_id: reading.boot_id.as_deref(),
+            taken_unix_s: reading.taken_unix_s,
+            rules_note: reading.rules_note.as_deref(),
+            system: reading.census.as_ref().map(|census| system(census, reading)),
             files: cached.into_iter().flat_map(|cached| &cached.files).map(file).collect(),
             nr_files_not_cached: cached.map_or(0, |cached| cached.nr_empty),
             failed: cached
@@ -224,11 +224,11 @@ fn text(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-fn system<'a>(census: &'a Census, look: &'a Look) -> SystemView<'a> {
+fn system<'a>(census: &'a Census, reading: &'a Reading) -> SystemView<'a> {
     let page_bytes = census.geometry.page_bytes;
     let mut processes: Vec<ProcessView<'a>> =
         census.processes.iter().map(|process| of_process(process, page_bytes)).collect();
-    for finding in &look.findings {
+    for finding in &reading.findings {
         processes[finding.process].mappings[finding.mapping].target = Some(TargetView {
             target_bytes: finding.target_bytes,
             large_bytes: finding.large_bytes,
@@ -246,7 +246,7 @@ fn system<'a>(census: &'a Census, look: &'a Look) -> SystemView<'a> {
         pmd_bytes: census.geometry.pmd_bytes(),
         access: census.access,
         skipped: SkippedView::of(&census.skipped),
-        memory_limits: &look.limits,
+        memory_limits: &reading.limits,
         nr_pages_beyond: census.nr_beyond,
         totals: cells(&census.totals, page_bytes),
         processes,

@@ -10,7 +10,7 @@ use largefolio_report::html::markup::Markup;
 
 use super::prediction::Predicted;
 use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult};
-use super::words::{self, of_metric, spread};
+use super::sentences::{self, metric_name, spread};
 use crate::page::{footer, meanings, notes, section};
 
 /// Maximum number of rounds on a page; each takes about 600 bytes with its numbers and marks.
@@ -26,7 +26,7 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
         &format!(
             "Changed divided by plain, within a round: median and \
                   {}.",
-            words::interval(view.nr_counted)
+            sentences::interval(view.nr_counted)
         ),
         quantities(view),
     ));
@@ -39,7 +39,7 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     Ok(Page {
         title: view.change.change.clone(),
         kind: "folio verify: does this change help?",
-        answer: answer(view),
+        answer: headline(view),
         sections,
         json: serde_json::to_string(view)?,
         footer: footer(&view.command),
@@ -56,44 +56,44 @@ fn thinned(view: &VerifyResult) -> VerifyResult {
     VerifyResult { rounds, ..view.clone() }
 }
 
-fn answer(view: &VerifyResult) -> Markup {
-    let mut answer = Markup::new();
+fn headline(view: &VerifyResult) -> Markup {
+    let mut markup = Markup::new();
     let class = match view.verdict {
         "confirmed" => "yes",
         "not confirmed" => "no",
         _ => "open",
     };
-    answer
+    markup
         .raw("<p class=\"answer\">")
         .element(&format!("b class=\"verdict {class}\""), view.verdict);
-    answer.text(&view.reason()).raw("</p>");
+    markup.text(&view.reason()).raw("</p>");
     if let Some((at, row)) = judged(view) {
-        answer.raw("<ul class=\"facts\"><li>");
-        answer.number(&format!("/rows/{at}/nr_rounds"), row.nr_rounds, &row.nr_rounds.to_string());
-        answer.text(" rounds").raw("</li><li>plain ").raw("<b>");
-        answer.number(&format!("/rows/{at}/plain"), row.plain, &short(&row.unit, row.plain));
-        answer.raw("</b></li><li>changed <b>");
-        answer.number(&format!("/rows/{at}/changed"), row.changed, &short(&row.unit, row.changed));
-        answer.raw("</b></li>");
+        markup.raw("<ul class=\"facts\"><li>");
+        markup.number(&format!("/rows/{at}/nr_rounds"), row.nr_rounds, &row.nr_rounds.to_string());
+        markup.text(" rounds").raw("</li><li>plain ").raw("<b>");
+        markup.number(&format!("/rows/{at}/plain"), row.plain, &short(&row.unit, row.plain));
+        markup.raw("</b></li><li>changed <b>");
+        markup.number(&format!("/rows/{at}/changed"), row.changed, &short(&row.unit, row.changed));
+        markup.raw("</b></li>");
         if let Some(ratio) = view.prediction.as_ref().and_then(|predicted| predicted.ratio) {
-            answer.raw("<li>predicted <b>");
-            answer.number("/prediction/ratio", ratio, &percent(ratio)).raw("</b></li>");
+            markup.raw("<li>predicted <b>");
+            markup.number("/prediction/ratio", ratio, &percent(ratio)).raw("</b></li>");
         }
-        answer.raw("</ul>");
+        markup.raw("</ul>");
     }
     for warning in &view.warnings {
-        answer.element("p class=\"honest\"", &format!("Warning: {warning}"));
+        markup.element("p class=\"honest\"", &format!("Warning: {warning}"));
     }
     for limit in &view.thresholds {
-        answer.element("p", &limit.sentence());
+        markup.element("p", &limit.sentence());
     }
-    answer.raw("<p class=\"about\">").text(&format!("kernel {}", view.kernel)).raw("<br>");
-    answer.text(&format!("changed: {}", view.change.change));
+    markup.raw("<p class=\"about\">").text(&format!("kernel {}", view.kernel)).raw("<br>");
+    markup.text(&format!("changed: {}", view.change.change));
     for effect in &view.change.effects {
-        answer.raw("<br>").text(effect);
+        markup.raw("<br>").text(effect);
     }
-    answer.raw("</p>");
-    answer
+    markup.raw("</p>");
+    markup
 }
 
 fn judged(view: &VerifyResult) -> Option<(usize, &Row)> {
@@ -161,7 +161,7 @@ fn rounds(view: &VerifyResult) -> Markup {
         (Shape::Tick, "changed-run", "median, with its interval around it"),
         (Shape::Tick, "published", "1: no difference, with the margin"),
     ]));
-    let title = format!("Ratio of {}, round by round", of_metric(&view.metric));
+    let title = format!("Ratio of {}, round by round", metric_name(&view.metric));
     picture.append(&field(&title, (&across, &up), &guides(view, interval), &points));
     picture.element("p class=\"note\"", "From left to right: the first round to the last.");
     body.append(&figure(&title, &picture, &rounds_table(view)));
@@ -258,7 +258,7 @@ fn quantities(view: &VerifyResult) -> Markup {
         let mut marks = Vec::new();
         if let Some([median, low, high]) = interval(row) {
             let side = Side::Middle;
-            let ends = words::interval(row.nr_rounds);
+            let ends = sentences::interval(row.nr_rounds);
             let tip = format!("{}: {median:.3}, {ends} {low:.3} to {high:.3}", row.quantity);
             marks.push(Mark::Span {
                 from: low,
@@ -273,7 +273,7 @@ fn quantities(view: &VerifyResult) -> Markup {
             end.number(&format!("/rows/{at}/ratio_low"), low, &ratio(low)).text(" .. ");
             end.number(&format!("/rows/{at}/ratio_high"), high, &ratio(high)).text("]");
         } else {
-            end.text(words::no_ratio(row.nr_rounds));
+            end.text(sentences::no_ratio(row.nr_rounds));
         }
         Lane { title: format!("Ratio of {}", row.quantity), name, marks, end }
     });
@@ -317,7 +317,7 @@ fn quantities_table(view: &VerifyResult) -> Markup {
 }
 
 fn runs(view: &VerifyResult) -> Markup {
-    let what = of_metric(&view.metric);
+    let what = metric_name(&view.metric);
     let arms = [("plain", "plain-run"), ("changed", "changed-run")];
     let unit = unit(view);
     // A scale needs round numbers, so times are shown in ms and memory in MiB.
@@ -388,7 +388,7 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     let measured = wall.and_then(|(at, row)| Some((at, interval(row)?)));
     match (predicted.ratio, measured) {
         (Some(ratio), Some((at, measured))) => {
-            body.append(&beside(view, ratio, predicted, at, measured));
+            body.append(&compared(view, ratio, predicted, at, measured));
         }
         (Some(ratio), None) => {
             let change = percent(ratio);
@@ -398,25 +398,25 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
             body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
         }
     }
-    let mut words = Vec::new();
+    let mut sentences = Vec::new();
     let place = match (predicted.holds, &predicted.cannot_tell) {
         (Some(true), _) => "The measured ratio is within the predicted bounds.".to_owned(),
         (Some(false), _) => "The measured ratio is outside the predicted bounds.".to_owned(),
         (None, Some(why)) => format!("The rounds cannot show whether the prediction holds: {why}."),
         (None, None) => String::new(),
     };
-    words.push(place);
-    words.push(format!("Plain: {} on {}.", predicted.kernel, predicted.machine));
-    words.push(format!("Changed: {}.", predicted.changed_kernel));
+    sentences.push(place);
+    sentences.push(format!("Plain: {} on {}.", predicted.kernel, predicted.machine));
+    sentences.push(format!("Changed: {}.", predicted.changed_kernel));
     if !predicted.assumed.is_empty() {
         let assumed = predicted.assumed.join(", ");
-        words.push(format!("The prediction depends on assumed costs: {assumed}."));
+        sentences.push(format!("The prediction depends on assumed costs: {assumed}."));
     }
-    body.append(&notes(words.iter().filter(|text| !text.is_empty()).map(String::as_str)));
+    body.append(&notes(sentences.iter().filter(|text| !text.is_empty()).map(String::as_str)));
     section("prediction", "Prediction", Basis::Estimated, lead, body)
 }
 
-fn beside(
+fn compared(
     view: &VerifyResult,
     ratio: f64,
     predicted: &Predicted,
@@ -425,7 +425,7 @@ fn beside(
 ) -> Markup {
     let [least, most] = predicted.ratio_range.unwrap_or([ratio; 2]);
     let (axis, side) = (Axis::over([least, most, median, low, high, 1.0], ""), Side::Middle);
-    let ends = words::interval(view.rows[at].nr_rounds);
+    let ends = sentences::interval(view.rows[at].nr_rounds);
     let tip = format!("measured: {median:.3}, {ends} {low:.3} to {high:.3}");
     let name = |text: &str| {
         let mut name = Markup::new();

@@ -14,7 +14,7 @@ use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_trace::Reader;
 use serde::Serialize;
 
-use super::words;
+use super::sentences;
 use crate::{Error, Remark, running};
 
 /// Why an estimate does not apply to the measured run.
@@ -71,7 +71,7 @@ impl VerifyPrediction {
             match running::edit(setting, value) {
                 Some(edit) => name = format!("{name}+{edit}"),
                 None => {
-                    return Err(Error::asked(format!(
+                    return Err(Error::request(format!(
                         "the model does not know the setting {setting}, so its effect cannot be \
                          predicted; verify without --trace"
                     )));
@@ -157,7 +157,7 @@ fn place(
     if measured.high - measured.low > effect {
         return open(format!(
             "the measured interval is wider than the predicted effect; {}",
-            words::needed(nr_rounds_until(measured, effect / 2.0))
+            sentences::needed(nr_rounds_until(measured, effect / 2.0))
         ));
     }
     if (low..=high).contains(&measured.median) {

@@ -15,7 +15,7 @@ use largefolio_report::figures::printable;
 use serde::Serialize;
 
 use super::prediction::Predicted;
-use super::words::{self, dropped, spread, warning};
+use super::sentences::{self, dropped, spread, warning};
 use crate::running;
 
 const SCHEMA_VERSION: u32 = 2;
@@ -187,7 +187,7 @@ impl VerifyResult {
     }
 
     #[must_use]
-    pub fn beside(self, prediction: Option<Predicted>) -> Self {
+    pub fn with_prediction(self, prediction: Option<Predicted>) -> Self {
         Self { prediction, ..self }
     }
 
@@ -238,7 +238,7 @@ impl VerifyResult {
             "median [range]",
             "plain",
             "changed",
-            format!("ratio [{}]", words::interval(self.nr_counted))
+            format!("ratio [{}]", sentences::interval(self.nr_counted))
         );
         for row in &self.rows {
             let plain = spread(&row.unit, [row.plain, row.plain_min, row.plain_max]);
@@ -285,12 +285,12 @@ impl VerifyResult {
         }
         let row = self.rows.iter().find(|row| row.quantity == self.metric);
         let interval = row.and_then(|row| Some((row.ratio?, row.ratio_low?, row.ratio_high?)));
-        let what = words::of_metric(&self.metric);
+        let what = sentences::metric_name(&self.metric);
         let Some((median, low, high)) = interval else {
             return format!("no ratio of {what}: too few rounds, or a value of 0");
         };
         let percent = |ratio: f64| format!("{:+.1}%", 100.0 * (ratio - 1.0));
-        let is_time = words::is_time(&self.metric);
+        let is_time = sentences::is_time(&self.metric);
         // For a time, the direction is obvious.
         let direction =
             if is_time { String::new() } else { format!(", {} is better", self.better) };
@@ -318,7 +318,7 @@ impl VerifyResult {
             }
             _ => format!(
                 "{change}: may or may not be {better}{by}; {}",
-                words::needed(self.nr_rounds_needed)
+                sentences::needed(self.nr_rounds_needed)
             ),
         }
     }
@@ -360,9 +360,9 @@ fn ns(time: Duration) -> u64 {
 }
 
 /// If this user may not read the folio size, it is 0.
-fn folios(look: &MemorySample) -> Vec<[u64; 2]> {
-    let unknown = (look.unknown_bytes > 0).then_some([0, look.unknown_bytes]);
-    unknown.into_iter().chain(look.folios.iter().map(|(size, bytes)| [*size, *bytes])).collect()
+fn folios(sample: &MemorySample) -> Vec<[u64; 2]> {
+    let unknown = (sample.unknown_bytes > 0).then_some([0, sample.unknown_bytes]);
+    unknown.into_iter().chain(sample.folios.iter().map(|(size, bytes)| [*size, *bytes])).collect()
 }
 
 fn rounds_of(rounds: &Rounds, judged: &Judged, metric: &str) -> Vec<RoundRow> {
@@ -389,7 +389,7 @@ fn thresholds(judged: &Judged, question: &Question) -> Vec<ThresholdRow> {
         let (outcome, why) = match outcome {
             Outcome::Passed => ("passed", None),
             Outcome::Failed => ("failed", None),
-            Outcome::Open(why) => ("open", Some(words::undecided(*why, ratio.as_ref()))),
+            Outcome::Open(why) => ("open", Some(sentences::undecided(*why, ratio.as_ref()))),
         };
         ThresholdRow {
             threshold: limit.to_string(),

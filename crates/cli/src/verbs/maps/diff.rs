@@ -1,4 +1,4 @@
-//! `--diff`: compares a saved look with another, or with the system now.
+//! `--diff`: compares a saved reading with another, or with the system now.
 
 use std::path::{Path, PathBuf};
 
@@ -65,8 +65,8 @@ impl DiffPlan {
         let (new, remarks) = match &self.new {
             New::File(file) => (State::read(file)?, Vec::new()),
             New::Now(request) => {
-                let look = request.look()?;
-                (State::of(&look), request.remarks(&look))
+                let reading = request.take_reading()?;
+                (State::of(&reading), request.remarks(&reading))
             }
         };
         console::remark(&remarks);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::watch::Rounds;
-use largefolio_results::maps::{JUDGED_OF_PAGE, Look, MapsRequest, MapsResult, Show};
+use largefolio_results::maps::{JUDGED_OF_PAGE, MapsRequest, MapsResult, Reading, Show};
 use largefolio_results::{Form, Remark};
 
 use super::screen;
@@ -48,11 +48,11 @@ impl Output {
 impl LivePlan {
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         let Some(every) = self.watch else {
-            let look = self.request.look()?;
-            let exit = self.tell(&look);
+            let reading = self.request.take_reading()?;
+            let exit = self.report_missing(&reading);
             // Without any process, the table is left out, but data still says so.
-            if !(self.request.finds_nothing(&look) && self.output.is_text()) {
-                self.deliver(&look, console)?;
+            if !(self.request.finds_nothing(&reading) && self.output.is_text()) {
+                self.deliver(&reading, console)?;
             }
             return Ok(exit);
         };
@@ -62,17 +62,17 @@ impl LivePlan {
         let mut rounds = Rounds::new(every).context("cannot watch for Ctrl-C")?;
         let mut exit = Exit::Done;
         for nr in 0_u64.. {
-            let look = self.request.look()?;
+            let reading = self.request.take_reading()?;
             if nr == 0 {
-                exit = self.tell(&look);
+                exit = self.report_missing(&reading);
             }
             if nr > 0 && self.output.is_text() {
                 console.out().write_all(b"\n")?;
             }
-            self.deliver(&look, console)?;
+            self.deliver(&reading, console)?;
             // A process that is missing at the start was mistyped; later it may come back.
             let is_over =
-                self.request.is_over(&look) || nr == 0 && self.request.finds_nothing(&look);
+                self.request.is_over(&reading) || nr == 0 && self.request.finds_nothing(&reading);
             if is_over || console.is_closed() || !rounds.wait() {
                 break;
             }
@@ -82,48 +82,48 @@ impl LivePlan {
 
     fn on_screen(self, every: Duration) -> Result<Exit> {
         let request = MapsRequest { nr_judged: 0, ..self.request.clone() };
-        let look = request.look()?;
-        if request.finds_nothing(&look) {
-            return Ok(self.tell(&look));
+        let reading = request.take_reading()?;
+        if request.finds_nothing(&reading) {
+            return Ok(self.report_missing(&reading));
         }
-        let result = screen::run(&request, &look, self.show, every);
-        let exit = self.tell(&look);
+        let result = screen::run(&request, &reading, self.show, every);
+        let exit = self.report_missing(&reading);
         result.map(|()| exit)
     }
 
     /// Reports what is missing: an error if it was requested by name. If no process has memory, the
     /// answer is "no".
-    fn tell(&self, look: &Look) -> Exit {
-        let remarks = self.request.remarks(look);
+    fn report_missing(&self, reading: &Reading) -> Exit {
+        let remarks = self.request.remarks(reading);
         console::remark(&remarks);
         let is_missing = remarks.iter().any(|remark| matches!(remark, Remark::Missing(_)));
-        match (is_missing, self.request.finds_nothing(look)) {
+        match (is_missing, self.request.finds_nothing(reading)) {
             (true, _) => Exit::Error,
             (false, true) => Exit::No,
             (false, false) => Exit::Done,
         }
     }
 
-    fn deliver(&self, look: &Look, console: &mut Console) -> Result<()> {
+    fn deliver(&self, reading: &Reading, console: &mut Console) -> Result<()> {
         match &self.output {
             Output::Metrics(path) => {
-                console.deliver(look.openmetrics(self.show).as_bytes(), Some(path))
+                console.deliver(reading.openmetrics(self.show).as_bytes(), Some(path))
             }
             Output::Result { form, page } => {
-                let result = self.written(look, *form)?;
+                let result = self.written(reading, *form)?;
                 let command_line = &self.request.command_line;
-                page_file::deliver(console, &result, page.as_ref(), || look.page(command_line))
+                page_file::deliver(console, &result, page.as_ref(), || reading.page(command_line))
             }
         }
     }
 
-    fn written(&self, look: &Look, form: Form) -> Result<String> {
+    fn written(&self, reading: &Reading, form: Form) -> Result<String> {
         let command_line = &self.request.command_line;
         if form == Form::Json && self.watch.is_some() {
-            return Ok(MapsResult::of(look, command_line).json_line()?);
+            return Ok(MapsResult::of(reading, command_line).json_line()?);
         }
         // The terminal's width may have changed.
         let show = Show { width: Console::width(), prose: Console::prose_width(), ..self.show };
-        Ok(look.written(form, show, command_line)?)
+        Ok(reading.written(form, show, command_line)?)
     }
 }

@@ -1,9 +1,9 @@
 //! `--watch` on a terminal: a full-screen view.
 //!
 //! ```text
-//!   looker (a thread)   look, wait for the next request       a look may take seconds
-//!   keys (a thread)     read, hand over                       may block forever
-//!   this thread         keys, signals, looks -> Board -> draw
+//!   reading thread      read the system, wait for a request       a reading may take seconds
+//!   keys (a thread)     read, hand over                           may block forever
+//!   this thread         keys, signals, readings -> Board -> draw
 //! ```
 //!
 //! Owns the terminal while it is in use. Invariant T1: the terminal is always restored, whether a
@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use largefolio_linux::signals::Stop;
 use largefolio_results::Error;
-use largefolio_results::maps::{Board, Look, MapsRequest, Show, State, Step};
+use largefolio_results::maps::{Board, MapsRequest, Reading, Show, State, Step};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use self::draw::Beside;
+use self::draw::Status;
 use crate::console;
 
-/// The longest delay until a signal or a finished look is noticed.
+/// The longest delay until a signal or a finished reading is noticed.
 const SLICE: Duration = Duration::from_millis(100);
 
 pub(super) fn is_possible() -> bool {
@@ -35,21 +35,26 @@ pub(super) fn is_possible() -> bool {
     io::stdout().is_terminal() && !is_dumb
 }
 
-/// Shows looks at `request`, beginning with `first`, until the user quits.
-pub(super) fn run(request: &MapsRequest, first: &Look, show: Show, every: Duration) -> Result<()> {
+/// Shows readings of `request`, beginning with `first`, until the user quits.
+pub(super) fn run(
+    request: &MapsRequest,
+    first: &Reading,
+    show: Show,
+    every: Duration,
+) -> Result<()> {
     let stop = Stop::watch().context("cannot watch for signals")?;
-    let notes = request.remarks(first).iter().map(console::words).collect();
+    let notes = request.remarks(first).iter().map(console::remark_text).collect();
     let mut screen = Screen::open()?;
-    let mut watching = Watching {
+    let mut view = View {
         board: Board::new(State::of(first), show.sort),
-        looker: Looker::start(request.clone()),
+        reading_thread: ReadingThread::start(request.clone()),
         keys: keys(),
-        beside: Beside { notes, every, nr_looks: 1, help: None },
+        status: Status { notes, every, nr_readings: 1, help: None },
         next: Instant::now() + every,
         is_drawn: false,
     };
     while stop.asked_by().is_none() {
-        match watching.go_on(&mut screen.0) {
+        match view.advance(&mut screen.0) {
             Ok(true) => {}
             // The user is gone with the terminal.
             Err(_) if !io::stdout().is_terminal() => break,
@@ -83,36 +88,36 @@ impl Drop for Screen {
 }
 
 /// Looks, taken in parallel with the keys.
-struct Looker {
-    ask: Sender<()>,
-    looks: Receiver<Result<State, Error>>,
-    is_asked: bool,
+struct ReadingThread {
+    requests: Sender<()>,
+    readings: Receiver<Result<State, Error>>,
+    is_requested: bool,
 }
 
-impl Looker {
-    /// The thread ends with its receiver, or with the process during a look.
+impl ReadingThread {
+    /// The thread ends with its receiver, or with the process during a reading.
     fn start(request: MapsRequest) -> Self {
-        let (ask, asked) = mpsc::channel::<()>();
-        let (send, looks) = mpsc::channel();
+        let (requests, received) = mpsc::channel::<()>();
+        let (send, readings) = mpsc::channel();
         thread::spawn(move || {
-            while asked.recv().is_ok() {
-                let state = request.look().map(|look| State::of(&look));
+            while received.recv().is_ok() {
+                let state = request.take_reading().map(|reading| State::of(&reading));
                 if send.send(state).is_err() {
                     return;
                 }
             }
         });
-        Self { ask, looks, is_asked: false }
+        Self { requests, readings, is_requested: false }
     }
 
-    fn ask(&mut self) {
-        self.is_asked = self.is_asked || self.ask.send(()).is_ok();
+    fn request(&mut self) {
+        self.is_requested = self.is_requested || self.requests.send(()).is_ok();
     }
 
     fn take(&mut self) -> Result<Option<State>> {
-        match self.looks.try_recv() {
+        match self.readings.try_recv() {
             Ok(state) => {
-                self.is_asked = false;
+                self.is_requested = false;
                 Ok(Some(state?))
             }
             Err(TryRecvError::Empty) => Ok(None),
@@ -131,32 +136,32 @@ fn keys() -> Receiver<Event> {
     events
 }
 
-struct Watching {
+struct View {
     board: Board,
-    looker: Looker,
+    reading_thread: ReadingThread,
     keys: Receiver<Event>,
-    beside: Beside,
+    status: Status,
     next: Instant,
     is_drawn: bool,
 }
 
-impl Watching {
+impl View {
     /// Draws changes and handles events; returns whether to continue.
-    fn go_on(&mut self, terminal: &mut DefaultTerminal) -> Result<bool> {
+    fn advance(&mut self, terminal: &mut DefaultTerminal) -> Result<bool> {
         if !self.is_drawn {
             let picture = self.board.picture();
             terminal
-                .draw(|frame| draw::draw(frame, &picture, &self.beside))
+                .draw(|frame| draw::draw(frame, &picture, &self.status))
                 .context("cannot write to the terminal")?;
             self.is_drawn = true;
         }
         if Instant::now() >= self.next {
-            self.looker.ask();
-            self.next = Instant::now() + self.beside.every;
+            self.reading_thread.request();
+            self.next = Instant::now() + self.status.every;
         }
-        if let Some(state) = self.looker.take()? {
+        if let Some(state) = self.reading_thread.take()? {
             self.board.add(state);
-            self.beside.nr_looks += 1;
+            self.status.nr_readings += 1;
             self.is_drawn = false;
         }
         let left = self.next.saturating_duration_since(Instant::now());
@@ -174,52 +179,52 @@ impl Watching {
         if key.kind == KeyEventKind::Release {
             return true;
         }
-        match asked(key) {
-            Asked::Quit => return false,
-            Asked::Look => self.looker.ask(),
-            Asked::Help | Asked::Step(_) if self.beside.help.is_some() => {
-                self.beside.help = in_help(&asked(key), self.beside.help.unwrap_or(0));
+        match key_action(key) {
+            KeyAction::Quit => return false,
+            KeyAction::ReadNow => self.reading_thread.request(),
+            KeyAction::Help | KeyAction::Step(_) if self.status.help.is_some() => {
+                self.status.help = in_help(&key_action(key), self.status.help.unwrap_or(0));
             }
-            Asked::Help => self.beside.help = Some(0),
-            Asked::Step(step) => self.board.step(step),
-            Asked::Nothing => {}
+            KeyAction::Help => self.status.help = Some(0),
+            KeyAction::Step(step) => self.board.step(step),
+            KeyAction::Nothing => {}
         }
         true
     }
 }
 
 /// Returns the first help line after a key; `None` once the help is closed.
-const fn in_help(asked: &Asked, first: usize) -> Option<usize> {
-    match asked {
-        Asked::Step(Step::Up(nr)) => Some(first.saturating_sub(*nr)),
-        Asked::Step(Step::Down(nr)) => Some(first.saturating_add(*nr)),
-        Asked::Step(Step::First) => Some(0),
-        Asked::Help | Asked::Step(Step::Back | Step::Open) => None,
+const fn in_help(action: &KeyAction, first: usize) -> Option<usize> {
+    match action {
+        KeyAction::Step(Step::Up(nr)) => Some(first.saturating_sub(*nr)),
+        KeyAction::Step(Step::Down(nr)) => Some(first.saturating_add(*nr)),
+        KeyAction::Step(Step::First) => Some(0),
+        KeyAction::Help | KeyAction::Step(Step::Back | Step::Open) => None,
         _ => Some(first),
     }
 }
 
 /// The meaning of a key.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum KeyAction {
     Quit,
     Help,
     /// Look now.
-    Look,
+    ReadNow,
     Step(Step),
     Nothing,
 }
 
 const PAGE: usize = 10;
 
-fn asked(key: &KeyEvent) -> Asked {
+fn key_action(key: &KeyEvent) -> KeyAction {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
-        return if key.code == KeyCode::Char('c') { Asked::Quit } else { Asked::Nothing };
+        return if key.code == KeyCode::Char('c') { KeyAction::Quit } else { KeyAction::Nothing };
     }
-    Asked::Step(match key.code {
-        KeyCode::Char('q') => return Asked::Quit,
-        KeyCode::Char('?' | 'h') => return Asked::Help,
-        KeyCode::Char(' ') => return Asked::Look,
+    KeyAction::Step(match key.code {
+        KeyCode::Char('q') => return KeyAction::Quit,
+        KeyCode::Char('?' | 'h') => return KeyAction::Help,
+        KeyCode::Char(' ') => return KeyAction::ReadNow,
         KeyCode::Up | KeyCode::Char('k') => Step::Up(1),
         KeyCode::Down | KeyCode::Char('j') => Step::Down(1),
         KeyCode::PageUp => Step::Up(PAGE),
@@ -231,7 +236,7 @@ fn asked(key: &KeyEvent) -> Asked {
         KeyCode::Char('s') => Step::Sort,
         KeyCode::Char('c') => Step::Since,
         KeyCode::Tab => Step::View,
-        _ => return Asked::Nothing,
+        _ => return KeyAction::Nothing,
     })
 }
 
@@ -241,7 +246,7 @@ mod tests {
 
     #[test]
     fn help_scrolls_and_the_keys_that_leave_a_view_close_it() {
-        let after = |code| in_help(&asked(&KeyEvent::new(code, KeyModifiers::NONE)), 3);
+        let after = |code| in_help(&key_action(&KeyEvent::new(code, KeyModifiers::NONE)), 3);
         for code in [KeyCode::Esc, KeyCode::Enter, KeyCode::Left, KeyCode::Char('?')] {
             assert_eq!(after(code), None, "{code:?}");
         }
@@ -251,12 +256,12 @@ mod tests {
 
     #[test]
     fn keys_match_the_help() {
-        let plain = |code| asked(&KeyEvent::new(code, KeyModifiers::NONE));
-        assert_eq!(plain(KeyCode::Char('q')), Asked::Quit);
-        assert_eq!(plain(KeyCode::Enter), Asked::Step(Step::Open));
-        assert_eq!(plain(KeyCode::Char('c')), Asked::Step(Step::Since));
-        assert_eq!(plain(KeyCode::Char('x')), Asked::Nothing);
-        let control = |c| asked(&KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL));
-        assert_eq!((control('c'), control('q')), (Asked::Quit, Asked::Nothing));
+        let plain = |code| key_action(&KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(plain(KeyCode::Char('q')), KeyAction::Quit);
+        assert_eq!(plain(KeyCode::Enter), KeyAction::Step(Step::Open));
+        assert_eq!(plain(KeyCode::Char('c')), KeyAction::Step(Step::Since));
+        assert_eq!(plain(KeyCode::Char('x')), KeyAction::Nothing);
+        let control = |c| key_action(&KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL));
+        assert_eq!((control('c'), control('q')), (KeyAction::Quit, KeyAction::Nothing));
     }
 }

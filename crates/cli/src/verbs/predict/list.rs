@@ -40,12 +40,12 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
 fn described(name: &str) -> Result<String> {
     let mut text = Kernel::parse(name)?.description;
     let packages = Kernel::packages(name)?;
-    let mut told = BTreeMap::<String, Vec<&str>>::new();
+    let mut by_summary = BTreeMap::<String, Vec<&str>>::new();
     for (flavour, package) in &packages {
-        told.entry(package.summary()).or_default().push(flavour);
+        by_summary.entry(package.summary()).or_default().push(flavour);
     }
-    for (summary, flavours) in &told {
-        let whose = if told.len() == 1 { "packages".to_owned() } else { flavours.join(", ") };
+    for (summary, flavours) in &by_summary {
+        let whose = if by_summary.len() == 1 { "packages".to_owned() } else { flavours.join(", ") };
         text = format!("{text}; {whose}: {summary}");
     }
     Ok(text)

@@ -19,7 +19,7 @@ use largefolio_trace::shown::spelled;
 use super::form::{FrameForm, Sink};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::work::{Kind, Work};
+use crate::work::{Work, WorkKind};
 
 pub(crate) struct ReplayPlan {
     pub(super) trace: OpenTrace,
@@ -58,8 +58,8 @@ impl ReplayPlan {
             [unfit, not_replayed].map(|cells| cells.into_iter().map(absent).collect());
         let (fitting, rows): (Vec<usize>, Vec<Outcome>) = outcomes.into_iter().unzip();
         let specs: Vec<CellSpec> = fitting.iter().map(|&nr| self.specs[nr].clone()).collect();
-        let asked = self.why.as_deref().filter(|_| !rows.is_empty());
-        let why = asked.map(|results| self.explain(&specs, &rows, results)).transpose()?;
+        let results = self.why.as_deref().filter(|_| !rows.is_empty());
+        let why = results.map(|results| self.explain(&specs, &rows, results)).transpose()?;
         let trace = TraceInfo {
             digest: Some(self.trace.digest()?),
             ..TraceInfo::new(&spelled(self.trace.path()), self.trace.meta())
@@ -92,10 +92,11 @@ impl ReplayPlan {
     fn replay(&self) -> Result<Fitting> {
         let sharing = if self.within.is_some() { Sharing::Few } else { Sharing::All };
         let nr_rows = sharing.nr_rows(&self.trace, &self.specs);
-        let mut work = Work::new(Kind::Replaying, Some(nr_rows), self.within);
+        let mut work = Work::new(WorkKind::Replaying, Some(nr_rows), self.within);
         let mut done = RowsDone::default();
-        let mut hear = |nr_done| work.done(nr_done);
-        let fitting = replay_fitting(&self.trace, &self.specs, sharing, &mut done, &mut hear);
+        let mut on_progress = |nr_done| work.done(nr_done);
+        let fitting =
+            replay_fitting(&self.trace, &self.specs, sharing, &mut done, &mut on_progress);
         work.finish();
         Ok(fitting?)
     }
@@ -141,7 +142,7 @@ fn explaining<T>(
     work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,
 ) -> Result<T, WhyError> {
     // Each finding adds cells to replay.
-    let mut line = Work::new(Kind::Explaining, None, within);
+    let mut line = Work::new(WorkKind::Explaining, None, within);
     let done = work(&mut |nr_done, _| line.done(nr_done));
     line.finish();
     done

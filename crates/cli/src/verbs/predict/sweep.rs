@@ -20,7 +20,7 @@ use crate::errors::Exit;
 const SIGNALLED: i32 = 128;
 
 /// Maximum number of failures reported one by one; the manifest has all of them.
-const NR_TOLD_MAX: usize = 10;
+const NR_PRINTED_MAX: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Summary {
@@ -54,13 +54,13 @@ impl SweepPlan {
         if let Some(note) = sweep.note() {
             console::warn(&format!("{}: {note}", shown(&self.dir)));
         }
-        for aside in sweep.set_aside() {
+        for renamed in sweep.set_aside() {
             console::warn(&format!(
                 "{}: {}; renamed to {}, {}",
-                shown(&self.dir.join(&aside.file)),
-                aside.why,
-                shown(&aside.now),
-                aside.lost()
+                shown(&self.dir.join(&renamed.file)),
+                renamed.why,
+                shown(&renamed.now),
+                renamed.lost()
             ));
         }
         let ended = replay(&mut sweep, &is_stopped);
@@ -68,11 +68,11 @@ impl SweepPlan {
         let manifest = sweep.finish(*ended.as_ref().unwrap_or(&Ended::Stopped), &is_stopped);
         // The error that ended it says more than the manifest's error on the same full disk.
         let (_, manifest) = (ended?, manifest?);
-        tell_failures(&failures);
+        print_failures(&failures);
         if let Some(dropped) = manifest.last().and_then(Run::dropped) {
             console::warn(&format!("{}: {dropped}", shown(&self.dir)));
         }
-        self.tell(&manifest, console)?;
+        self.print_summary(&manifest, console)?;
         Ok(match manifest.last().map(|run| run.ended) {
             Some(Ended::Interrupted) => stopped_by(&stop),
             Some(Ended::Done) => Exit::Done,
@@ -80,16 +80,16 @@ impl SweepPlan {
         })
     }
 
-    fn tell(&self, manifest: &Manifest, console: &mut Console) -> Result<()> {
+    fn print_summary(&self, manifest: &Manifest, console: &mut Console) -> Result<()> {
         if self.summary == Summary::Json {
             return console.deliver(json::pretty(manifest)?.as_bytes(), None);
         }
-        let told = manifest.last().map(|run| self.told(manifest, run)).unwrap_or_default();
-        console.deliver(told.as_bytes(), None)
+        let text = manifest.last().map(|run| self.summary_text(manifest, run)).unwrap_or_default();
+        console.deliver(text.as_bytes(), None)
     }
 
     /// Writes one line, and a second if something is missing.
-    fn told(&self, manifest: &Manifest, run: &Run) -> String {
+    fn summary_text(&self, manifest: &Manifest, run: &Run) -> String {
         let dir = shown(&self.dir);
         let done = format!(
             "{dir}: {} done, {} found, {} failed; {} in {}, \
@@ -126,15 +126,15 @@ fn replay(sweep: &mut Sweep, is_stopped: IsStopped<'_>) -> Result<Ended, SweepEr
     ended
 }
 
-fn tell_failures(failures: &[Failure]) {
-    for failure in failures.iter().take(NR_TOLD_MAX) {
+fn print_failures(failures: &[Failure]) {
+    for failure in failures.iter().take(NR_PRINTED_MAX) {
         let cells = match failure.cells.as_slice() {
             [cell] => format!("{} on {}", cell.kernel, cell.machine),
             _ => counted(failure.nr_cells as u64, "cell"),
         };
         console::warn(&format!("{}, {cells} failed: {}", shown(&failure.trace), failure.error));
     }
-    if let Some(nr_more) = failures.len().checked_sub(NR_TOLD_MAX).filter(|&nr| nr > 0) {
+    if let Some(nr_more) = failures.len().checked_sub(NR_PRINTED_MAX).filter(|&nr| nr > 0) {
         console::warn(&format!("the manifest lists {nr_more} more failures"));
     }
 }

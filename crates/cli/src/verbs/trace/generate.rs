@@ -278,14 +278,14 @@ impl GenArgs {
             GenVerb::Fork(args) => args.workload(),
             GenVerb::Server(args) => args.workload(),
         };
-        workload.validate().map_err(told)?;
+        workload.validate().map_err(describe_error)?;
         Ok(GenPlan { workload, output: common.output })
     }
 }
 
 impl GenPlan {
     pub(crate) fn run(&self, _console: &mut Console) -> Result<Exit> {
-        let summary = self.workload.write(&self.output).map_err(told)?;
+        let summary = self.workload.write(&self.output).map_err(describe_error)?;
         console::say(&format!(
             "folio: generated {}: {} references in {} rows, {}",
             shown(&summary.path),
@@ -297,10 +297,10 @@ impl GenPlan {
     }
 }
 
-type Made = (Box<dyn Workload>, CommonArgs);
+type WorkloadWithArgs = (Box<dyn Workload>, CommonArgs);
 
 impl RetStubsArgs {
-    fn workload(self) -> Made {
+    fn workload(self) -> WorkloadWithArgs {
         let workload = RetStubs {
             nr_pages: self.pages,
             stub_bytes: self.stub_size,
@@ -325,7 +325,7 @@ impl RetStubsArgs {
 }
 
 impl SequentialArgs {
-    fn workload(self) -> Made {
+    fn workload(self) -> WorkloadWithArgs {
         let workload = SequentialReads {
             file_bytes: self.file_size,
             read_bytes: self.read_size,
@@ -337,7 +337,7 @@ impl SequentialArgs {
 }
 
 impl RandomArgs {
-    fn workload(self) -> Made {
+    fn workload(self) -> WorkloadWithArgs {
         let workload = RandomReads {
             file_bytes: self.file_size,
             read_bytes: self.read_size,
@@ -351,7 +351,7 @@ impl RandomArgs {
 }
 
 impl ZipfArgs {
-    fn workload(self) -> Made {
+    fn workload(self) -> WorkloadWithArgs {
         let workload = ZipfMix {
             nr_files: self.files,
             file_bytes: self.file_size,
@@ -369,7 +369,7 @@ impl ZipfArgs {
 }
 
 impl LibraryArgs {
-    fn workload(self) -> Made {
+    fn workload(self) -> WorkloadWithArgs {
         let workload = Library {
             text_bytes: self.text_size,
             program_bytes: self.program_size,
@@ -390,7 +390,7 @@ impl LibraryArgs {
 }
 
 impl ForkArgs {
-    fn workload(self) -> Made {
+    fn workload(self) -> WorkloadWithArgs {
         let workload = Snapshots {
             anon_bytes: self.anon_size,
             nr_snapshots: self.snapshots,
@@ -402,7 +402,7 @@ impl ForkArgs {
 }
 
 impl ServerArgs {
-    fn workload(self) -> Made {
+    fn workload(self) -> WorkloadWithArgs {
         let workload = Server {
             nr_workers: self.workers,
             text_bytes: self.text_size,
@@ -421,7 +421,7 @@ fn way(is_mapped: bool) -> ReadWay {
     if is_mapped { ReadWay::Mapped } else { ReadWay::Pread }
 }
 
-fn told(error: GenerateError) -> anyhow::Error {
+fn describe_error(error: GenerateError) -> anyhow::Error {
     let GenerateError::Option { option, value, rule } = error else { return error.into() };
     let name = option.strip_prefix("nr_").unwrap_or(option).replace("_bytes", "-size");
     anyhow!("--{} is {value}: {rule}", name.replace('_', "-"))

@@ -39,7 +39,7 @@ impl Tuned {
 /// The plain command.
 #[derive(Clone, Debug)]
 pub(super) struct Plain {
-    words: Vec<OsString>,
+    command_args: Vec<OsString>,
     server: Option<Vec<OsString>>,
     output: Output,
     /// Files whose cache the other arm fills.
@@ -49,10 +49,14 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// `words` has the program and its arguments. Neither `words` nor `server` may be empty.
-    pub(super) fn new(words: Vec<OsString>, server: Option<Vec<OsString>>, output: Output) -> Self {
+    /// `command_args` has the program and its arguments. Neither it nor `server` may be empty.
+    pub(super) fn new(
+        command_args: Vec<OsString>,
+        server: Option<Vec<OsString>>,
+        output: Output,
+    ) -> Self {
         let (cooled, settings, disturbance) = (Vec::new(), Vec::new(), None);
-        Self { words, server, output, cooled, settings, disturbance }
+        Self { command_args, server, output, cooled, settings, disturbance }
     }
 
     /// Evicts `files` before each run, because the other arm fills their cache.
@@ -62,12 +66,12 @@ impl Plain {
 
     /// Returns the changed program: the server or the command.
     fn subject(&self) -> &[OsString] {
-        self.server.as_ref().unwrap_or(&self.words)
+        self.server.as_ref().unwrap_or(&self.command_args)
     }
 
-    fn started(&self, words: &[OsString]) -> Command {
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
+    fn started(&self, command_args: &[OsString]) -> Command {
+        let mut command = Command::new(&command_args[0]);
+        command.args(&command_args[1..]);
         self.quiet(&mut command);
         command
     }
@@ -105,11 +109,11 @@ impl Arm for Plain {
     }
 
     fn command(&self) -> Command {
-        self.started(&self.words)
+        self.started(&self.command_args)
     }
 
     fn server(&self) -> Option<Command> {
-        self.server.as_ref().map(|words| self.started(words))
+        self.server.as_ref().map(|command_args| self.started(command_args))
     }
 
     fn is_rehearsed(&self) -> bool {
@@ -223,25 +227,26 @@ impl Changed {
     }
 
     pub(super) fn change(&self) -> Change {
-        let mut words = Vec::new();
+        let mut command_args = Vec::new();
         if let Some(request) = &self.request {
             if request.text != run::Text::Off {
-                words.push(format!("text {:?}", request.text).to_lowercase());
+                command_args.push(format!("text {:?}", request.text).to_lowercase());
             }
-            words.extend(request.heap_bytes.map(|bytes| format!("heap {}", figures::size(bytes))));
+            command_args
+                .extend(request.heap_bytes.map(|bytes| format!("heap {}", figures::size(bytes))));
         }
         let pair = |(name, value): &(String, String)| format!("{name}={value}");
         let environment: Vec<String> = self.environment.iter().map(pair).collect();
         let settings = self.plain.settings.iter();
-        words.extend(settings.clone().map(|one| format!("{}={}", one.name, one.new)));
-        words.extend(environment.iter().cloned());
+        command_args.extend(settings.clone().map(|one| format!("{}={}", one.name, one.new)));
+        command_args.extend(environment.iter().cloned());
         let row = |one: &Tuned| SettingRow {
             name: one.name.clone(),
             plain: one.old.clone(),
             changed: one.new.clone(),
         };
         let (settings, effects) = (settings.map(row).collect(), self.effects.clone());
-        Change { change: words.join(", "), settings, environment, effects }
+        Change { change: command_args.join(", "), settings, environment, effects }
     }
 
     /// Starts the command as `folio run` would, and returns the files whose cache that fills.

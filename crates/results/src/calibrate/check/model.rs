@@ -132,7 +132,7 @@ fn outcome(
         ..CellSpec::new(request.kernel.clone(), request.machine.clone())
     };
     let (_, mut outcomes) = replay(&path, &[spec], &mut |_| {})?;
-    outcomes.pop().ok_or_else(|| Error::asked("a replay without a result"))
+    outcomes.pop().ok_or_else(|| Error::request("a replay without a result"))
 }
 
 fn workload(request: &CheckRequest, backing: Backing, nr_calls: usize) -> RetStubs {
@@ -167,7 +167,7 @@ fn events(stubs: &RetStubs, backing: Backing, phase: Phase) -> Result<Vec<Event>
     }
     let is_exec = |event: &Event| event.op == Op::Exec;
     let first =
-        events.iter().position(is_exec).ok_or_else(|| Error::asked("a trace without calls"))?;
+        events.iter().position(is_exec).ok_or_else(|| Error::request("a trace without calls"))?;
     let end = first + usize::try_from(stubs.nr_pages).unwrap_or(usize::MAX);
     let sweep = events[first..end].to_vec();
     let len = stubs.nr_pages * stubs.stub_bytes;

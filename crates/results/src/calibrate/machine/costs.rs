@@ -15,24 +15,24 @@ use crate::running;
 const MAPCOUNT_SHARE: f64 = 0.9;
 
 pub(super) fn costs(
-    found: &Calibration,
+    calibration: &Calibration,
     stand_in: &Costs,
     tlb: &TlbConfig,
     is_splintered: bool,
 ) -> Costs {
-    let kernel = &found.kernel;
+    let kernel = &calibration.kernel;
     let or = |figure: &Option<Figure>, other: &Option<Quantity>| match figure {
         Some(figure) => Some(measured(figure)),
         None => other.as_ref().map(assumed),
     };
     let own = |figure: &Option<Figure>| figure.as_ref().map(measured);
     let mut costs = Costs {
-        clock: clock(found),
+        clock: clock(calibration),
         reference: stand_in
             .reference
             .as_ref()
             .map(|known| Quantity { assumed: true, ..known.clone() }),
-        l2_hit: Some(l2_hit(found)),
+        l2_hit: Some(l2_hit(calibration)),
         fault: or(&kernel.fault, &stand_in.fault),
         fault_around: own(&kernel.fault_around),
         folio_alloc: own(&kernel.folio_alloc),
@@ -42,25 +42,26 @@ pub(super) fn costs(
         fork_batch: own(&kernel.fork_batch),
         fork_large: own(&kernel.fork_large),
         fork_pmd: own(&kernel.fork_pmd),
-        page_mapcount: own(&found.mapcounts.page),
-        owner_word: own(&found.mapcounts.owner_word),
-        clear: clear(found),
-        copy: found.copy.iter().map(rate).collect(),
-        storage_latency: or(&found.storage.random, &stand_in.storage_latency),
-        storage_rate: storage_rate(found).or_else(|| stand_in.storage_rate.as_ref().map(assumed)),
-        storage_interval: deepest(found).map(measured),
+        page_mapcount: own(&calibration.mapcounts.page),
+        owner_word: own(&calibration.mapcounts.owner_word),
+        clear: clear(calibration),
+        copy: calibration.copy.iter().map(rate).collect(),
+        storage_latency: or(&calibration.storage.random, &stand_in.storage_latency),
+        storage_rate: storage_rate(calibration)
+            .or_else(|| stand_in.storage_rate.as_ref().map(assumed)),
+        storage_interval: deepest(calibration).map(measured),
         ..Costs::default()
     };
-    set_unmap(&mut costs, found, stand_in);
-    walks::set(&mut costs, found, stand_in, tlb, is_splintered);
-    set_apart(&mut costs, found);
+    set_unmap(&mut costs, calibration, stand_in);
+    walks::set(&mut costs, calibration, stand_in, tlb, is_splintered);
+    set_apart(&mut costs, calibration);
     costs
 }
 
 /// Sets unmapping without freeing, and freeing, both as measured. Otherwise takes both from the
 /// other machine: its costs of unmapping include freeing, which must not count twice.
-fn set_unmap(costs: &mut Costs, found: &Calibration, stand_in: &Costs) {
-    let kernel = &found.kernel;
+fn set_unmap(costs: &mut Costs, calibration: &Calibration, stand_in: &Costs) {
+    let kernel = &calibration.kernel;
     let own = |figure: &Option<Figure>| figure.as_ref().map(measured);
     let needed = [&kernel.unmap_batch, &kernel.unmap_pte, &kernel.folio_free];
     if needed.iter().any(|figure| figure.is_none()) {
@@ -82,8 +83,9 @@ fn set_unmap(costs: &mut Costs, found: &Calibration, stand_in: &Costs) {
 /// count from each PTE, the owner word from each batch of a large folio, and on unmapping the
 /// folio's own counter too. A page's count takes at most [`MAPCOUNT_SHARE`] of `unmap_pte`. If a
 /// subtraction would leave too little, nothing is subtracted.
-fn set_apart(costs: &mut Costs, found: &Calibration) {
-    let (Some(page), Some(word)) = (&found.mapcounts.page, &found.mapcounts.owner_word) else {
+fn set_apart(costs: &mut Costs, calibration: &Calibration) {
+    let (Some(page), Some(word)) = (&calibration.mapcounts.page, &calibration.mapcounts.owner_word)
+    else {
         (costs.page_mapcount, costs.owner_word) = (None, None);
         return;
     };
@@ -125,8 +127,8 @@ fn set_apart(costs: &mut Costs, found: &Calibration) {
     }
 }
 
-fn clock(found: &Calibration) -> Option<Quantity> {
-    let ghz = found.clock_ghz.filter(|ghz| ghz.median.is_finite() && ghz.median > 0.0)?;
+fn clock(calibration: &Calibration) -> Option<Quantity> {
+    let ghz = calibration.clock_ghz.filter(|ghz| ghz.median.is_finite() && ghz.median > 0.0)?;
     Some(Quantity {
         value: digits(ghz.median),
         unit: Unit::GHz,
@@ -139,8 +141,8 @@ fn clock(found: &Calibration) -> Option<Quantity> {
     })
 }
 
-fn l2_hit(found: &Calibration) -> Quantity {
-    let curve = found.curve(Side::Data, Pages::Base);
+fn l2_hit(calibration: &Calibration) -> Quantity {
+    let curve = calibration.curve(Side::Data, Pages::Base);
     let extra = curve.and_then(|curve| curve.extra_over(96..=512));
     match extra.filter(|ns| ns.is_finite() && *ns > 0.05) {
         Some(ns) => Quantity {
@@ -163,9 +165,9 @@ fn l2_hit(found: &Calibration) -> Quantity {
 }
 
 /// Base pages use the kernel's own clearing rate, larger units user space's.
-fn clear(found: &Calibration) -> Vec<UnitRate> {
-    let mut rates: Vec<UnitRate> = found.clear.iter().map(rate).collect();
-    if let (Some(first), Some(figure)) = (rates.first_mut(), &found.kernel.clear_page) {
+fn clear(calibration: &Calibration) -> Vec<UnitRate> {
+    let mut rates: Vec<UnitRate> = calibration.clear.iter().map(rate).collect();
+    if let (Some(first), Some(figure)) = (rates.first_mut(), &calibration.kernel.clear_page) {
         *first = rate(&Rate { unit_bytes: 1 << running::page().shift(), figure: figure.clone() });
     }
     rates
@@ -186,14 +188,14 @@ fn rate(known: &Rate) -> UnitRate {
 
 /// Returns the figure with most outstanding reads, or `None` if it is no faster than sequential
 /// reads.
-fn deepest(found: &Calibration) -> Option<&Figure> {
-    let (_, deepest) = found.storage.at_depth.iter().max_by_key(|(depth, _)| *depth)?;
-    let one = found.storage.random.as_ref()?;
+fn deepest(calibration: &Calibration) -> Option<&Figure> {
+    let (_, deepest) = calibration.storage.at_depth.iter().max_by_key(|(depth, _)| *depth)?;
+    let one = calibration.storage.random.as_ref()?;
     Some(deepest).filter(|deepest| deepest.ns.median < one.ns.median)
 }
 
-fn storage_rate(found: &Calibration) -> Option<Quantity> {
-    let figure = found.storage.sequential.as_ref()?;
+fn storage_rate(calibration: &Calibration) -> Option<Quantity> {
+    let figure = calibration.storage.sequential.as_ref()?;
     let value = digits(f64::from(1 << 20) / figure.ns.median);
     let range = range(&figure.ns)
         .map(|[low, high]| [high, low].map(|ns| digits(f64::from(1 << 20) / ns)))

@@ -31,16 +31,16 @@ const TOGETHER: [&str; 11] = [
 /// Costs of programs, not of a machine: no calibration measures them.
 const NOT_MEASURED: [&str; 2] = ["cpi", "reference"];
 
-pub(super) fn add(made: &mut Machine, earlier: &Machine) -> bool {
-    let same_cpu = made.cpu.is_some() && made.cpu == earlier.cpu;
-    let (Some(now), Some(before)) = (&mut made.calibrated, &earlier.calibrated) else {
+pub(super) fn add(calibrated: &mut Machine, earlier: &Machine) -> bool {
+    let same_cpu = calibrated.cpu.is_some() && calibrated.cpu == earlier.cpu;
+    let (Some(now), Some(before)) = (&mut calibrated.calibrated, &earlier.calibrated) else {
         return false;
     };
     if !same_cpu || now.kernel != before.kernel || before.nr == 0 {
         return false;
     }
     now.nr = before.nr.saturating_add(1);
-    add_costs(&mut made.costs, &earlier.costs, now.nr);
+    add_costs(&mut calibrated.costs, &earlier.costs, now.nr);
     true
 }
 
@@ -138,41 +138,42 @@ mod tests {
 
     #[test]
     fn a_cost_is_the_mean_of_all_calibrations_and_its_range_holds_them() {
-        let mut made = machine("6.18", 1, Some(cost(400.0, [390.0, 500.0])));
-        assert!(add(&mut made, &machine("6.18", 3, Some(cost(800.0, [600.0, 900.0])))));
-        let fault = made.costs.fault.clone().unwrap();
+        let mut calibrated = machine("6.18", 1, Some(cost(400.0, [390.0, 500.0])));
+        assert!(add(&mut calibrated, &machine("6.18", 3, Some(cost(800.0, [600.0, 900.0])))));
+        let fault = calibrated.costs.fault.clone().unwrap();
         assert_eq!((fault.value, fault.range), (700.0, Some([390.0, 900.0])));
         assert!(fault.source.ends_with("; mean of 4 calibrations, 390 to 900 in all"));
-        assert_eq!(made.calibrated.as_ref().unwrap().nr, 4);
-        made.to_toml("").unwrap();
+        assert_eq!(calibrated.calibrated.as_ref().unwrap().nr, 4);
+        calibrated.to_toml("").unwrap();
     }
 
     #[test]
     fn the_note_counts_calibrations_whose_weight_is_bounded() {
-        let mut made = machine("6.18", 1, Some(cost(900.0, [900.0; 2])));
-        assert!(add(&mut made, &machine("6.18", 20, Some(cost(9.0, [9.0; 2])))));
-        let fault = made.costs.fault.unwrap();
+        let mut calibrated = machine("6.18", 1, Some(cost(900.0, [900.0; 2])));
+        assert!(add(&mut calibrated, &machine("6.18", 20, Some(cost(9.0, [9.0; 2])))));
+        let fault = calibrated.costs.fault.unwrap();
         assert!((fault.value - 108.0).abs() < 1e-9, "a ninth of the last: {}", fault.value);
         assert!(fault.source.ends_with("mean of 21 calibrations, 9 to 900 in all"));
     }
 
     #[test]
     fn what_no_calibration_measures_is_not_taken_from_before() {
-        let mut made = machine("6.18", 1, None);
+        let mut calibrated = machine("6.18", 1, None);
         let mut before = machine("6.18", 1, None);
-        (made.costs.cpi, before.costs.cpi) = (None, Some(cost(1.0, [1.0; 2])));
-        assert!(add(&mut made, &before));
-        assert_eq!(made.costs.cpi, None);
-        let names: Vec<_> = made.costs.quantities_mut().into_iter().map(|(name, _)| name).collect();
+        (calibrated.costs.cpi, before.costs.cpi) = (None, Some(cost(1.0, [1.0; 2])));
+        assert!(add(&mut calibrated, &before));
+        assert_eq!(calibrated.costs.cpi, None);
+        let names: Vec<_> =
+            calibrated.costs.quantities_mut().into_iter().map(|(name, _)| name).collect();
         assert!(TOGETHER.iter().chain(&NOT_MEASURED).all(|name| names.contains(name)));
     }
 
     #[test]
     fn what_this_calibration_could_not_measure_stays_as_it_was_measured() {
-        let mut made = machine("6.18", 1, None);
+        let mut calibrated = machine("6.18", 1, None);
         let before = machine("6.18", 1, Some(cost(800.0, [600.0, 900.0])));
-        assert!(add(&mut made, &before));
-        assert_eq!(made.costs.fault, before.costs.fault);
+        assert!(add(&mut calibrated, &before));
+        assert_eq!(calibrated.costs.fault, before.costs.fault);
     }
 
     #[test]
@@ -181,9 +182,9 @@ mod tests {
         let other_cpu = Machine { cpu: Some("other".to_owned()), ..own() };
         let by_hand = Machine { calibrated: None, ..own() };
         for earlier in [machine("6.12", 1, Some(cost(1.0, [1.0, 1.0]))), other_cpu, by_hand] {
-            let mut made = own();
-            assert!(!add(&mut made, &earlier));
-            assert_eq!(made, own());
+            let mut calibrated = own();
+            assert!(!add(&mut calibrated, &earlier));
+            assert_eq!(calibrated, own());
         }
     }
 
@@ -195,10 +196,10 @@ mod tests {
                 (freed, Some(cost(ns, [ns; 2])));
             machine
         };
-        let mut made = both(Some(cost(200.0, [200.0; 2])), 100.0);
-        assert!(add(&mut made, &both(None, 300.0)));
-        assert_eq!(made.costs.unmap_batch, Some(cost(100.0, [100.0; 2])));
-        assert!(add(&mut made, &both(Some(cost(100.0, [100.0; 2])), 300.0)));
-        assert!(made.costs.unmap_batch.unwrap().value > 100.0);
+        let mut calibrated = both(Some(cost(200.0, [200.0; 2])), 100.0);
+        assert!(add(&mut calibrated, &both(None, 300.0)));
+        assert_eq!(calibrated.costs.unmap_batch, Some(cost(100.0, [100.0; 2])));
+        assert!(add(&mut calibrated, &both(Some(cost(100.0, [100.0; 2])), 300.0)));
+        assert!(calibrated.costs.unmap_batch.unwrap().value > 100.0);
     }
 }

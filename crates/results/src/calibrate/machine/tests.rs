@@ -53,7 +53,7 @@ fn zen() -> Vec<Structure> {
     all
 }
 
-fn found() -> Calibration {
+fn calibration() -> Calibration {
     let rate = |unit_bytes, ns| Rate { unit_bytes, figure: figure(ns) };
     Calibration {
         cpu: Cpu { name: "a CPU".to_owned(), is_virtual: Some(true), structures: zen() },
@@ -84,24 +84,24 @@ fn found() -> Calibration {
     }
 }
 
-fn written(found: &Calibration) -> Machine {
-    let made = machine(found).unwrap();
-    let text = made.machine.to_toml(&made.comment(Effort::Full)).unwrap();
+fn written(calibration: &Calibration) -> Machine {
+    let calibrated = machine(calibration).unwrap();
+    let text = calibrated.machine.to_toml(&calibrated.comment(Effort::Full)).unwrap();
     assert!(text.starts_with("# a CPU, measured on 2"), "{text}");
     Machine::from_toml(&text, "this.toml").unwrap()
 }
 
 #[test]
 fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
-    let found = found();
-    let machine = written(&found);
+    let calibration = calibration();
+    let machine = written(&calibration);
     let fault = machine.costs.fault.unwrap();
     assert!(fault.source.starts_with("measured: made \"up\"\nhere; median of n = 3"), "{fault:?}");
     assert!(!fault.assumed);
     let fork = machine.costs.fork_entry.unwrap();
     assert!(fork.assumed && fork.source.contains("not measured on this machine"), "{fork:?}");
     assert_eq!(machine.costs.fork_pmd, None);
-    let comment = super::machine(&found).unwrap().comment(Effort::Full);
+    let comment = super::machine(&calibration).unwrap().comment(Effort::Full);
     assert!(comment.contains("Not measured: folios of 32 KiB: changing it needs root"));
     // 59 ns minus the lines of walks over 16,384 and 49,152 pages.
     let walk = machine.costs.walk.unwrap();
@@ -120,8 +120,8 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
 #[test]
 fn walks_to_pmd_entries_have_a_fixed_part_where_2m_folios_are_walked_for_as_4k_folios_are() {
     // Here 2M folios have their own entries.
-    assert_eq!(written(&found()).costs.walk_pmd, None);
-    let mut splintered = found();
+    assert_eq!(written(&calibration()).costs.walk_pmd, None);
+    let mut splintered = calibration();
     splintered.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
     let costs = written(&splintered).costs;
     // The same time, but a line of PMD entries costs less than the PTEs' lines.
@@ -139,9 +139,9 @@ fn map_counts_stand_apart_from_the_costs_that_were_measured_with_them_in() {
             unmap_large: large,
             unmap_batch: rest.0,
             folio_free: rest.1,
-            ..found().kernel
+            ..calibration().kernel
         };
-        written(&Calibration { kernel, ..found() }).costs
+        written(&Calibration { kernel, ..calibration() }).costs
     };
     let ns = |cost: &Option<Quantity>| cost.as_ref().map(|cost| cost.value);
     let costs = with(45.0, 150.0);
@@ -168,9 +168,9 @@ fn freeing_stands_apart_only_from_unmapping_that_was_measured_without_it() {
             unmap_pte: Some(figure(20.0)),
             folio_free,
             page_free: Some(figure(8.0)),
-            ..found().kernel
+            ..calibration().kernel
         };
-        written(&Calibration { kernel, ..found() }).costs
+        written(&Calibration { kernel, ..calibration() }).costs
     };
     let costs = with(Some(figure(210.0)));
     let ns = |cost: &Option<Quantity>| cost.as_ref().map(|cost| cost.value);
@@ -196,7 +196,7 @@ fn the_interval_of_reads_is_that_of_the_greatest_depth_if_depth_helps() {
     let with = |deep: f64| {
         let at_depth = vec![(1, figure(9e4)), (16, figure(deep)), (4, figure(3e4))];
         let storage = Storage { random: Some(figure(8e4)), at_depth, ..Storage::default() };
-        written(&Calibration { storage, ..found() }).costs.storage_interval
+        written(&Calibration { storage, ..calibration() }).costs.storage_interval
     };
     assert!((with(1e4).unwrap().value - 1e4).abs() < 1e-9);
     assert_eq!(with(9e4), None);
@@ -204,7 +204,7 @@ fn the_interval_of_reads_is_that_of_the_greatest_depth_if_depth_helps() {
 
 #[test]
 fn the_file_notes_a_changed_clock() {
-    let mut found = found();
+    let mut calibration = calibration();
     let pace = Pace {
         clock_ghz: spread(3.6),
         clock_all_ghz: Spread { min: 1.9, ..spread(3.6) },
@@ -214,26 +214,26 @@ fn the_file_notes_a_changed_clock() {
         agreed: Some((true, 0.07)),
         seconds: 60.0,
     };
-    found.kernel.pace = Some(pace);
-    let comment = machine(&found).unwrap().comment(Effort::Full);
+    calibration.kernel.pace = Some(pace);
+    let comment = machine(&calibration).unwrap().comment(Effort::Full);
     assert!(comment.contains("20 rounds in 60 s at 3.60 GHz, 2 rejected"), "{comment}");
     assert!(comment.contains("THE CLOCK CHANGED: 1.90 to 3.60 GHz"), "{comment}");
 }
 
 #[test]
 fn structures_are_those_of_the_cpu_with_a_note_if_measurements_differ() {
-    let mut found = found();
-    let machine = written(&found);
+    let mut calibration = calibration();
+    let machine = written(&calibration);
     assert_eq!(machine.tlb.l1_data.len(), 1);
     assert_eq!((machine.tlb.l1_data[0].entries, machine.tlb.l2_data[0].entries), (72, 3072));
     // 512 entries are not divisible into seven ways.
     assert_eq!(machine.tlb.l2_instruction[0].ways, Ways::Full);
     assert_eq!(machine.tlb.l1_data[0].sizes, EntrySizes::Any);
     assert!(machine.costs.l2_hit.unwrap().value > 1.9);
-    let comment = super::machine(&found).unwrap().comment(Effort::Quick);
+    let comment = super::machine(&calibration).unwrap().comment(Effort::Quick);
     assert!(comment.contains("L1 data TLB, 4K folios: 72 to 80 pages of 4K measured, CPUID says 72 entries; they agree."), "{comment}");
-    found.curves[0] = curve(Side::Data, Pages::Base, (128, 2048));
-    let comment = super::machine(&found).unwrap().comment(Effort::Quick);
+    calibration.curves[0] = curve(Side::Data, Pages::Base, (128, 2048));
+    let comment = super::machine(&calibration).unwrap().comment(Effort::Quick);
     assert!(
         comment.contains("128 to 256 pages of 4K measured, CPUID says 72 entries; THEY DISAGREE."),
         "{comment}"
@@ -242,9 +242,9 @@ fn structures_are_those_of_the_cpu_with_a_note_if_measurements_differ() {
 
 #[test]
 fn detects_4k_entries_below_2m_folios() {
-    let mut found = found();
-    found.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
-    let machine = written(&found);
+    let mut calibration = calibration();
+    calibration.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
+    let machine = written(&calibration);
     assert_eq!(machine.tlb.l1_data[0].sizes, listed(&[4096]));
     assert_eq!(machine.tlb.l2_data[0].sizes, listed(&[4096]));
 }
@@ -253,36 +253,36 @@ fn detects_4k_entries_below_2m_folios() {
 fn no_measurement_makes_an_invalid_file() {
     let absurd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -5.0, 1e300, 1e-300];
     for value in absurd {
-        let mut found = found();
-        for curve in &mut found.curves {
+        let mut calibration = calibration();
+        for curve in &mut calibration.curves {
             for points in [&mut curve.spread, &mut curve.packed, &mut curve.extra] {
                 for point in points {
                     point.ns = spread(value);
                 }
             }
         }
-        found.clock_ghz = Some(spread(value));
-        found.kernel.fault = Figure::of(&[value], 1, "x");
-        found.kernel.map_entry = Figure::of(&[value], 1, "x");
-        for known in &mut found.cpu.structures {
+        calibration.clock_ghz = Some(spread(value));
+        calibration.kernel.fault = Figure::of(&[value], 1, "x");
+        calibration.kernel.map_entry = Figure::of(&[value], 1, "x");
+        for known in &mut calibration.cpu.structures {
             (known.entries, known.ways) = (u32::MAX, Some(0));
         }
-        found.cpu.name = "\u{1b}[31m\"\"\"'''\\".to_owned();
-        written_or_refused(&found);
-        found.cpu.structures.clear();
-        found.cpu.is_virtual = None;
-        written_or_refused(&found);
-        written(&Calibration { cpu: found.cpu.clone(), ..self::found() }.named());
+        calibration.cpu.name = "\u{1b}[31m\"\"\"'''\\".to_owned();
+        written_or_refused(&calibration);
+        calibration.cpu.structures.clear();
+        calibration.cpu.is_virtual = None;
+        written_or_refused(&calibration);
+        written(&Calibration { cpu: calibration.cpu.clone(), ..self::calibration() }.named());
     }
     // Inverted curves: larger sets are faster.
-    let mut found = found();
-    for curve in &mut found.curves {
+    let mut calibration = calibration();
+    for curve in &mut calibration.curves {
         for points in [&mut curve.spread, &mut curve.extra] {
             let values: Vec<_> = points.iter().rev().map(|point| point.ns).collect();
             points.iter_mut().zip(values).for_each(|(point, ns)| point.ns = ns);
         }
     }
-    written(&found);
+    written(&calibration);
     written(&Calibration::default().named());
 }
 
@@ -297,9 +297,9 @@ impl Named for Calibration {
     }
 }
 
-fn written_or_refused(found: &Calibration) {
-    let made = machine(found).unwrap();
-    if let Ok(text) = made.machine.to_toml(&made.comment(Effort::Full)) {
+fn written_or_refused(calibration: &Calibration) {
+    let calibrated = machine(calibration).unwrap();
+    if let Ok(text) = calibrated.machine.to_toml(&calibrated.comment(Effort::Full)) {
         Machine::from_toml(&text, "this.toml").unwrap();
     }
 }

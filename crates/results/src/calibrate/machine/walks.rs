@@ -41,19 +41,19 @@ pub(super) fn caches() -> Vec<WalkCacheConfig> {
     ]
 }
 
-pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
+pub(super) fn walker(calibration: &Calibration, is_splintered: bool) -> WalkerConfig {
     let host_page = if is_splintered { "4K" } else { "2M" };
-    let half = found.caches.llc_bytes as u64 / 2;
+    let half = calibration.caches.llc_bytes as u64 / 2;
     WalkerConfig {
-        l2: CacheSize(found.caches.l2_bytes as u64),
-        llc: CacheSize(half.max(found.caches.l2_bytes as u64)),
+        l2: CacheSize(calibration.caches.l2_bytes as u64),
+        llc: CacheSize(half.max(calibration.caches.l2_bytes as u64)),
         window: WalkerConfig::default().window,
         host_page: EntrySize::parse(host_page).unwrap_or(WalkerConfig::default().host_page),
-        is_virtual: found.cpu.is_virtual == Some(true),
+        is_virtual: calibration.cpu.is_virtual == Some(true),
         source: format!(
             "{}; the host's page size inferred from whether 2M folios start to miss at the same \
              sizes as 4K folios; number of instructions in flight assumed",
-            if found.caches.is_reported {
+            if calibration.caches.is_reported {
                 "caches from /sys/devices/system/cpu/cpu0/cache, with half of the last level"
             } else {
                 "the kernel does not report the caches; typical sizes assumed"
@@ -65,7 +65,7 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
 
 pub(super) fn set(
     costs: &mut Costs,
-    found: &Calibration,
+    calibration: &Calibration,
     stand_in: &Costs,
     tlb: &TlbConfig,
     is_splintered: bool,
@@ -74,10 +74,10 @@ pub(super) fn set(
         Some(figure) => Some(measured(figure)),
         None => other.as_ref().map(assumed),
     };
-    costs.walk_l2 = line(&found.lines.l2, &stand_in.walk_l2);
-    costs.walk_llc = line(&found.lines.llc, &stand_in.walk_llc);
-    costs.walk_memory = line(&found.lines.memory, &stand_in.walk_memory);
-    let shares = &found.walk_shares;
+    costs.walk_l2 = line(&calibration.lines.l2, &stand_in.walk_l2);
+    costs.walk_llc = line(&calibration.lines.llc, &stand_in.walk_llc);
+    costs.walk_memory = line(&calibration.lines.memory, &stand_in.walk_memory);
+    let shares = &calibration.walk_shares;
     let of = |measured: &Option<Spread>, what, other: &Option<Quantity>| match measured {
         // An impossible share means that the measurement was disturbed.
         Some(spread) if Unit::Share.limits().contains(&spread.median) => Some(share(spread, what)),
@@ -88,9 +88,9 @@ pub(super) fn set(
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);
     costs.walk_fetch = of(&shares.fetch, "for calls to stubs", &stand_in.walk_fetch);
     costs.walk =
-        fixed(costs, found, Pages::Base, tlb).or_else(|| stand_in.walk.as_ref().map(assumed));
+        fixed(costs, calibration, Pages::Base, tlb).or_else(|| stand_in.walk.as_ref().map(assumed));
     // If 2M folios have their own entries, few walks end at a PMD entry.
-    costs.walk_pmd = if is_splintered { fixed(costs, found, Pages::Pmd, tlb) } else { None };
+    costs.walk_pmd = if is_splintered { fixed(costs, calibration, Pages::Pmd, tlb) } else { None };
 }
 
 fn share(spread: &Spread, what: &str) -> Quantity {
@@ -107,8 +107,13 @@ fn share(spread: &Spread, what: &str) -> Quantity {
     }
 }
 
-fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> Option<Quantity> {
-    let curve = found.curve(Side::Data, pages)?;
+fn fixed(
+    costs: &Costs,
+    calibration: &Calibration,
+    pages: Pages,
+    tlb: &TlbConfig,
+) -> Option<Quantity> {
+    let curve = calibration.curve(Side::Data, pages)?;
     // CPUID may describe an impossible TLB; the machine file will be refused.
     let base = running::page();
     tlb.check(&[base]).ok()?;

@@ -20,14 +20,14 @@ fn system() -> MemSystem {
     MemSystem::from_dir(linux.join("fixtures/proc/6.18"))
 }
 
-fn look(census: Census, findings: Vec<Finding>) -> Look {
+fn reading(census: Census, findings: Vec<Finding>) -> Reading {
     let release = "6.18.44".to_owned();
-    Look { release, census: Some(census), findings, ..Look::default() }
+    Reading { release, census: Some(census), findings, ..Reading::default() }
 }
 
-fn page(look: &Look) -> String {
+fn page(reading: &Reading) -> String {
     let command = ["folio".to_owned(), "maps".to_owned()];
-    of_summary(&Summary::of(look, &command, &system()), title(look)).unwrap().html()
+    of_summary(&Summary::of(reading, &command, &system()), title(reading)).unwrap().html()
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn runs_of_a_strip_are_those_of_the_census() {
         Question { system: &system, limit: &|_| None, verbs: &LiveVerbs::default(), nr_max: 100 };
     let judged = findings(&census, &question);
     let mapped = census.processes[0].tally.sum(|kind, _| kind != Kind::Other);
-    let look = look(census, judged);
+    let reading = reading(census, judged);
     let command = ["folio".to_owned()];
-    let summary = Summary::of(&look, &command, &system);
+    let summary = Summary::of(&reading, &command, &system);
     let runs = || summary.strips.iter().flat_map(|strip| &strip.runs);
     let pages: u64 = runs().map(|run| run[1]).sum();
     assert_eq!(pages * 4096, mapped.mapped_bytes());
@@ -51,11 +51,11 @@ fn runs_of_a_strip_are_those_of_the_census() {
         let last = strip.runs.last().map_or(0, |run| run[0] + run[1]);
         assert!(ends && last <= strip.nr_pages, "{}", strip.name);
     }
-    let page = page(&look);
+    let page = page(&reading);
     assert!(page.contains("id=\"places\"") && page.contains("Bytes by reason"));
 }
 
-fn large() -> Look {
+fn large() -> Reading {
     let mut tally = Tally::default();
     for order in 0..10 {
         for kind in Kind::ALL {
@@ -87,14 +87,14 @@ fn large() -> Look {
     let small = take(&system(), &[100]).unwrap();
     let processes = (1..30).map(process).collect();
     let census = Census { processes, totals: tally.clone(), ..small };
-    look(census, Vec::new())
+    reading(census, Vec::new())
 }
 
 #[test]
 fn a_large_system_has_a_page_of_bounded_size_and_its_names_are_text() {
-    let look = large();
+    let reading = large();
     let command = ["folio".to_owned()];
-    let mut summary = Summary::of(&look, &command, &system());
+    let mut summary = Summary::of(&reading, &command, &system());
     let runs: Vec<[u64; 4]> = (0..2048).map(|nr| [nr << 20, 1 << 19, nr % 10, nr % 5]).collect();
     for nr in 0..24 {
         summary.strips.push(StripData {
@@ -106,7 +106,7 @@ fn a_large_system_has_a_page_of_bounded_size_and_its_names_are_text() {
             runs: runs.clone(),
         });
     }
-    let page = of_summary(&summary, title(&look)).unwrap().html();
+    let page = of_summary(&summary, title(&reading)).unwrap().html();
     assert!(page.len() < 3 << 20, "{} bytes", page.len());
     assert!(page.contains("And 5 smaller processes; --json lists all of them."));
     let (body, rest) = page.split_once("<script type=\"application/json\"").unwrap();

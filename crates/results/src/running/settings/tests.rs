@@ -88,11 +88,11 @@ fn what_is_not_followed_is_named() {
     this.named("6.12").unwrap();
     assert!(this.remarks().is_empty(), "this kernel was not asked for");
     this.named("this").unwrap();
-    let said = format!("{:?}", this.remarks());
-    assert!(said.contains("does not know: thp.64K.shmem=always"), "{said}");
+    let remarks = format!("{:?}", this.remarks());
+    assert!(remarks.contains("does not know: thp.64K.shmem=always"), "{remarks}");
     assert!(
-        said.contains("cannot read thp.defrag") && said.contains("more here, so `this` uses"),
-        "{said}"
+        remarks.contains("cannot read thp.defrag") && remarks.contains("more here, so `this` uses"),
+        "{remarks}"
     );
 }
 
@@ -101,17 +101,17 @@ fn what_is_not_followed_is_named() {
 fn a_setting_that_another_folio_holds_is_a_warning() {
     let dir = system(&[(ENABLED, "always [madvise] never\n")]);
     let held = fs::File::open(dir.path().join(ENABLED)).unwrap();
-    let said = || {
+    let remarks = || {
         let this = This::below(dir.path());
         this.named("this").unwrap();
         format!("{:?}", this.remarks())
     };
-    assert!(!said().contains("another folio"));
+    assert!(!remarks().contains("another folio"));
     held.lock().unwrap();
     assert!(
-        said().contains("another folio command (verify, run or bench) has changed thp.enabled"),
+        remarks().contains("another folio command (verify, run or bench) has changed thp.enabled"),
         "{}",
-        said()
+        remarks()
     );
 }
 

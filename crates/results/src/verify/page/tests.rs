@@ -68,9 +68,9 @@ fn missing_changes_are_reported_first_and_fail_a_limit() {
 #[test]
 fn rounds_without_a_value_are_none() {
     let (mut rounds, _, mut question) = judged_rounds(12, 80);
-    let look = MemorySample { unknown_bytes: 1 << 20, ..MemorySample::default() };
+    let sample = MemorySample { unknown_bytes: 1 << 20, ..MemorySample::default() };
     for run in rounds.plain.iter_mut().chain(rounds.changed.iter_mut().skip(3)) {
-        run.look = Some(look.clone());
+        run.look = Some(sample.clone());
     }
     question.metric = Metric::quantity("memory");
     let view = VerifyResult::new(&rounds, &Judged::of(&rounds, &question), &question);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   title                      always
-//!   notes                      missing parts of the looks
+//!   notes                      missing parts of the readings
 //!   totals                     if the table keeps ROWS_MIN rows
 //!   heading, table             the rest; scrolled to show the selected row
 //!   keys                       the last line, if there are at least two
@@ -47,22 +47,22 @@ const HELP: &[&str] = &[
 ];
 
 /// Everything on the screen except the picture.
-pub(super) struct Beside {
-    /// Missing parts of the looks.
+pub(super) struct Status {
+    /// Missing parts of the readings.
     pub(super) notes: Vec<String>,
     pub(super) every: Duration,
-    pub(super) nr_looks: u64,
+    pub(super) nr_readings: u64,
     /// The first help line, if the help is shown.
     pub(super) help: Option<usize>,
 }
 
 struct Styled(String, Style);
 
-pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture, beside: &Beside) {
+pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture, status: &Status) {
     let Rect { width, height, .. } = frame.area();
     let (width, height) = (usize::from(width), usize::from(height));
     let body = height.saturating_sub(usize::from(height > 1));
-    for (at, line) in lines(picture, beside, width, body).into_iter().take(body).enumerate() {
+    for (at, line) in lines(picture, status, width, body).into_iter().take(body).enumerate() {
         put(frame, at, line);
     }
     if height > 1 {
@@ -81,18 +81,22 @@ fn plain(modifier: Modifier) -> Style {
 }
 
 /// Returns the lines above the keys, at most `height` if possible.
-fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec<Styled> {
+fn lines(picture: &Picture, status: &Status, width: usize, height: usize) -> Vec<Styled> {
     let none = Style::new();
-    let title =
-        format!("{}; every {} s, look {}", picture.title, beside.every.as_secs(), beside.nr_looks);
+    let title = format!(
+        "{}; every {} s, look {}",
+        picture.title,
+        status.every.as_secs(),
+        status.nr_readings
+    );
     let mut lines = vec![Styled(title, plain(Modifier::BOLD))];
-    if let Some(first) = beside.help {
+    if let Some(first) = status.help {
         let help: Vec<String> = HELP.iter().flat_map(|text| wrapped(text, width)).collect();
         let first = first.min((help.len() + 1).saturating_sub(height));
         lines.extend(help.into_iter().skip(first).map(|text| Styled(text, none)));
         return lines;
     }
-    lines.extend(beside.notes.iter().map(|note| Styled(note.clone(), none)));
+    lines.extend(status.notes.iter().map(|note| Styled(note.clone(), none)));
     let totals = &picture.totals;
     if !totals.rows.is_empty() && lines.len() + totals.rows.len() + ROWS_MIN + 3 <= height {
         let widths = Widths::of(totals, width);
@@ -142,8 +146,8 @@ impl Widths {
         {
             widths.pop();
         }
-        let beside = of(&widths) - name;
-        widths[grid.name_column] = name.min(width.saturating_sub(beside).max(NAME_MIN));
+        let others = of(&widths) - name;
+        widths[grid.name_column] = name.min(width.saturating_sub(others).max(NAME_MIN));
         Self(widths)
     }
 
@@ -198,39 +202,39 @@ mod tests {
         }
     }
 
-    fn beside() -> Beside {
+    fn status() -> Status {
         let notes = vec!["without PFNs, only the size of PMD-mapped memory is known".to_owned()];
-        Beside { notes, every: Duration::from_secs(2), nr_looks: 7, help: None }
+        Status { notes, every: Duration::from_secs(2), nr_readings: 7, help: None }
     }
 
-    fn drawn(width: u16, height: u16, picture: &Picture, beside: &Beside) -> Terminal<TestBackend> {
+    fn drawn(width: u16, height: u16, picture: &Picture, status: &Status) -> Terminal<TestBackend> {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, picture, beside)).unwrap();
+        terminal.draw(|frame| draw(frame, picture, status)).unwrap();
         terminal
     }
 
     #[test]
     fn a_screen_has_totals_and_a_table() {
-        insta::assert_snapshot!(drawn(90, 24, &picture(), &beside()).backend());
+        insta::assert_snapshot!(drawn(90, 24, &picture(), &status()).backend());
     }
 
     #[test]
     fn a_small_screen_keeps_the_table_and_the_chosen_row() {
         let picture = Picture { chosen: 39, ..picture() };
-        insta::assert_snapshot!(drawn(40, 9, &picture, &beside()).backend());
+        insta::assert_snapshot!(drawn(40, 9, &picture, &status()).backend());
     }
 
     #[test]
     fn help_replaces_the_tables() {
-        let beside = Beside { help: Some(0), ..beside() };
-        insta::assert_snapshot!(drawn(96, 16, &picture(), &beside).backend());
+        let status = Status { help: Some(0), ..status() };
+        insta::assert_snapshot!(drawn(96, 16, &picture(), &status).backend());
     }
 
     #[test]
     fn help_is_wrapped_and_scrolls_on_a_small_screen() {
         let text = |width, height, first| {
-            let beside = Beside { help: Some(first), ..beside() };
-            drawn(width, height, &picture(), &beside).backend().to_string()
+            let status = Status { help: Some(first), ..status() };
+            drawn(width, height, &picture(), &status).backend().to_string()
         };
         let all = text(50, 40, 0);
         let words =
@@ -248,14 +252,14 @@ mod tests {
         let long = Picture { title: "x".repeat(500), ..picture() };
         for picture in [picture(), long, Picture::default()] {
             for (width, height) in [(1, 1), (2, 1), (1, 2), (7, 3), (13, 4), (300, 5), (20, 200)] {
-                drawn(width, height, &picture, &beside());
+                drawn(width, height, &picture, &status());
             }
         }
     }
 
     #[test]
     fn the_chosen_row_is_reversed_and_nothing_has_a_colour() {
-        let terminal = drawn(90, 24, &picture(), &beside());
+        let terminal = drawn(90, 24, &picture(), &status());
         let buffer = terminal.backend().buffer();
         let row = |name: &str| {
             let line = |y: u16| (0..90).map(|x| buffer[(x, y)].symbol()).collect::<String>();
@@ -273,7 +277,7 @@ mod tests {
     fn a_long_name_is_cut_and_short_columns_stay() {
         let mut picture = picture();
         picture.table.rows[0][1] = "a-very-long-name-of-a-process-that-does-not-fit".to_owned();
-        let text = drawn(90, 24, &picture, &beside()).backend().to_string();
+        let text = drawn(90, 24, &picture, &status()).backend().to_string();
         assert!(text.contains("400 MiB") && text.contains("-not-fit"), "{text}");
     }
 }

@@ -6,32 +6,32 @@ use anyhow::{Result, bail};
 
 /// Splits at white space; `'..'`, `".."` and `\\` quote. Nothing is expanded.
 pub(super) fn split(text: &str) -> Result<Vec<OsString>> {
-    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let (mut args, mut arg, mut quote) = (Vec::new(), None::<String>, None);
     let mut letters = text.chars();
     while let Some(c) = letters.next() {
         match (quote, c) {
             (Some(end), c) if c == end => quote = None,
-            (Some('\''), c) => word.get_or_insert_default().push(c),
+            (Some('\''), c) => arg.get_or_insert_default().push(c),
             (_, '\\') => match letters.next() {
-                Some(next) => word.get_or_insert_default().push(next),
+                Some(next) => arg.get_or_insert_default().push(next),
                 None => bail!("--server: the command ends with a backslash"),
             },
             (None, '\'' | '"') => {
                 quote = Some(c);
-                word.get_or_insert_default();
+                arg.get_or_insert_default();
             }
-            (None, c) if c.is_whitespace() => words.extend(word.take().map(OsString::from)),
-            (_, c) => word.get_or_insert_default().push(c),
+            (None, c) if c.is_whitespace() => args.extend(arg.take().map(OsString::from)),
+            (_, c) => arg.get_or_insert_default().push(c),
         }
     }
     if quote.is_some() {
         bail!("--server: a quote is not closed");
     }
-    words.extend(word.map(OsString::from));
-    if words.first().is_none_or(|first| first.is_empty()) {
+    args.extend(arg.map(OsString::from));
+    if args.first().is_none_or(|first| first.is_empty()) {
         bail!("--server: expected a command; for more than one, use sh -c '..'");
     }
-    Ok(words)
+    Ok(args)
 }
 
 #[cfg(test)]

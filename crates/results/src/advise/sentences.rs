@@ -105,13 +105,13 @@ impl Advice {
             }
         }
         if !plan.start.is_empty() {
-            let words = [&["run".to_owned()][..], &plan.start, &["--".to_owned()], &self.program];
-            let words = words.concat();
+            let args = [&["run".to_owned()][..], &plan.start, &["--".to_owned()], &self.program];
+            let args = args.concat();
             writeln!(
                 out,
                 "  {}. start the program with\n     {}",
                 plan.steps.len() + 1,
-                shell(false, &words)
+                shell(false, &args)
             )?;
         }
         if let Some(why) = &plan.not_verified {
@@ -197,8 +197,8 @@ impl Step {
     }
 }
 
-fn shell(needs_root: bool, words: &[String]) -> String {
-    let words = words.iter().map(quoted);
-    let command = iter::once("folio".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
+fn shell(needs_root: bool, args: &[String]) -> String {
+    let args = args.iter().map(quoted);
+    let command = iter::once("folio".to_owned()).chain(args).collect::<Vec<_>>().join(" ");
     if needs_root { as_root(&command) } else { as_typed(&command) }
 }

@@ -4,35 +4,35 @@ use largefolio_linux::census::Access;
 use largefolio_report::figures::{self, percent, size};
 
 use super::summary::Sizes;
-use crate::sentence::{Piece, figure, words};
+use crate::sentence::{Piece, figure, text};
 
 /// The smallest large folio: most TLBs map it with one entry, and 4K pages with one contpte block.
 pub(super) const LARGE_BYTES: u64 = 64 << 10;
 
-pub(super) fn of_processes(total: &Sizes, access: Access, pmd_bytes: u64) -> Vec<Piece> {
+pub(super) fn processes(total: &Sizes, access: Access, pmd_bytes: u64) -> Vec<Piece> {
     let by_pmd = figure(share(total.pmd_bytes, total.mapped_bytes));
     let pmd = size(pmd_bytes);
     match access {
         Access::Full => vec![
-            words("Folios of 64K and more back "),
+            text("Folios of 64K and more back "),
             figure(share(total.of_at_least(LARGE_BYTES), total.mapped_bytes)),
-            words(" of the mapped memory; "),
+            text(" of the mapped memory; "),
             by_pmd,
-            words(format!(" is mapped by PMD entries of {pmd}.")),
+            text(format!(" is mapped by PMD entries of {pmd}.")),
         ],
         Access::Smaps => vec![
-            words(format!("PMD entries of {pmd} map ")),
+            text(format!("PMD entries of {pmd} map ")),
             by_pmd,
-            words(" of the mapped memory; reading other sizes needs root."),
+            text(" of the mapped memory; reading other sizes needs root."),
         ],
     }
 }
 
-pub(super) fn of_files(cached: &Sizes) -> Vec<Piece> {
+pub(super) fn files(cached: &Sizes) -> Vec<Piece> {
     vec![
-        words("Folios of 64K and more hold "),
+        text("Folios of 64K and more hold "),
         figure(share(cached.of_at_least(LARGE_BYTES), cached.mapped_bytes)),
-        words(format!(" of the {} that are cached.", figures::bytes(cached.mapped_bytes))),
+        text(format!(" of the {} that are cached.", figures::bytes(cached.mapped_bytes))),
     ]
 }
 

@@ -16,16 +16,16 @@ use crate::kernel::Kernel;
 use crate::policy::{self, Raised};
 
 #[derive(FromPyObject)]
-enum Rules<'py> {
+enum KernelArgument<'py> {
     Value(PyRef<'py, Kernel>),
     Name(String),
 }
 
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct Asked<'py> {
-    kernels: Vec<Rules<'py>>,
-    policies: Vec<policy::Asked>,
+pub(crate) struct PredictArguments<'py> {
+    kernels: Vec<KernelArgument<'py>>,
+    policies: Vec<policy::PolicyArgument>,
     machines: Vec<String>,
     seeds: Vec<u64>,
     memory: Vec<String>,
@@ -43,12 +43,12 @@ pub(crate) struct Asked<'py> {
     max_work: u64,
 }
 
-impl Asked<'_> {
+impl PredictArguments<'_> {
     pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
         let this = running::This::new();
         let kernels =
             self.kernels.iter().map(|rules| rules.kernel(&this)).collect::<Result<Vec<_>, _>>()?;
-        let policies = self.policies.iter().map(|asked| asked.policy(py, raised));
+        let policies = self.policies.iter().map(|policy| policy.policy(py, raised));
         let kernels = with_policies(kernels, &policies.collect::<Result<Vec<_>, _>>()?)
             .map_err(|error| Failure::Kernel(error.into()))?;
         let machines =
@@ -57,7 +57,7 @@ impl Asked<'_> {
         let linked = self.linked.iter().map(|text| text.parse());
         let memory = self.memory.iter().map(|text| sized("memory", text, size::memory(text)));
         let cgroups = self.cgroup.iter().map(|text| text.parse());
-        let told = |error: FragmentedError| Failure::Argument(error.to_string());
+        let invalid = |error: FragmentedError| Failure::Argument(error.to_string());
         let plain = Request::new(kernels, machines);
         Ok(Request {
             seeds: self.seeds.clone(),
@@ -66,7 +66,7 @@ impl Asked<'_> {
             cgroups: cgroups
                 .collect::<Result<_, CgroupError>>()
                 .map_err(|error| Failure::Argument(format!("cgroup: {error}")))?,
-            fragmentation: self.fragmentation.parse().map_err(told)?,
+            fragmentation: self.fragmentation.parse().map_err(invalid)?,
             aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),
             annotations: annotations.collect::<Result<_, _>>()?,
@@ -81,19 +81,19 @@ impl Asked<'_> {
     }
 }
 
-impl Rules<'_> {
+impl KernelArgument<'_> {
     fn kernel(&self, this: &running::This) -> Result<kernel::Kernel, Failure> {
         Ok(match self {
             Self::Value(kernel) => kernel.0.clone(),
-            Self::Name(name) => this.named(name).map_err(of_kernel)?,
+            Self::Name(name) => this.named(name).map_err(kernel_failure)?,
         })
     }
 }
 
-pub(crate) fn of_kernel(error: Error) -> Failure {
+pub(crate) fn kernel_failure(error: Error) -> Failure {
     match error {
         Error::Kernel(error) => Failure::Kernel(error),
-        error => Failure::Found { class: "KernelError", error: Box::new(error) },
+        error => Failure::Command { class: "KernelError", error: Box::new(error) },
     }
 }
 

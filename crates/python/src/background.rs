@@ -1,7 +1,7 @@
 //! Long work in a thread outside the interpreter.
 //!
 //! ```text
-//!   caller's thread   waits 50 ms -> lock -> signals? tell(done) -> waits ..      stop = true
+//!   caller's thread   waits 50 ms -> lock -> signals? report(done) -> waits ..      stop = true
 //!   other thread      work ---- now and then: done = n, stop? -----------------------> result
 //! ```
 //!
@@ -22,18 +22,18 @@ use pyo3::prelude::*;
 use crate::errors::{Failure, guarded};
 
 /// Longest delay before Ctrl-C takes effect.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether work must end, and which of its threads are inside Python.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop {
-    is_asked: Arc<AtomicBool>,
+    is_requested: Arc<AtomicBool>,
     inside: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Stop {
-    pub(crate) fn is_asked(&self) -> bool {
-        self.is_asked.load(Relaxed)
+    pub(crate) fn is_requested(&self) -> bool {
+        self.is_requested.load(Relaxed)
     }
 
     /// Makes a call that may never return. [`run`] raises `KeyboardInterrupt` in it once the work
@@ -98,15 +98,15 @@ impl Shared {
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.is_asked()
+        self.stop.is_requested()
     }
 }
 
-/// Runs `work` on its own thread, without the interpreter's lock. Calls `tell` with the progress. A
-/// signal or an exception of `tell` ends the work and is returned.
+/// Runs `work` on its own thread, without the interpreter's lock. Calls `report` with the progress.
+/// A signal or an exception of `report` ends the work and is returned.
 pub(crate) fn run<T: Send>(
     work: impl FnOnce(&Shared) -> Result<T, Failure> + Send,
-    tell: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
+    report: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
 ) -> Result<T, Failure> {
     let shared = Shared::default();
     let (sender, receiver) = mpsc::channel();
@@ -115,28 +115,28 @@ pub(crate) fn run<T: Send>(
         thread::Builder::new()
             .name("largefolio".to_owned())
             .spawn_scoped(scope, move || drop(sender.send(guarded(|| work(shared)))))?;
-        watch(&receiver, shared, tell)
+        watch(&receiver, shared, report)
     })
 }
 
 fn watch<T>(
     receiver: &Receiver<Result<T, Failure>>,
     shared: &Shared,
-    tell: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
+    report: &dyn Fn(Python<'_>, u64) -> PyResult<()>,
 ) -> Result<T, Failure> {
     loop {
-        match receiver.recv_timeout(LOOK) {
+        match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(result) => return result,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::Panic("the worker ended without a result".to_owned()));
             }
             Err(RecvTimeoutError::Timeout) => {
-                let looked = Python::attach(|py| {
+                let polled = Python::attach(|py| {
                     py.check_signals()?;
-                    tell(py, shared.nr_done.load(Relaxed))
+                    report(py, shared.nr_done.load(Relaxed))
                 });
-                if let Err(error) = looked {
-                    shared.stop.is_asked.store(true, Relaxed);
+                if let Err(error) = polled {
+                    shared.stop.is_requested.store(true, Relaxed);
                     end(receiver, &shared.stop);
                     return Err(Failure::Python(error));
                 }
@@ -147,7 +147,7 @@ fn watch<T>(
 
 /// Waits for stopped work and ignores its result.
 fn end<T>(receiver: &Receiver<T>, stop: &Stop) {
-    while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(LOOK) {
+    while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(POLL_INTERVAL) {
         // Without ctypes, it ends only when its own call returns.
         let _ = Python::attach(|py| stop.interrupt(py));
     }

@@ -1,4 +1,4 @@
-//! One look at the running system: the data is read and judged, but not yet formatted.
+//! One reading of the running system: its data, judged but not yet formatted.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct MapsRequest {
 }
 
 #[derive(Default)]
-pub struct Look {
+pub struct Reading {
     pub(super) release: String,
     pub(super) boot_id: Option<String>,
     pub(super) taken_unix_s: u64,
@@ -47,7 +47,7 @@ pub struct Look {
     pub(super) cached: Option<CachedFiles>,
 }
 
-impl Look {
+impl Reading {
     pub(super) fn cpu_ns_since_begin(&self) -> u64 {
         cpu_ns().saturating_sub(self.began_cpu_ns)
     }
@@ -74,7 +74,7 @@ impl MapsRequest {
     /// If nothing is; the message says what can be requested.
     pub fn check(&self) -> Result<(), Error> {
         if self.selection.is_empty() && self.files.is_empty() && self.page_cache.is_empty() {
-            return Err(Error::asked(
+            return Err(Error::request(
                 "specify what to show: processes (folio maps 4242, --name postgres, or --all), the \
                  page cache of files (--file FILE.., --page-cache DIR), or programs and shared \
                  objects on disk (folio maps --elf /bin/true)",
@@ -87,28 +87,29 @@ impl MapsRequest {
     ///
     /// # Errors
     /// If `/proc` cannot be read at all. A process that has exited is a remark.
-    pub fn look(&self) -> Result<Look, Error> {
+    pub fn take_reading(&self) -> Result<Reading, Error> {
         let (release, boot_id) = (running::release(), census::boot_id(&Live));
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let taken_unix_s = since.map_or(0, |since| since.as_secs());
         let began_cpu_ns = cpu_ns();
-        let mut look = Look { release, boot_id, taken_unix_s, began_cpu_ns, ..Look::default() };
+        let mut reading =
+            Reading { release, boot_id, taken_unix_s, began_cpu_ns, ..Reading::default() };
         if !self.selection.is_empty() {
             let chosen = self.selection.chosen(&Live)?;
-            look.missing = chosen.missing;
-            look.limits = cgroup::limits(&Live, &chosen.pids);
+            reading.missing = chosen.missing;
+            reading.limits = cgroup::limits(&Live, &chosen.pids);
             let census = census::take(&Live, &chosen.pids)?;
-            let kernel = Kernel::of_release(&look.release, Live.page_bytes());
+            let kernel = Kernel::of_release(&reading.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);
-            look.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());
+            reading.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());
             let limit = |name: &str| limit(&kernel.as_ref()?.rules, name);
             let verbs = &LiveVerbs::default();
             let question = Question { system: &Live, limit: &limit, verbs, nr_max: self.nr_judged };
-            look.findings = reasons::findings(&census, &question);
-            look.census = Some(census);
+            reading.findings = reasons::findings(&census, &question);
+            reading.census = Some(census);
         }
-        look.cached = self.cached()?;
-        Ok(look)
+        reading.cached = self.cached()?;
+        Ok(reading)
     }
 
     fn cached(&self) -> Result<Option<CachedFiles>, Error> {
@@ -117,14 +118,14 @@ impl MapsRequest {
         }
         let mut cached = match file::cached(&self.files, Empty::Keep) {
             Err(error @ FileError::NoPfns) => {
-                return Err(Error::asked(format!("{error}; {}", self.remedy())));
+                return Err(Error::request(format!("{error}; {}", self.remedy())));
             }
             other => other?,
         };
         let mut paths = BTreeSet::new();
         for dir in &self.page_cache {
             if dir.is_file() {
-                return Err(Error::asked(format!(
+                return Err(Error::request(format!(
                     "--page-cache takes a directory; for one file: folio maps --file {}",
                     shown(dir)
                 )));
@@ -140,14 +141,14 @@ impl MapsRequest {
     }
 
     #[must_use]
-    pub fn remarks(&self, look: &Look) -> Vec<Remark> {
+    pub fn remarks(&self, reading: &Reading) -> Vec<Remark> {
         let mut remarks: Vec<Remark> =
-            Remark::of_rules(look.rules_note.as_deref()).into_iter().collect();
-        remarks.extend(look.missing.iter().map(|missing| Remark::Missing(missing.to_string())));
-        if let Some(census) = &look.census {
+            Remark::of_rules(reading.rules_note.as_deref()).into_iter().collect();
+        remarks.extend(reading.missing.iter().map(|missing| Remark::Missing(missing.to_string())));
+        if let Some(census) = &reading.census {
             self.add_census(&mut remarks, census);
         }
-        let failed = look.cached.iter().flat_map(|cached| &cached.failed);
+        let failed = reading.cached.iter().flat_map(|cached| &cached.failed);
         remarks.extend(failed.map(|error| Remark::Missing(error.to_string())));
         remarks
     }
@@ -195,19 +196,21 @@ impl MapsRequest {
 
     /// Returns whether nothing is left to show. Processes selected by name may come back.
     #[must_use]
-    pub fn is_over(&self, look: &Look) -> bool {
-        look.has_no_process() && matches!(self.selection, Selection::Processes(_))
+    pub fn is_over(&self, reading: &Reading) -> bool {
+        reading.has_no_process() && matches!(self.selection, Selection::Processes(_))
     }
 
     #[must_use]
-    pub fn finds_nothing(&self, look: &Look) -> bool {
-        let is_named = !look.missing.is_empty() || !self.files.is_empty() || self.is_over(look);
-        let has_process = look.census.as_ref().is_some_and(|census| !census.processes.is_empty());
+    pub fn finds_nothing(&self, reading: &Reading) -> bool {
+        let is_named =
+            !reading.missing.is_empty() || !self.files.is_empty() || self.is_over(reading);
+        let has_process =
+            reading.census.as_ref().is_some_and(|census| !census.processes.is_empty());
         // A directory without files is a valid answer; names that cannot be opened are not.
         let all_failed = |cached: &CachedFiles| {
             cached.files.is_empty() && cached.nr_empty == 0 && !cached.failed.is_empty()
         };
-        let has_file = look.cached.as_ref().is_some_and(|cached| !all_failed(cached));
+        let has_file = reading.cached.as_ref().is_some_and(|cached| !all_failed(cached));
         is_named && !has_process && !has_file && self.page_cache.is_empty()
     }
 }

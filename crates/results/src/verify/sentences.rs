@@ -14,7 +14,7 @@ pub(super) fn is_time(metric: &str) -> bool {
 }
 
 /// `wall time`, `tps`.
-pub(super) fn of_metric(metric: &str) -> String {
+pub(super) fn metric_name(metric: &str) -> String {
     if is_time(metric) { format!("{metric} time") } else { metric.to_owned() }
 }
 
@@ -153,9 +153,9 @@ mod tests {
     fn rounds_that_do_not_count_are_named_by_reason() {
         let one = |nr, why: &str| Dropped { nr, why: why.to_owned() };
         assert_eq!(dropped(20, &[]), None);
-        let said = dropped(20, &[one(2, "a"), one(4, "b"), one(9, "a")]).unwrap();
-        assert!(said.starts_with("3 of 20 rounds do not count"), "{said}");
-        assert!(said.ends_with(": a (rounds 2, 9); b (round 4)"), "{said}");
+        let text = dropped(20, &[one(2, "a"), one(4, "b"), one(9, "a")]).unwrap();
+        assert!(text.starts_with("3 of 20 rounds do not count"), "{text}");
+        assert!(text.ends_with(": a (rounds 2, 9); b (round 4)"), "{text}");
         let many: Vec<Dropped> = (1..=20).map(|nr| one(nr, "a")).collect();
         assert!(dropped(20, &many).unwrap().ends_with("7, 8, ..)"));
     }

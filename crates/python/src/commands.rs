@@ -12,13 +12,13 @@ use largefolio_results::{Forms as _, Remark};
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 
-use crate::asked::of_kernel;
-use crate::beside;
+use crate::arguments::kernel_failure;
+use crate::background;
 use crate::errors::{Failure, detached};
 
 /// A result as printed by `folio --json`, and its remarks.
 #[pyclass(frozen, get_all, module = "largefolio._native")]
-pub(crate) struct Found {
+pub(crate) struct CommandResult {
     json: String,
     /// The result may differ from the intended one.
     warnings: Vec<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Found {
     missing: Vec<String>,
 }
 
-impl Found {
+impl CommandResult {
     fn new(json: Result<String, ExportError>, remarks: Vec<Remark>) -> Result<Self, Failure> {
         let (mut warnings, mut missing) = (Vec::new(), Vec::new());
         for remark in remarks {
@@ -44,29 +44,29 @@ impl Found {
 #[pyfunction]
 pub(crate) fn maps(
     py: Python<'_>,
-    asked: &Bound<'_, PyAny>,
+    arguments: &Bound<'_, PyAny>,
     command_line: Vec<String>,
-) -> Result<Found, Failure> {
-    let asked: AskedMaps = asked.extract()?;
-    let selection = match (asked.all, asked.cgroup) {
+) -> Result<CommandResult, Failure> {
+    let arguments: MapsArguments = arguments.extract()?;
+    let selection = match (arguments.all, arguments.cgroup) {
         (true, _) => Selection::All,
         (false, Some(dir)) => Selection::Cgroup(dir),
-        (false, None) => Selection::Processes(asked.pids),
+        (false, None) => Selection::Processes(arguments.pids),
     };
-    let (files, page_cache) = (asked.files, asked.page_cache.into_iter().collect());
+    let (files, page_cache) = (arguments.files, arguments.page_cache.into_iter().collect());
     let request = MapsRequest { selection, files, page_cache, nr_judged: usize::MAX, command_line };
-    let fail = |error| Failure::Found { class: "MapsError", error: Box::new(error) };
+    let fail = |error| Failure::Command { class: "MapsError", error: Box::new(error) };
     request.check().map_err(fail)?;
     on_all_processors(py, || {
-        let look = request.look().map_err(fail)?;
-        let json = MapsResult::of(&look, &request.command_line).json();
-        Found::new(json, request.remarks(&look))
+        let reading = request.take_reading().map_err(fail)?;
+        let json = MapsResult::of(&reading, &request.command_line).json();
+        CommandResult::new(json, request.remarks(&reading))
     })
 }
 
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-struct AskedMaps {
+struct MapsArguments {
     pids: Vec<u32>,
     all: bool,
     cgroup: Option<PathBuf>,
@@ -81,13 +81,13 @@ pub(crate) fn elf(
     paths: Vec<PathBuf>,
     kernel: Option<&str>,
     command_line: Vec<String>,
-) -> Result<Found, Failure> {
-    let kernel = elf_kernel(kernel).map_err(of_kernel)?;
+) -> Result<CommandResult, Failure> {
+    let kernel = elf_kernel(kernel).map_err(kernel_failure)?;
     on_all_processors(py, move || {
         let result = ElfResult::of(&kernel, &paths, command_line);
-        let of_rules = Remark::of_rules(kernel.note.as_deref());
-        let remarks = of_rules.into_iter().chain(result.remarks().iter().cloned());
-        Found::new(result.json(), remarks.collect())
+        let rules_notes = Remark::of_rules(kernel.note.as_deref());
+        let remarks = rules_notes.into_iter().chain(result.remarks().iter().cloned());
+        CommandResult::new(result.json(), remarks.collect())
     })
 }
 
@@ -98,6 +98,6 @@ fn on_all_processors<T: Send>(
     work: impl FnOnce() -> Result<T, Failure> + Send,
 ) -> Result<T, Failure> {
     detached(py, || {
-        beside::run(|_| ThreadPoolBuilder::new().build()?.install(work), &|_, _| Ok(()))
+        background::run(|_| ThreadPoolBuilder::new().build()?.install(work), &|_, _| Ok(()))
     })
 }
