@@ -62,7 +62,7 @@ impl Console {
         }
         // Output that is not text is Parquet, which never goes to a terminal.
         let style = if Self::is_styled() { style_len } else { no_style };
-        let safe = str::from_utf8(result).map(|text| harmless(text, style)).ok();
+        let safe = str::from_utf8(result).map(|text| escape_controls(text, style)).ok();
         let result = safe.as_deref().map_or(result, str::as_bytes);
         let written = self.out.write_all(result).context(NOT_WRITTEN);
         match written.and_then(|()| self.finish()) {
@@ -81,19 +81,19 @@ impl Console {
     /// Returns the characters per line of standard output: the terminal's width, else `COLUMNS`,
     /// else 120.
     pub(crate) fn width() -> usize {
-        let of_terminal = rustix::termios::tcgetwinsize(io::stdout())
+        let from_terminal = rustix::termios::tcgetwinsize(io::stdout())
             .ok()
             .map(|size| usize::from(size.ws_col))
             .filter(|&columns| columns > 0);
-        let of_variable =
+        let from_variable =
             || std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0);
-        of_terminal.or_else(of_variable).unwrap_or(WIDTH)
+        from_terminal.or_else(from_variable).unwrap_or(WIDTH)
     }
 
     /// Returns the characters per line of prose: [`Self::width`] on a terminal.
     pub(crate) fn prose_width() -> Option<usize> {
-        let is_asked = std::env::var_os("COLUMNS").is_some();
-        (is_asked || io::stdout().is_terminal()).then(Self::width)
+        let is_requested = std::env::var_os("COLUMNS").is_some();
+        (is_requested || io::stdout().is_terminal()).then(Self::width)
     }
 
     pub(crate) fn is_styled() -> bool {
@@ -117,13 +117,13 @@ impl Write for Stdout {
 
 /// Prints a line on standard error. A failure has nowhere to be reported.
 pub fn say(text: &str) {
-    let _ = writeln!(io::stderr(), "{}", harmless(text, no_style));
+    let _ = writeln!(io::stderr(), "{}", escape_controls(text, no_style));
 }
 
 /// Removes terminal control sequences from `text`, except those that `style` finds. Names should
 /// already be printable ([`shown`]), which also keeps them on one line. This is the last line of
 /// defence, also against messages of libraries.
-fn harmless(text: &str, style: fn(&str) -> usize) -> Cow<'_, str> {
+fn escape_controls(text: &str, style: fn(&str) -> usize) -> Cow<'_, str> {
     let is_plain = |c: char| matches!(c, '\n' | '\t') || is_printable(c);
     if text.chars().all(is_plain) {
         return Cow::Borrowed(text);
@@ -159,7 +159,7 @@ pub fn warn(text: &str) {
 
 pub(crate) fn remark_text(remark: &Remark) -> String {
     let (Remark::Warning(text) | Remark::Missing(text)) = remark;
-    harmless(text, no_style).into_owned()
+    escape_controls(text, no_style).into_owned()
 }
 
 pub fn remark(remarks: &[Remark]) {
@@ -229,14 +229,20 @@ mod tests {
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(harmless("two\n\tlines, ä", no_style), "two\n\tlines, ä");
-        assert_eq!(harmless("\x1b]0;title\x07\u{9b}2J\r\u{202e}x", style_len), "?]0;title??2J??x");
+        assert_eq!(escape_controls("two\n\tlines, ä", no_style), "two\n\tlines, ä");
+        assert_eq!(
+            escape_controls("\x1b]0;title\x07\u{9b}2J\r\u{202e}x", style_len),
+            "?]0;title??2J??x"
+        );
     }
 
     #[test]
     fn a_style_is_only_a_style() {
-        assert_eq!(harmless("\x1b[1mbold\x1b[0m\x1b[2J", style_len), "\x1b[1mbold\x1b[0m?[2J");
-        assert_eq!(harmless("\x1b[1mbold", no_style), "?[1mbold");
+        assert_eq!(
+            escape_controls("\x1b[1mbold\x1b[0m\x1b[2J", style_len),
+            "\x1b[1mbold\x1b[0m?[2J"
+        );
+        assert_eq!(escape_controls("\x1b[1mbold", no_style), "?[1mbold");
         assert_eq!(["\x1b[1mx", "\x1b[0;31m", "\x1b[m"].map(style_len), [4, 7, 3]);
         assert_eq!(["\x1b[2J", "\x1b[1", "\x1b]0;m", "m", ""].map(style_len), [0; 5]);
     }

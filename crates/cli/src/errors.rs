@@ -75,7 +75,9 @@ fn note_panic(info: &PanicHookInfo<'_>) {
 }
 
 /// Runs `work` and turns an uncaught panic into an error.
-pub(crate) fn guarded(work: impl FnOnce() -> Result<Exit> + panic::UnwindSafe) -> Result<Exit> {
+pub(crate) fn catch_panics(
+    work: impl FnOnce() -> Result<Exit> + panic::UnwindSafe,
+) -> Result<Exit> {
     panic::catch_unwind(work).unwrap_or_else(|_| {
         let panic = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner);
         Err(anyhow!(
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_panic_that_nothing_caught_becomes_an_error() {
-        let error = guarded(|| panic!("lost")).unwrap_err().to_string();
+        let error = catch_panics(|| panic!("lost")).unwrap_err().to_string();
         assert!(error.starts_with("internal error; please report it"), "{error}");
     }
 

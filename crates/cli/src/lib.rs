@@ -34,7 +34,7 @@ pub fn program(name: &'static str, run: fn() -> Result<Exit>) -> ExitCode {
     // Without the handler, only the error message is lost.
     let _ = signals::outlive_file_limit();
     stack::with_enough(move || {
-        let code = errors::exit_code(errors::guarded(run));
+        let code = errors::exit_code(errors::catch_panics(run));
         for message in setting::aftermath() {
             console::warn(&message.to_string());
         }

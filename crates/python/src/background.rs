@@ -19,7 +19,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
-use crate::errors::{Failure, guarded};
+use crate::errors::{Failure, catch_panics};
 
 /// Longest delay before Ctrl-C takes effect.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -114,7 +114,7 @@ pub(crate) fn run<T: Send>(
         let shared = &shared;
         thread::Builder::new()
             .name("largefolio".to_owned())
-            .spawn_scoped(scope, move || drop(sender.send(guarded(|| work(shared)))))?;
+            .spawn_scoped(scope, move || drop(sender.send(catch_panics(|| work(shared)))))?;
         watch(&receiver, shared, report)
     })
 }

@@ -30,17 +30,17 @@ pub(crate) struct Raised {
 }
 
 impl Raised {
-    fn kept(&self) -> MutexGuard<'_, Option<PyErr>> {
+    fn first_error(&self) -> MutexGuard<'_, Option<PyErr>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn keep(&self, error: PyErr) {
-        self.kept().get_or_insert(error);
+        self.first_error().get_or_insert(error);
     }
 
     /// Returns the exception if there was one, otherwise `failure`.
     pub(crate) fn instead_of(&self, failure: Failure) -> Failure {
-        self.kept().take().map_or(failure, Failure::Python)
+        self.first_error().take().map_or(failure, Failure::Python)
     }
 
     /// Stops calling policies once `stop` is set.
@@ -90,7 +90,7 @@ impl Source for PythonPolicy {
     fn start(&self) -> Result<Box<dyn Policy>, String> {
         Python::attach(|py| {
             let running = self.raised.stop().interruptible(py, || {
-                self.make.call0(py).and_then(|object| Running::new(py, &object, &self.raised))
+                self.make.call0(py).and_then(|object| RunningPolicy::new(py, &object, &self.raised))
             });
             running.map(|running| Box::new(running) as Box<dyn Policy>).map_err(|error| {
                 let text = error.to_string();
@@ -102,13 +102,13 @@ impl Source for PythonPolicy {
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningPolicy {
     methods: [Option<Py<PyAny>>; Point::ALL.len()],
     raised: Raised,
     stop: Stop,
 }
 
-impl Running {
+impl RunningPolicy {
     fn new(py: Python<'_>, object: &Py<PyAny>, raised: &Raised) -> PyResult<Self> {
         let mut methods = [const { None }; Point::ALL.len()];
         for (method, point) in methods.iter_mut().zip(Point::ALL) {
@@ -174,13 +174,13 @@ fn to_answer(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
     }
 }
 
-impl Policy for Running {
+impl Policy for RunningPolicy {
     fn handles(&self, point: Point) -> bool {
         self.methods[point as usize].is_some()
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        if self.stop.is_requested() || self.raised.kept().is_some() {
+        if self.stop.is_requested() || self.raised.first_error().is_some() {
             return Err(PolicyError { point, message: "the prediction was stopped".to_owned() });
         }
         self.ask(point, context).map_err(|error| {
@@ -191,7 +191,7 @@ impl Policy for Running {
     }
 }
 
-fn unchanged(name: &str) -> PyErr {
+fn read_only_error(name: &str) -> PyErr {
     PyAttributeError::new_err(format!("{name}: a policy can read the context but not change it"))
 }
 
@@ -223,12 +223,12 @@ impl PolicyContext {
 
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]
     fn __setattr__(&self, name: &str, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(unchanged(name))
+        Err(read_only_error(name))
     }
 
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]
     fn __delattr__(&self, name: &str) -> PyResult<()> {
-        Err(unchanged(name))
+        Err(read_only_error(name))
     }
 
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]

@@ -222,7 +222,7 @@ impl Sweep {
             "interrupted" => Ended::Interrupted,
             _ => Ended::Stopped,
         };
-        let sweep = self.lock().take().ok_or_else(closed)?;
+        let sweep = self.lock().take().ok_or_else(closed_error)?;
         let manifest = stoppable(py, |is_stopped| Ok(sweep.finish(ended, is_stopped)?))?;
         serde_json::to_string(&manifest).map_err(|error| Failure::Argument(error.to_string()))
     }
@@ -237,7 +237,7 @@ impl Sweep {
         &self,
         work: impl FnOnce(&mut sweep::Sweep) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        work(self.lock().as_mut().ok_or_else(closed)?)
+        work(self.lock().as_mut().ok_or_else(closed_error)?)
     }
 }
 
@@ -249,7 +249,7 @@ fn stoppable<T: Send>(
     detached(py, || background::run(|shared| work(&|| shared.is_stopped()), &|_, _| Ok(())))
 }
 
-fn closed() -> Failure {
+fn closed_error() -> Failure {
     Failure::Argument("the sweep is finished".to_owned())
 }
 

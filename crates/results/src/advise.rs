@@ -298,7 +298,7 @@ fn plan(
     steps.extend(tuned(set.iter().cloned().chain(needed).collect(), lasting));
     steps.extend(lasting.unit.as_ref().and_then(|unit| of_service(unit, &variables)));
     if chosen.iter().any(|choice| choice.warm) && !texts.is_empty() {
-        steps.push(warmed(texts, lasting));
+        steps.push(warm_step(texts, lasting));
     }
     let start: Vec<String> = chosen.iter().flat_map(|choice| choice.start.clone()).collect();
     let tunes = set.iter().flat_map(|one| ["--tune", one]).map(str::to_owned);
@@ -349,7 +349,7 @@ fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
     })
 }
 
-fn warmed(texts: &[String], lasting: &Lasting) -> Step {
+fn warm_step(texts: &[String], lasting: &Lasting) -> Step {
     let first = std::iter::once("warm".to_owned()).chain(lasting.option());
     let undo = if lasting.is_lasting { &["tune", "--undo"][..] } else { &[] };
     Step {

@@ -66,7 +66,7 @@ impl ForecastRow {
 }
 
 #[must_use]
-pub fn outlook(forecast: &Forecast) -> Option<String> {
+pub fn forecast_sentence(forecast: &Forecast) -> Option<String> {
     if forecast.wanted_bytes == 0 {
         return None;
     }
@@ -370,19 +370,19 @@ mod tests {
     #[test]
     fn the_forecast_is_printed_before_the_collapse() {
         let mut forecast = Forecast::default();
-        assert_eq!(outlook(&forecast), None);
+        assert_eq!(forecast_sentence(&forecast), None);
         forecast.wanted_bytes = 100 * M2;
         forecast.taken_bytes = 100 * M2;
         forecast.available.bytes = 200 * M2;
         forecast.nr_blocks = 101;
         let enough = "collapsing 101 blocks takes up to 200 MiB more memory, but this machine has \
                       400 MiB available";
-        assert_eq!(outlook(&forecast).as_deref(), Some(enough));
+        assert_eq!(forecast_sentence(&forecast).as_deref(), Some(enough));
         forecast.available = Available { bytes: 50 * M2, group: Some("/a".to_owned()) };
         (forecast.taken_bytes, forecast.nr_blocks, forecast.nr_left) = (49 * M2, 50, 51);
         let low = "collapsing 101 blocks takes up to 200 MiB more memory, but control group /a \
                    has 100 MiB available: 51 blocks are omitted, and the others take 98 MiB";
-        assert_eq!(outlook(&forecast).as_deref(), Some(low));
+        assert_eq!(forecast_sentence(&forecast).as_deref(), Some(low));
     }
 
     #[test]

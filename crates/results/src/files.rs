@@ -35,13 +35,13 @@ impl FileRow {
     }
 
     pub(crate) fn listed(file: &Listed) -> Self {
-        let of_root =
+        let root_note =
             || format!("not in this user's record; {} shows root's", as_root("folio tune"));
         let (result, note) = match file.state {
             State::Persisted => ("persisted", String::new()),
             State::Changed => ("changed", "it was changed after folio wrote it".to_owned()),
             State::Missing => ("missing", "it was removed after folio wrote it".to_owned()),
-            State::Unrecorded => ("not recorded", of_root()),
+            State::Unrecorded => ("not recorded", root_note()),
         };
         Self::plain(&file.path, result, &note)
     }

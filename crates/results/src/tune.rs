@@ -73,7 +73,7 @@ pub fn planned(
         title: title(plan),
         rows: rows(plan, "planned"),
         missing: plan.missing.clone(),
-        warnings: still_true(plan),
+        warnings: remaining_warnings(plan),
         files: files.iter().map(FileRow::planned).collect(),
         hint: hints.join("\n"),
     };
@@ -86,11 +86,11 @@ pub fn planned(
 #[must_use]
 pub fn applied(plan: &ChangeSet) -> TuneResult {
     let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
-    let (title, warnings) = (title(plan), still_true(plan));
+    let (title, warnings) = (title(plan), remaining_warnings(plan));
     TuneResult { title, rows, missing, warnings, files: Vec::new(), hint: String::new() }
 }
 
-fn still_true(plan: &ChangeSet) -> Vec<Warning> {
+fn remaining_warnings(plan: &ChangeSet) -> Vec<Warning> {
     let is_changed = |name: &str| plan.changes.iter().any(|change| change.name == name);
     plan.warnings.iter().filter(|warning| !is_changed(&warning.name)).cloned().collect()
 }

@@ -11,7 +11,7 @@ use largefolio_report::html::frame::Page;
 
 use crate::Forms;
 
-pub use prediction::{Predicted, VerifyPrediction};
+pub use prediction::{PredictedChange, VerifyPrediction};
 pub use result::{Change, SettingRow, VerifyResult};
 
 impl Forms for VerifyResult {

@@ -320,9 +320,9 @@ fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result
                 shell::as_root("folio advise --undo")
             ),
         };
-        let told = format!("{} failed: {done}", step.command());
-        ended.context(told.clone())?;
-        bail!(told);
+        let message = format!("{} failed: {done}", step.command());
+        ended.context(message.clone())?;
+        bail!(message);
     }
     Ok(())
 }

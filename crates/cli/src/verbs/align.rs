@@ -69,7 +69,7 @@ impl AlignPlan {
         let Self { args } = self;
         let copied = align::copy(&args.file, &args.output, args.align)?;
         args.print_summary(&copied);
-        if args.validate { args.try_out() } else { Ok(Exit::Done) }
+        if args.validate { args.run_copy() } else { Ok(Exit::Done) }
     }
 }
 
@@ -91,7 +91,7 @@ impl AlignArgs {
         }
     }
 
-    fn try_out(&self) -> Result<Exit> {
+    fn run_copy(&self) -> Result<Exit> {
         let path = std::path::absolute(&self.output)?;
         let name = display(&self.output);
         let status = Command::new(&path)

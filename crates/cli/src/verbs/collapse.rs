@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::collapse::{self, CollapseKind, Forecast, Request};
 use largefolio_linux::shell::again_as_root;
-use largefolio_results::collapse::{CollapseResult, outlook};
+use largefolio_results::collapse::{CollapseResult, forecast_sentence};
 use largefolio_results::{Form, Forms as _};
 
 use super::values::{self, FormArgs};
@@ -82,7 +82,7 @@ impl CollapseArgs {
 impl CollapsePlan {
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let mut begin = |forecast: &Forecast| {
-            if let Some(outlook) = outlook(forecast) {
+            if let Some(outlook) = forecast_sentence(forecast) {
                 console::say(&outlook);
             }
         };

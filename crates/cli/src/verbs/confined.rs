@@ -18,12 +18,12 @@ static TOLD: Once = Once::new();
 /// If run by root, confines this process to reading `read` and writing the results at `write`.
 /// Warns and continues if the kernel refuses.
 pub fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
-    of_root(&Files { read: read.to_vec(), write: files(write), ..Files::default() });
+    confine_root(&Files { read: read.to_vec(), write: files(write), ..Files::default() });
 }
 
 pub fn to_with_temporary<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
     let fill = Some(env::temp_dir());
-    of_root(&Files { read: read.to_vec(), write: files(write), fill, ..Files::default() });
+    confine_root(&Files { read: read.to_vec(), write: files(write), fill, ..Files::default() });
 }
 
 /// If run by root, confines this process to `read` and to the data set in `fill`, whose directory
@@ -44,14 +44,14 @@ pub(crate) fn to_fill(read: &[PathBuf], fill: &Path) -> Result<MadeDirs> {
 
 pub(crate) fn to_fill_made(read: &[PathBuf], fill: &Path, made: &MadeDirs) {
     let (fill, empty) = (Some(fill.to_owned()), made.above().map(Path::to_owned));
-    of_root(&Files { read: read.to_vec(), fill, empty, ..Files::default() });
+    confine_root(&Files { read: read.to_vec(), fill, empty, ..Files::default() });
 }
 
 fn files<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<PathBuf> {
     paths.into_iter().filter(|path| !disk::is_stdout(path)).map(Path::to_owned).collect()
 }
 
-fn of_root(files: &Files) {
+fn confine_root(files: &Files) {
     if !is_root() {
         return;
     }

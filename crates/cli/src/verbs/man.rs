@@ -50,11 +50,11 @@ impl ManArgs {
         }
         let mut command = &root;
         for word in &self.verb {
-            let Some(found) = command.find_subcommand(word) else {
+            let Some(subcommand) = command.find_subcommand(word) else {
                 let word = shown(word);
                 bail!("{} has no verb `{word}`; folio --help lists the verbs", command.get_name());
             };
-            command = found;
+            command = subcommand;
         }
         Ok(ManPlan { commands: vec![command.clone()], verbs, output: None })
     }

@@ -163,7 +163,7 @@ pub(crate) struct ElfPlan {
 impl MapsArgs {
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
         let form = self.form.form();
-        if self.watch.is_some() && self.page.is_asked() {
+        if self.watch.is_some() && self.page.is_requested() {
             bail!("--report writes a single result, but --watch repeats; use only one of them");
         }
         if let Some(kernel) = self.kernel.as_ref().filter(|_| self.elf.is_empty()) {

@@ -15,19 +15,20 @@ use largefolio_sim::policy::KernelPolicy;
 
 /// Accepts any string, and completes names.
 #[derive(Clone, Copy)]
-pub struct Named(fn() -> Vec<&'static str>);
+pub struct NameParser(fn() -> Vec<&'static str>);
 
 /// A kernel, a file, or either with edits. Completion omits the self-built kernels that made
 /// recordings.
-pub const KERNEL: Named = Named(|| {
+pub const KERNEL: NameParser = NameParser(|| {
     Kernel::names().filter(|name| version(name).is_some()).chain([running::THIS]).collect()
 });
 
-pub(crate) const POLICY: Named = Named(|| KernelPolicy::builtin().map(|(name, _)| name).collect());
+pub(crate) const POLICY: NameParser =
+    NameParser(|| KernelPolicy::builtin().map(|(name, _)| name).collect());
 
-pub(crate) const MACHINE: Named = Named(|| machine::names().chain([THIS]).collect());
+pub(crate) const MACHINE: NameParser = NameParser(|| machine::names().chain([THIS]).collect());
 
-impl TypedValueParser for Named {
+impl TypedValueParser for NameParser {
     type Value = String;
 
     fn parse_ref(

@@ -27,7 +27,7 @@ pub(crate) struct PageArgs {
 pub(crate) struct PageFile(PathBuf);
 
 impl PageArgs {
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.report.is_some()
     }
 

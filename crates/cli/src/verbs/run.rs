@@ -150,8 +150,8 @@ impl RunPlan {
         let watched = match plan.watch(is_sampled) {
             Ok(watched) => watched,
             Err(error @ RunError::NoProcess { .. }) => {
-                let told = printable(&error.to_string());
-                warn(&format!("{told}: the program replaces folio, so no summary is printed"));
+                let message = printable(&error.to_string());
+                warn(&format!("{message}: the program replaces folio, so no summary is printed"));
                 return not_started(plan.exec());
             }
             Err(error) => return not_started(error),

@@ -112,7 +112,7 @@ impl TuneArgs {
             // For a service alone, no setting changes without a requested profile.
             let is_wanted = self.unit.is_none() || self.persist || self.profile.is_some();
             let plan = if is_wanted || !self.set.is_empty() {
-                planned(&catalog, self.profile.as_deref(), &self.set)?
+                plan_changes(&catalog, self.profile.as_deref(), &self.set)?
             } else {
                 ChangeSet::default()
             };
@@ -151,7 +151,7 @@ impl TunePlan {
         let mut listed = files::listed(&self.root, &written);
         listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
         let again = format!("{} --yes", shell::again_as_root(&self.command_line));
-        let back = self.back();
+        let back = self.undo_command();
         let result = tune::planned(plan, &recorded, &planned, &again, &back).lists(&listed, &back);
         self.deliver(&result, console)?;
         self.remark(plan, &planned);
@@ -211,20 +211,20 @@ impl TunePlan {
         if !plan.changes.is_empty() || !written.is_empty() {
             console::say(&format!(
                 "folio: the changes are recorded; to undo them: {}",
-                self.back()
+                self.undo_command()
             ));
         }
         Ok(done(plan))
     }
 
-    fn back(&self) -> String {
+    fn undo_command(&self) -> String {
         let root = &self.root;
-        let of_copy = if root == Path::new("/") {
+        let root_option = if root == Path::new("/") {
             String::new()
         } else {
             format!("--root {} ", shell::quoted(root))
         };
-        shell::as_root(&format!("folio tune {of_copy}--undo"))
+        shell::as_root(&format!("folio tune {root_option}--undo"))
     }
 
     /// Explains why no file is written for settings that were not requested and that folio did not
@@ -304,7 +304,7 @@ fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
     Ok(unit::drop_in(&unit, &variables))
 }
 
-fn planned(catalog: &Catalog, profile: Option<&str>, set: &[String]) -> Result<ChangeSet> {
+fn plan_changes(catalog: &Catalog, profile: Option<&str>, set: &[String]) -> Result<ChangeSet> {
     let mut plan = match profile {
         Some(name) => ChangeSet::of_profile(catalog, &profile_of(name)?)?,
         None if set.is_empty() => ChangeSet::of_profile(catalog, &Profile::named("large")?)?,

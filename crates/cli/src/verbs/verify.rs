@@ -17,7 +17,7 @@ use largefolio_linux::verify::server::Ready;
 use largefolio_linux::verify::threshold::Threshold;
 use largefolio_linux::verify::verdict::{self, Compared, Judged, Question};
 use largefolio_report::figures::printable;
-use largefolio_results::verify::{Predicted, VerifyPrediction, VerifyResult};
+use largefolio_results::verify::{PredictedChange, VerifyPrediction, VerifyResult};
 use largefolio_results::{Form, Forms as _};
 
 use self::arms::{Changed, Plain};
@@ -348,7 +348,7 @@ impl VerifyPlan {
 
 impl VerifyPlan {
     /// Returns the model's prediction. Without a counted round, it covers only the plain runs.
-    fn predicted(&self, rounds: &Rounds, judged: &Judged) -> Result<Option<Predicted>> {
+    fn predicted(&self, rounds: &Rounds, judged: &Judged) -> Result<Option<PredictedChange>> {
         let wall = |all: &[Compared]| all.iter().find(|one| one.name == WALL).cloned();
         let all = wall(&verdict::compare(rounds, &self.question.metric));
         let (Some(prediction), Some(all)) = (&self.prediction, all) else { return Ok(None) };

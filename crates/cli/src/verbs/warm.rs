@@ -105,14 +105,14 @@ impl WarmArgs {
         let mut known_files = BTreeSet::new();
         for file in &self.files {
             if file.is_dir() && self.recursive {
-                let found = programs_below(file);
-                if found.is_empty() {
+                let programs = programs_below(file);
+                if programs.is_empty() {
                     console::say(&format!(
                         "folio: {} contains no ELF files: there is nothing to warm",
                         shown(file)
                     ));
                 }
-                for path in found {
+                for path in programs {
                     plan.add(path, &mut known_files);
                 }
                 continue;
@@ -125,8 +125,8 @@ impl WarmArgs {
             plan.add(file.clone(), &mut known_files);
             if self.libs {
                 match libraries::of(file) {
-                    Ok(found) => {
-                        found.into_iter().for_each(|path| plan.add(path, &mut known_files))
+                    Ok(libraries) => {
+                        libraries.into_iter().for_each(|path| plan.add(path, &mut known_files))
                     }
                     Err(error) => plan.failed.push((file.clone(), error.to_string())),
                 }
@@ -155,7 +155,7 @@ impl WarmPlan {
     /// Adds a file once, even if it has several names.
     fn add(&mut self, file: PathBuf, known_files: &mut BTreeSet<(u64, u64)>) {
         let is_new = match fs::metadata(&file) {
-            Ok(found) => known_files.insert((found.dev(), found.ino())),
+            Ok(metadata) => known_files.insert((metadata.dev(), metadata.ino())),
             // Opening it will report the error.
             Err(_) => true,
         };
@@ -225,17 +225,17 @@ impl WarmPlan {
 /// Returns the ELF programs and shared objects below `folder`, sorted by name. It does not follow
 /// links or enter other filesystems.
 fn programs_below(folder: &Path) -> Vec<PathBuf> {
-    let device = fs::metadata(folder).map(|found| found.dev()).ok();
+    let device = fs::metadata(folder).map(|metadata| metadata.dev()).ok();
     let (mut folders, mut files) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
         let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
         paths.sort();
         for path in paths {
-            let Ok(found) = fs::symlink_metadata(&path) else { continue };
-            if found.is_dir() && Some(found.dev()) == device {
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if metadata.is_dir() && Some(metadata.dev()) == device {
                 folders.push(path);
-            } else if found.is_file()
+            } else if metadata.is_file()
                 && ElfFile::read(&path).is_ok_and(|elf| elf.check(&path).is_ok())
             {
                 files.push(path);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::{Place, text};
 
-fn offered(place: &Place, args: &[&str]) -> Vec<String> {
+fn completions(place: &Place, args: &[&str]) -> Vec<String> {
     fs::write(place.path("folio.bash"), place.done("completions bash")).unwrap();
     // Calls the function that the script registers, as readline does.
     let script = "source ./folio.bash
@@ -24,33 +24,33 @@ fn offered(place: &Place, args: &[&str]) -> Vec<String> {
 #[test]
 fn bash_completes_verbs_options_and_values() {
     let place = Place::new();
-    assert_eq!(offered(&place, &["folio", "pre"]), ["predict"]);
-    assert_eq!(offered(&place, &["folio", "c"]), ["collapse", "calibrate", "completions"]);
-    assert_eq!(offered(&place, &["folio", "trace", "gen", "z"]), ["zipf"]);
-    assert_eq!(offered(&place, &["folio", "predict", "--mach"]), ["--machine"]);
-    assert_eq!(offered(&place, &["folio", "run", "--text", "re"]), ["remap"]);
-    assert!(offered(&place, &["folio", "zzz"]).is_empty());
+    assert_eq!(completions(&place, &["folio", "pre"]), ["predict"]);
+    assert_eq!(completions(&place, &["folio", "c"]), ["collapse", "calibrate", "completions"]);
+    assert_eq!(completions(&place, &["folio", "trace", "gen", "z"]), ["zipf"]);
+    assert_eq!(completions(&place, &["folio", "predict", "--mach"]), ["--machine"]);
+    assert_eq!(completions(&place, &["folio", "run", "--text", "re"]), ["remap"]);
+    assert!(completions(&place, &["folio", "zzz"]).is_empty());
 }
 
 #[test]
 fn bash_completes_kernels_machines_and_policies() {
     let place = Place::new();
-    assert_eq!(offered(&place, &["folio", "predict", "--kernel", "5."]), ["5.14", "5.15"]);
+    assert_eq!(completions(&place, &["folio", "predict", "--kernel", "5."]), ["5.14", "5.15"]);
     assert_eq!(
-        offered(&place, &["folio", "predict", "--machine", "gra"]),
+        completions(&place, &["folio", "predict", "--machine", "gra"]),
         ["grace-4k", "grace-64k", "grace-hpa", "graviton3", "graviton4"]
     );
     let args = ["folio", "maps", "--kernel", "7."];
-    assert_eq!(offered(&place, &args), ["7.0", "7.1", "7.2", "7.3"]);
+    assert_eq!(completions(&place, &args), ["7.0", "7.1", "7.2", "7.3"]);
     for verb in ["verify", "calibrate"] {
-        assert_eq!(offered(&place, &["folio", verb, "--machine", "thi"]), ["this"], "{verb}");
+        assert_eq!(completions(&place, &["folio", verb, "--machine", "thi"]), ["this"], "{verb}");
     }
     assert_eq!(
-        offered(&place, &["folio", "predict", "--policy", "p"]),
+        completions(&place, &["folio", "predict", "--policy", "p"]),
         ["per-program", "pressure"]
     );
     // A file is not among the names: the script leaves it to the shell.
-    assert!(offered(&place, &["folio", "predict", "--machine", "./mine"]).is_empty());
+    assert!(completions(&place, &["folio", "predict", "--machine", "./mine"]).is_empty());
     assert!(place.done("completions bash").contains("-o bashdefault -o default folio"));
 }
 

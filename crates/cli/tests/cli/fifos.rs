@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 const PART: &str = "part-0123456789abcdef0123456789abcdef.parquet";
 
-fn ended(mut command: Command, args: &str) -> Output {
+fn run_with_timeout(mut command: Command, args: &str) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
     let mut child = command.spawn().unwrap();
     let start = Instant::now();
@@ -54,7 +54,7 @@ fn fifos_named_by_users_are_refused() {
         "warm f.folio",
         "record -- ./f.folio",
     ] {
-        let output = ended(place.command(args), args);
+        let output = run_with_timeout(place.command(args), args);
         let printed = text(&output.stderr) + &text(&output.stdout);
         assert_ne!(output.status.code(), Some(0), "{args}: {printed}");
         let is_named = ["FIFO", "not a regular file", "needs root"];
@@ -68,7 +68,7 @@ fn a_program_that_is_a_fifo_is_not_waited_for() {
     make(&place, "f");
     for args in ["run --text large -- ./f", "run --text remap -- ./f", "verify --text large -- ./f"]
     {
-        let output = ended(place.command(args), args);
+        let output = run_with_timeout(place.command(args), args);
         assert_ne!(output.status.code(), Some(0), "{args}");
         assert!(!output.stderr.is_empty(), "{args}");
     }
@@ -81,7 +81,7 @@ fn a_data_set_renames_damaged_files_and_refuses_an_invalid_lock() {
     let sweep = "predict --machine zen4 --kernel 6.18 --sweep set mix.folio";
     for name in ["set/_manifest.json".to_owned(), format!("set/{PART}")] {
         make(&place, &name);
-        let output = ended(place.command(sweep), sweep);
+        let output = run_with_timeout(place.command(sweep), sweep);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{name}: {stderr}");
         assert!(
@@ -91,11 +91,11 @@ fn a_data_set_renames_damaged_files_and_refuses_an_invalid_lock() {
         fs::remove_dir_all(place.path("set")).unwrap();
     }
     make(&place, "set/.lock");
-    let stderr = text(&ended(place.command(sweep), sweep).stderr);
+    let stderr = text(&run_with_timeout(place.command(sweep), sweep).stderr);
     assert!(stderr.contains(".lock: it is a FIFO, not a regular file"), "{stderr}");
     fs::remove_dir_all(place.path("set")).unwrap();
     let args = sweep.replace("mix.folio", "f.folio");
-    let output = ended(place.command(&args), &args);
+    let output = run_with_timeout(place.command(&args), &args);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("it is a FIFO"), "{}", text(&output.stderr));
 }
@@ -119,7 +119,7 @@ fn the_state_of_tune_and_its_settings_are_refused() {
         let args = "tune --root root --set thp.enabled=madvise --yes";
         let mut command = place.command(args);
         command.env("XDG_STATE_HOME", place.path("state"));
-        let output = ended(command, name);
+        let output = run_with_timeout(command, name);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{name}: {stderr}");
         assert!(stderr.contains("it is a FIFO, not a regular file"), "{name}: {stderr}");

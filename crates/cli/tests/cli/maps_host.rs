@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::support::{Place, text};
 
 /// A process with a unique name, killed and reaped on drop.
-struct Named(Child);
+struct NamedProcess(Child);
 
-impl Named {
+impl NamedProcess {
     fn start(place: &Place, name: &str) -> Self {
         let path = place.path(name);
         // A separate process copies the file: otherwise a process started by another test could
@@ -20,7 +20,7 @@ impl Named {
     }
 }
 
-impl Drop for Named {
+impl Drop for NamedProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -35,7 +35,7 @@ fn own_name(test: &str) -> String {
 fn processes_are_found_by_name() {
     let place = Place::new();
     let name = own_name("a-name-longer-than-comm");
-    let process = Named::start(&place, &name);
+    let process = NamedProcess::start(&place, &name);
     let shown = place.done(&format!("maps --name {name}"));
     assert!(shown.starts_with(&format!("process {} (", process.0.id())), "{shown}");
     let output = place.run(&format!("maps --name {name} --name nobody-has-this"));
@@ -58,7 +58,7 @@ fn units_and_containers_are_control_groups() {
         largefolio_testkit::skipped!("cannot make a control group; needs root");
         return;
     };
-    let process = Named::start(&place, &own_name("in-a-unit"));
+    let process = NamedProcess::start(&place, &own_name("in-a-unit"));
     let is_moved = fs::write(format!("{group}/cgroup.procs"), process.0.id().to_string()).is_ok();
     let shown = is_moved.then(|| {
         let unit_table = place.run(&format!("maps --unit {unit}"));
@@ -81,13 +81,13 @@ fn units_and_containers_are_control_groups() {
 fn compares_a_saved_reading_with_now_and_with_another() {
     let place = Place::new();
     let name = own_name("diff");
-    let first = Named::start(&place, &name);
+    let first = NamedProcess::start(&place, &name);
     let old = first.0.id();
     fs::write(place.path("old.json"), place.done(&format!("maps {old} --json"))).unwrap();
     let same = place.done(&format!("maps {old} --diff old.json"));
     assert!(same.contains("1 the same, 0 replaced"), "{same}");
     drop(first);
-    let second = Named::start(&place, &name);
+    let second = NamedProcess::start(&place, &name);
     let json = place.done(&format!("maps --name {name} --diff old.json --json"));
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
@@ -128,7 +128,7 @@ fn what_cannot_be_compared_is_refused() {
 fn metrics_are_a_file_that_appears_whole() {
     let place = Place::new();
     let name = own_name("metric");
-    let _process = Named::start(&place, &name);
+    let _process = NamedProcess::start(&place, &name);
     place.done(&format!("maps --name {name} --openmetrics m.prom"));
     let metrics = fs::read_to_string(place.path("m.prom")).unwrap();
     assert!(metrics.contains("folio_processes{state=\"counted\"} 1\n"), "{metrics}");
@@ -206,7 +206,7 @@ fn on_a_terminal(place: &Place, args: &str, steps: &str) -> (i64, bool, String) 
 fn a_full_screen_ends_with_the_terminal_as_it_was() {
     let place = Place::new();
     let (one, other) = (own_name("one"), own_name("other"));
-    let _processes = [Named::start(&place, &one), Named::start(&place, &other)];
+    let _processes = [NamedProcess::start(&place, &one), NamedProcess::start(&place, &other)];
     let args = format!("maps --name {one} --name {other} --watch=1");
     for steps in ["[\"q\"]", "[\"\\u0003\"]", "[\"SIGTERM\"]", "[\"SIGINT\"]", "[\"SIGHUP\"]"] {
         let (status, is_as_before, written) = on_a_terminal(&place, &args, steps);
@@ -221,7 +221,7 @@ fn a_full_screen_ends_with_the_terminal_as_it_was() {
 fn a_full_screen_ends_with_its_terminal() {
     let place = Place::new();
     let name = own_name("gone");
-    let _process = Named::start(&place, &name);
+    let _process = NamedProcess::start(&place, &name);
     let args = format!("maps --name {name} --watch=1");
     // One process gets a signal; the other loses its terminal without one.
     for steps in ["[\"gone\"]", "[\"nohup\", \"gone\"]"] {
@@ -233,7 +233,7 @@ fn a_full_screen_ends_with_its_terminal() {
 fn keys_move_through_a_full_screen() {
     let place = Place::new();
     let (one, other) = (own_name("key"), own_name("keys"));
-    let _processes = [Named::start(&place, &one), Named::start(&place, &other)];
+    let _processes = [NamedProcess::start(&place, &one), NamedProcess::start(&place, &other)];
     let args = format!("maps --name {one} --name {other} --watch=1");
     let steps = "[\"j\", \"\\r\", \"c\", \"\\t\", [3, 9], [1, 1], [40, 120], \"?\", \"q\"]";
     let (status, is_as_before, written) = on_a_terminal(&place, &args, steps);

@@ -119,9 +119,9 @@ fn no_verb_passes_a_hostile_name_on() {
 }
 
 /// A program with a hostile name that runs until it is dropped.
-struct Running(Child);
+struct RunningProgram(Child);
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -134,7 +134,7 @@ fn a_running_program_cannot_choose_what_a_terminal_does() {
     // The kernel's process name is the first 15 bytes of the file name.
     let name = place.path("x").with_file_name(OsStr::from_bytes(b"\x1b[2Jh\nforged\x07"));
     fs::copy("/bin/sleep", &name).unwrap();
-    let running = Running(Command::new(&name).arg("1000").spawn().unwrap());
+    let running = RunningProgram(Command::new(&name).arg("1000").spawn().unwrap());
     let pid = running.0.id();
     for args in [
         format!("maps {pid}"),

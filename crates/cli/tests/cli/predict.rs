@@ -42,8 +42,8 @@ fn long_work_reports_progress_and_keeps_finished_columns() {
         let rows = some["rows"].as_array().unwrap();
         let nr_absent = some["not_replayed"].as_array().map_or(0, Vec::len);
         assert_eq!(rows.len() + nr_absent, 4);
-        for (row, of_all) in rows.iter().zip(all["rows"].as_array().unwrap()) {
-            assert_eq!((&row["kernel"], &row["faults"]), (&of_all["kernel"], &of_all["faults"]));
+        for (row, whole) in rows.iter().zip(all["rows"].as_array().unwrap()) {
+            assert_eq!((&row["kernel"], &row["faults"]), (&whole["kernel"], &whole["faults"]));
         }
     }
 }

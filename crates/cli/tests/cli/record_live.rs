@@ -26,9 +26,9 @@ fn can_record(place: &Place) -> bool {
     is_able(&place.run("record --live -o probe.folio -- /bin/true"))
 }
 
-struct Running(Child);
+struct RunningProgram(Child);
 
-impl Running {
+impl RunningProgram {
     fn start(place: &Place) -> Self {
         let script = place.path("wait.py");
         fs::write(&script, format!("{TOUCHES}time.sleep(600)\n")).unwrap();
@@ -43,7 +43,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -168,7 +168,7 @@ fn a_running_process_continues_after_ctrl_c() {
     if !can_record(&place) {
         return;
     }
-    let mut running = Running::start(&place);
+    let mut running = RunningProgram::start(&place);
     let pid = running.0.id();
     let args = format!("record --live -o r.folio -p {pid}");
     let folio = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
@@ -215,7 +215,7 @@ fn pages_that_were_there_before_are_no_faults() {
     fs::write(place.path("more.py"), format!("{TOUCHES}{MORE}")).unwrap();
     let mut child = Command::new(PYTHON);
     child.arg(place.path("more.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut running = Running(child.spawn().unwrap());
+    let mut running = RunningProgram(child.spawn().unwrap());
     let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
     let mut stdin = running.0.stdin.take().unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "touched");
@@ -269,7 +269,7 @@ fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
     if !can_record(&place) {
         return;
     }
-    let running = Running::start(&place);
+    let running = RunningProgram::start(&place);
     let run_stderr = |args: &str| {
         let output = place.run(args);
         assert_eq!(output.status.code(), Some(0), "{args}: {}", text(&output.stderr));
@@ -324,7 +324,7 @@ fn a_killed_recorder_leaves_nothing_after_the_next_recording() {
     if !can_record(&place) {
         return;
     }
-    let mut running = Running::start(&place);
+    let mut running = RunningProgram::start(&place);
     let args = format!("record --live -o k.folio -p {}", running.0.id());
     let mut folio = place.command(&args).stderr(Stdio::null()).spawn().unwrap();
     let name = format!("folio-record-{}", folio.id());
@@ -350,8 +350,8 @@ fn children_are_followed_with_their_programs() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let rows = place.done("trace cat s.folio");
     for program in ["/sleep", "/timeout"] {
-        let is_its = |row: &str| row.contains(" execve ") && row.contains(program);
-        assert!(rows.lines().any(is_its), "no {program}: {rows}");
+        let is_exec = |row: &str| row.contains(" execve ") && row.contains(program);
+        assert!(rows.lines().any(is_exec), "no {program}: {rows}");
     }
     assert!(place.done("trace info s.folio").contains("threads   4 in 4 processes"));
     // The kernel touches the new memory before the program does.

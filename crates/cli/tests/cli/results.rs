@@ -175,15 +175,15 @@ fn a_killed_command_leaves_nothing() {
         let args = "trace gen zipf --runs 2000000000 -o dir/out";
         let mut writing = place.command(args).spawn().unwrap();
         let file = |name: &str| fs::read_link(format!("/proc/{}/fd/{name}", writing.id()));
-        let is_begun =
+        let has_begun =
             || (3..9).any(|fd| file(&fd.to_string()).is_ok_and(|to| to.starts_with(&dir)));
         for _ in 0..1000 {
-            if is_begun() {
+            if has_begun() {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        assert!(is_begun(), "it did not begin to write");
+        assert!(has_begun(), "it did not begin to write");
         let kill = Command::new("kill").args([signal, &writing.id().to_string()]).status();
         assert!(kill.unwrap().success());
         assert!(!writing.wait().unwrap().success());

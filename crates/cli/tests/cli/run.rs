@@ -161,7 +161,7 @@ impl Drop for Started {
 }
 
 /// Starts a program that prints its pid and does `then` on SIGTERM.
-fn waiting(
+fn start_waiting(
     place: &Place,
     how: &str,
     then: &str,
@@ -186,7 +186,7 @@ fn signal(pid: u32, name: &str) {
 #[test]
 fn a_signal_sent_to_folio_alone_reaches_the_program() {
     let place = Place::new();
-    let (mut child, mut stdout) = waiting(&place, "--summary --text off", "exit 42");
+    let (mut child, mut stdout) = start_waiting(&place, "--summary --text off", "exit 42");
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
     signal(child.0.id(), "TERM");
@@ -215,10 +215,10 @@ fn setting() -> PathBuf {
     PathBuf::from("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
 }
 
-fn becomes(is_so: impl Fn() -> bool) -> bool {
+fn wait_until(condition: impl Fn() -> bool) -> bool {
     (0..2000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
-        is_so()
+        condition()
     })
 }
 
@@ -251,7 +251,7 @@ fn the_heap_setting_is_restored_even_after_sigkill() {
     assert!(stderr.contains("heap: "), "{stderr}");
     assert_eq!(read(), before);
 
-    let (mut child, mut stdout) = waiting(&place, how, "");
+    let (mut child, mut stdout) = start_waiting(&place, how, "");
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
     let program = PathBuf::from(format!("/proc/{}", line.trim()));
@@ -263,13 +263,13 @@ fn the_heap_setting_is_restored_even_after_sigkill() {
     assert!(stderr.contains("another folio process has changed it temporarily"), "{stderr}");
     child.0.kill().unwrap();
     child.0.wait().unwrap();
-    assert!(becomes(|| read() == before), "the setting was not put back: {}", read());
+    assert!(wait_until(|| read() == before), "the setting was not put back: {}", read());
     // The program ends too: it does not continue without its settings.
     let has_ended = || {
         let state = fs::read_to_string(program.join("stat")).unwrap_or_default();
         state.is_empty() || state.contains(") Z ")
     };
-    assert!(becomes(has_ended), "the program still runs");
+    assert!(wait_until(has_ended), "the program still runs");
 }
 
 #[test]
@@ -368,14 +368,14 @@ fn a_closed_standard_error_is_no_error() {
 
 pub(crate) fn has_remapper() -> bool {
     let library = assert_cmd::cargo::cargo_bin!("folio").with_file_name("liblargefolio_preload.so");
-    let is_there = library.exists();
-    if !is_there {
+    let exists = library.exists();
+    if !exists {
         largefolio_testkit::skipped!(
             "{} is missing: cargo build -p largefolio-preload",
             library.display()
         );
     }
-    is_there
+    exists
 }
 
 #[test]

@@ -20,7 +20,7 @@ const ROOT_SCHEMAS: &[&str] = &["collapse"];
 fn validators() -> &'static BTreeMap<String, Closed> {
     static VALIDATORS: OnceLock<BTreeMap<String, Closed>> = OnceLock::new();
     VALIDATORS.get_or_init(|| {
-        let closed = |name: String| (name.clone(), Closed::new(&name, published(&name)));
+        let closed = |name: String| (name.clone(), Closed::new(&name, published_schema(&name)));
         names().into_iter().map(closed).collect()
     })
 }
@@ -31,7 +31,7 @@ fn names() -> Vec<String> {
     list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
-fn published(name: &str) -> Value {
+fn published_schema(name: &str) -> Value {
     serde_json::from_str(&stdout_of(&format!("schema {name}"))).unwrap()
 }
 
@@ -142,7 +142,7 @@ fn the_published_files_are_those_that_folio_prints() {
         let file = fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
         assert_eq!(stdout_of(&format!("schema {name}")), file);
         // The title is the command, and its verb has the option.
-        let title = published(&name)["title"].as_str().unwrap().to_owned();
+        let title = published_schema(&name)["title"].as_str().unwrap().to_owned();
         assert!(title.starts_with("folio ") && title.contains(" --json"), "{title}");
     }
 }
@@ -182,5 +182,5 @@ fn detects_a_new_missing_or_retyped_field() {
 fn schema_forgives_what_is_new(info: &Value) -> bool {
     let mut more = info.clone();
     more["meta"]["news"] = 1.into();
-    jsonschema::validator_for(&published("trace-info")).unwrap().is_valid(&more)
+    jsonschema::validator_for(&published_schema("trace-info")).unwrap().is_valid(&more)
 }

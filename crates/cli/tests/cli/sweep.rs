@@ -61,7 +61,7 @@ fn manifest(place: &Place) -> Value {
     serde_json::from_slice(&fs::read(place.path("set/_manifest.json")).unwrap()).unwrap()
 }
 
-fn ended(place: &Place) -> Vec<String> {
+fn run_endings(place: &Place) -> Vec<String> {
     let manifest = manifest(place);
     let runs = manifest["runs"].as_array().unwrap().iter();
     runs.map(|run| run["ended"].as_str().unwrap().to_owned()).collect()
@@ -140,7 +140,7 @@ fn finished_cells_are_reused_and_new_ones_added() {
     assert!(stdout.starts_with("set: 4 cells done, 8 found, 0 failed; 12 rows in 4"), "{stdout}");
     assert!(part_names(&place).is_superset(&before));
     assert_eq!(cells(&place).len(), 12);
-    assert_eq!(ended(&place), ["done", "done", "done"]);
+    assert_eq!(run_endings(&place), ["done", "done", "done"]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn a_broken_trace_does_not_stop_the_others() {
     }
     let failed = manifest(&place)["failed"].clone();
     assert_eq!(failed.as_array().unwrap().len(), 3, "{failed}");
-    assert_eq!(ended(&place), ["incomplete"]);
+    assert_eq!(run_endings(&place), ["incomplete"]);
     fs::copy(place.path("b.folio"), place.path("gone.folio")).unwrap();
     let stdout = place.done("predict a.folio gone.folio --kernel 6.12,7.2 --sweep set");
     assert!(stdout.starts_with("set: 2 cells done, 2 found, 0 failed"), "{stdout}");
@@ -336,9 +336,9 @@ fn reports_unsupported_sweep_requests() {
 }
 
 /// A background sweep, killed if a test ends early.
-struct Running(Child);
+struct RunningSweep(Child);
 
-impl Running {
+impl RunningSweep {
     fn start(place: &Place, args: &str) -> Self {
         let mut command = place.command(args);
         Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
@@ -364,7 +364,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningSweep {
     fn drop(&mut self) {
         // It may have ended; then there is nothing to kill.
         let _ = self.0.kill();
@@ -378,7 +378,7 @@ fn a_killed_sweep_continues() {
     let mut nr_killed = 0;
     let mut known = BTreeMap::new();
     for nr_parts in [0, 1, 2, 6, 11] {
-        let mut running = Running::start(&place, &args);
+        let mut running = RunningSweep::start(&place, &args);
         if running.has_parts(&place, nr_parts) {
             running.0.kill().unwrap();
             nr_killed += 1;
@@ -392,7 +392,7 @@ fn a_killed_sweep_continues() {
     let stdout = place.done(&args);
     assert!(stdout.contains(" 0 failed; 320 rows"), "{stdout}");
     assert_eq!(cells(&place).len(), NR_LONG);
-    let ended = ended(&place);
+    let ended = run_endings(&place);
     assert_eq!(ended.last().unwrap(), "done");
     assert!(ended.contains(&"died".to_owned()), "{ended:?}");
     let names = fs::read_dir(place.path("set")).unwrap();
@@ -404,7 +404,7 @@ fn a_killed_sweep_continues() {
 #[test]
 fn ctrl_c_keeps_finished_cells_and_reports_it() {
     let (place, args) = long();
-    let mut running = Running::start(&place, &args);
+    let mut running = RunningSweep::start(&place, &args);
     assert!(running.has_parts(&place, 1), "the sweep is too short to be interrupted");
     let kill = ["-INT".to_owned(), running.0.id().to_string()];
     assert!(Command::new("kill").args(kill).status().unwrap().success());
@@ -412,7 +412,7 @@ fn ctrl_c_keeps_finished_cells_and_reports_it() {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{stdout} {stderr}");
     assert!(stdout.contains("cells left; the same command continues from there"), "{stdout}");
-    assert_eq!(ended(&place), ["interrupted"]);
+    assert_eq!(run_endings(&place), ["interrupted"]);
     let nr_done = cells(&place).len();
     assert!((1..NR_LONG).contains(&nr_done), "{nr_done}");
     let stdout = place.done(&args);
@@ -427,7 +427,8 @@ fn ctrl_c_keeps_finished_cells_and_reports_it() {
 fn ctrl_c_works_while_the_sweep_opens() {
     let place = small();
     let traces = " a.folio b.folio".repeat(20_000);
-    let running = Running::start(&place, &format!("predict{traces} --kernel 6.12 --sweep new/set"));
+    let running =
+        RunningSweep::start(&place, &format!("predict{traces} --kernel 6.12 --sweep new/set"));
     while !place.path("new/set/.lock").exists() {
         thread::sleep(Duration::from_millis(1));
     }

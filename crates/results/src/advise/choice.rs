@@ -99,7 +99,7 @@ pub struct LeftOut {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ChoiceFile {
     choice: Vec<Choice>,
 }
 
@@ -113,7 +113,7 @@ pub(super) fn of_system(
     program: &Program,
 ) -> Result<(Vec<Choice>, Vec<LeftOut>), Error> {
     let catalog = Catalog::below(Path::new("/"));
-    let file: File = toml::from_str(include_str!("choices.toml"))
+    let file: ChoiceFile = toml::from_str(include_str!("choices.toml"))
         .map_err(|error| Error::request(format!("choices.toml: {error}")))?;
     let (mut taken, mut left_out) = (Vec::new(), Vec::new());
     for choice in file.choice {

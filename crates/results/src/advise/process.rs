@@ -31,7 +31,7 @@ const NR_NAMED: usize = 3;
 const GAIN_BYTES_MIN: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Line {
+pub struct SharedRemedy {
     #[serde(flatten)]
     pub remedy: Remedy,
     pub mappings: Vec<String>,
@@ -41,8 +41,8 @@ pub struct Line {
 /// immediate one until the program ends. Both affect the same memory, so their gains do not add up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Area {
-    pub for_good: Vec<Line>,
-    pub now: Vec<Line>,
+    pub for_good: Vec<SharedRemedy>,
+    pub now: Vec<SharedRemedy>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -137,11 +137,11 @@ fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {
 }
 
 impl Area {
-    fn lines(&self) -> impl Iterator<Item = &Line> {
+    fn lines(&self) -> impl Iterator<Item = &SharedRemedy> {
         self.for_good.iter().chain(&self.now)
     }
 
-    fn line(&self, remedy: &Remedy) -> Option<&Line> {
+    fn line(&self, remedy: &Remedy) -> Option<&SharedRemedy> {
         self.lines().find(|line| line.remedy.is_like(remedy))
     }
 
@@ -151,7 +151,7 @@ impl Area {
             Restart::After | Restart::Around => &mut self.for_good,
         };
         let Some(line) = lines.iter_mut().find(|line| line.remedy.is_like(&remedy)) else {
-            lines.push(Line { remedy, mappings: vec![name.to_owned()] });
+            lines.push(SharedRemedy { remedy, mappings: vec![name.to_owned()] });
             return;
         };
         line.remedy.add(&remedy);
@@ -176,7 +176,7 @@ impl Area {
     }
 }
 
-impl Line {
+impl SharedRemedy {
     fn gain(&self) -> String {
         let first: Vec<String> =
             self.mappings.iter().take(NR_NAMED).map(|name| shown(name).to_string()).collect();

@@ -118,8 +118,8 @@ impl Search<'_> {
         let specs = sets.iter().map(|set| self.spec(set)).collect::<Result<Vec<_>, _>>()?;
         let sharing = if self.may_end { Sharing::Few } else { Sharing::All };
         *nr_all = nr_all.saturating_add(sharing.nr_rows(self.trace, &specs));
-        let mut hear = |nr_done| progress(nr_done, *nr_all);
-        Ok(replay_fitting(self.trace, &specs, sharing, done, &mut hear)?)
+        let mut on_progress = |nr_done| progress(nr_done, *nr_all);
+        Ok(replay_fitting(self.trace, &specs, sharing, done, &mut on_progress)?)
     }
 
     fn spec(&self, set: &[usize]) -> Result<CellSpec, Error> {

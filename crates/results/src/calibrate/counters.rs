@@ -72,9 +72,9 @@ trait Folio: Sync {
 }
 
 #[repr(align(64))]
-struct Line<T>(T);
+struct CacheLine<T>(T);
 
-impl Folio for Line<Owners<Wide>> {
+impl Folio for CacheLine<Owners<Wide>> {
     fn new(_: u32) -> Self {
         Self(Owners::new(None))
     }
@@ -92,7 +92,7 @@ impl Folio for Line<Owners<Wide>> {
     }
 }
 
-impl Folio for Line<AtomicI32> {
+impl Folio for CacheLine<AtomicI32> {
     fn new(_: u32) -> Self {
         Self(AtomicI32::new(-1))
     }
@@ -112,7 +112,7 @@ impl Folio for Line<AtomicI32> {
 
 /// The counters of a page and, in the second page, of its folio.
 #[derive(Default)]
-struct Page {
+struct PageCounters {
     /// Minus one, like all counters except `nr_pages_mapped`.
     mapcount: AtomicI32,
     nr_pages_mapped: AtomicI32,
@@ -120,24 +120,24 @@ struct Page {
 }
 
 /// A folio with one count per page.
-struct Counted(Box<[Line<Page>]>);
+struct PerPageFolio(Box<[CacheLine<PageCounters>]>);
 
-impl Counted {
-    fn of_folio(&self) -> &Page {
+impl PerPageFolio {
+    fn folio_counters(&self) -> &PageCounters {
         &self.0[1].0
     }
 
-    fn pages(&self, first: u32, nr: u32) -> &[Line<Page>] {
+    fn pages(&self, first: u32, nr: u32) -> &[CacheLine<PageCounters>] {
         &self.0[first as usize..(first + nr) as usize]
     }
 }
 
-impl Folio for Counted {
+impl Folio for PerPageFolio {
     fn new(order: u32) -> Self {
         let unmapped = || AtomicI32::new(-1);
         let page = |_| {
             let (mapcount, large_mapcount) = (unmapped(), unmapped());
-            Line(Page { mapcount, large_mapcount, ..Page::default() })
+            CacheLine(PageCounters { mapcount, large_mapcount, ..PageCounters::default() })
         };
         Self((0..1_u32 << order).map(page).collect())
     }
@@ -148,26 +148,26 @@ impl Folio for Counted {
             nr_first += i32::from(page.0.mapcount.fetch_add(1, Ordering::Relaxed) == -1);
         }
         if nr_first > 0 {
-            self.of_folio().nr_pages_mapped.fetch_add(nr_first, Ordering::Relaxed);
+            self.folio_counters().nr_pages_mapped.fetch_add(nr_first, Ordering::Relaxed);
         }
-        self.of_folio().large_mapcount.fetch_add(nr.cast_signed(), Ordering::Relaxed);
+        self.folio_counters().large_mapcount.fetch_add(nr.cast_signed(), Ordering::Relaxed);
     }
 
     fn remove(&self, _: MmOwnerId, first: u32, nr: u32) {
-        self.of_folio().large_mapcount.fetch_sub(nr.cast_signed(), Ordering::Relaxed);
+        self.folio_counters().large_mapcount.fetch_sub(nr.cast_signed(), Ordering::Relaxed);
         let mut nr_last = 0;
         for page in self.pages(first, nr) {
             nr_last += i32::from(page.0.mapcount.fetch_sub(1, Ordering::Relaxed) == 0);
         }
         if nr_last > 0 {
-            self.of_folio().nr_pages_mapped.fetch_sub(nr_last, Ordering::Relaxed);
+            self.folio_counters().nr_pages_mapped.fetch_sub(nr_last, Ordering::Relaxed);
         }
     }
 
     fn mapcount(&self) -> u32 {
         let sum: i32 = self.0.iter().map(|page| page.0.mapcount.load(Ordering::Relaxed) + 1).sum();
-        let large = self.of_folio().large_mapcount.load(Ordering::Relaxed) + 1;
-        let mapped = self.of_folio().nr_pages_mapped.load(Ordering::Relaxed);
+        let large = self.folio_counters().large_mapcount.load(Ordering::Relaxed) + 1;
+        let mapped = self.folio_counters().nr_pages_mapped.load(Ordering::Relaxed);
         (sum + large + mapped).cast_unsigned()
     }
 }
@@ -186,9 +186,9 @@ impl Call {
         let mut ids = OwnerIds::new::<Wide>();
         let mms = (0..self.nr_threads).map(|_| ids.alloc()).collect::<Result<Vec<_>, _>>()?;
         Ok(match counter {
-            Counter::Pages => self.on::<Counted>(mms),
-            Counter::OwnerWord => self.on::<Line<Owners<Wide>>>(mms),
-            Counter::Addition => self.on::<Line<AtomicI32>>(mms),
+            Counter::Pages => self.on::<PerPageFolio>(mms),
+            Counter::OwnerWord => self.on::<CacheLine<Owners<Wide>>>(mms),
+            Counter::Addition => self.on::<CacheLine<AtomicI32>>(mms),
         })
     }
 
@@ -289,15 +289,15 @@ mod tests {
 
     #[test]
     fn threads_take_back_all_that_they_added() {
-        leaves_nothing::<Counted>();
-        leaves_nothing::<Line<Owners<Wide>>>();
-        leaves_nothing::<Line<AtomicI32>>();
+        leaves_nothing::<PerPageFolio>();
+        leaves_nothing::<CacheLine<Owners<Wide>>>();
+        leaves_nothing::<CacheLine<AtomicI32>>();
     }
 
     #[test]
     fn a_page_and_a_folio_have_a_line_of_their_own() {
-        assert_eq!(size_of::<Line<Page>>(), 64);
-        assert_eq!(size_of::<Line<Owners<Wide>>>(), 64);
-        assert_eq!(Counted::new(4).0.len(), 16);
+        assert_eq!(size_of::<CacheLine<PageCounters>>(), 64);
+        assert_eq!(size_of::<CacheLine<Owners<Wide>>>(), 64);
+        assert_eq!(PerPageFolio::new(4).0.len(), 16);
     }
 }

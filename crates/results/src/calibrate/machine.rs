@@ -307,9 +307,9 @@ fn structures(
     let of = |known: &Structure| {
         let ways = known.ways.filter(|&ways| known.entries.is_multiple_of(ways.max(1)));
         let sizes = match (is_splintered, is_one) {
-            (true, _) => listed(&[4096]),
+            (true, _) => entry_sizes(&[4096]),
             (false, true) => EntrySizes::Any,
-            (false, false) => listed(&known.page_bytes),
+            (false, false) => entry_sizes(&known.page_bytes),
         };
         StructureConfig {
             name: format!("{place:?}"),
@@ -351,13 +351,13 @@ fn measured_structure(
         name: format!("{place:?}"),
         entries: entries.unwrap_or(otherwise).clamp(1, MAX_ENTRIES),
         ways: Ways::Full,
-        sizes: if is_splintered { listed(&[4096]) } else { EntrySizes::Any },
+        sizes: if is_splintered { entry_sizes(&[4096]) } else { EntrySizes::Any },
         source,
         assumed: true,
     }
 }
 
-fn listed(bytes: &[u64]) -> EntrySizes {
+fn entry_sizes(bytes: &[u64]) -> EntrySizes {
     let text = |bytes: &u64| String::from(UnitBytes(*bytes));
     EntrySizes::Listed(bytes.iter().filter_map(|size| EntrySize::parse(&text(size))).collect())
 }

@@ -128,7 +128,7 @@ impl Board {
     pub fn picture(&self) -> Picture {
         let rows = self.rows();
         let keys: Vec<Key> = rows.iter().map(|row| row.key.clone()).collect();
-        let view = self.shown();
+        let view = self.current_view();
         let totals = match view {
             View::Files => Grid::default(),
             _ => board_rows::totals(&self.first, &self.last, &self.now),
@@ -152,13 +152,13 @@ impl Board {
         (self.chosen, self.at) = (None, 0);
     }
 
-    fn shown(&self) -> &View {
+    fn current_view(&self) -> &View {
         self.entered.last().unwrap_or(&self.views[self.view.min(self.views.len() - 1)])
     }
 
-    fn rows(&self) -> Vec<board_rows::Row> {
+    fn rows(&self) -> Vec<board_rows::BoardRow> {
         let old = if self.since == Since::Start { &self.first } else { &self.last };
-        board_rows::rows(self.shown(), old, &self.now, self.since, self.sort)
+        board_rows::rows(self.current_view(), old, &self.now, self.since, self.sort)
     }
 
     fn keys(&self) -> Vec<Key> {

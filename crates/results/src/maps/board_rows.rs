@@ -8,7 +8,7 @@ use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
 use super::change::{self, Fate};
-use super::diff::{by_file, moved, sizes};
+use super::diff::{by_file, moved_bytes, sizes};
 use super::group::{Sort, rank};
 use super::state::{Mappings, State};
 use super::table::{Classes, bytes_or_point, change as signed, share};
@@ -49,16 +49,16 @@ pub(super) enum Key {
     Mapping(String, String),
 }
 
-pub(super) struct Row {
+pub(super) struct BoardRow {
     pub(super) key: Key,
     about: String,
     old: Tally,
     new: Tally,
 }
 
-impl Row {
-    fn moved(&self) -> u64 {
-        moved(&self.old, &self.new)
+impl BoardRow {
+    fn moved_bytes(&self) -> u64 {
+        moved_bytes(&self.old, &self.new)
     }
 }
 
@@ -133,33 +133,39 @@ pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
 }
 
 /// Returns the view's rows in order; for changes, only rows that changed.
-pub(super) fn rows(view: &View, old: &State, now: &State, since: Since, sort: Sort) -> Vec<Row> {
+pub(super) fn rows(
+    view: &View,
+    old: &State,
+    now: &State,
+    since: Since,
+    sort: Sort,
+) -> Vec<BoardRow> {
     let mut rows = match view {
         View::Processes => processes(old, now, None),
         View::OfGroup(group) => processes(old, now, Some(group)),
         View::Groups => groups(old, now),
-        View::Mappings => of_both(&by_file(old), &by_file(now)),
-        View::Files => of_both(&old.files, &now.files),
+        View::Mappings => changed_rows(&by_file(old), &by_file(now)),
+        View::Files => changed_rows(&old.files, &now.files),
         View::OfProcess(pid, name) => {
             let of = |state: &State| {
                 let mut all = state.processes.iter();
                 let own = all.find(|process| process.pid == *pid && process.name == *name);
                 own.map(|process| process.mappings.clone()).unwrap_or_default()
             };
-            of_both(&of(old), &of(now))
+            changed_rows(&of(old), &of(now))
         }
     };
     if since == Since::Now {
         rows.retain(|row| rank(&row.new, sort) > 0);
         rows.sort_by_key(|row| Reverse(rank(&row.new, sort)));
     } else {
-        rows.retain(|row| row.moved() > 0);
-        rows.sort_by_key(|row| Reverse(row.moved()));
+        rows.retain(|row| row.moved_bytes() > 0);
+        rows.sort_by_key(|row| Reverse(row.moved_bytes()));
     }
     rows
 }
 
-fn processes(old: &State, now: &State, group: Option<&str>) -> Vec<Row> {
+fn processes(old: &State, now: &State, group: Option<&str>) -> Vec<BoardRow> {
     let pairs = change::pairs(old, now);
     let inside =
         pairs.iter().filter(|pair| group.is_none_or(|group| pair.process().group == group));
@@ -172,12 +178,12 @@ fn processes(old: &State, now: &State, group: Option<&str>) -> Vec<Row> {
             Fate::Ended => "ended",
         };
         let key = Key::Process(process.pid, process.name.clone());
-        Row { key, about: about.to_owned(), old, new }
+        BoardRow { key, about: about.to_owned(), old, new }
     };
     inside.map(row).collect()
 }
 
-fn groups(old: &State, now: &State) -> Vec<Row> {
+fn groups(old: &State, now: &State) -> Vec<BoardRow> {
     type Both = (usize, Tally, Tally);
     let mut all: BTreeMap<&str, Both> = BTreeMap::new();
     for process in &old.processes {
@@ -188,7 +194,7 @@ fn groups(old: &State, now: &State) -> Vec<Row> {
         group.0 += 1;
         group.2.add_all(&process.tally);
     }
-    let row = |(group, (nr, old, new)): (&str, Both)| Row {
+    let row = |(group, (nr, old, new)): (&str, Both)| BoardRow {
         key: Key::Group(group.to_owned()),
         about: nr.to_string(),
         old,
@@ -197,7 +203,7 @@ fn groups(old: &State, now: &State) -> Vec<Row> {
     all.into_iter().map(row).collect()
 }
 
-fn of_both(old: &Mappings, new: &Mappings) -> Vec<Row> {
+fn changed_rows(old: &Mappings, new: &Mappings) -> Vec<BoardRow> {
     let mut all: BTreeMap<&(String, String), (Tally, Tally)> = BTreeMap::new();
     for (key, tally) in old {
         all.entry(key).or_default().0 = tally.clone();
@@ -205,7 +211,7 @@ fn of_both(old: &Mappings, new: &Mappings) -> Vec<Row> {
     for (key, tally) in new {
         all.entry(key).or_default().1 = tally.clone();
     }
-    let row = |((name, permissions), (old, new)): (&(String, String), (Tally, Tally))| Row {
+    let row = |((name, permissions), (old, new)): (&(String, String), (Tally, Tally))| BoardRow {
         key: Key::Mapping(name.clone(), permissions.clone()),
         about: permissions.clone(),
         old,
@@ -214,7 +220,7 @@ fn of_both(old: &Mappings, new: &Mappings) -> Vec<Row> {
     all.into_iter().map(row).collect()
 }
 
-pub(super) fn grid(view: &View, since: Since, now: &State, rows: &[Row]) -> Grid {
+pub(super) fn grid(view: &View, since: Since, now: &State, rows: &[BoardRow]) -> Grid {
     let classes = Classes::new(now.geometry, now.access);
     let (before, after): (&[&str], &str) = match view {
         View::Processes | View::OfGroup(_) => (&["pid", "process"], ""),
@@ -231,7 +237,7 @@ pub(super) fn grid(view: &View, since: Since, now: &State, rows: &[Row]) -> Grid
     }
     header.push(after.to_owned());
     let nr_columns = header.len();
-    let row = |row: &Row| {
+    let row = |row: &BoardRow| {
         let mut cells = match &row.key {
             Key::Process(pid, name) => vec![pid.to_string(), printable(name)],
             Key::Group(name) | Key::Mapping(name, _) => vec![printable(name)],
@@ -244,7 +250,7 @@ pub(super) fn grid(view: &View, since: Since, now: &State, rows: &[Row]) -> Grid
     Grid { header, rows: rows.iter().map(row).collect(), name_column }
 }
 
-fn numbers(classes: &Classes, since: Since, row: &Row) -> Vec<String> {
+fn numbers(classes: &Classes, since: Since, row: &BoardRow) -> Vec<String> {
     let all = |tally: &Tally| tally.all().mapped_bytes();
     let mut cells = Vec::new();
     if since == Since::Now {

@@ -37,7 +37,7 @@ pub struct DiffResult {
     #[serde(skip)]
     pub(super) classes: Classes,
     #[serde(skip)]
-    pub(super) groups: Vec<Row>,
+    pub(super) groups: Vec<DiffRow>,
 }
 
 #[derive(Serialize)]
@@ -67,7 +67,7 @@ pub(super) struct ProcessChange {
     folios: Vec<CellChange>,
     mappings: Vec<MappingChange>,
     #[serde(skip)]
-    pub(super) row: Row,
+    pub(super) row: DiffRow,
 }
 
 #[derive(Serialize)]
@@ -76,10 +76,10 @@ pub(super) struct MappingChange {
     permissions: Option<String>,
     folios: Vec<CellChange>,
     #[serde(skip)]
-    pub(super) row: Row,
+    pub(super) row: DiffRow,
 }
 
-pub(super) struct Row {
+pub(super) struct DiffRow {
     pub(super) name: String,
     pub(super) about: String,
     pub(super) old: Tally,
@@ -107,7 +107,7 @@ impl DiffResult {
         }
         let processes = pairs.iter().filter_map(|pair| process(pair, page_bytes));
         let mut processes: Vec<ProcessChange> = processes.collect();
-        processes.sort_by_key(|process| Reverse(process.row.moved()));
+        processes.sort_by_key(|process| Reverse(process.row.moved_bytes()));
         let files = change::changed(Some(&old.files), Some(&new.files));
         let (old_groups, new_groups) = (by_file(old), by_file(new));
         let groups = change::changed(Some(&old_groups), Some(&new_groups));
@@ -161,9 +161,9 @@ impl Side {
     }
 }
 
-impl Row {
-    pub(super) fn moved(&self) -> u64 {
-        moved(&self.old, &self.new)
+impl DiffRow {
+    pub(super) fn moved_bytes(&self) -> u64 {
+        moved_bytes(&self.old, &self.new)
     }
 }
 
@@ -188,7 +188,7 @@ pub(super) fn sizes(old: &Tally, new: &Tally) -> BTreeMap<Size, (u64, u64)> {
 }
 
 /// Sums bytes that came or went, size by size. Memory that moved to larger folios counts too.
-pub(super) fn moved(old: &Tally, new: &Tally) -> u64 {
+pub(super) fn moved_bytes(old: &Tally, new: &Tally) -> u64 {
     sizes(old, new).into_values().map(|(old, new)| old.abs_diff(new)).sum()
 }
 
@@ -219,17 +219,18 @@ pub(super) fn by_file(state: &State) -> Mappings {
 }
 
 /// Most bytes first.
-fn rows(changed: Vec<(&(String, String), Tally, Tally)>) -> Vec<Row> {
+fn rows(changed: Vec<(&(String, String), Tally, Tally)>) -> Vec<DiffRow> {
     let row = |((name, about), old, new): (&(String, String), _, _)| {
         let (name, about) = (name.clone(), about.clone());
-        Row { name, about, old, new }
+        DiffRow { name, about, old, new }
     };
-    let mut rows: Vec<Row> = changed.into_iter().map(row).filter(|row| row.moved() > 0).collect();
-    rows.sort_by_key(|row| Reverse(row.moved()));
+    let mut rows: Vec<DiffRow> =
+        changed.into_iter().map(row).filter(|row| row.moved_bytes() > 0).collect();
+    rows.sort_by_key(|row| Reverse(row.moved_bytes()));
     rows
 }
 
-fn mapping(row: Row, page_bytes: u64) -> MappingChange {
+fn mapping(row: DiffRow, page_bytes: u64) -> MappingChange {
     let folios = cells(&row.old, &row.new, page_bytes);
     let permissions = (!row.about.is_empty()).then(|| row.about.clone());
     MappingChange { path: row.name.clone(), permissions, folios, row }
@@ -250,7 +251,7 @@ fn process(pair: &Pair<'_>, page_bytes: u64) -> Option<ProcessChange> {
         fate,
         folios: cells(&old, &new, page_bytes),
         mappings: mappings.into_iter().map(|row| mapping(row, page_bytes)).collect(),
-        row: Row { name: process.name.clone(), about, old, new },
+        row: DiffRow { name: process.name.clone(), about, old, new },
     })
 }
 

@@ -7,7 +7,7 @@ use largefolio_linux::census::folios::Tally;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
-use super::diff::{CellChange, DiffResult, ProcessChange, Row};
+use super::diff::{CellChange, DiffResult, DiffRow, ProcessChange};
 use super::plain::shortened;
 use super::show::NAME_MIN;
 use super::table::{change as signed, grid};
@@ -18,9 +18,9 @@ impl DiffResult {
         self.add_answer(&mut text);
         self.add_totals(&mut text);
         self.add_processes(&mut text);
-        let rows: Vec<&Row> = self.groups.iter().collect();
+        let rows: Vec<&DiffRow> = self.groups.iter().collect();
         self.add_rows(&mut text, "mappings of all processes by file", "mapping", &rows);
-        let rows: Vec<&Row> = self.files.iter().map(|file| &file.row).collect();
+        let rows: Vec<&DiffRow> = self.files.iter().map(|file| &file.row).collect();
         self.add_rows(&mut text, "page cache of files", "file", &rows);
         text
     }
@@ -87,8 +87,8 @@ impl DiffResult {
     }
 
     fn add_processes(&self, text: &mut String) {
-        let is_told = |one: &&ProcessChange| one.row.moved() > 0 || one.old_pid.is_some();
-        let rows: Vec<&ProcessChange> = self.processes.iter().filter(is_told).collect();
+        let is_listed = |one: &&ProcessChange| one.row.moved_bytes() > 0 || one.old_pid.is_some();
+        let rows: Vec<&ProcessChange> = self.processes.iter().filter(is_listed).collect();
         if rows.is_empty() {
             return;
         }
@@ -111,7 +111,7 @@ impl DiffResult {
         self.add_more(text, rows.len());
     }
 
-    fn add_rows(&self, text: &mut String, title: &str, name: &str, rows: &[&Row]) {
+    fn add_rows(&self, text: &mut String, title: &str, name: &str, rows: &[&DiffRow]) {
         if rows.is_empty() {
             return;
         }
@@ -129,7 +129,7 @@ impl DiffResult {
         self.add_more(text, rows.len());
     }
 
-    fn changes(&self, row: &Row) -> Vec<String> {
+    fn changes(&self, row: &DiffRow) -> Vec<String> {
         let all = |tally: &Tally| tally.all().mapped_bytes();
         let classes = self.classes.bytes(&row.old).into_iter().zip(self.classes.bytes(&row.new));
         let all = std::iter::once((all(&row.old), all(&row.new)));

@@ -20,7 +20,7 @@ const SCHEMA_VERSION: u32 = 1;
 const NR_FILES_MAX: usize = 100;
 
 #[derive(Serialize)]
-struct Data<'a> {
+struct ElfPageData<'a> {
     schema_version: u32,
     tool_version: &'static str,
     command_line: &'a [String],
@@ -44,7 +44,7 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
         files.sort_by_key(|file| std::cmp::Reverse(text_bytes(file)));
         files.truncate(NR_FILES_MAX);
     }
-    let data = Data {
+    let data = ElfPageData {
         schema_version: SCHEMA_VERSION,
         tool_version: env!("CARGO_PKG_VERSION"),
         command_line: &view.command_line,
@@ -104,7 +104,7 @@ fn headline(view: &ElfResult) -> Markup {
     markup
 }
 
-fn segments(view: &ElfResult, data: &Data<'_>) -> Markup {
+fn segments(view: &ElfResult, data: &ElfPageData<'_>) -> Markup {
     let mut body = Markup::new();
     let sizes: BTreeSet<u64> = view.size_bytes.iter().copied().collect();
     body.append(&legend(&sizes, &[("s12", "base pages only")]));

@@ -119,7 +119,7 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
         let (nr, others) = (segment.nr, others.join(", "));
         let page = view.page_bytes;
         // If the linker assumed smaller pages, it separates segments no further than those.
-        let (of_page, why) = if segment.align < page {
+        let (page_option, why) = if segment.align < page {
             let why =
                 format!("because it is linked for pages of {}", size_name(segment.align.max(1)));
             (format!(",-z,max-page-size={page}"), why)
@@ -128,7 +128,7 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
         };
         notes.push(format!(
             "text: segment {nr} shares a file page of {} with segment {others}{why}; re-link \
-             with -Wl,-z,separate-code{of_page}",
+             with -Wl,-z,separate-code{page_option}",
             size_name(page)
         ));
     }

@@ -17,7 +17,7 @@ use largefolio_report::html::sizes::{class, legend};
 use super::headline::{self, LARGE_BYTES};
 use super::plain::shortened;
 use super::reading::Reading;
-use super::summary::{Named, SizeData, StripData, Summary};
+use super::summary::{NamedSizes, SizeData, StripData, Summary};
 use super::text::terms;
 use crate::page::{footer, meanings, section};
 use crate::remedy::takes;
@@ -160,9 +160,9 @@ fn best(name: &str, remedy: &Remedy) -> Markup {
     best
 }
 
-type Row<'a> = (&'a Named, String);
+type NamedRow<'a> = (&'a NamedSizes, String);
 
-fn rows<'a>(named: &'a [Named], key: &str) -> Vec<Row<'a>> {
+fn rows<'a>(named: &'a [NamedSizes], key: &str) -> Vec<NamedRow<'a>> {
     named.iter().enumerate().map(|(nr, one)| (one, format!("/{key}/{nr}"))).collect()
 }
 
@@ -170,7 +170,7 @@ fn size_name(size_data: &SizeData) -> String {
     size_data.folio_bytes.map_or_else(|| "unknown size".to_owned(), size)
 }
 
-fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
+fn sized(caption: &str, corner: &str, rows: &[NamedRow<'_>]) -> Markup {
     let all = || rows.iter().flat_map(|(one, _)| &one.sizes.by_size);
     let known: BTreeSet<u64> = all().filter_map(|size| size.folio_bytes).collect();
     let mut others = Vec::new();
@@ -188,7 +188,7 @@ fn sized(caption: &str, corner: &str, rows: &[Row<'_>]) -> Markup {
     figure(caption, &picture, &table(corner, &known, rows))
 }
 
-fn bar(one: &Named, at: &str) -> Bar {
+fn bar(one: &NamedSizes, at: &str) -> Bar {
     let (all, name) = (one.sizes.mapped_bytes, shortened(&one.name, NAME_CHARS));
     let part = |class: String, value: u64, what: String| Part {
         tip: format!("{name}\n{what}: {}, {}", figures::bytes(value), percent(value, all)),
@@ -215,7 +215,7 @@ fn bar(one: &Named, at: &str) -> Bar {
     Bar { label: name.clone(), parts, total }
 }
 
-fn table(corner: &str, known: &BTreeSet<u64>, rows: &[Row<'_>]) -> Markup {
+fn table(corner: &str, known: &BTreeSet<u64>, rows: &[NamedRow<'_>]) -> Markup {
     let mut columns = vec!["all".to_owned()];
     columns.extend(known.iter().map(|bytes| size(*bytes)));
     let has_unknown =

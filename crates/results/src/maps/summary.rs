@@ -47,18 +47,18 @@ pub(super) struct Summary<'a> {
     pub(super) nr_refused: usize,
     /// All memory, counting each page once.
     pub(super) total: Sizes,
-    pub(super) kinds: Vec<Named>,
+    pub(super) kinds: Vec<NamedSizes>,
     /// The largest processes. A shared page counts in each.
-    pub(super) processes: Vec<Named>,
+    pub(super) processes: Vec<NamedSizes>,
     pub(super) nr_processes_not_shown: usize,
     /// The largest mappings; with several processes, by file and permissions.
-    pub(super) mappings: Vec<Named>,
+    pub(super) mappings: Vec<NamedSizes>,
     pub(super) nr_mappings_not_shown: usize,
     pub(super) reasons: Vec<ReasonData>,
     pub(super) subjects: Vec<SubjectData>,
     pub(super) nr_subjects_not_shown: usize,
     pub(super) cached: Sizes,
-    pub(super) files: Vec<Named>,
+    pub(super) files: Vec<NamedSizes>,
     pub(super) nr_files_not_shown: usize,
     pub(super) nr_files_not_cached: usize,
     /// The meanings of the indexes in `strips[].runs`.
@@ -95,7 +95,7 @@ pub(super) struct SizeData {
 }
 
 #[derive(Serialize)]
-pub(super) struct Named {
+pub(super) struct NamedSizes {
     pub(super) name: String,
     /// Permissions, number of processes, or file size.
     pub(super) about: String,
@@ -215,8 +215,8 @@ impl<'a> Summary<'a> {
         summary
     }
 
-    fn named(&self, name: String, about: String, tally: &Tally) -> Named {
-        Named { name, about, sizes: Sizes::of(tally, self.page_bytes) }
+    fn named(&self, name: String, about: String, tally: &Tally) -> NamedSizes {
+        NamedSizes { name, about, sizes: Sizes::of(tally, self.page_bytes) }
     }
 
     fn add_census(&mut self, census: &Census, system: &dyn System) {
@@ -256,8 +256,8 @@ impl<'a> Summary<'a> {
         for process in &census.processes {
             for mapping in &process.mappings {
                 let key = group::key(mapping, census.processes.len());
-                let is_it = |one: &Group| (&one.what, &one.permissions) == (&key.0, &key.1);
-                let Some((_, best)) = chosen.iter_mut().find(|(one, _)| is_it(one)) else {
+                let is_same = |one: &Group| (&one.what, &one.permissions) == (&key.0, &key.1);
+                let Some((_, best)) = chosen.iter_mut().find(|(one, _)| is_same(one)) else {
                     continue;
                 };
                 let bytes = mapping.tally.all().mapped_bytes();

@@ -30,8 +30,9 @@ pub(super) fn of(reading: &Reading, show: Show) -> String {
     if let Some(census) = &reading.census {
         heading(&mut text, reading, census);
         if !census.processes.is_empty() {
-            let (mut subjects, mut omitted) = divided(group::subjects(census, &reading.findings));
-            omitted.put_by(&mut subjects, show.least_bytes(census.totals.all().mapped_bytes()));
+            let (mut subjects, mut omitted) =
+                split_off_omitted(group::subjects(census, &reading.findings));
+            omitted.omit_small(&mut subjects, show.least_bytes(census.totals.all().mapped_bytes()));
             headline(&mut text, census, &subjects, show);
             totals(&mut text, census);
             page_tables(&mut text, census);
@@ -40,7 +41,7 @@ pub(super) fn of(reading: &Reading, show: Show) -> String {
                 processes(&mut text, census, show);
             }
             mappings(&mut text, census, show);
-            whys(&mut text, census, &subjects, &omitted, show);
+            add_reasons(&mut text, census, &subjects, &omitted, show);
         }
     }
     if let Some(cached) = &reading.cached {
@@ -208,7 +209,7 @@ struct Omitted {
 }
 
 impl Omitted {
-    fn put_by(&mut self, subjects: &mut Vec<Subject>, least_bytes: u64) {
+    fn omit_small(&mut self, subjects: &mut Vec<Subject>, least_bytes: u64) {
         let is_small = |subject: &Subject| subject.bytes < least_bytes;
         let small = subjects.iter().filter(|subject| is_small(subject));
         self.small_bytes = small.clone().map(|subject| subject.bytes).sum();
@@ -217,7 +218,7 @@ impl Omitted {
     }
 }
 
-fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Omitted) {
+fn split_off_omitted(mut subjects: Vec<Subject>) -> (Vec<Subject>, Omitted) {
     let mut refusals = Refusal::WITHOUT_REMEDY.map(|refusal| (refusal, 0));
     for subject in &mut subjects {
         for (refusal, bytes) in &mut refusals {
@@ -229,12 +230,18 @@ fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Omitted) {
 }
 
 /// Lists by file what could be larger. Memory without a remedy gets one line per kind.
-fn whys(text: &mut String, census: &Census, subjects: &[Subject], omitted: &Omitted, show: Show) {
+fn add_reasons(
+    text: &mut String,
+    census: &Census,
+    subjects: &[Subject],
+    omitted: &Omitted,
+    show: Show,
+) {
     if !subjects.is_empty() {
         text.push_str("\nwhy not larger, and how to change it:\n");
     }
     for subject in subjects.iter().take(show.nr_rows) {
-        why(text, census, subject, show);
+        add_reason(text, census, subject, show);
     }
     more(text, subjects.len(), show);
     let rest: Vec<_> = omitted.refusals.iter().filter(|(_, bytes)| *bytes > 0).collect();
@@ -262,7 +269,7 @@ fn page_tables(text: &mut String, census: &Census) {
     }
 }
 
-fn why(text: &mut String, census: &Census, subject: &Subject, show: Show) {
+fn add_reason(text: &mut String, census: &Census, subject: &Subject, show: Show) {
     let bytes = figures::bytes(subject.bytes);
     let target = size_name(subject.target_bytes);
     let processes = match (subject.nr_processes, census.processes.len()) {
@@ -284,8 +291,8 @@ fn why(text: &mut String, census: &Census, subject: &Subject, show: Show) {
         let first = format!("{:>16}", "-> ");
         let remedy_text = remedy.to_string();
         // Commands are copied, so they stay on one line.
-        let of_remedy = if remedy.is_some() { Show { prose: None, ..show } } else { show };
-        of_remedy.add(text, &first, &remedy_text);
+        let layout = if remedy.is_some() { Show { prose: None, ..show } } else { show };
+        layout.add(text, &first, &remedy_text);
         for term in terms(remedy) {
             show.add(text, &" ".repeat(16), &term);
         }

@@ -129,7 +129,7 @@ fn held_now(names: &[String]) -> Option<Remark> {
         Remark::Warning(format!(
             "another folio command (verify, run or bench) has changed {} temporarily, and `this` \
              includes that change; run this again after that command has ended",
-            listed(names)
+            name_list(names)
         ))
     })
 }
@@ -138,7 +138,7 @@ fn not_read(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
             "folio cannot read {} here, so `this` uses the kernel's defaults for them",
-            listed(names)
+            name_list(names)
         ))
     })
 }
@@ -147,12 +147,12 @@ fn not_modelled(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
             "`this` omits settings that the model does not know: {}",
-            listed(names)
+            name_list(names)
         ))
     })
 }
 
-fn listed(names: &[String]) -> String {
+fn name_list(names: &[String]) -> String {
     let first = names.iter().take(NR_NAMED).cloned().collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NR_NAMED) {
         0 => first,

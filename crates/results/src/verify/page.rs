@@ -8,7 +8,7 @@ use largefolio_report::html::lanes::{
 };
 use largefolio_report::html::markup::Markup;
 
-use super::prediction::Predicted;
+use super::prediction::PredictedChange;
 use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult};
 use super::sentences::{self, metric_name, spread};
 use crate::page::{footer, meanings, notes, section};
@@ -17,7 +17,7 @@ use crate::page::{footer, meanings, notes, section};
 const NR_ROUNDS_MAX: usize = 1500;
 
 pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
-    let view = &thinned(view);
+    let view = &thin_rounds(view);
     let mut sections = vec![section("rounds", "The rounds", Basis::Measured, "", rounds(view))];
     sections.push(section(
         "quantities",
@@ -46,7 +46,7 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
     })
 }
 
-fn thinned(view: &VerifyResult) -> VerifyResult {
+fn thin_rounds(view: &VerifyResult) -> VerifyResult {
     let nr = view.rounds.len();
     if nr <= NR_ROUNDS_MAX {
         return view.clone();
@@ -127,22 +127,22 @@ fn interval(row: &Row) -> Option<[f64; 3]> {
 fn rounds(view: &VerifyResult) -> Markup {
     let mut body = Markup::new();
     let interval = judged(view).and_then(|(_, row)| interval(row));
-    let of_rounds: Vec<(usize, &Round, f64)> = (0..)
+    let rounds_with_ratio: Vec<(usize, &Round, f64)> = (0..)
         .zip(&view.rounds)
         .filter(|(_, round)| round.dropped.is_none())
         .filter_map(|(at, round)| Some((at, round, round.ratio.filter(|r| r.is_finite())?)))
         .collect();
-    if of_rounds.is_empty() {
+    if rounds_with_ratio.is_empty() {
         body.element("p", "No round that counts has a ratio.");
         return body;
     }
-    let ratios = of_rounds.iter().map(|(.., ratio)| *ratio);
+    let ratios = rounds_with_ratio.iter().map(|(.., ratio)| *ratio);
     let up = Axis::over(ratios.chain([1.0]).chain(interval.into_iter().flatten()), "");
-    let numbers = of_rounds.iter().map(|(_, round, _)| number(round.nr));
+    let numbers = rounds_with_ratio.iter().map(|(_, round, _)| number(round.nr));
     let last = numbers.clone().fold(1.0, f64::max);
     let across = Axis::between(0.0, last + 1.0);
     let unit = unit(view);
-    let points = of_rounds.iter().zip(numbers).map(|((_, round, ratio), x)| Point {
+    let points = rounds_with_ratio.iter().zip(numbers).map(|((_, round, ratio), x)| Point {
         x,
         y: *ratio,
         shape: Shape::Dot,
@@ -248,7 +248,7 @@ fn ratio(value: f64) -> String {
 fn quantities(view: &VerifyResult) -> Markup {
     let intervals = view.rows.iter().filter_map(interval).flatten();
     let axis = Axis::of_ratios(intervals);
-    let of_rows = view.rows.iter().enumerate().map(|(at, row)| {
+    let ratio_lanes = view.rows.iter().enumerate().map(|(at, row)| {
         let mut name = Markup::new();
         name.text(&row.quantity);
         if row.quantity == view.metric {
@@ -277,7 +277,7 @@ fn quantities(view: &VerifyResult) -> Markup {
         }
         Lane { title: format!("Ratio of {}", row.quantity), name, marks, end }
     });
-    let of_rows: Vec<Lane> = of_rows.collect();
+    let ratio_lanes: Vec<Lane> = ratio_lanes.collect();
     let mut picture = Markup::new();
     picture.append(&key(&[
         (Shape::Dot, "changed-run", "median of the ratios, and its interval"),
@@ -286,7 +286,7 @@ fn quantities(view: &VerifyResult) -> Markup {
     if view.rows.iter().filter_map(interval).flatten().any(|value| !axis.shows(value)) {
         picture.element("p class=\"note\"", "A triangle at an end: the ratio is off the scale.");
     }
-    picture.append(&lanes(&axis, &guides(view, None), &of_rows));
+    picture.append(&lanes(&axis, &guides(view, None), &ratio_lanes));
     figure("Changed over plain", &picture, &quantities_table(view))
 }
 
@@ -380,7 +380,7 @@ fn runs(view: &VerifyResult) -> Markup {
     figure(&format!("Each run, {what}"), &picture, &table)
 }
 
-fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
+fn prediction(view: &VerifyResult, predicted: &PredictedChange) -> Section {
     let lead = "The command's trace, replayed under this kernel's rules and settings with and \
                 without the change; the estimated difference is added to the measured plain time.";
     let mut body = Markup::new();
@@ -419,7 +419,7 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
 fn compared(
     view: &VerifyResult,
     ratio: f64,
-    predicted: &Predicted,
+    predicted: &PredictedChange,
     at: usize,
     [median, low, high]: [f64; 3],
 ) -> Markup {

@@ -33,7 +33,7 @@ pub struct VerifyPrediction {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Predicted {
+pub struct PredictedChange {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
     pub(super) rules_note: Option<String>,
@@ -100,7 +100,7 @@ impl VerifyPrediction {
         plain_ns: f64,
         ratio: Option<bootstrap::Interval>,
         margin: f64,
-    ) -> Result<Predicted, Error> {
+    ) -> Result<PredictedChange, Error> {
         let specs = [self.plain.clone(), self.changed.clone()];
         let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
@@ -118,7 +118,7 @@ impl VerifyPrediction {
             (Some(_), None) => (None, Some("no ratio was measured".to_owned())),
             (None, _) => (None, None),
         };
-        Ok(Predicted {
+        Ok(PredictedChange {
             kernel: plain.kernel.clone(),
             changed_kernel: changed.kernel.clone(),
             rules_note: self.plain.kernel.note.clone(),
@@ -157,7 +157,7 @@ fn place(
     if measured.high - measured.low > effect {
         return open(format!(
             "the measured interval is wider than the predicted effect; {}",
-            sentences::needed(nr_rounds_until(measured, effect / 2.0))
+            sentences::rounds_needed(nr_rounds_until(measured, effect / 2.0))
         ));
     }
     if (low..=high).contains(&measured.median) {
@@ -191,7 +191,7 @@ fn names(estimates: &[&Estimate]) -> Vec<String> {
     all
 }
 
-impl Predicted {
+impl PredictedChange {
     /// Describes a prediction without a ratio.
     pub(super) fn no_ratio(&self) -> &'static str {
         if self.unusable.is_some() { "not usable" } else { "not known" }
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn impossible_settings_are_unusable() {
         let (ratio, unusable) = ratio_of(Some(-402.0), 100.0);
-        let predicted = Predicted {
+        let predicted = PredictedChange {
             kernel: "6.18+page=4K".to_owned(),
             rules_note: None,
             changed_kernel: "6.18+page=4K+thp=always".to_owned(),

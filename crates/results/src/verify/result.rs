@@ -14,7 +14,7 @@ use largefolio_report::ExportError;
 use largefolio_report::figures::printable;
 use serde::Serialize;
 
-use super::prediction::Predicted;
+use super::prediction::PredictedChange;
 use super::sentences::{self, dropped, spread, warning};
 use crate::running;
 
@@ -134,7 +134,7 @@ pub struct VerifyResult {
     pub(super) rows: Vec<QuantityRow>,
     /// Every round; a page with very many rounds has a selection.
     pub(super) rounds: Vec<RoundRow>,
-    pub(super) prediction: Option<Predicted>,
+    pub(super) prediction: Option<PredictedChange>,
     pub(super) warnings: Vec<String>,
 }
 
@@ -187,7 +187,7 @@ impl VerifyResult {
     }
 
     #[must_use]
-    pub fn with_prediction(self, prediction: Option<Predicted>) -> Self {
+    pub fn with_prediction(self, prediction: Option<PredictedChange>) -> Self {
         Self { prediction, ..self }
     }
 
@@ -222,7 +222,7 @@ impl VerifyResult {
         for limit in &self.thresholds {
             let _ = writeln!(text, "{}", printable(&limit.sentence()));
         }
-        text += &self.prediction.as_ref().map(Predicted::text).unwrap_or_default();
+        text += &self.prediction.as_ref().map(PredictedChange::text).unwrap_or_default();
         text.push('\n');
         for effect in &self.change.effects {
             let _ = writeln!(text, "  {}", printable(effect));
@@ -318,7 +318,7 @@ impl VerifyResult {
             }
             _ => format!(
                 "{change}: may or may not be {better}{by}; {}",
-                sentences::needed(self.nr_rounds_needed)
+                sentences::rounds_needed(self.nr_rounds_needed)
             ),
         }
     }
@@ -389,7 +389,7 @@ fn thresholds(judged: &Judged, question: &Question) -> Vec<ThresholdRow> {
         let (outcome, why) = match outcome {
             Outcome::Passed => ("passed", None),
             Outcome::Failed => ("failed", None),
-            Outcome::Open(why) => ("open", Some(sentences::undecided(*why, ratio.as_ref()))),
+            Outcome::Open(why) => ("open", Some(sentences::undecided_reason(*why, ratio.as_ref()))),
         };
         ThresholdRow {
             threshold: limit.to_string(),

@@ -18,7 +18,7 @@ pub(super) fn metric_name(metric: &str) -> String {
     if is_time(metric) { format!("{metric} time") } else { metric.to_owned() }
 }
 
-pub(super) fn needed(nr_rounds: Option<usize>) -> String {
+pub(super) fn rounds_needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
         Some(nr) => format!("at least {nr} rounds are needed to decide (--runs {nr})"),
         None => "a decision takes more rounds than is practical; longer runs on a quieter machine \
@@ -37,7 +37,7 @@ pub(super) fn no_ratio(nr_rounds: usize) -> &'static str {
     if nr_rounds < 3 { "no ratio: too few rounds" } else { "no ratio: 0 in plain runs" }
 }
 
-pub(super) fn undecided(why: Undecided, ratio: Option<&Interval>) -> String {
+pub(super) fn undecided_reason(why: Undecided, ratio: Option<&Interval>) -> String {
     match (why, ratio) {
         (Undecided::FewRounds { nr: 0 }, _) => {
             "no round has a value for it in both runs".to_owned()
@@ -172,12 +172,12 @@ mod tests {
 
     #[test]
     fn an_undecided_limit_has_a_reason() {
-        let few = |nr| undecided(Undecided::FewRounds { nr }, None);
+        let few = |nr| undecided_reason(Undecided::FewRounds { nr }, None);
         assert_eq!(few(0), "no round has a value for it in both runs");
         assert_eq!(few(7), "7 rounds have a value for it, but 10 are needed");
         let inside = |high| {
             let ratio = Interval { median: 1.0, low: 1.0, high, n: 20 };
-            undecided(Undecided::Inside, Some(&ratio))
+            undecided_reason(Undecided::Inside, Some(&ratio))
         };
         assert!(inside(1.5).contains("use more --runs"));
         assert!(inside(f64::INFINITY).starts_with("the value is 0 in plain runs"));

@@ -167,7 +167,7 @@ const PAGES: &[(&str, &[(&str, u8)])] = &[
 ];
 
 /// Returns whether a fact for `verbs` applies to the page of `command` (`folio trace gen`).
-fn holds(verbs: &[&str], command: &str) -> bool {
+fn matches_command(verbs: &[&str], command: &str) -> bool {
     let verb = command.strip_prefix("folio").unwrap_or(command).trim_start();
     if verbs.is_empty() {
         return verb.is_empty();
@@ -176,7 +176,11 @@ fn holds(verbs: &[&str], command: &str) -> bool {
 }
 
 fn facts(table: &[(&[&str], Fact)], command: &str) -> Vec<Fact> {
-    table.iter().filter(|(verbs, _)| holds(verbs, command)).map(|(_, fact)| *fact).collect()
+    table
+        .iter()
+        .filter(|(verbs, _)| matches_command(verbs, command))
+        .map(|(_, fact)| *fact)
+        .collect()
 }
 
 pub(super) fn environment(command: &str) -> Vec<Fact> {
@@ -188,8 +192,8 @@ pub(super) fn files(command: &str) -> Vec<Fact> {
 }
 
 pub(super) fn pages(command: &str) -> Vec<(&'static str, u8)> {
-    let of_verb = PAGES.iter().filter(|(verb, _)| holds(&[verb], command));
-    of_verb.flat_map(|(_, pages)| pages.iter().copied()).collect()
+    let entries = PAGES.iter().filter(|(verb, _)| matches_command(&[verb], command));
+    entries.flat_map(|(_, pages)| pages.iter().copied()).collect()
 }
 
 /// Returns the pages of `verbs` that `text` names as `folio VERB`.

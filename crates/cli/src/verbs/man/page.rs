@@ -37,7 +37,7 @@ pub(super) fn render(command: &Command, verbs_of_all: &[String]) -> Result<Vec<u
         text.extend(options(&page)?);
     }
     let parts = parts(command);
-    further(command, &parts, verbs_of_all).to_writer(&mut text)?;
+    other_sections(command, &parts, verbs_of_all).to_writer(&mut text)?;
     Ok(text)
 }
 
@@ -87,7 +87,7 @@ fn description(command: &Command) -> Roff {
     roff
 }
 
-fn further(command: &Command, parts: &Parts, verbs_of_all: &[String]) -> Roff {
+fn other_sections(command: &Command, parts: &Parts, verbs_of_all: &[String]) -> Roff {
     let mut roff = Roff::new();
     verbs(&mut roff, command);
     if !parts.notes.is_empty() {
@@ -111,7 +111,7 @@ fn further(command: &Command, parts: &Parts, verbs_of_all: &[String]) -> Roff {
 
 fn exit_status(parts: &Parts) -> String {
     match &parts.exit_status {
-        Some(of_option) if of_option.starts_with("Of ") => format!("{EXIT_STATUS} {of_option}"),
+        Some(line) if line.starts_with("Of ") => format!("{EXIT_STATUS} {line}"),
         Some(status) => status.clone(),
         None => EXIT_STATUS.to_owned(),
     }
@@ -157,8 +157,8 @@ fn examples(roff: &mut Roff, lines: &[String]) {
 fn see_also(roff: &mut Roff, command: &Command, verbs_of_all: &[String]) {
     let own = name(command);
     let mut pages: BTreeSet<String> = BTreeSet::new();
-    let words = command.get_bin_name().unwrap_or(own);
-    if let Some((above, _)) = words.rsplit_once(' ') {
+    let full_name = command.get_bin_name().unwrap_or(own);
+    if let Some((above, _)) = full_name.rsplit_once(' ') {
         pages.insert(above.replace(' ', "-"));
         pages.insert("folio".to_owned());
     }
@@ -168,7 +168,7 @@ fn see_also(roff: &mut Roff, command: &Command, verbs_of_all: &[String]) {
     pages.remove(own);
     let mut list: Vec<Inline> = Vec::new();
     let own_pages = pages.into_iter().map(|page| (page, "(1)".to_owned()));
-    let others = facts::pages(words).into_iter();
+    let others = facts::pages(full_name).into_iter();
     let others = others.map(|(page, section)| (page.to_owned(), format!("({section})")));
     for (page, section) in own_pages.chain(others) {
         if !list.is_empty() {

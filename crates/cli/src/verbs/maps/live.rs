@@ -32,11 +32,11 @@ pub(crate) enum Output {
 impl Output {
     pub(super) fn nr_judged(&self, show: Show) -> usize {
         let Self::Result { form, page } = self else { return 0 };
-        let of_page = if page.is_some() { JUDGED_OF_PAGE } else { 0 };
+        let page_limit = if page.is_some() { JUDGED_OF_PAGE } else { 0 };
         match form {
-            Form::Text => show.nr_judged().max(of_page),
+            Form::Text => show.nr_judged().max(page_limit),
             Form::Json => usize::MAX,
-            Form::Csv => of_page,
+            Form::Csv => page_limit,
         }
     }
 
@@ -110,14 +110,14 @@ impl LivePlan {
                 console.deliver(reading.openmetrics(self.show).as_bytes(), Some(path))
             }
             Output::Result { form, page } => {
-                let result = self.written(reading, *form)?;
+                let result = self.render(reading, *form)?;
                 let command_line = &self.request.command_line;
                 page_file::deliver(console, &result, page.as_ref(), || reading.page(command_line))
             }
         }
     }
 
-    fn written(&self, reading: &Reading, form: Form) -> Result<String> {
+    fn render(&self, reading: &Reading, form: Form) -> Result<String> {
         let command_line = &self.request.command_line;
         if form == Form::Json && self.watch.is_some() {
             return Ok(MapsResult::of(reading, command_line).json_line()?);

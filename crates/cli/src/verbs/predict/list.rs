@@ -13,7 +13,7 @@ use crate::errors::Exit;
 
 pub(super) fn run(console: &mut Console) -> Result<Exit> {
     let mut text = String::new();
-    let kernels = Kernel::names().map(|name| Ok((name.to_owned(), described(name)?)));
+    let kernels = Kernel::names().map(|name| Ok((name.to_owned(), describe_kernel(name)?)));
     add(&mut text, "Kernels (--kernel)", &kernels.collect::<Result<Vec<_>>>()?);
     let edits = EDITS
         .iter()
@@ -37,7 +37,7 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn described(name: &str) -> Result<String> {
+fn describe_kernel(name: &str) -> Result<String> {
     let mut text = Kernel::parse(name)?.description;
     let packages = Kernel::packages(name)?;
     let mut by_summary = BTreeMap::<String, Vec<&str>>::new();

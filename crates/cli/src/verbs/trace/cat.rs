@@ -119,7 +119,7 @@ impl<'a> Lines<'a> {
                 serde_json::to_writer(&mut **out, &record).map_err(io::Error::from)?;
                 out.write_all(b"\n")?;
             }
-            Self::Csv(csv) => csv.serialize(Record::new(row, event)).map_err(of_csv)?,
+            Self::Csv(csv) => csv.serialize(Record::new(row, event)).map_err(csv_error)?,
         }
         Ok(())
     }
@@ -128,10 +128,10 @@ impl<'a> Lines<'a> {
     fn header(&mut self) -> Result<()> {
         if let Self::Csv(csv) = self {
             let mut first = csv::Writer::from_writer(Vec::new());
-            first.serialize(Record::new(0, &Event::new(0, Op::Read))).map_err(of_csv)?;
+            first.serialize(Record::new(0, &Event::new(0, Op::Read))).map_err(csv_error)?;
             let text = first.into_inner().map_err(csv::IntoInnerError::into_error)?;
             let names = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-            csv.write_record(names.split(|byte| *byte == b',')).map_err(of_csv)?;
+            csv.write_record(names.split(|byte| *byte == b',')).map_err(csv_error)?;
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl<'a> Lines<'a> {
 }
 
 /// Extracts the system's error from a CSV error, so that a closed output is recognized.
-fn of_csv(error: csv::Error) -> io::Error {
+fn csv_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
         kind => io::Error::other(format!("{kind:?}")),

@@ -329,7 +329,7 @@ impl SequentialArgs {
         let workload = SequentialReads {
             file_bytes: self.file_size,
             read_bytes: self.read_size,
-            way: way(self.mapped),
+            way: read_way(self.mapped),
             filesystem: self.common.filesystem.clone(),
         };
         (Box::new(workload), self.common)
@@ -342,7 +342,7 @@ impl RandomArgs {
             file_bytes: self.file_size,
             read_bytes: self.read_size,
             nr_reads: self.reads,
-            way: way(self.mapped),
+            way: read_way(self.mapped),
             seed: self.seed,
             filesystem: self.common.filesystem.clone(),
         };
@@ -417,7 +417,7 @@ impl ServerArgs {
     }
 }
 
-fn way(is_mapped: bool) -> ReadWay {
+fn read_way(is_mapped: bool) -> ReadWay {
     if is_mapped { ReadWay::Mapped } else { ReadWay::Pread }
 }
 

@@ -82,7 +82,7 @@ fn text(info: &Info) -> String {
 fn facts(info: &Info) -> Vec<(&'static str, String)> {
     let meta = &info.meta;
     let (references, rows) = (meta.nr_references, meta.nr_rows);
-    let (what, one) = counted(info);
+    let (what, one) = unit_names(info);
     let mut host = meta.kernel.clone();
     if !meta.machine.is_empty() {
         host = format!("Linux {host}, {}", meta.machine);
@@ -125,7 +125,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
 }
 
 /// The noun for a row: plural and singular.
-const fn counted(info: &Info) -> (&'static str, &'static str) {
+const fn unit_names(info: &Info) -> (&'static str, &'static str) {
     let is_of_faults = info.meta.faults_only && info.meta.attached.is_none();
     if is_of_faults { ("faults", "fault") } else { ("references", "reference") }
 }
@@ -152,7 +152,7 @@ fn programs(info: &Info) -> String {
 }
 
 fn add_ops(info: &Info, text: &mut String) {
-    let _ = writeln!(text, "\n{:<12} {:>14} {:>18}", "operation", "rows", counted(info).0);
+    let _ = writeln!(text, "\n{:<12} {:>14} {:>18}", "operation", "rows", unit_names(info).0);
     for op in Op::ALL {
         let Some(count) = info.ops.get(op.name()) else { continue };
         let rows = figures::grouped(count.nr_rows);

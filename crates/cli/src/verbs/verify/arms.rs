@@ -86,8 +86,8 @@ impl Plain {
 
     fn check(&mut self) {
         let mut settings = self.settings.iter();
-        let found = settings.find_map(|one| disturbed(one, &one.old));
-        self.disturbance = self.disturbance.take().or(found);
+        let current = settings.find_map(|one| disturbed(one, &one.old));
+        self.disturbance = self.disturbance.take().or(current);
     }
 }
 

@@ -21,7 +21,7 @@ fn remedy(command: &str, restart: Restart, gain_mib: u64) -> Remedy {
     }
 }
 
-fn figures_of(lines: &[Line]) -> Vec<(&str, u64, usize)> {
+fn figures_of(lines: &[SharedRemedy]) -> Vec<(&str, u64, usize)> {
     lines
         .iter()
         .map(|line| {

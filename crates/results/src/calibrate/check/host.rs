@@ -14,7 +14,7 @@ use super::model;
 use super::setup::{BACKINGS, Extent, Phase, WORKS, cached_pages};
 use crate::{Error, running};
 
-type Run<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
+type TimedRun<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
 
 pub(super) struct Calls {
     pub(super) of: Vec<(Backing, Phase, Series)>,
@@ -30,7 +30,7 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
     let packed_bytes = (extent.text_bytes / 64).next_multiple_of(2 << 20);
     let packed = Stubs::with_layout(Backing::MemfdCollapsed, Layout::Packed, packed_bytes, dir)?;
     let nr_calls = extent.nr_calls;
-    let mut runs: Vec<Run<'_>> = Vec::new();
+    let mut runs: Vec<TimedRun<'_>> = Vec::new();
     let mut keys = Vec::new();
     for (backing, stubs) in &texts {
         keys.push((*backing, Phase::Mapped));

@@ -13,14 +13,14 @@ use largefolio_trace::{Event, Op, Writer};
 use super::setup::{CheckRequest, Phase};
 use crate::{Error, running};
 
-pub(super) struct Predicted {
+pub(super) struct PredictedCost {
     /// `None`: a cost is not known.
     ns: Option<f64>,
     interval: Option<Interval>,
     by_cause: Vec<(&'static str, Option<f64>)>,
 }
 
-impl Predicted {
+impl PredictedCost {
     /// Returns time, bounds and causes per part, for `nr` parts that also take `base` nanoseconds.
     pub(super) fn each(&self, nr: usize, base: f64) -> (Option<f64>, Option<Interval>, String) {
         let ns = self.ns.map(|ns| base + ns / float(nr));
@@ -60,7 +60,11 @@ impl Predicted {
     }
 }
 
-pub(super) fn anon(request: &CheckRequest, work: Work, bytes: usize) -> Result<Predicted, Error> {
+pub(super) fn anon(
+    request: &CheckRequest,
+    work: Work,
+    bytes: usize,
+) -> Result<PredictedCost, Error> {
     let mut bench =
         AnonBench::new(&request.kernel, bytes as u64, request.extent.region_bytes as u64)?;
     if !matches!(work, Work::Touch | Work::Zeroes) {
@@ -80,17 +84,17 @@ pub(super) fn anon(request: &CheckRequest, work: Work, bytes: usize) -> Result<P
     }
     let events = bench.mark().since(&base, running::page().bytes());
     let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
-    Ok(Predicted::new(&estimate, None, &Cause::ALL))
+    Ok(PredictedCost::new(&estimate, None, &Cause::ALL))
 }
 
-pub(super) fn faults(request: &CheckRequest, nr_cached: usize) -> Result<Predicted, Error> {
+pub(super) fn faults(request: &CheckRequest, nr_cached: usize) -> Result<PredictedCost, Error> {
     let len_bytes = request.extent.region_bytes as u64;
     let mut bench = FileBench::new(&request.kernel, len_bytes, (AROUND_BYTES / nr_cached) as u64)?;
     let base = bench.mark();
     bench.load_each(AROUND_BYTES as u64)?;
     let events = bench.mark().since(&base, running::page().bytes());
     let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
-    Ok(Predicted::new(&estimate, None, &Cause::ALL))
+    Ok(PredictedCost::new(&estimate, None, &Cause::ALL))
 }
 
 /// Predicts a phase of the stubs with two replays on a warm page cache, with and without the random
@@ -99,16 +103,16 @@ pub(super) fn stubs(
     request: &CheckRequest,
     backing: Backing,
     phase: Phase,
-) -> Result<Predicted, Error> {
+) -> Result<PredictedCost, Error> {
     let swept = outcome(request, backing, phase, 0)?.estimate;
     // Neither phase includes the process's exit.
     let causes: Vec<Cause> =
         Cause::ALL.into_iter().filter(|cause| *cause != Cause::Unmap).collect();
     match phase {
-        Phase::Mapped => Ok(Predicted::new(&swept, None, &causes)),
+        Phase::Mapped => Ok(PredictedCost::new(&swept, None, &causes)),
         Phase::Random => {
             let called = outcome(request, backing, phase, request.extent.nr_calls)?.estimate;
-            Ok(Predicted::new(&called, Some(&swept), &causes))
+            Ok(PredictedCost::new(&called, Some(&swept), &causes))
         }
     }
 }

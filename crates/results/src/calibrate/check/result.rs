@@ -18,7 +18,7 @@ use crate::{Forms, running};
 const SCHEMA_VERSION: u32 = 3;
 
 #[derive(Debug, Serialize)]
-struct Line {
+struct ComparedRow {
     operation: &'static str,
     size: String,
     unit: String,
@@ -55,7 +55,7 @@ pub struct CheckResult {
     nr_within: usize,
     pace: Pace,
     notes: Vec<String>,
-    rows: Vec<Line>,
+    rows: Vec<ComparedRow>,
 }
 
 impl CheckResult {
@@ -66,9 +66,9 @@ impl CheckResult {
         pace: Pace,
         notes: Vec<String>,
     ) -> Self {
-        let lines: Vec<Line> =
+        let lines: Vec<ComparedRow> =
             rows.iter().filter_map(|row| line(row, reference(rows, row))).collect();
-        let nr = |is: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| is(line)).count();
+        let nr = |is: &dyn Fn(&ComparedRow) -> bool| lines.iter().filter(|line| is(line)).count();
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
@@ -161,7 +161,7 @@ impl Forms for CheckResult {
     }
 }
 
-impl Line {
+impl ComparedRow {
     fn text(&self) -> String {
         let Spread { median, min, max, n } = self.measured_ns;
         let measured = format!("{median:.1} [{min:.1} .. {max:.1}] {n}");
@@ -201,7 +201,7 @@ fn reference<'a>(rows: &'a [CheckRow], row: &CheckRow) -> Option<&'a CheckRow> {
     rows.iter().find(|other| other.operation == row.operation && other.is_reference)
 }
 
-fn line(row: &CheckRow, reference: Option<&CheckRow>) -> Option<Line> {
+fn line(row: &CheckRow, reference: Option<&CheckRow>) -> Option<ComparedRow> {
     let measured = Spread::of(&row.measured.rounds_ns)?;
     let ratio_predicted =
         reference.and_then(|reference| Some(row.predicted? / reference.predicted?));
@@ -215,7 +215,7 @@ fn line(row: &CheckRow, reference: Option<&CheckRow>) -> Option<Line> {
             .interval
             .is_some_and(|all| all.low <= measured.median && measured.median <= all.high);
     let is_ratio_within = reference.map(|_| distance.is_some_and(|by| by.abs() <= row.bound));
-    Some(Line {
+    Some(ComparedRow {
         operation: row.operation,
         size: row.size.clone(),
         unit: row.unit.to_owned(),
@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    fn lines(rows: &[CheckRow]) -> Vec<Line> {
+    fn lines(rows: &[CheckRow]) -> Vec<ComparedRow> {
         rows.iter().filter_map(|row| line(row, reference(rows, row))).collect()
     }
 

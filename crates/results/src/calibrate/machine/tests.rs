@@ -245,8 +245,8 @@ fn detects_4k_entries_below_2m_folios() {
     let mut calibration = calibration();
     calibration.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
     let machine = written(&calibration);
-    assert_eq!(machine.tlb.l1_data[0].sizes, listed(&[4096]));
-    assert_eq!(machine.tlb.l2_data[0].sizes, listed(&[4096]));
+    assert_eq!(machine.tlb.l1_data[0].sizes, entry_sizes(&[4096]));
+    assert_eq!(machine.tlb.l2_data[0].sizes, entry_sizes(&[4096]));
 }
 
 #[test]

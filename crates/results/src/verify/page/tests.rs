@@ -81,14 +81,14 @@ fn rounds_without_a_value_are_none() {
 #[test]
 fn limits_decide_the_answer_where_there_are_some() {
     let (rounds, _, mut question) = judged_rounds(12, 105);
-    let mut answer = |limit| {
+    let mut judge = |limit| {
         question.thresholds = vec![Threshold::parse(limit).unwrap()];
         VerifyResult::new(&rounds, &Judged::of(&rounds, &question), &question)
     };
-    assert!(answer("wall>+20%").is_yes());
-    let failed = answer("wall>+2%");
+    assert!(judge("wall>+20%").is_yes());
+    let failed = judge("wall>+2%");
     assert!(!failed.is_yes() && failed.shown().contains("failed: --fail-if wall>+2%"));
-    assert!(!answer("server memory>+2%").is_yes(), "nothing is known of it");
+    assert!(!judge("server memory>+2%").is_yes(), "nothing is known of it");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn the_verdict_stands_first_and_names_are_text() {
 #[test]
 fn the_page_shows_the_prediction_with_the_measurement() {
     let mut view = view(12, 90);
-    let mut predicted = Predicted {
+    let mut predicted = PredictedChange {
         kernel: "6.18".to_owned(),
         changed_kernel: "6.18+thp=always".to_owned(),
         rules_note: None,

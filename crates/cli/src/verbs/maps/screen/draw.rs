@@ -237,11 +237,11 @@ mod tests {
             drawn(width, height, &picture(), &status).backend().to_string()
         };
         let all = text(50, 40, 0);
-        let words =
+        let normalized =
             |text: &str| text.replace('"', " ").split_whitespace().collect::<Vec<_>>().join(" ");
-        let all = words(&all);
+        let all = normalized(&all);
         for line in HELP {
-            assert!(all.contains(&words(line)), "{line} is not whole in {all}");
+            assert!(all.contains(&normalized(line)), "{line} is not whole in {all}");
         }
         assert!(!text(30, 9, 0).contains("folio maps PID"));
         assert!(text(30, 9, 999).contains("folio maps PID"));
