@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_broken_pipe_of_the_output_is_no_error() {
+    fn only_a_broken_output_pipe_is_ignored() {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
         let marked = |error| anyhow::Error::new(mark_closed(error));
         assert!(is_output_closed(&marked(broken()).context("writing")));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_that_nothing_caught_becomes_an_error() {
+    fn an_uncaught_panic_becomes_an_error() {
         let error = catch_panics(|| panic!("lost")).unwrap_err().to_string();
         assert!(error.starts_with("internal error; please report it"), "{error}");
     }

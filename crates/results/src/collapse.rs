@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_begins_with_the_answer_and_a_threads_stack_is_no_refusal() {
+    fn the_text_begins_with_its_headline() {
         let result = anon(0, 16, &[(FORBIDDEN, 8 << 10)], false);
         let text = result.text();
         let mut lines = text.lines();

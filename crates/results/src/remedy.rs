@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mostly_new_memory_does_not_lead() {
+    fn mostly_new_memory_does_not_lead() {
         let all = [(80, 60, 0), (50, 10, 5), (30, 0, 0), (90, 0, 50)];
         let all = all.map(|(gain, extra, read)| remedy(Restart::After, gain, extra, read));
         assert_eq!(leading(all.iter().enumerate()).map(|(nr, _)| nr), Some(1));

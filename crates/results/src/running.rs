@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_the_model_has_are_edits_it_takes() {
+    fn modelled_settings_are_valid_edits() {
         for (setting, value) in [
             ("thp.enabled", "always"),
             ("thp.defrag", "defer+madvise"),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_kernel_is_a_name_that_takes_edits() {
+    fn the_running_kernel_accepts_edits() {
         let this = named("this").unwrap();
         assert_eq!(this.rules.page, named("this+io=64K").unwrap().rules.page);
         assert_ne!(this.rules, named("this+io=64K").unwrap().rules);

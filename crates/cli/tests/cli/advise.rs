@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{Place, text};
 
 #[test]
-fn the_plan_is_a_candidate_that_is_certain_to_help() {
+fn the_plan_is_certain_to_help() {
     let place = Place::with_trace();
     let output = place.run("advise mix.folio --goal faults --memory-growth 10000 --json");
     let advice: Value = serde_json::from_slice(&output.stdout).unwrap();

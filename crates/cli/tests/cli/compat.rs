@@ -26,7 +26,7 @@ const TRACES: &[(&str, u32)] =
     &[("v1", 1), ("v2", 2), ("v3", 3), ("v4-execs", 4), ("v4-faults", 4), ("v5", 5)];
 
 #[test]
-fn traces_have_the_events_that_they_had() {
+fn earlier_traces_keep_their_events() {
     let place = Place::new();
     for (name, version) in TRACES {
         let trace = fixture(&format!("0.1/{name}.folio")).display().to_string();
@@ -54,7 +54,7 @@ fn pointers(at: &str, value: &Value, paths: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn results_have_the_fields_that_they_had() {
+fn results_keep_their_fields() {
     let place = Place::new();
     let trace = fixture("0.1/v1.folio").display().to_string();
     let now = place.done(&format!("predict {trace} --kernel 6.12,7.2 --machine altra --json"));
@@ -95,7 +95,7 @@ fn columns(path: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn data_frames_have_the_columns_that_they_had() {
+fn data_frames_keep_their_columns() {
     let place = Place::new();
     let trace = fixture("0.1/v1.folio").display().to_string();
     let args = "--kernel 6.12,7.2 --machine altra --parquet -o now.parquet";

@@ -38,7 +38,7 @@ fn warm_reports_each_file_in_every_form() {
 
 /// The moments of the kills vary from run to run.
 #[test]
-fn warm_killed_at_any_point_leaves_the_file_as_it_is() {
+fn killing_warm_never_changes_the_file() {
     let place = Place::new();
     if !has_large_folios(&place) || !compile(&place, "-no-pie") {
         return;
@@ -178,7 +178,7 @@ fn collapse_reports_what_remains_and_exits_1() {
 }
 
 #[test]
-fn collapse_reports_by_kind_and_names_what_is_refused() {
+fn collapse_reports_each_kind_and_refusals() {
     let place = Place::new();
     if !rustix::process::geteuid().is_root() {
         largefolio_testkit::skipped!("collapse of another process needs root");

@@ -56,7 +56,7 @@ fn more_columns_than_fit_are_counted() {
 }
 
 #[test]
-fn files_that_are_no_trace_are_named_with_what_they_are() {
+fn reports_the_type_of_files_that_are_not_traces() {
     let place = Place::new();
     fs::write(place.path("text"), "hello, world\n").unwrap();
     fs::write(place.path("image.png"), b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").unwrap();
@@ -185,7 +185,7 @@ fn an_unread_result_keeps_its_exit_status() {
 }
 
 #[test]
-fn an_output_that_is_full_is_an_error() {
+fn a_full_output_device_is_an_error() {
     let place = Place::with_trace();
     for args in ["trace cat mix.folio", "--help", "predict -h", "help tune", "--version"] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
@@ -198,7 +198,7 @@ fn an_output_that_is_full_is_an_error() {
 
 /// A list would ignore other requests.
 #[test]
-fn a_list_takes_no_other_form() {
+fn lists_reject_other_forms() {
     let place = Place::with_trace();
     for args in [
         "predict --list --json",

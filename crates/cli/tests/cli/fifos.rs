@@ -63,7 +63,7 @@ fn fifos_named_by_users_are_refused() {
 }
 
 #[test]
-fn a_program_that_is_a_fifo_is_not_waited_for() {
+fn does_not_wait_for_a_program_that_is_a_fifo() {
     let place = Place::new();
     make(&place, "f");
     for args in ["run --text large -- ./f", "run --text remap -- ./f", "verify --text large -- ./f"]
@@ -101,7 +101,7 @@ fn a_data_set_renames_damaged_files_and_refuses_an_invalid_lock() {
 }
 
 #[test]
-fn the_state_of_tune_and_its_settings_are_refused() {
+fn inputs_of_tune_that_are_fifos_are_refused() {
     let setting = "root/sys/kernel/mm/transparent_hugepage/enabled";
     let boot = "root/proc/sys/kernel/random/boot_id";
     for name in ["record", "state/largefolio/tune.lock", setting, boot] {

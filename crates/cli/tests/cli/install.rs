@@ -185,7 +185,7 @@ fn files_of_others_stay() {
 }
 
 #[test]
-fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
+fn installs_the_files_of_the_package_world_readable() {
     let installed = Installed::new();
     let listed = installed.make("list");
     let target = |line: &str| {

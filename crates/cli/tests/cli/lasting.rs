@@ -117,7 +117,7 @@ fn checks_the_files_before_changing_a_setting() {
 }
 
 #[test]
-fn settings_that_the_system_has_anyway_need_no_file_unless_they_are_named() {
+fn default_settings_need_no_file_unless_named() {
     let system = System::new();
     let output = system.tune("--set readahead.vda=128 --yes --persist");
     assert!(done(&output).contains("1 file written"), "{}", text(&output.stdout));
@@ -169,7 +169,7 @@ fn a_read_only_or_full_etc_leaves_no_partial_file() {
 }
 
 #[test]
-fn options_that_a_unit_gives_a_variable_stay() {
+fn existing_options_in_a_units_variable_are_kept() {
     let system = System::with_job();
     let unit = "[Service]\nEnvironment=A=1 GLIBC_TUNABLES=glibc.pthread.rseq=0\n";
     system.write("usr/lib/systemd/system/job.service", unit);
@@ -183,7 +183,7 @@ fn options_that_a_unit_gives_a_variable_stay() {
 
 /// As for settings: `--undo` works after a kill at any moment.
 #[test]
-fn killed_while_it_writes_files_it_leaves_what_undo_needs() {
+fn undo_works_after_a_kill_while_writing_files() {
     let system = System::with_job();
     for round in 0..20 {
         let mut command = system.0.command(&format!("tune --root . --yes {PERSIST} {UNIT}"));

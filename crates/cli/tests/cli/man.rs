@@ -42,7 +42,7 @@ fn every_verb_has_a_page() {
 }
 
 #[test]
-fn every_page_has_the_sections_of_a_manual_and_names_pages_that_exist() {
+fn every_manual_page_has_its_sections_and_valid_references() {
     let place = Place::new();
     let pages = pages(&place);
     for (name, path) in &pages {
@@ -69,7 +69,7 @@ fn every_page_has_the_sections_of_a_manual_and_names_pages_that_exist() {
 }
 
 #[test]
-fn formatters_find_no_fault() {
+fn formatters_accept_every_page() {
     let place = Place::new();
     let pages = pages(&place);
     let formatters: [&[&str]; 2] =

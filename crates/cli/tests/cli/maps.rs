@@ -71,7 +71,7 @@ fn layouts_of_the_linker_are_judged() {
 }
 
 #[test]
-fn the_remedy_that_is_named_removes_the_refusal() {
+fn the_named_remedy_removes_the_refusal() {
     let place = with_sources();
     if !compile(&place, "gcc", "-O0 -pie p.c -o p") {
         return;
@@ -93,7 +93,7 @@ fn the_remedy_that_is_named_removes_the_refusal() {
 }
 
 #[test]
-fn the_loader_keeps_the_steps_that_are_promised() {
+fn the_loader_keeps_its_documented_steps() {
     let place = with_sources();
     for align in ["4096", "65536", "2097152"] {
         let aligned = format!("-Wl,-z,max-page-size={align}");
@@ -166,7 +166,7 @@ fn big_endian_32() -> Vec<u8> {
 }
 
 #[test]
-fn files_that_are_no_programs_are_named_with_the_reason() {
+fn reports_files_that_are_not_programs() {
     let place = Place::new();
     fs::write(place.path("text"), "hello").unwrap();
     fs::write(place.path("empty"), "").unwrap();

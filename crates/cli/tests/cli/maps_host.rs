@@ -125,7 +125,7 @@ fn what_cannot_be_compared_is_refused() {
 }
 
 #[test]
-fn metrics_are_a_file_that_appears_whole() {
+fn the_metrics_file_is_replaced_atomically() {
     let place = Place::new();
     let name = own_name("metric");
     let _process = NamedProcess::start(&place, &name);
@@ -203,7 +203,7 @@ fn on_a_terminal(place: &Place, args: &str, steps: &str) -> (i64, bool, String) 
 }
 
 #[test]
-fn a_full_screen_ends_with_the_terminal_as_it_was() {
+fn the_full_screen_view_restores_the_terminal() {
     let place = Place::new();
     let (one, other) = (own_name("one"), own_name("other"));
     let _processes = [NamedProcess::start(&place, &one), NamedProcess::start(&place, &other)];
@@ -218,7 +218,7 @@ fn a_full_screen_ends_with_the_terminal_as_it_was() {
 }
 
 #[test]
-fn a_full_screen_ends_with_its_terminal() {
+fn the_full_screen_view_ends_with_its_terminal() {
     let place = Place::new();
     let name = own_name("gone");
     let _process = NamedProcess::start(&place, &name);
@@ -244,7 +244,7 @@ fn keys_move_through_a_full_screen() {
 }
 
 #[test]
-fn a_watch_of_nothing_opens_no_screen() {
+fn watching_nothing_opens_no_screen() {
     let place = Place::new();
     let mut script = Command::new("script");
     let folio = place.command("maps --name nobody-has-this --watch");

@@ -115,7 +115,7 @@ fn senseless_requests_are_refused() {
 }
 
 #[test]
-fn lists_of_processes_are_taken_and_a_missing_one_has_no_table() {
+fn accepts_lists_of_processes_with_missing_ones() {
     let (place, one, other) = (Place::new(), Sleeper::start(), Sleeper::start());
     let shown = place.done(&format!("maps {},{}", one.pid(), other.pid()));
     assert!(shown.starts_with("2 processes"), "{shown}");
@@ -167,7 +167,7 @@ fn warns_if_watch_seconds_look_like_a_pid() {
 }
 
 #[test]
-fn a_control_group_is_its_processes() {
+fn a_control_group_selects_its_processes() {
     let (place, sleeper) = (Place::new(), Sleeper::start());
     fs::write(place.path("cgroup.procs"), format!("{}\n", sleeper.pid())).unwrap();
     let shown = place.done("maps --cgroup .");

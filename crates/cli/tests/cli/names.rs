@@ -129,7 +129,7 @@ impl Drop for RunningProgram {
 }
 
 #[test]
-fn a_running_program_cannot_choose_what_a_terminal_does() {
+fn program_names_do_not_control_the_terminal() {
     let place = Place::new();
     // The kernel's process name is the first 15 bytes of the file name.
     let name = place.path("x").with_file_name(OsStr::from_bytes(b"\x1b[2Jh\nforged\x07"));

@@ -118,7 +118,7 @@ fn a_page_of_the_whole_system_is_bounded() {
 }
 
 #[test]
-fn a_page_of_programs_with_names_that_are_no_text() {
+fn writes_a_page_of_programs_with_non_utf8_names() {
     let place = Place::new();
     fs::copy("/bin/true", place.path("harmless")).unwrap();
     let hostile = [HOSTILE.as_bytes(), b"\x1b[31m\xff\xfe</script>"].concat();

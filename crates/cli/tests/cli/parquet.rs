@@ -63,7 +63,7 @@ fn a_data_frame_has_a_row_a_cell_with_the_numbers_of_the_json() {
 }
 
 #[test]
-fn parquet_goes_down_a_pipe_and_excludes_the_other_forms() {
+fn parquet_can_be_piped_and_excludes_other_forms() {
     let place = Place::with_trace();
     let piped = place.run("predict mix.folio --kernel 6.12 --parquet").stdout;
     assert!(piped.starts_with(b"PAR1") && piped.ends_with(b"PAR1"));

@@ -385,7 +385,7 @@ fn cell<'a>(result: &'a Value, kernel: &str, machine: &str) -> &'a Value {
 }
 
 #[test]
-fn a_loader_may_annotate_files() {
+fn loaders_can_annotate_files() {
     let place = Place::with_trace();
     let info = place.done("trace info mix.folio --json");
     let info: Value = serde_json::from_str(&info).unwrap();
@@ -474,7 +474,7 @@ fn why_names_the_deciding_rule() {
 }
 
 #[test]
-fn why_needs_two_kernels_and_a_form_that_has_it() {
+fn why_needs_two_kernels_and_a_supported_form() {
     let place = Place::with_trace();
     let fails = |args: &str| place.fails(&format!("predict mix.folio {args}"));
     assert!(fails("--why").contains("--why compares two kernels, but 3 were given"));

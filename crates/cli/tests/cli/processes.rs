@@ -53,7 +53,7 @@ fn one_cpu_for_all_processes_walks_more() {
 }
 
 #[test]
-fn programs_are_shown_only_where_there_are_several() {
+fn programs_are_shown_only_if_there_are_several() {
     let place = Place::new();
     let args = format!("predict {} --kernel 6.12,6.18 --machine altra --report b.html", build());
     let text = place.done(&args);

@@ -16,7 +16,7 @@ fn can_record(place: &Place) -> bool {
 }
 
 #[test]
-fn what_cannot_be_recorded_is_an_error() {
+fn unrecordable_programs_are_errors() {
     let place = Place::new();
     fs::write(place.path("notes"), "just text\n").unwrap();
     for (args, expected) in [
@@ -200,10 +200,10 @@ fn reports_a_full_disk_while_the_program_continues() {
 }
 
 #[test]
-fn a_qemu_that_cannot_load_the_program_leaves_no_trace() {
+fn leaves_no_trace_if_qemu_cannot_load_the_program() {
     let place = Place::new();
     let emulator = "/usr/bin/qemu-aarch64";
-    let test = "a_qemu_that_cannot_load_the_program_leaves_no_trace";
+    let test = "leaves_no_trace_if_qemu_cannot_load_the_program";
     let is_foreign = cfg!(target_arch = "x86_64") && place.path(emulator).exists();
     if !can_record(&place) || !is_foreign {
         largefolio_testkit::skipped!(

@@ -75,7 +75,7 @@ fn interrupt(folio: Child) -> Output {
 }
 
 #[test]
-fn what_cannot_be_recorded_live_is_an_error() {
+fn unrecordable_live_programs_are_errors() {
     let place = Place::new();
     for (args, expected) in [
         ("record --live", "<CMD>"),
@@ -113,7 +113,7 @@ fn names_the_sudo_command_without_root() {
 }
 
 #[test]
-fn a_command_keeps_its_output_and_its_memory_is_predicted() {
+fn predicts_memory_and_keeps_the_commands_output() {
     let place = Place::new();
     if !can_record(&place) {
         return;
@@ -140,7 +140,7 @@ fn a_command_keeps_its_output_and_its_memory_is_predicted() {
 }
 
 #[test]
-fn what_a_trace_of_faults_cannot_give_is_absent() {
+fn a_trace_of_faults_has_no_tlb_results() {
     let place = Place::new();
     if !can_record(&place) {
         return;
@@ -207,7 +207,7 @@ fn faults_of(pid: u32) -> u64 {
 
 /// Earlier pages are memory; only faults that the kernel counted since then are faults.
 #[test]
-fn pages_that_were_there_before_are_no_faults() {
+fn earlier_pages_are_no_faults() {
     let place = Place::new();
     if !can_record(&place) {
         return;
@@ -264,7 +264,7 @@ fn pages_that_were_there_before_are_no_faults() {
 }
 
 #[test]
-fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
+fn a_recording_ends_at_its_limits_but_the_command_does_not() {
     let place = Place::new();
     if !can_record(&place) {
         return;

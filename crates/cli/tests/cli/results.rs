@@ -58,7 +58,7 @@ impl Writer {
 }
 
 #[test]
-fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
+fn a_full_disk_leaves_only_the_old_file() {
     let _settings = hold_settings();
     let place = Place::with_trace();
     let writers = writers(&place);
@@ -114,7 +114,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_new_file_has_the_mode_of_any_and_an_old_one_keeps_its_own() {
+fn new_files_have_the_default_mode_and_old_ones_keep_theirs() {
     let _settings = hold_settings();
     let place = Place::with_trace();
     let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o7777;
@@ -133,7 +133,7 @@ fn a_new_file_has_the_mode_of_any_and_an_old_one_keeps_its_own() {
 }
 
 #[test]
-fn streams_are_written_to_and_stay_what_they_are() {
+fn streams_can_be_outputs_and_are_not_replaced() {
     let place = Place::with_trace();
     let predict = "predict mix.folio --machine zen4 --kernel 6.18 --csv";
     let expected = place.done(predict);

@@ -273,7 +273,7 @@ fn the_heap_setting_is_restored_even_after_sigkill() {
 }
 
 #[test]
-fn programs_that_are_left_alone_are_named_with_the_reason() {
+fn reports_unchanged_programs_with_the_reason() {
     let place = Place::new();
     let run_stderr = |args: &str| {
         let output = place.run(&format!("run {args}"));
@@ -325,7 +325,7 @@ fn an_unknown_option_is_not_taken_for_a_program() {
 }
 
 #[test]
-fn another_user_may_run_what_is_readable() {
+fn another_user_can_run_readable_programs() {
     let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
         largefolio_testkit::skipped!("needs root and setpriv to become another user");
@@ -400,7 +400,7 @@ fn reports_and_shares_remapped_text_at_fixed_addresses() {
 }
 
 #[test]
-fn auto_moves_the_text_that_the_page_cache_cannot_help() {
+fn auto_remaps_text_that_the_page_cache_cannot_hold_large() {
     let place = Place::new();
     if !has_remapper() || !has_large_folios(&place) || !compile(&place, "-pie -fPIE") {
         return;

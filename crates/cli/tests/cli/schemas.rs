@@ -86,7 +86,7 @@ pub(crate) fn check(args: &str, stdout: &[u8]) {
 }
 
 #[test]
-fn every_schema_has_a_result_that_is_checked() {
+fn a_result_is_checked_for_every_schema() {
     let _settings = hold_settings();
     let place = Place::with_trace();
     let own = std::process::id();

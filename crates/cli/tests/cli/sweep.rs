@@ -97,7 +97,7 @@ fn is_scalar_column(name: &str) -> bool {
 }
 
 #[test]
-fn every_row_has_the_numbers_of_a_prediction_of_its_cell() {
+fn every_row_equals_the_prediction_of_its_cell() {
     let place = small();
     let stdout = place.done(&format!("{EIGHT} --swap 64M --sweep set"));
     assert!(
@@ -201,7 +201,7 @@ fn a_broken_trace_does_not_stop_the_others() {
 }
 
 #[test]
-fn a_damaged_manifest_is_kept_and_loses_no_row() {
+fn a_damaged_manifest_is_kept_without_losing_rows() {
     let place = small();
     place.done(&format!("{EIGHT} --sweep set"));
     let path = |name: &str| place.path("set").join(name);
@@ -233,7 +233,7 @@ fn reports_a_deleted_manifest() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_directory() {
+fn a_refused_sweep_leaves_no_directory() {
     let place = small();
     for args in [
         "--kernel 6.99",

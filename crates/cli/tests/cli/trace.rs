@@ -82,7 +82,7 @@ fn cat_writes_the_events_in_every_form() {
 }
 
 #[test]
-fn cat_names_what_system_calls_did() {
+fn cat_names_the_effects_of_system_calls() {
     let place = Place::new();
     place.done("trace gen ret-stubs --pages 8 --calls 1 --advice hugepage -o t.folio");
     insta::assert_snapshot!(place.done("trace cat t.folio"));

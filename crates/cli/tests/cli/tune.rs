@@ -134,7 +134,7 @@ fn keeps_settings_changed_by_others_and_exits_1() {
 }
 
 #[test]
-fn errors_name_what_is_expected_and_change_nothing() {
+fn errors_name_the_expected_values_and_change_nothing() {
     let system = System::new();
     for (args, expected) in [
         ("--set readahead.vda --yes", "expected NAME=VALUE"),
@@ -156,7 +156,7 @@ fn errors_name_what_is_expected_and_change_nothing() {
 /// `--undo` works after a kill at any moment. The moments vary from run to run; the tests of
 /// `largefolio_linux::tune` interrupt each step in turn.
 #[test]
-fn killed_while_it_changes_settings_it_leaves_what_undo_needs() {
+fn undo_works_after_a_kill_while_changing_settings() {
     let system = System::new();
     for round in 0..20 {
         let mut command = system.0.command("tune --root . --yes --set readahead.vda=4096");

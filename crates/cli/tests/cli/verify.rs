@@ -172,7 +172,7 @@ fn predicts_changes_of_modelled_settings() {
 }
 
 #[test]
-fn the_machine_that_calibrate_measured_is_known_and_the_default() {
+fn the_calibrated_machine_is_the_default() {
     let _settings = hold_settings();
     let place = Place::with_trace();
     let Some(other) = other_value(16).filter(|_| is_root()) else { return };
@@ -193,7 +193,7 @@ fn the_machine_that_calibrate_measured_is_known_and_the_default() {
 }
 
 #[test]
-fn a_command_that_fails_is_an_error_with_its_exit_code() {
+fn a_failing_command_is_an_error_with_its_exit_code() {
     let change = NO_CHANGE;
     let stderr = Place::new().fails(&format!("verify {change} --runs 3 -- false"));
     assert!(stderr.contains("exited with 1") && stderr.contains("--show-output"), "{stderr}");
@@ -259,7 +259,7 @@ fn an_undecided_limit_has_a_reason_and_few_rounds_have_a_range() {
 }
 
 #[test]
-fn what_the_command_writes_is_no_part_of_the_result() {
+fn output_of_the_command_is_not_in_the_result() {
     let place = Place::new();
     for more in ["", "--metric-pattern tps=([0-9]+)"] {
         let args = format!("verify {NO_CHANGE} --runs 3 --show-output --json {more} -- echo tps=7");
@@ -271,7 +271,7 @@ fn what_the_command_writes_is_no_part_of_the_result() {
 }
 
 #[test]
-fn a_setting_that_another_folio_has_changed_is_not_taken_for_the_systems() {
+fn ignores_a_setting_that_another_folio_changed() {
     let _settings = hold_settings();
     let Ok(file) = fs::File::open(SLEEP) else {
         largefolio_testkit::skipped!("{SLEEP} is not there");
@@ -312,7 +312,7 @@ fn a_verdict_can_be_about_faults() {
 }
 
 #[test]
-fn a_command_that_is_faster_with_the_change_is_confirmed() {
+fn a_faster_command_is_confirmed() {
     let _settings = hold_settings();
     if !is_root() || !std::path::Path::new(SLEEP).exists() {
         return;
@@ -362,7 +362,7 @@ fn with_server(place: &Place, more: &str) -> std::process::Command {
 }
 
 #[test]
-fn a_server_is_changed_and_its_load_is_not() {
+fn the_change_applies_to_the_server_and_not_to_its_load() {
     let place = Place::new();
     let output = with_server(&place, "--runs 20")
         .args(["sh", "-c", "test -z \"$LARGEFOLIO_TEST\" && test -s answer"])
@@ -410,7 +410,7 @@ fn nothing_of_a_server_is_left_by_ctrl_c_and_by_sigkill() {
 }
 
 #[test]
-fn a_command_that_left_its_group_is_ended_by_ctrl_c() {
+fn ctrl_c_ends_a_command_outside_its_process_group() {
     for before in ["timeout 1000", "setsid", "timeout 1000 setsid"] {
         let place = Place::new();
         let mut child = place

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heap_that_is_not_glibcs_is_left_out() {
+    fn other_heaps_than_glibcs_are_left_out() {
         let meta = |files: &[&str]| {
             let file = |path: &&str| FileInfo { path: (*path).to_owned(), ..FileInfo::default() };
             Meta { files: files.iter().map(file).collect(), ..Meta::default() }

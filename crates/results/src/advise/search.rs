@@ -274,12 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_2m_folios_waste_is_saved() {
+    fn reports_memory_saved_by_smaller_folios() {
         searching(CacheState::Warm, false, |search| {
-            let go_on = &mut |_, _| ControlFlow::Continue(());
-            let outcomes = search.run(Goal::Memory, go_on).unwrap().candidates;
-            assert_eq!(outcomes[0].memory_bytes, 64 << 20);
-            let least = outcomes.iter().min_by_key(|one| one.memory_bytes).unwrap();
+            let keep_going = &mut |_, _| ControlFlow::Continue(());
+            let candidates = search.run(Goal::Memory, keep_going).unwrap().candidates;
+            assert_eq!(candidates[0].memory_bytes, 64 << 20);
+            let least = candidates.iter().min_by_key(|one| one.memory_bytes).unwrap();
             assert_eq!(search.choices[least.choices[0]].name, "2M folios only on madvise");
             assert_eq!(least.memory_bytes, 64 << 12);
         });
@@ -287,7 +287,7 @@ mod tests {
 
     /// An early end keeps earlier results. Without any result, it is an error with advice.
     #[test]
-    fn a_search_that_ends_early_has_the_best_so_far() {
+    fn an_interrupted_search_returns_the_best_so_far() {
         searching(CacheState::Cold, true, |search| {
             let until = |nr_max: u64| {
                 let mut nr = 0;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_frontier_has_what_nothing_dominates() {
+    fn the_frontier_has_all_undominated_candidates() {
         let mut all = [
             at(&[], 0.0, 100),
             at(&[0], -5.0, 120),
@@ -333,13 +333,13 @@ mod tests {
             at(&[4], 2.0, 200),
         ];
         mark_frontier(&mut all, Goal::Time);
-        let outcomes: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
-        assert_eq!(outcomes, [true, true, false, true, false, false]);
+        let frontier: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
+        assert_eq!(frontier, [true, true, false, true, false, false]);
         for (one, faults) in all.iter_mut().zip([9, 8, 7, 9, 9, 9]) {
             one.faults = faults;
         }
         mark_frontier(&mut all, Goal::Faults);
-        let outcomes: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
-        assert_eq!(outcomes, [false, true, true, true, false, false]);
+        let frontier: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
+        assert_eq!(frontier, [false, true, true, true, false, false]);
     }
 }

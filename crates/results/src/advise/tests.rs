@@ -52,7 +52,7 @@ fn best(candidates: &[Candidate]) -> Option<usize> {
 }
 
 #[test]
-fn what_is_not_certain_is_no_plan() {
+fn uncertain_gains_make_no_plan() {
     let plain = candidate(&[], [0.0; 3], 0.0);
     assert_eq!(best(&[plain.clone(), candidate(&[0], [-30.0, -10.0, 1.0], 0.0)]), None);
     let sure = candidate(&[1], [-3.0, -2.0, -1.0], 0.0);
@@ -62,7 +62,7 @@ fn what_is_not_certain_is_no_plan() {
 }
 
 #[test]
-fn memory_may_not_grow_beyond_what_was_allowed() {
+fn memory_growth_is_limited() {
     let plain = candidate(&[], [0.0; 3], 0.0);
     let large = candidate(&[0], [-9.0, -8.0, -7.0], 51.0);
     let small = candidate(&[1], [-3.0, -2.0, -1.0], 50.0);
@@ -128,7 +128,7 @@ fn a_plan_can_be_persistent_and_for_a_service() {
 }
 
 #[test]
-fn a_plan_is_verified_by_what_it_is_best_for_and_not_where_that_shows_nothing() {
+fn a_plan_is_verified_with_the_metric_of_its_goal() {
     let mut choices = [choice("64K", Scope::System), choice("readahead", Scope::System)];
     choices[1].not_verified = "it acts on files that are not cached".to_owned();
     let plan = |one: &[usize], goal| {

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_take_back_all_that_they_added() {
+    fn threads_remove_all_their_mappings() {
         leaves_nothing::<PerPageFolio>();
         leaves_nothing::<CacheLine<Owners<Wide>>>();
         leaves_nothing::<CacheLine<AtomicI32>>();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_stays_chosen_when_its_row_moves() {
+    fn the_selected_row_stays_selected_when_it_moves() {
         let mut board = board();
         assert_eq!(names(&board), ["db", "web", "init"]);
         board.step(Step::Down(1));

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_memory_has_the_name_that_people_know() {
+    fn shared_memory_has_its_familiar_name() {
         assert_eq!(what_of("/dev/zero", true), "shared memory");
         assert_eq!(what_of("/SYSV0052e2c1", true), "shared memory (System V, key 0052e2c1)");
         assert_eq!(what_of("/dev/zero", false), "/dev/zero");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_path_stay() {
+    fn shortened_paths_keep_both_ends() {
         assert_eq!(shortened("/usr/lib/x86_64-linux-gnu/libc.so.6", 20), "/usr/l..nu/libc.so.6");
         assert_eq!(shortened("/bin/true", 20), "/bin/true");
     }

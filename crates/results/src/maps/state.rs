@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saved_result_is_what_it_was() {
+    fn a_saved_result_reads_back_unchanged() {
         let state = saved(|_| {}).unwrap();
         assert_eq!(state.processes[0].tally, state.totals);
         let cells: Vec<_> = state.totals.cells().map(|(kind, size, _)| (kind, size)).collect();

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_that_do_not_count_are_named_by_reason() {
+    fn dropped_rounds_are_listed_by_reason() {
         let one = |nr, why: &str| Dropped { nr, why: why.to_owned() };
         assert_eq!(dropped(20, &[]), None);
         let text = dropped(20, &[one(2, "a"), one(4, "b"), one(9, "a")]).unwrap();

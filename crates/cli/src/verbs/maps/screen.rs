@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn help_scrolls_and_the_keys_that_leave_a_view_close_it() {
+    fn help_scrolls_and_closes() {
         let after = |code| in_help(&key_action(&KeyEvent::new(code, KeyModifiers::NONE)), 3);
         for code in [KeyCode::Esc, KeyCode::Enter, KeyCode::Left, KeyCode::Char('?')] {
             assert_eq!(after(code), None, "{code:?}");

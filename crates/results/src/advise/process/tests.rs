@@ -33,7 +33,7 @@ fn figures_of(lines: &[SharedRemedy]) -> Vec<(&str, u64, usize)> {
 
 /// A permanent remedy shows its whole gain, even if another one works now on the same memory.
 #[test]
-fn each_remedy_has_its_whole_gain() {
+fn each_remedy_has_its_total_gain() {
     let [now, after] = [Restart::None, Restart::After];
     let of = |name: &str, remedies: Vec<Remedy>| (name.to_owned(), remedies);
     let areas = areas(vec![
@@ -52,7 +52,7 @@ fn each_remedy_has_its_whole_gain() {
 
 /// A mapping that shares remedies with two areas joins them, in any order of mappings.
 #[test]
-fn pieces_that_share_a_remedy_are_one_in_any_order() {
+fn pieces_with_a_shared_remedy_are_merged_in_any_order() {
     let [now, after] = [Restart::None, Restart::After];
     let all = [
         ("a", vec![remedy("collapse", now, 5), remedy("one", after, 5)]),

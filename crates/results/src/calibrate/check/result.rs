@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_within_if_its_interval_holds_the_median_and_its_ratio_the_bound() {
+    fn rows_are_judged_by_interval_and_ratio() {
         let lines = lines(&[
             row("4K", Some(140.0), &[100.0, 200.0]),
             row("2M", Some(32.0), &[20.0, 40.0]),

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_is_the_mean_of_all_calibrations_and_its_range_holds_them() {
+    fn costs_are_averaged_over_all_calibrations() {
         let mut calibrated = machine("6.18", 1, Some(cost(400.0, [390.0, 500.0])));
         assert!(add(&mut calibrated, &machine("6.18", 3, Some(cost(800.0, [600.0, 900.0])))));
         let fault = calibrated.costs.fault.clone().unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_calibration_measures_is_not_taken_from_before() {
+    fn unmeasured_costs_are_not_taken_from_earlier_calibrations() {
         let mut calibrated = machine("6.18", 1, None);
         let mut before = machine("6.18", 1, None);
         (calibrated.costs.cpi, before.costs.cpi) = (None, Some(cost(1.0, [1.0; 2])));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_calibration_could_not_measure_stays_as_it_was_measured() {
+    fn earlier_measurements_fill_gaps_of_this_calibration() {
         let mut calibrated = machine("6.18", 1, None);
         let before = machine("6.18", 1, Some(cost(800.0, [600.0, 900.0])));
         assert!(add(&mut calibrated, &before));

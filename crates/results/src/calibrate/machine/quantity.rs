@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spread_is_a_range_that_holds_the_median_and_stays_above_zero() {
+    fn a_spread_contains_the_median_and_is_positive() {
         let of = |min, median, max| range(&Spread { median, min, max, n: 9 });
         assert_eq!(of(8.0, 10.0, 14.0), Some([8.0, 14.0]));
         assert_eq!(of(-3.0, 10.0, 14.0), Some([1.0, 14.0]));

@@ -130,7 +130,7 @@ fn walks_to_pmd_entries_have_a_fixed_part_where_2m_folios_are_walked_for_as_4k_f
 }
 
 #[test]
-fn map_counts_stand_apart_from_the_costs_that_were_measured_with_them_in() {
+fn map_counts_are_separated_from_the_costs_that_include_them() {
     let with = |unmap_pte, unmap_large| {
         let (pte, large) = (Some(figure(unmap_pte)), Some(figure(unmap_large)));
         let rest = (Some(figure(80.0)), Some(figure(210.0)));
@@ -161,7 +161,7 @@ fn map_counts_stand_apart_from_the_costs_that_were_measured_with_them_in() {
 }
 
 #[test]
-fn freeing_stands_apart_only_from_unmapping_that_was_measured_without_it() {
+fn freeing_is_separate_only_if_unmapping_excludes_it() {
     let with = |folio_free: Option<Figure>| {
         let kernel = KernelCosts {
             unmap_batch: Some(figure(80.0)),
@@ -192,7 +192,7 @@ fn freeing_stands_apart_only_from_unmapping_that_was_measured_without_it() {
 }
 
 #[test]
-fn the_interval_of_reads_is_that_of_the_greatest_depth_if_depth_helps() {
+fn the_read_interval_is_measured_at_the_deepest_queue() {
     let with = |deep: f64| {
         let at_depth = vec![(1, figure(9e4)), (16, figure(deep)), (4, figure(3e4))];
         let storage = Storage { random: Some(figure(8e4)), at_depth, ..Storage::default() };

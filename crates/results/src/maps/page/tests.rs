@@ -91,7 +91,7 @@ fn large() -> Reading {
 }
 
 #[test]
-fn a_large_system_has_a_page_of_bounded_size_and_its_names_are_text() {
+fn pages_are_bounded_and_escape_names() {
     let reading = large();
     let command = ["folio".to_owned()];
     let mut summary = Summary::of(&reading, &command, &system());

@@ -78,7 +78,7 @@ fn everything_with_a_rule_is_an_edit() {
 }
 
 #[test]
-fn what_is_not_followed_is_named() {
+fn reports_unmodelled_settings() {
     let dir = system(&[
         (ENABLED, "always [madvise] never\n"),
         (SHMEM_OF_64K, "[always] inherit within_size advise never\n"),
@@ -98,7 +98,7 @@ fn what_is_not_followed_is_named() {
 
 /// A value set temporarily by another folio is not the system's own.
 #[test]
-fn a_setting_that_another_folio_holds_is_a_warning() {
+fn warns_about_a_setting_that_another_folio_holds() {
     let dir = system(&[(ENABLED, "always [madvise] never\n")]);
     let held = fs::File::open(dir.path().join(ENABLED)).unwrap();
     let remarks = || {

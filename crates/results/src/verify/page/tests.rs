@@ -79,7 +79,7 @@ fn rounds_without_a_value_are_none() {
 }
 
 #[test]
-fn limits_decide_the_answer_where_there_are_some() {
+fn limits_decide_the_exit_status_if_given() {
     let (rounds, _, mut question) = judged_rounds(12, 105);
     let mut judge = |limit| {
         question.thresholds = vec![Threshold::parse(limit).unwrap()];
@@ -100,7 +100,7 @@ fn many_rounds_are_thinned_with_a_note() {
 }
 
 #[test]
-fn the_verdict_stands_first_and_names_are_text() {
+fn the_verdict_comes_first_and_names_are_escaped() {
     let page = of(&view(12, 90)).unwrap().html();
     let (head, _) = page.split_once("<main>").unwrap();
     assert!(head.contains("class=\"verdict yes\">confirmed"), "{head}");

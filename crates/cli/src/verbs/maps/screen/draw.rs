@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut_and_short_columns_stay() {
+    fn long_names_are_cut_but_short_columns_are_not() {
         let mut picture = picture();
         picture.table.rows[0][1] = "a-very-long-name-of-a-process-that-does-not-fit".to_owned();
         let text = drawn(90, 24, &picture, &status()).backend().to_string();

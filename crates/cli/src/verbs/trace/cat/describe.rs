@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_shown_where_there_is_one() {
+    fn shows_the_target_of_a_link() {
         let mut text = Vec::new();
         for flags in [0, 4] {
             let event = Event { flags, ..Event::references(1, Op::Read, 0x7000, 16) };
