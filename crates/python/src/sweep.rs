@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use largefolio_report::sweep::local::{self, Hears};
+use largefolio_report::sweep::local::{self, Callbacks};
 use largefolio_report::sweep::{
-    self, Counts, Ended, IsStopped, Request, SetAside, SweepError, TaskResult,
+    self, Counts, IsStopped, Request, RunEnding, SetAside, SweepError, TaskResult,
 };
 use largefolio_sim::sweep::CellId;
 use pyo3::prelude::*;
@@ -182,8 +182,8 @@ impl Sweep {
                             let _ = shared.done(nr_over(counts));
                         };
                         let is_stopped = || shared.is_stopped();
-                        let hears = Hears { progress: &mut on_progress, is_stopped: &is_stopped };
-                        Ok(local::run(sweep, hears).map(drop)?)
+                        let callbacks = Callbacks { progress: &mut on_progress, is_stopped: &is_stopped };
+                        Ok(local::run(sweep, callbacks).map(drop)?)
                     })
                 },
                 &report,
@@ -218,9 +218,9 @@ impl Sweep {
     /// Writes the manifest, releases the directory and returns the manifest as JSON.
     fn finish(&self, py: Python<'_>, ended: &str) -> Result<String, Failure> {
         let ended = match ended {
-            "done" => Ended::Done,
-            "interrupted" => Ended::Interrupted,
-            _ => Ended::Stopped,
+            "done" => RunEnding::Done,
+            "interrupted" => RunEnding::Interrupted,
+            _ => RunEnding::Stopped,
         };
         let sweep = self.lock().take().ok_or_else(closed_error)?;
         let manifest = stoppable(py, |is_stopped| Ok(sweep.finish(ended, is_stopped)?))?;

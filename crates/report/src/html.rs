@@ -68,11 +68,11 @@ fn page(report: &PredictResult, json: String) -> Page {
 
 /// Returns the command with its program's file name only.
 fn program(command: &[String]) -> String {
-    let mut words = command.to_vec();
-    if let Some(first) = words.first_mut() {
+    let mut arguments = command.to_vec();
+    if let Some(first) = arguments.first_mut() {
         *first = first.rsplit('/').next().unwrap_or_default().to_owned();
     }
-    words.join(" ")
+    arguments.join(" ")
 }
 
 fn section(id: &'static str, title: &'static str, basis: Basis, body: Markup) -> Section {

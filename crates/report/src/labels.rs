@@ -32,13 +32,13 @@ impl Label {
             (kernel, None) => kernel.to_owned(),
             (kernel, Some(machine)) => format!("{kernel} on {machine}"),
         };
-        let words = Some(cell).filter(|cell| !cell.is_empty()).into_iter();
-        words.chain(self.rest.iter().cloned()).collect::<Vec<_>>().join(", ")
+        let parts = Some(cell).filter(|cell| !cell.is_empty()).into_iter();
+        parts.chain(self.rest.iter().cloned()).collect::<Vec<_>>().join(", ")
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        let words = self.kernel.iter().chain(&self.edits).chain(&self.machine).chain(&self.rest);
-        words.cloned().collect()
+        let parts = self.kernel.iter().chain(&self.edits).chain(&self.machine).chain(&self.rest);
+        parts.cloned().collect()
     }
 }
 
@@ -130,29 +130,38 @@ mod tests {
         Outcome { kernel, machine, page_bytes: 4096, ..Outcome::default() }
     }
 
-    fn told(rows: &[Outcome]) -> (Vec<String>, String) {
+    fn names_and_common(rows: &[Outcome]) -> (Vec<String>, String) {
         (Labels::names(rows), Labels::new(rows).common)
     }
 
     #[test]
     fn what_all_cells_share_is_said_once() {
         let rows = [row("6.12", "altra"), row("7.2", "altra")];
-        assert_eq!(told(&rows), (words(&["6.12", "7.2"]), "altra, 4K pages".to_owned()));
+        assert_eq!(
+            names_and_common(&rows),
+            (strings(&["6.12", "7.2"]), "altra, 4K pages".to_owned())
+        );
         let rows = [row("6.12", "altra"), row("6.12", "zen4")];
-        assert_eq!(told(&rows), (words(&["altra", "zen4"]), "6.12, 4K pages".to_owned()));
+        assert_eq!(
+            names_and_common(&rows),
+            (strings(&["altra", "zen4"]), "6.12, 4K pages".to_owned())
+        );
         let rows = [row("6.12", "altra")];
-        assert_eq!(told(&rows), (words(&["6.12"]), "altra, 4K pages".to_owned()));
-        assert_eq!(told(&[]), (Vec::new(), String::new()));
+        assert_eq!(names_and_common(&rows), (strings(&["6.12"]), "altra, 4K pages".to_owned()));
+        assert_eq!(names_and_common(&[]), (Vec::new(), String::new()));
     }
 
     #[test]
     fn edits_of_every_kernel_are_said_once() {
         let rows = [row("6.12+thp=always+io=1M", "altra"), row("7.2+io=1M", "altra")];
         let common = "altra, 4K pages, +io=1M".to_owned();
-        assert_eq!(told(&rows), (words(&["6.12+thp=always", "7.2"]), common));
+        assert_eq!(names_and_common(&rows), (strings(&["6.12+thp=always", "7.2"]), common));
         // The whole name stays if nothing would be left of it.
         let rows = [row("7.2+io=1M", "altra"), row("7.2+io=1M", "zen4")];
-        assert_eq!(told(&rows), (words(&["altra", "zen4"]), "7.2+io=1M, 4K pages".to_owned()));
+        assert_eq!(
+            names_and_common(&rows),
+            (strings(&["altra", "zen4"]), "7.2+io=1M, 4K pages".to_owned())
+        );
     }
 
     #[test]
@@ -164,9 +173,9 @@ mod tests {
         ] {
             let names = [first, second].map(|name| name.replace("+io=1M", ""));
             let expected = (names.to_vec(), "altra, 4K pages, +io=1M".to_owned());
-            assert_eq!(told(&[row(first, "altra"), row(second, "altra")]), expected);
+            assert_eq!(names_and_common(&[row(first, "altra"), row(second, "altra")]), expected);
             let expected = (names.iter().rev().cloned().collect(), expected.1);
-            assert_eq!(told(&[row(second, "altra"), row(first, "altra")]), expected);
+            assert_eq!(names_and_common(&[row(second, "altra"), row(first, "altra")]), expected);
         }
     }
 
@@ -176,12 +185,12 @@ mod tests {
         rows[1].page_bytes = 64 << 10;
         rows[1].seed = 3;
         let names = ["6.12 on altra, 4K pages, seed 0", "7.2 on zen4, 64K pages, seed 3"];
-        assert_eq!(told(&rows), (words(&names), String::new()));
+        assert_eq!(names_and_common(&rows), (strings(&names), String::new()));
         let lines = ["7.2", "zen4", "64K pages", "seed 3"];
-        assert_eq!(Labels::new(&rows).cells[1].lines(), words(&lines));
+        assert_eq!(Labels::new(&rows).cells[1].lines(), strings(&lines));
     }
 
-    fn words(words: &[&str]) -> Vec<String> {
-        words.iter().map(|&word| word.to_owned()).collect()
+    fn strings(parts: &[&str]) -> Vec<String> {
+        parts.iter().map(|&word| word.to_owned()).collect()
     }
 }

@@ -17,7 +17,7 @@ use largefolio_sim::replay::{CellSpec, Outcome, Request};
 use largefolio_trace::{Attached, Meta};
 use serde::{Deserialize, Serialize};
 
-use crate::verdict::{Goal, Verdict, words};
+use crate::verdict::{Goal, Verdict, sentences};
 
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -235,7 +235,7 @@ impl PredictResult {
 
     #[must_use]
     pub fn missing(&self) -> Option<String> {
-        let absent = [words::unfit(self), words::not_replayed(self)];
+        let absent = [sentences::unfit(self), sentences::not_replayed(self)];
         let sentences: Vec<String> = absent.into_iter().flatten().collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))
     }

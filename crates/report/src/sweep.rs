@@ -38,12 +38,12 @@ use largefolio_sim::replay;
 use largefolio_sim::sweep::CellId;
 
 pub use error::{SweepError, TaskError};
-pub use manifest::{Ended, FailedCell, Failure, Manifest};
+pub use manifest::{FailedCell, Failure, Manifest, RunEnding};
 pub use part_file::SetAside;
 pub use task::{Task, TaskCell, TaskResult};
 
 use data_set::DataSet;
-use manifest::{Found, Run};
+use manifest::{ManifestState, SweepRun};
 use part::Part;
 use part_file::AddError;
 use plan::Plan;
@@ -96,7 +96,7 @@ pub struct Sweep {
     nr_found: usize,
     nr_done: usize,
     failed: BTreeMap<CellId, (FailedCell, String, String)>,
-    aside: Vec<SetAside>,
+    quarantined: Vec<SetAside>,
     is_manifest_gone: bool,
 }
 
@@ -113,16 +113,16 @@ impl Sweep {
         is_stopped: IsStopped<'_>,
     ) -> Result<Self, SweepError> {
         plan::check(request, is_stopped)?;
-        let (data, mut aside) = DataSet::open(dir, is_stopped)?;
+        let (data, mut quarantined) = DataSet::open(dir, is_stopped)?;
         let (mut manifest, state) = Manifest::open(dir)?;
-        let is_manifest_gone = state == Found::Nothing && data.nr_parts() > 0;
-        if let Found::Damaged(damaged) = state {
-            aside.push(damaged);
+        let is_manifest_gone = state == ManifestState::Nothing && data.nr_parts() > 0;
+        if let ManifestState::Damaged(damaged) = state {
+            quarantined.push(damaged);
         }
         let plan = Plan::new(request, is_stopped)?;
         plan.keep_others(&mut manifest.failed);
         manifest.texts.extend(plan.texts());
-        manifest.runs.push(Run::new(request, plan.asked(), &aside));
+        manifest.runs.push(SweepRun::new(request, plan.run_request(), &quarantined));
         let nr_found = plan.cells().filter(|cell| data.has(cell)).count();
         let (nr_done, failed, copies) = (0, BTreeMap::new(), request.copies.clone());
         let mut sweep = Self {
@@ -133,10 +133,10 @@ impl Sweep {
             nr_found,
             nr_done,
             failed,
-            aside,
+            quarantined,
             is_manifest_gone,
         };
-        sweep.write(Ended::Running)?;
+        sweep.write(RunEnding::Running)?;
         sweep.data.keep();
         Ok(sweep)
     }
@@ -159,7 +159,7 @@ impl Sweep {
     /// Damaged files; their rows are missing.
     #[must_use]
     pub fn set_aside(&self) -> &[SetAside] {
-        &self.aside
+        &self.quarantined
     }
 
     #[must_use]
@@ -268,7 +268,7 @@ impl Sweep {
     /// If the manifest cannot be written. The parts stay.
     pub fn finish(
         mut self,
-        ended: Ended,
+        ended: RunEnding,
         is_stopped: IsStopped<'_>,
     ) -> Result<Manifest, SweepError> {
         // Parts that an older folio left unmerged.
@@ -276,13 +276,13 @@ impl Sweep {
         let Counts { nr_asked, nr_found, nr_done, .. } = self.counts();
         let is_whole = nr_found + nr_done == nr_asked;
         self.write(match ended {
-            Ended::Done if self.data.is_to_merge() => Ended::Interrupted,
-            Ended::Done if !is_whole => Ended::Incomplete,
+            RunEnding::Done if self.data.is_to_merge() => RunEnding::Interrupted,
+            RunEnding::Done if !is_whole => RunEnding::Incomplete,
             ended => ended,
         })
     }
 
-    fn write(&self, ended: Ended) -> Result<Manifest, SweepError> {
+    fn write(&self, ended: RunEnding) -> Result<Manifest, SweepError> {
         let mut manifest = self.manifest.clone();
         (manifest.nr_cells, manifest.nr_parts) = (self.data.nr_cells(), self.data.nr_parts());
         self.add_failures(&mut manifest.failed);

@@ -27,7 +27,7 @@ use largefolio_sim::replay::Outcome;
 use section::Shown;
 
 use crate::prose::wrapped;
-use crate::verdict::words;
+use crate::verdict::sentences;
 use crate::{ExportError, Exporter, PredictResult};
 
 pub(crate) use notes::{notes, title};
@@ -65,9 +65,9 @@ impl Exporter for Text {
         if let Some(answers) = &report.why {
             return Self::write_why(report, answers, width, out);
         }
-        let told = programs::sentences(&report.rows);
-        if !told.is_empty() {
-            writeln!(out, "\n{}", wrapped(&told.join(" "), width, 0))?;
+        let sentences = programs::sentences(&report.rows);
+        if !sentences.is_empty() {
+            writeln!(out, "\n{}", wrapped(&sentences.join(" "), width, 0))?;
         }
         let mut lines = Vec::new();
         if self.depth == Depth::Full {
@@ -103,7 +103,7 @@ impl Text {
         width: usize,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {
-        for sentences in words::sentences(report) {
+        for sentences in sentences::describe(report) {
             writeln!(out)?;
             for (nr, sentence) in sentences.iter().enumerate() {
                 let text = wrapped(sentence, width, 0);
@@ -113,7 +113,7 @@ impl Text {
                 }
             }
         }
-        for hint in words::hints(report) {
+        for hint in sentences::hints(report) {
             writeln!(out, "{hint}")?;
         }
         Ok(())

@@ -20,7 +20,7 @@
 //!   the smallest change counts.
 
 mod cause;
-pub(crate) mod words;
+pub(crate) mod sentences;
 
 use std::str::FromStr;
 
@@ -227,7 +227,7 @@ impl Answer {
     /// Returns the row to explain: the best, else the one that differs most. `None` if no row
     /// differs.
     #[must_use]
-    pub fn told(&self) -> Option<usize> {
+    pub fn explained_row(&self) -> Option<usize> {
         if self.finding == Finding::Better {
             return Some(self.best);
         }

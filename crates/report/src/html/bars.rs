@@ -7,7 +7,7 @@ use crate::figures::ratio;
 const WIDTH: f64 = 1000.0;
 
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct BarPart {
     pub class: String,
     pub value: u64,
     pub tip: String,
@@ -16,7 +16,7 @@ pub struct Part {
 #[derive(Clone, Debug)]
 pub struct Bar {
     pub label: String,
-    pub parts: Vec<Part>,
+    pub parts: Vec<BarPart>,
     pub total: Markup,
 }
 

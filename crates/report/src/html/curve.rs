@@ -33,7 +33,7 @@ const NR_MERGED: usize = 8;
 const SIDES: [(Side, &str, &str); 2] =
     [(Side::Instruction, "instruction", "Instructions"), (Side::Data, "data", "Data")];
 
-struct Line<'a> {
+struct CurveLine<'a> {
     nr: usize,
     row: &'a Outcome,
     curve: &'a Curve,
@@ -59,12 +59,12 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
             distinct.push(policy);
         }
     }
-    let lines: Vec<Line<'_>> = (0..rows.len())
+    let lines: Vec<CurveLine<'_>> = (0..rows.len())
         .filter_map(|nr| {
             let colour = distinct.iter().position(|policy| *policy == policies[nr])?;
             let curve = &rows[nr].detail.as_ref()?.tlb_curve;
             let (name, policy) = (&names[nr], &policies[nr]);
-            Some(Line { nr, row: &rows[nr], curve, name, policy, colour })
+            Some(CurveLine { nr, row: &rows[nr], curve, name, policy, colour })
         })
         .collect();
     if lines.is_empty() {
@@ -100,11 +100,11 @@ fn policy(row: &Outcome, name: &str) -> String {
     }
 }
 
-fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
-    let mut machines: BTreeMap<(usize, &str, u64), Vec<&Line<'_>>> = BTreeMap::new();
+fn charts(lines: &[CurveLine<'_>], side: (Side, &str, &str)) -> Markup {
+    let mut machines: BTreeMap<(usize, &str, u64), Vec<&CurveLine<'_>>> = BTreeMap::new();
     for line in lines {
         let (machine, page) = (line.row.machine.as_str(), line.row.page_bytes);
-        let same = |other: &&Line<'_>| {
+        let same = |other: &&CurveLine<'_>| {
             (other.row.machine.as_str(), other.row.page_bytes) == (machine, page)
         };
         let first = lines.iter().find(same).map_or(line.nr, |first| first.nr);
@@ -125,10 +125,11 @@ fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
     charts
 }
 
-fn alike(lines: &[&Line<'_>], side: Side) -> String {
-    let mut groups: Vec<Vec<&Line<'_>>> = Vec::new();
+fn alike(lines: &[&CurveLine<'_>], side: Side) -> String {
+    let mut groups: Vec<Vec<&CurveLine<'_>>> = Vec::new();
     for line in lines {
-        let same = |group: &&mut Vec<&Line<'_>>| group[0].curve.of(side) == line.curve.of(side);
+        let same =
+            |group: &&mut Vec<&CurveLine<'_>>| group[0].curve.of(side) == line.curve.of(side);
         match groups.iter_mut().find(same) {
             Some(group) => group.push(line),
             None => groups.push(vec![line]),
@@ -142,14 +143,14 @@ fn alike(lines: &[&Line<'_>], side: Side) -> String {
 }
 
 fn chart(
-    lines: &[&Line<'_>],
+    lines: &[&CurveLine<'_>],
     (side, key, title): (Side, &str, &str),
     scale: &Decades,
     name: &str,
 ) -> Markup {
     let Area { left, right, top, bottom } = AREA;
     let mut chart = Markup::new();
-    let join = |get: fn(&Line<'_>) -> usize| {
+    let join = |get: fn(&CurveLine<'_>) -> usize| {
         lines.iter().map(|line| get(line).to_string()).collect::<Vec<_>>().join(" ")
     };
     let (rows, names) = (join(|line| line.nr), join(|line| line.colour));
@@ -195,7 +196,7 @@ fn chart(
     chart
 }
 
-fn dots(line: &Line<'_>, side: Side) -> Vec<Dot> {
+fn dots(line: &CurveLine<'_>, side: Side) -> Vec<Dot> {
     let counted = line.row.tlb.side(side);
     let [l1, l2] = line.curve.own.of(side);
     let levels = [(l1, counted.l1_misses, "level 1"), (l2, counted.l2_misses, "level 2")];
@@ -206,7 +207,7 @@ fn dots(line: &Line<'_>, side: Side) -> Vec<Dot> {
     levels.into_iter().filter_map(dot).collect()
 }
 
-fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
+fn own_sizes(lines: &[&CurveLine<'_>], side: Side) -> Markup {
     let mut sizes: BTreeMap<usize, &str> = BTreeMap::new();
     for dot in lines.iter().flat_map(|line| dots(line, side)) {
         sizes.entry(dot.entries).or_insert(if dot.level == "level 1" { "L1" } else { "L2" });
@@ -236,7 +237,7 @@ fn rate(misses: u64, references: u64) -> f64 {
     1e6 * ratio(misses, references)
 }
 
-fn decades(lines: &[Line<'_>], side: Side) -> Decades {
+fn decades(lines: &[CurveLine<'_>], side: Side) -> Decades {
     let rates = lines.iter().flat_map(|line| {
         let points = line.curve.of(side).iter().map(|point| point.misses);
         let dots = dots(line, side).into_iter().map(|dot| dot.misses);
@@ -264,7 +265,7 @@ fn axes(scale: &Decades) -> Markup {
     axes
 }
 
-fn table(lines: &[Line<'_>], (side, key, _): (Side, &str, &str)) -> Markup {
+fn table(lines: &[CurveLine<'_>], (side, key, _): (Side, &str, &str)) -> Markup {
     let columns: Vec<String> = lines.iter().map(|line| line.name.to_owned()).collect();
     let mut sizes: Vec<usize> = (0..=NR_ENTRIES_MAX.ilog2()).map(|shift| 1 << shift).collect();
     sizes.extend(lines.iter().flat_map(|line| dots(line, side)).map(|dot| dot.entries));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::{FolioSizes, SizeTable};
 
-use super::bars::{Bar, Part, bars};
+use super::bars::{Bar, BarPart, bars};
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
 use super::sizes::{class, legend};
@@ -79,12 +79,12 @@ fn cache(rows: &[Outcome], names: &[String]) -> Markup {
     figure("Page cache at the end", &picture, &table)
 }
 
-pub(super) fn cache_parts(row: &Outcome) -> Vec<Part> {
+pub(super) fn cache_parts(row: &Outcome) -> Vec<BarPart> {
     let all = cached_bytes(row);
     let part = |(&bytes, &value): (&u64, &u64)| {
         let (name, share) = (size(bytes), percent(value, all));
         let tip = format!("cached in {name} folios: {}, {share}", figures::bytes(value));
-        Part { class: class(bytes), value, tip }
+        BarPart { class: class(bytes), value, tip }
     };
     row.cached_bytes.iter().map(part).collect()
 }
@@ -98,9 +98,9 @@ fn bar(nr: usize, row: &Outcome, name: &str, kind: Kind) -> Bar {
 }
 
 /// Returns aligned folios from small to large, then unaligned ones, then partial ones.
-pub(super) fn parts(row: &Outcome, kind: Kind) -> Vec<Part> {
+pub(super) fn parts(row: &Outcome, kind: Kind) -> Vec<BarPart> {
     let census = (kind.get)(&row.folios);
-    let part = |class: String, value: u64, what: String| Part {
+    let part = |class: String, value: u64, what: String| BarPart {
         tip: format!("{what}: {}, {}", figures::bytes(value), percent(value, census.mapped_bytes)),
         class,
         value,

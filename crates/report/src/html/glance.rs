@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use largefolio_sim::metrics::{self, Better};
 use largefolio_sim::replay::Outcome;
 
-use super::bars::{Bar, Part, drawing};
+use super::bars::{Bar, BarPart, drawing};
 use super::folios::{KINDS, cache_parts, parts};
 use super::markup::Markup;
 use crate::figures::{self, change, percent, ratio, size};
 use crate::labels::Labels;
 use crate::sums::{LARGE_BYTES, cached_bytes, large_share, memory_bytes};
-use crate::verdict::{Goal, words};
+use crate::verdict::{Goal, sentences};
 use crate::{PredictResult, text};
 
 pub(super) fn answer(report: &PredictResult) -> Markup {
@@ -20,7 +20,7 @@ pub(super) fn answer(report: &PredictResult) -> Markup {
         answer.element("p class=\"answer\"", "The result has no rows.");
         return answer;
     }
-    for sentences in words::sentences(report) {
+    for sentences in sentences::describe(report) {
         if let Some((headline, others)) = sentences.split_first() {
             answer.element("p class=\"answer\"", headline);
             if !others.is_empty() {
@@ -28,8 +28,9 @@ pub(super) fn answer(report: &PredictResult) -> Markup {
             }
         }
     }
-    let told = report.verdict.answers.iter().find_map(|one| Some((one.reference, one.told()?)));
-    if let Some((before, now)) = told {
+    let explained =
+        report.verdict.answers.iter().find_map(|one| Some((one.reference, one.explained_row()?)));
+    if let Some((before, now)) = explained {
         let name = &Labels::names(&report.rows)[now];
         facts(&mut answer, name, &report.rows[before], &report.rows[now]);
     }
@@ -137,7 +138,7 @@ const COLUMNS: [Column; 5] = [
 struct Picture {
     title: &'static str,
     bytes: fn(&Outcome) -> u64,
-    parts: fn(&Outcome) -> Vec<Part>,
+    parts: fn(&Outcome) -> Vec<BarPart>,
     large: fn(&Outcome) -> String,
 }
 
@@ -154,7 +155,7 @@ const MEMORY: Picture = Picture {
     parts: |row| {
         let private = row.statistics.machine_exact.anon_pages_bytes;
         let tip = format!("private memory: {}", figures::bytes(private));
-        let private = Part { class: "total-bar".to_owned(), value: private, tip };
+        let private = BarPart { class: "total-bar".to_owned(), value: private, tip };
         cache_parts(row).into_iter().chain([private]).collect()
     },
     large: |row| {

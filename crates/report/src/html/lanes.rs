@@ -393,11 +393,11 @@ pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[
 pub fn key(entries: &[(Shape, &str, &str)]) -> Markup {
     let mut legend = Markup::new();
     legend.raw("<ul class=\"legend\">");
-    for (shape, class, words) in entries {
+    for (shape, class, caption) in entries {
         legend.raw("<li><svg class=\"key\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\">");
         let body = glyph((0.0, 0.0), *shape, (class, ""));
         legend.raw(&body.as_str().replace(" data-tip=\"\"", "")).raw("</svg>");
-        legend.text(words).raw("</li>");
+        legend.text(caption).raw("</li>");
     }
     legend.raw("</ul>\n");
     legend

@@ -23,11 +23,11 @@ const NR_COLOURS: usize = 8;
 pub struct Chart {
     pub title: String,
     /// In the order of the legend.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ChartLine>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct ChartLine {
     pub points: Vec<Point>,
 }
 
@@ -83,7 +83,7 @@ pub fn charts(places: &[String], charts: &[Chart]) -> Markup {
     markup
 }
 
-fn drawn(nr: usize, line: &Line, scale: &Decades, nr_places: usize) -> Markup {
+fn drawn(nr: usize, line: &ChartLine, scale: &Decades, nr_places: usize) -> Markup {
     let (mut path, mut dots) = (String::new(), Markup::new());
     let mut is_joined = false;
     for (place, point) in line.points.iter().enumerate() {

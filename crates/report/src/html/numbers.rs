@@ -15,9 +15,9 @@ pub(super) fn table(rows: &[Outcome]) -> Markup {
         table.element("th scope=\"row\"", line.label().trim());
         for (nr, entry) in line.entries.iter().enumerate() {
             table.raw("<td>").text(&entry.value);
-            for aside in [Some(&entry.aside), (nr > 0).then_some(&entry.change)] {
-                if let Some(aside) = aside.filter(|text| !text.is_empty()) {
-                    table.raw(" ").element("small", aside);
+            for text in [Some(&entry.proportion), (nr > 0).then_some(&entry.change)] {
+                if let Some(text) = text.filter(|text| !text.is_empty()) {
+                    table.raw(" ").element("small", text);
                 }
             }
             table.raw("</td>");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_sim::replay::Outcome;
 
-use super::bars::{Bar, Part, bars};
+use super::bars::{Bar, BarPart, bars};
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::{Markup, pointer_part};
 use crate::figures::{grouped, size};
@@ -14,16 +14,16 @@ use crate::labels::Labels;
 /// Number of colours; a kind with more reasons reuses them.
 const NR_COLOURS: usize = 8;
 
-const KINDS: [(Kind, &str); 5] = [
-    (Kind::Readahead, "Readahead refused"),
-    (Kind::Memory, "Larger folios not available"),
-    (Kind::Pmd, "PMD mappings of files refused"),
-    (Kind::Collapse, "Collapse refused"),
-    (Kind::Writers, "Refused opens and runs, and dropped caches"),
+const KINDS: [(RefusalKind, &str); 5] = [
+    (RefusalKind::Readahead, "Readahead refused"),
+    (RefusalKind::Memory, "Larger folios not available"),
+    (RefusalKind::Pmd, "PMD mappings of files refused"),
+    (RefusalKind::Collapse, "Collapse refused"),
+    (RefusalKind::Writers, "Refused opens and runs, and dropped caches"),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum RefusalKind {
     Readahead,
     Memory,
     Pmd,
@@ -31,8 +31,8 @@ enum Kind {
     Writers,
 }
 
-struct Refusal {
-    kind: Kind,
+struct RefusalRow {
+    kind: RefusalKind,
     name: String,
     /// The reason's meaning, and a remedy if one exists.
     why: String,
@@ -43,14 +43,14 @@ struct Refusal {
 /// Draws a figure per kind, or writes a sentence if nothing was refused.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let names = Labels::names(rows);
-    let occurred = |refusal: &Refusal| refusal.counts.iter().any(|count| count.unwrap_or(0) > 0);
-    let refusals: Vec<Refusal> = all(rows).into_iter().filter(occurred).collect();
+    let occurred = |refusal: &RefusalRow| refusal.counts.iter().any(|count| count.unwrap_or(0) > 0);
+    let refusals: Vec<RefusalRow> = all(rows).into_iter().filter(occurred).collect();
     let mut body = Markup::new();
     if refusals.is_empty() {
         body.element("p", "Nothing was refused in any cell.");
     }
     for (kind, title) in KINDS {
-        let of_kind: Vec<&Refusal> =
+        let of_kind: Vec<&RefusalRow> =
             refusals.iter().filter(|refusal| refusal.kind == kind).collect();
         if !of_kind.is_empty() {
             let picture = picture(&of_kind, &names);
@@ -64,7 +64,7 @@ fn colour(nr: usize) -> String {
     format!("reason k{}", nr % NR_COLOURS)
 }
 
-fn picture(refusals: &[&Refusal], names: &[String]) -> Markup {
+fn picture(refusals: &[&RefusalRow], names: &[String]) -> Markup {
     let mut picture = Markup::new();
     picture.raw("<ul class=\"reasons\">");
     for (nr, refusal) in refusals.iter().enumerate() {
@@ -78,9 +78,9 @@ fn picture(refusals: &[&Refusal], names: &[String]) -> Markup {
         let parts = refusals.iter().enumerate().map(|(nr, refusal)| {
             let value = refusal.counts[cell].unwrap_or(0);
             let tip = format!("{}: {}", refusal.name, grouped(value));
-            Part { class: colour(nr), value, tip }
+            BarPart { class: colour(nr), value, tip }
         });
-        let parts: Vec<Part> = parts.collect();
+        let parts: Vec<BarPart> = parts.collect();
         let mut total = Markup::new();
         let sum = parts.iter().map(|part| part.value).fold(0, u64::saturating_add);
         total.text(&if sum == 0 { "none".to_owned() } else { grouped(sum) });
@@ -90,7 +90,7 @@ fn picture(refusals: &[&Refusal], names: &[String]) -> Markup {
     picture
 }
 
-fn table(refusals: &[&Refusal], names: &[String]) -> Markup {
+fn table(refusals: &[&RefusalRow], names: &[String]) -> Markup {
     let mut table = table_head("Refused", names);
     for refusal in refusals {
         table.raw("<tr>").element("th scope=\"row\"", &refusal.name);
@@ -107,7 +107,7 @@ fn table(refusals: &[&Refusal], names: &[String]) -> Markup {
     table
 }
 
-fn all(rows: &[Outcome]) -> Vec<Refusal> {
+fn all(rows: &[Outcome]) -> Vec<RefusalRow> {
     let mut all = of_reads(rows);
     all.extend(of_memory(rows));
     all.extend(of_pmds(rows));
@@ -119,29 +119,29 @@ fn all(rows: &[Outcome]) -> Vec<Refusal> {
 /// Collects a reason; `at` is its JSON pointer within a row, `get` reads its count.
 fn reason(
     rows: &[Outcome],
-    kind: Kind,
+    kind: RefusalKind,
     (name, why): (&str, &str),
     at: &str,
     get: &dyn Fn(&Outcome) -> Option<u64>,
-) -> Refusal {
+) -> RefusalRow {
     let (name, why, at) = (name.to_owned(), why.to_owned(), at.to_owned());
-    Refusal { kind, name, why, at, counts: rows.iter().map(get).collect() }
+    RefusalRow { kind, name, why, at, counts: rows.iter().map(get).collect() }
 }
 
-fn of_reads(rows: &[Outcome]) -> Vec<Refusal> {
+fn of_reads(rows: &[Outcome]) -> Vec<RefusalRow> {
     let why = "readahead stops for a mapping whose faults keep missing the page cache (mmap_miss): \
                missing pages are then read one by one";
     let get = |row: &Outcome| Some(row.reads.gated);
-    vec![reason(rows, Kind::Readahead, ("the miss counter", why), "reads/gated", &get)]
+    vec![reason(rows, RefusalKind::Readahead, ("the miss counter", why), "reads/gated", &get)]
 }
 
-fn of_memory(rows: &[Outcome]) -> Vec<Refusal> {
+fn of_memory(rows: &[Outcome]) -> Vec<RefusalRow> {
     let why = "readahead found no free memory of the requested size; the rest of the window uses \
                the smallest folios";
     let name = ("folios of files", why);
     let at = "reads/large_folio_fallback";
     let get = |row: &Outcome| Some(row.reads.large_folio_fallback);
-    let mut all = vec![reason(rows, Kind::Memory, name, at, &get)];
+    let mut all = vec![reason(rows, RefusalKind::Memory, name, at, &get)];
     let sizes: BTreeSet<u64> = rows.iter().flat_map(|row| row.anon_sizes.keys().copied()).collect();
     for bytes in sizes {
         let name = format!("private folios of {}", size(bytes));
@@ -149,18 +149,18 @@ fn of_memory(rows: &[Outcome]) -> Vec<Refusal> {
             a smaller size";
         let at = format!("anon_sizes/{bytes}/anon_fault_fallback");
         let get = |row: &Outcome| Some(row.anon_sizes.get(&bytes)?.anon_fault_fallback);
-        all.push(reason(rows, Kind::Memory, (&name, why), &at, &get));
+        all.push(reason(rows, RefusalKind::Memory, (&name, why), &at, &get));
     }
     all
 }
 
-fn of_pmds(rows: &[Outcome]) -> Vec<Refusal> {
+fn of_pmds(rows: &[Outcome]) -> Vec<RefusalRow> {
     let keys: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.pmd_refused.keys().copied()).collect();
     let of = |key: &str| {
         let at = format!("pmd_refused/{}", pointer_part(key));
         let get = |row: &Outcome| row.pmd_refused.get(key).copied();
-        reason(rows, Kind::Pmd, (&words(key), why_no_pmd(key)), &at, &get)
+        reason(rows, RefusalKind::Pmd, (&phrase(key), why_no_pmd(key)), &at, &get)
     };
     keys.into_iter().map(of).collect()
 }
@@ -183,7 +183,7 @@ fn why_no_pmd(key: &str) -> &'static str {
     }
 }
 
-fn of_collapse(rows: &[Outcome]) -> Vec<Refusal> {
+fn of_collapse(rows: &[Outcome]) -> Vec<RefusalRow> {
     let keys: BTreeSet<&str> =
         rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();
     let of = |key: &str| {
@@ -191,12 +191,12 @@ fn of_collapse(rows: &[Outcome]) -> Vec<Refusal> {
         let why = known.map_or_else(String::new, |refusal| refusal.to_string());
         let at = format!("collapse/refused/{}", pointer_part(key));
         let get = |row: &Outcome| row.collapse.refused.get(key).copied();
-        reason(rows, Kind::Collapse, (&words(key), &why), &at, &get)
+        reason(rows, RefusalKind::Collapse, (&phrase(key), &why), &at, &get)
     };
     keys.into_iter().map(of).collect()
 }
 
-fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
+fn of_writers(rows: &[Outcome]) -> Vec<RefusalRow> {
     type Get = fn(&Outcome) -> Option<u64>;
     let all: [(&str, &str, &str, Get); 3] = [
         (
@@ -219,11 +219,11 @@ fn of_writers(rows: &[Outcome]) -> Vec<Refusal> {
         ),
     ];
     let of = |(name, why, at, get): (&str, &str, &str, Get)| {
-        reason(rows, Kind::Writers, (name, why), at, &get)
+        reason(rows, RefusalKind::Writers, (name, why), at, &get)
     };
     all.into_iter().map(of).collect()
 }
 
-fn words(key: &str) -> String {
+fn phrase(key: &str) -> String {
     key.replace('_', " ")
 }

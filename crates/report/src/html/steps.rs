@@ -4,7 +4,7 @@ use super::markup::{Markup, escaped};
 use crate::figures::{difference, ratio};
 
 /// A step. A total starts at 0.
-pub(super) struct Step {
+pub(super) struct ChartStep {
     label: String,
     is_total: bool,
     from: i128,
@@ -15,13 +15,13 @@ pub(super) fn between(
     start: (String, i128),
     changes: impl Iterator<Item = (String, i128)>,
     end: (String, i128),
-) -> Vec<Step> {
-    let total = |(label, to)| Step { label, is_total: true, from: 0, to };
+) -> Vec<ChartStep> {
+    let total = |(label, to)| ChartStep { label, is_total: true, from: 0, to };
     let mut at = start.1;
     let mut steps = vec![total(start)];
     for (label, difference) in changes {
         let to = at + difference;
-        steps.push(Step { label, is_total: false, from: at, to });
+        steps.push(ChartStep { label, is_total: false, from: at, to });
         at = to;
     }
     steps.push(total(end));
@@ -32,7 +32,7 @@ pub(super) fn signed(value: i128, show: &dyn Fn(u64) -> String) -> String {
     difference(value, '\u{2212}', show)
 }
 
-pub(super) fn picture(steps: &[Step], show: &dyn Fn(u64) -> String) -> Markup {
+pub(super) fn picture(steps: &[ChartStep], show: &dyn Fn(u64) -> String) -> Markup {
     let (start, end) = span(steps);
     let whole = u64::try_from(end - start).unwrap_or(u64::MAX);
     let at = |value: i128| 1000.0 * ratio(u64::try_from(value - start).unwrap_or(0), whole);
@@ -69,7 +69,7 @@ pub(super) fn picture(steps: &[Step], show: &dyn Fn(u64) -> String) -> Markup {
 
 /// Returns the range of values that the picture covers: from 0, or from just below the smallest
 /// value if the steps would otherwise be too short to see.
-fn span(steps: &[Step]) -> (i128, i128) {
+fn span(steps: &[ChartStep]) -> (i128, i128) {
     let ends = || steps.iter().flat_map(|step| [step.from, step.to]);
     let end = ends().max().unwrap_or(0);
     let low = ends().filter(|&value| value > 0).min().unwrap_or(0);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::tlb::SideCounters;
 
-use super::bars::{Bar, Part, bars};
+use super::bars::{Bar, BarPart, bars};
 use super::curve;
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
@@ -57,7 +57,7 @@ fn bar(row: &Outcome, name: &str, level: &Level) -> Bar {
     let part = |class: &str, side: &SideCounters, what: &str| {
         let misses = (level.get)(side);
         let rate = u128::from(misses) * 1_000_000_000 / u128::from(references.max(1));
-        Part {
+        BarPart {
             class: class.to_owned(),
             value: u64::try_from(rate).unwrap_or(u64::MAX),
             tip: format!(

@@ -3,10 +3,10 @@
 use largefolio_sim::cost::Cause;
 use largefolio_sim::replay::Outcome;
 
-use super::bars::{Bar, Part, bars};
+use super::bars::{Bar, BarPart, bars};
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
-use super::steps::{Step, between, picture, signed};
+use super::steps::{ChartStep, between, picture, signed};
 use crate::figures::{cause as cause_name, time};
 use crate::labels::Labels;
 
@@ -43,7 +43,7 @@ fn whole(rows: &[Outcome], names: &[String]) -> Markup {
         let parts = causes.filter_map(|(cause, class)| {
             let ns = row.estimate.causes.get(&cause)?.ns?;
             let tip = format!("{}: {}", cause_name(cause, row.estimate.walks), time(ns));
-            Some(Part { class: format!("cause c{class}"), value: ns, tip })
+            Some(BarPart { class: format!("cause c{class}"), value: ns, tip })
         });
         let parts = parts.collect();
         let mut total = Markup::new();
@@ -103,7 +103,7 @@ fn causes_table(rows: &[Outcome], names: &[String]) -> Markup {
 
 /// Returns the totals and the changes between them, the largest first; `None` if a total is not
 /// known.
-fn steps(before: &Outcome, now: &Outcome) -> Option<(Vec<Step>, Vec<Cause>)> {
+fn steps(before: &Outcome, now: &Outcome) -> Option<(Vec<ChartStep>, Vec<Cause>)> {
     let (start, end) = (before.estimate.total_ns?, now.estimate.total_ns?);
     let mut changes: Vec<(Cause, i64)> = now
         .estimate

@@ -77,7 +77,7 @@ impl DataSet {
         }
         let made = MadeDirs::make(dir).map_err(|error| SweepError::io("create", dir, error))?;
         let lock = lock(dir)?;
-        let mut aside = merge::finish(dir, &names(dir)?, is_stopped)?;
+        let mut quarantined = merge::finish(dir, &names(dir)?, is_stopped)?;
         let names = names(dir)?;
         let parts = |name: &&String| name.ends_with(PARQUET) && !name.starts_with('.');
         if let Some(foreign) = names.iter().filter(parts).find(|name| hash_of(name).is_none()) {
@@ -96,10 +96,10 @@ impl DataSet {
         for name in names.iter().filter(parts) {
             go_on(is_stopped)?;
             if let Err(why) = data.take_in(name)? {
-                aside.push(set_aside(dir, name, why)?);
+                quarantined.push(set_aside(dir, name, why)?);
             }
         }
-        Ok((data, aside))
+        Ok((data, quarantined))
     }
 
     pub(super) fn dir(&self) -> &Path {

@@ -19,9 +19,9 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::error::{SweepError, TaskError};
 use super::task::{Task, TaskResult};
-use super::{Counts, Ended, IsStopped, NR_CELLS_OF_A_TASK, Sweep};
+use super::{Counts, IsStopped, NR_CELLS_OF_A_TASK, RunEnding, Sweep};
 
-pub struct Hears<'a> {
+pub struct Callbacks<'a> {
     pub progress: &'a mut dyn FnMut(Counts),
     pub is_stopped: IsStopped<'a>,
 }
@@ -31,7 +31,7 @@ enum Handed {
     Failed(String),
 }
 
-struct Work<'a> {
+struct Pool<'a> {
     pool: ThreadPool,
     /// Local copies of traces that are not at the path they are named by.
     copies: BTreeMap<PathBuf, PathBuf>,
@@ -45,11 +45,11 @@ struct Work<'a> {
 ///
 /// # Errors
 /// The first error of the sweep itself, such as a full disk. Finished cells are kept.
-pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
-    let Hears { progress, is_stopped } = hears;
+pub fn run(sweep: &mut Sweep, callbacks: Callbacks<'_>) -> Result<RunEnding, SweepError> {
+    let Callbacks { progress, is_stopped } = callbacks;
     let tasks = sweep.missing(NR_CELLS_OF_A_TASK);
     let nr_workers = nr_workers(&tasks);
-    let work = Work {
+    let work = Pool {
         pool: ThreadPoolBuilder::new().build()?,
         copies: sweep.copies.clone(),
         tasks: Mutex::new(tasks.into()),
@@ -79,7 +79,7 @@ pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
         taken
     });
     taken?;
-    Ok(if is_stopped() { Ended::Interrupted } else { Ended::Done })
+    Ok(if is_stopped() { RunEnding::Interrupted } else { RunEnding::Done })
 }
 
 fn take(
@@ -105,7 +105,7 @@ fn nr_workers(tasks: &[Task]) -> usize {
     (nr_processors.div_ceil(nr_of_a_task) + 1).min(tasks.len())
 }
 
-impl Work<'_> {
+impl Pool<'_> {
     fn is_over(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed) || (self.is_stopped)()
     }
@@ -124,17 +124,17 @@ impl Work<'_> {
         if let Some(error) = lock(&self.broken).get(&task.digest) {
             return Some(Handed::Failed(error.clone()));
         }
-        let mut hears = |_| {
+        let mut on_progress = |_| {
             if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let name = task.path();
         let place = self.copies.get(&name).unwrap_or(&name);
-        let run = || self.pool.install(|| task.run(place, &mut hears));
+        let run = || self.pool.install(|| task.run(place, &mut on_progress));
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(result)) => Some(Handed::Result(result)),
             Ok(Err(error)) if error.is_stopped() => None,
             Ok(Err(error)) => Some(Handed::Failed(self.note(task, &error))),
-            Err(panic) => Some(Handed::Failed(told(panic.as_ref()))),
+            Err(panic) => Some(Handed::Failed(panic_message(panic.as_ref()))),
         }
     }
 
@@ -148,7 +148,7 @@ impl Work<'_> {
     }
 }
 
-fn told(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
     format!("internal error; please report it with the trace: {text}")

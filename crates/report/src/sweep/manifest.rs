@@ -53,7 +53,7 @@ const MANIFEST_BYTES_MAX: u64 = 1 << 26;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum RunEnding {
     Running,
     Done,
     Incomplete,
@@ -64,14 +64,14 @@ pub enum Ended {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedTrace {
+pub struct RequestedTrace {
     pub path: String,
     pub digest: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
-    pub traces: Vec<AskedTrace>,
+pub struct RunRequest {
+    pub traces: Vec<RequestedTrace>,
     pub kernels: Vec<Stamp>,
     pub machines: Vec<Stamp>,
     pub memory_bytes: Vec<u64>,
@@ -81,11 +81,11 @@ pub struct Asked {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
+pub struct SweepRun {
     pub tool_version: String,
     pub command_line: Vec<String>,
-    pub asked: Asked,
-    pub ended: Ended,
+    pub asked: RunRequest,
+    pub ended: RunEnding,
     pub nr_asked: usize,
     pub nr_found: usize,
     pub nr_done: usize,
@@ -106,18 +106,18 @@ const fn is_zero(nr: &usize) -> bool {
 /// A failure describes this many cells in full, and lists the others by identity.
 const NR_NAMED_MAX: usize = 100;
 
-impl Run {
-    pub(super) fn new(request: &Request, asked: Asked, aside: &[SetAside]) -> Self {
+impl SweepRun {
+    pub(super) fn new(request: &Request, asked: RunRequest, quarantined: &[SetAside]) -> Self {
         Self {
             tool_version: TOOL_VERSION.to_owned(),
             command_line: request.command_line.clone(),
             asked,
-            ended: Ended::Running,
+            ended: RunEnding::Running,
             nr_asked: 0,
             nr_found: 0,
             nr_done: 0,
             nr_failed: 0,
-            set_aside: aside.to_vec(),
+            set_aside: quarantined.to_vec(),
             nr_runs_dropped: 0,
             nr_failures_dropped: 0,
         }
@@ -140,7 +140,7 @@ impl Run {
         Some(format!("the manifest has no room for {what}; it holds at most {mib} MiB"))
     }
 
-    pub(super) const fn set(&mut self, ended: Ended, counts: Counts) {
+    pub(super) const fn set(&mut self, ended: RunEnding, counts: Counts) {
         self.ended = ended;
         Counts {
             nr_asked: self.nr_asked,
@@ -212,11 +212,11 @@ pub struct Manifest {
     pub nr_parts: usize,
     pub failed: Vec<Failure>,
     pub texts: BTreeMap<String, String>,
-    pub runs: Vec<Run>,
+    pub runs: Vec<SweepRun>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ManifestState {
     Whole,
     Damaged(SetAside),
     Nothing,
@@ -239,16 +239,16 @@ impl Manifest {
 
     /// Opens the manifest of `dir`, or creates one; sets a damaged one aside. The caller holds the
     /// lock, so no earlier run is still running.
-    pub(super) fn open(dir: &Path) -> Result<(Self, Found), SweepError> {
+    pub(super) fn open(dir: &Path) -> Result<(Self, ManifestState), SweepError> {
         let path = dir.join(MANIFEST);
         let text = match disk::read_whole(&path, MANIFEST_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok((Self::new(), Found::Nothing));
+                return Ok((Self::new(), ManifestState::Nothing));
             }
             Err(error) => {
-                let aside = set_aside(dir, MANIFEST, damage(&path, error)?)?;
-                return Ok((Self::new(), Found::Damaged(aside)));
+                let quarantined = set_aside(dir, MANIFEST, damage(&path, error)?)?;
+                return Ok((Self::new(), ManifestState::Damaged(quarantined)));
             }
         };
         let manifest = serde_json::from_slice::<Self>(&text);
@@ -261,15 +261,15 @@ impl Manifest {
             Ok(manifest) => manifest,
             Err(error) => {
                 let why = format!("it cannot be read: {}", brief(&error.to_string()));
-                let aside = set_aside(dir, MANIFEST, why)?;
-                return Ok((Self::new(), Found::Damaged(aside)));
+                let quarantined = set_aside(dir, MANIFEST, why)?;
+                return Ok((Self::new(), ManifestState::Damaged(quarantined)));
             }
         };
         let Self { failed, texts, mut runs, .. } = manifest;
-        for run in runs.iter_mut().filter(|run| run.ended == Ended::Running) {
-            run.ended = Ended::Died;
+        for run in runs.iter_mut().filter(|run| run.ended == RunEnding::Running) {
+            run.ended = RunEnding::Died;
         }
-        Ok((Self { failed, texts, runs, ..Self::new() }, Found::Whole))
+        Ok((Self { failed, texts, runs, ..Self::new() }, ManifestState::Whole))
     }
 
     /// Replaces the file in `dir`, after dropping entries that do not fit.
@@ -280,7 +280,7 @@ impl Manifest {
     }
 
     #[must_use]
-    pub fn last(&self) -> Option<&Run> {
+    pub fn last(&self) -> Option<&SweepRun> {
         self.runs.last()
     }
 }

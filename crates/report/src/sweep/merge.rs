@@ -119,9 +119,9 @@ pub(super) fn finish(
     names: &[String],
     is_stopped: IsStopped<'_>,
 ) -> Result<Vec<SetAside>, SweepError> {
-    let (merging, aside) = merging(dir, names, is_stopped)?;
+    let (merging, quarantined) = merging(dir, names, is_stopped)?;
     if merging.is_empty() {
-        return Ok(aside);
+        return Ok(quarantined);
     }
     let parts = Parts::read(dir, names, is_stopped)?;
     let mut placed: BTreeSet<CellId> = BTreeSet::new();
@@ -141,7 +141,7 @@ pub(super) fn finish(
         fs::rename(&from, &to).map_err(|error| SweepError::io("rename", &from, error))?;
         placed.extend(cells);
     }
-    Ok(aside)
+    Ok(quarantined)
 }
 
 /// Removes a replaced file, which may already be gone.
@@ -163,7 +163,7 @@ fn merging(
     names: &[String],
     is_stopped: IsStopped<'_>,
 ) -> Result<(Vec<Merging>, Vec<SetAside>), SweepError> {
-    let (mut whole, mut aside) = (Vec::new(), Vec::new());
+    let (mut whole, mut quarantined) = (Vec::new(), Vec::new());
     for file in names {
         let Some(name) = part_of(file) else { continue };
         go_on(is_stopped)?;
@@ -173,11 +173,11 @@ fn merging(
                 name: name.to_owned(),
                 cells: part.cells().to_vec(),
             }),
-            Err(why) => aside.push(set_aside(dir, file, why)?),
+            Err(why) => quarantined.push(set_aside(dir, file, why)?),
         }
     }
     whole.sort_by_key(|merging| Reverse(merging.cells.len()));
-    Ok((whole, aside))
+    Ok((whole, quarantined))
 }
 
 fn part_of(file: &str) -> Option<&str> {

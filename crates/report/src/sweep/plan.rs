@@ -15,7 +15,7 @@ use largefolio_trace::shown::spelled;
 use largefolio_trace::{OpenTrace, TraceError};
 
 use super::error::SweepError;
-use super::manifest::{Asked, AskedTrace, Failure};
+use super::manifest::{Failure, RequestedTrace, RunRequest};
 use super::task::{Task, TaskCell};
 use super::{IsStopped, Request, go_on};
 
@@ -44,7 +44,7 @@ pub(super) struct Plan {
     kernels: Vec<Text>,
     machines: Vec<Text>,
     traces: Vec<OfTrace>,
-    named: Vec<AskedTrace>,
+    named: Vec<RequestedTrace>,
     planned: BTreeSet<CellId>,
     broken: Vec<Failure>,
     first: Setting,
@@ -117,7 +117,8 @@ impl Plan {
             Ok(digest) => Ok(digest.ok_or(SweepError::Stopped)?),
             Err(error) => Err(error),
         };
-        self.named.push(AskedTrace { path: name.clone(), digest: found.as_ref().ok().cloned() });
+        self.named
+            .push(RequestedTrace { path: name.clone(), digest: found.as_ref().ok().cloned() });
         match found {
             Ok(digest) => {
                 let mut cells = self.cells_of(&digest);
@@ -193,9 +194,9 @@ impl Plan {
         texts.map(|text| (text.stamp.text.clone(), text.named.toml.clone())).collect()
     }
 
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn run_request(&self) -> RunRequest {
         let stamps = |texts: &[Text]| texts.iter().map(|text| text.stamp.clone()).collect();
-        Asked {
+        RunRequest {
             traces: self.named.clone(),
             kernels: stamps(&self.kernels),
             machines: stamps(&self.machines),

@@ -55,7 +55,7 @@ pub(super) fn all() -> Vec<Column> {
     add(&mut columns, metrics::LATENCY);
     columns.push(Column::new(
         "latency_not_known",
-        Values::Words(|row| row.outcome.latency.not_known.iter().cloned().collect()),
+        Values::Strings(|row| row.outcome.latency.not_known.iter().cloned().collect()),
     ));
     add(&mut columns, metrics::WAITS);
     columns.push(outcome_text("estimate_walks", |row| row.outcome.estimate.walks.name()));
@@ -64,7 +64,7 @@ pub(super) fn all() -> Vec<Column> {
     }
     columns.push(Column::new(
         "estimate_not_known",
-        Values::Words(|row| row.outcome.estimate.not_known.iter().cloned().collect()),
+        Values::Strings(|row| row.outcome.estimate.not_known.iter().cloned().collect()),
     ));
     add(&mut columns, metrics::TOTAL);
     columns.extend([
@@ -124,11 +124,11 @@ fn settings() -> [Column; 13] {
         Column::new("unusable_bytes", Values::Count(|row| row.settings.unusable_bytes)),
         Column::new("aged_rounds", Values::Count(|row| row.settings.aged_rounds)),
         Column::new("filesystem", Values::MaybeText(|row| row.settings.filesystem.as_deref())),
-        Column::new("annotations", Values::Words(|row| row.settings.annotations.clone())),
-        Column::new("linked", Values::Words(|row| row.outcome.linked.clone())),
+        Column::new("annotations", Values::Strings(|row| row.settings.annotations.clone())),
+        Column::new("linked", Values::Strings(|row| row.outcome.linked.clone())),
         Column::new(
             "cgroups",
-            Values::Words(|row| {
+            Values::Strings(|row| {
                 row.outcome.cgroups.iter().map(|group| group.name.clone()).collect()
             }),
         ),

@@ -27,7 +27,7 @@ pub(super) enum Values {
     /// A count, or null if it is not known.
     Known(fn(&Row<'_>) -> Option<u64>),
     Flag(fn(&Row<'_>) -> bool),
-    Words(fn(&Row<'_>) -> Vec<String>),
+    Strings(fn(&Row<'_>) -> Vec<String>),
     Metric(&'static Value),
 }
 
@@ -38,7 +38,7 @@ impl Values {
             Self::Number(_) => DataType::UInt64,
             Self::Count(_) | Self::Known(_) => DataType::Int64,
             Self::Flag(_) => DataType::Boolean,
-            Self::Words(_) => DataType::List(Arc::new(element(DataType::Utf8))),
+            Self::Strings(_) => DataType::List(Arc::new(element(DataType::Utf8))),
             Self::Metric(value) => match value {
                 Value::Count(_) | Value::Known(_) => DataType::Int64,
                 Value::Real(_) | Value::Rounded(..) => DataType::Float64,
@@ -71,7 +71,7 @@ impl Values {
             Self::Flag(of) => {
                 Arc::new(BooleanArray::from(rows.iter().map(of).collect::<Vec<bool>>()))
             }
-            Self::Words(of) => words(&rows.iter().map(of).collect::<Vec<_>>())?,
+            Self::Strings(of) => strings(&rows.iter().map(of).collect::<Vec<_>>())?,
             Self::Metric(value) => match value {
                 Value::Count(of) => ints(name, outcomes.map(|outcome| Some(of(outcome))))?,
                 Value::Known(of) => ints(name, outcomes.map(of))?,
@@ -170,7 +170,7 @@ fn list(
     Ok(Arc::new(ListArray::try_new(of, OffsetBuffer::from_lengths(lengths), structs, None)?))
 }
 
-fn words(rows: &[Vec<String>]) -> Result<ArrayRef, TableError> {
+fn strings(rows: &[Vec<String>]) -> Result<ArrayRef, TableError> {
     let values = Arc::new(StringArray::from_iter_values(rows.iter().flatten()));
     let offsets = OffsetBuffer::from_lengths(rows.iter().map(Vec::len));
     let of = Arc::new(element(DataType::Utf8));

@@ -5,19 +5,21 @@ use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
 
 use super::measures::cgroup_lines;
-use super::section::{Line, Section};
+use super::section::{Section, SectionLine};
 use crate::figures::{points, size};
 use crate::sums::{LARGE_BYTES, large_bytes, memory_bytes};
 
 /// Returns the lines; lines that are zero in every cell are hidden.
 pub(super) fn section(rows: &[Outcome]) -> Section {
-    let counts =
-        |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, rows.iter().map(get).collect());
-    let bytes =
-        |label: &str, get: fn(&Outcome) -> u64| Line::bytes(label, rows.iter().map(get).collect());
+    let counts = |label: &str, get: fn(&Outcome) -> u64| {
+        SectionLine::counts(label, rows.iter().map(get).collect())
+    };
+    let bytes = |label: &str, get: fn(&Outcome) -> u64| {
+        SectionLine::bytes(label, rows.iter().map(get).collect())
+    };
     let large = |what: &str, get: fn(&Outcome) -> (u64, u64)| {
         let label = format!("{what} in {} and larger", size(LARGE_BYTES));
-        Line::shares(label, rows.iter().map(get).collect())
+        SectionLine::shares(label, rows.iter().map(get).collect())
     };
     let changes = |show: &dyn Fn(Interval) -> String| -> Vec<String> {
         let of = |row: &Outcome| row.estimate.run_change.map_or(String::new(), show);
@@ -26,14 +28,14 @@ pub(super) fn section(rows: &[Outcome]) -> Section {
     let known = rows.iter().all(|row| row.estimate.total_ns.is_some());
     let time = rows.iter().map(|row| row.estimate.total_ns).collect();
     let mut lines = vec![
-        Line::words("run time", changes(&|change| format!("{}%", points(change.mid)))),
-        Line::words(
+        SectionLine::texts("run time", changes(&|change| format!("{}%", points(change.mid)))),
+        SectionLine::texts(
             "  within",
             changes(&|change| format!("{} .. {}", points(change.low), points(change.high))),
         ),
     ];
     if known {
-        lines.push(Line::times("time of memory management", time));
+        lines.push(SectionLine::times("time of memory management", time));
     }
     lines.extend([
         large("text", |row| (large_bytes(&row.folios.text), row.folios.text.mapped_bytes)),

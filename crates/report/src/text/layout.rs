@@ -106,7 +106,7 @@ impl Column {
     fn new(header: Vec<String>, sections: &[Vec<Shown>], cell: usize) -> Self {
         let mut parts = [0; 3];
         for entry in sections.iter().flatten().map(|line| &line.entries[cell]) {
-            let texts = [&entry.value, &entry.aside, &entry.change];
+            let texts = [&entry.value, &entry.proportion, &entry.change];
             for (part, text) in parts.iter_mut().zip(texts) {
                 *part = (*part).max(text.chars().count());
             }
@@ -120,10 +120,10 @@ impl Column {
     }
 
     fn join(&self, entry: &Entry) -> String {
-        let [value, aside, change] = self.parts;
+        let [value, proportion, change] = self.parts;
         let mut text = vec![format!("{:>value$}", entry.value)];
-        if aside > 0 {
-            text.push(format!("{:>aside$}", entry.aside));
+        if proportion > 0 {
+            text.push(format!("{:>proportion$}", entry.proportion));
         }
         if !self.is_reference {
             text.push(format!("{:>change$}", entry.change));

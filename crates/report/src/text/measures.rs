@@ -8,12 +8,12 @@ use largefolio_sim::metrics::{self, Metric};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::cgroup::CgroupOutcome;
 use largefolio_sim::replay::outcome::AnonSize;
-use largefolio_sim::replay::requested::Asked;
+use largefolio_sim::replay::requested::Requested;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
 use largefolio_trace::shown;
 
-use super::section::{Line, Section};
+use super::section::{Section, SectionLine};
 use crate::figures::{self, size};
 
 pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
@@ -26,7 +26,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         anon_sizes(rows),
         Section::new("Faults", labelled(rows, metrics::table::FAULTS)),
         reads(rows),
-        asked(rows),
+        requested_sizes(rows),
         tlb(rows),
         refusals(rows),
         writers(rows),
@@ -48,16 +48,16 @@ pub(super) fn run_time(rows: &[Outcome]) -> Section {
     Section::new(
         "Change in run time",
         vec![
-            Line::words("likeliest, %", of(&|change| change.mid)),
-            Line::words("from, %", of(&|change| change.low)),
-            Line::words("to, %", of(&|change| change.high)),
+            SectionLine::texts("likeliest, %", of(&|change| change.mid)),
+            SectionLine::texts("from, %", of(&|change| change.low)),
+            SectionLine::texts("to, %", of(&|change| change.high)),
         ],
     )
 }
 
 pub(super) fn time(rows: &[Outcome]) -> Section {
     let line = |label: &str, get: &dyn Fn(&Outcome) -> Option<u64>| {
-        Line::times(label, rows.iter().map(get).collect())
+        SectionLine::times(label, rows.iter().map(get).collect())
     };
     let mut lines = vec![line("all", &|row| row.estimate.total_ns)];
     let is_nested = rows.iter().any(|row| row.estimate.walks == Walks::Nested);
@@ -78,8 +78,11 @@ pub(super) fn latency(rows: &[Outcome]) -> Section {
         vec![
             line("latency.max_ns"),
             line("latency.p99_ns"),
-            Line::counts("longest, KiB", each(rows, |row| row.latency.max_bytes >> 10)),
-            Line::counts("99th percentile, KiB", each(rows, |row| row.latency.p99_bytes >> 10)),
+            SectionLine::counts("longest, KiB", each(rows, |row| row.latency.max_bytes >> 10)),
+            SectionLine::counts(
+                "99th percentile, KiB",
+                each(rows, |row| row.latency.p99_bytes >> 10),
+            ),
             line("latency.stretches"),
         ],
     )
@@ -98,13 +101,13 @@ fn mapped(
     let columns: Vec<SizeTable> = rows.iter().map(census).collect();
     let whole: Vec<u64> = columns.iter().map(|column| column.mapped_bytes).collect();
     let share = |label: String, get: &dyn Fn(&SizeTable) -> u64| {
-        Line::bytes(label, columns.iter().map(get).collect()).with_shares_of(&whole)
+        SectionLine::bytes(label, columns.iter().map(get).collect()).with_shares_of(&whole)
     };
     let sizes: BTreeSet<u64> =
         columns.iter().flat_map(|column| column.by_size.keys().copied()).collect();
     let in_size =
         |column: &SizeTable, size: u64| column.by_size.get(&size).copied().unwrap_or_default();
-    let mut lines = vec![Line::bytes("all", whole.clone())];
+    let mut lines = vec![SectionLine::bytes("all", whole.clone())];
     for &bytes in &sizes {
         let is_base = rows.iter().zip(&columns).all(|(row, column)| {
             row.page_bytes == bytes || in_size(column, bytes) == SizeRow::default()
@@ -128,40 +131,44 @@ fn size_column(bytes: u64) -> String {
 }
 
 /// Returns the lines of `metrics` that have a label.
-fn labelled(rows: &[Outcome], metrics: &'static [Metric]) -> Vec<Line> {
+fn labelled(rows: &[Outcome], metrics: &'static [Metric]) -> Vec<SectionLine> {
     metrics.iter().filter(|of| !of.label.is_empty()).map(|of| line(rows, of)).collect()
 }
 
 /// Returns the line of a metric; unknown counts are 0, unknown times `not known`.
-fn line(rows: &[Outcome], metric: &'static Metric) -> Line {
+fn line(rows: &[Outcome], metric: &'static Metric) -> SectionLine {
     let values = rows.iter().map(|row| metric.count(row));
     match metric.unit {
-        "ns" => Line::times(metric.label, values.collect()),
-        "bytes" => Line::bytes(metric.label, values.map(Option::unwrap_or_default).collect()),
-        _ => Line::counts(metric.label, values.map(Option::unwrap_or_default).collect()),
+        "ns" => SectionLine::times(metric.label, values.collect()),
+        "bytes" => {
+            SectionLine::bytes(metric.label, values.map(Option::unwrap_or_default).collect())
+        }
+        _ => SectionLine::counts(metric.label, values.map(Option::unwrap_or_default).collect()),
     }
 }
 
 fn reads(rows: &[Outcome]) -> Section {
     let mut lines = labelled(rows, metrics::table::READS);
     let amplification = rows.iter().map(|row| (row.reads.bytes, row.reads.used_bytes)).collect();
-    lines.insert(2, Line::ratios("read amplification", amplification));
+    lines.insert(2, SectionLine::ratios("read amplification", amplification));
     Section::new("Reading files", lines)
 }
 
 /// The share of requested file folios that memory could provide; empty if it provided all.
-fn asked(rows: &[Outcome]) -> Section {
-    let is_short = |asked: &Asked| asked.file_got < asked.file_asked;
-    let sizes = rows.iter().flat_map(|row| row.asked.iter()).filter(|(_, asked)| is_short(asked));
+fn requested_sizes(rows: &[Outcome]) -> Section {
+    let is_short = |requested: &Requested| requested.file_got < requested.file_asked;
+    let sizes =
+        rows.iter().flat_map(|row| row.asked.iter()).filter(|(_, requested)| is_short(requested));
     let sizes: BTreeSet<u64> = sizes.map(|(&bytes, _)| bytes).collect();
     let lines = sizes.into_iter().flat_map(|bytes| {
-        let of = |get: fn(&Asked) -> u64| each(rows, |row| row.asked.get(&bytes).map_or(0, get));
-        let asked = of(|asked| asked.file_asked);
+        let of =
+            |get: fn(&Requested) -> u64| each(rows, |row| row.asked.get(&bytes).map_or(0, get));
+        let requested = of(|requested| requested.file_asked);
         let label = size_column(bytes);
         [
-            Line::counts(format!("{label} requested"), asked.clone()),
-            Line::counts(format!("{label} free"), of(|asked| asked.file_got))
-                .with_shares_of(&asked),
+            SectionLine::counts(format!("{label} requested"), requested.clone()),
+            SectionLine::counts(format!("{label} free"), of(|requested| requested.file_got))
+                .with_shares_of(&requested),
         ]
     });
     Section::new("Folios of files that were free", lines.collect())
@@ -170,13 +177,13 @@ fn asked(rows: &[Outcome]) -> Section {
 fn tlb(rows: &[Outcome]) -> Section {
     let references = each(rows, |row| row.tlb.instruction.references + row.tlb.data.references);
     let sum = |label: &str, get: fn(&Outcome) -> u64| {
-        Line::counts(label, each(rows, get)).with_rates_of(&references)
+        SectionLine::counts(label, each(rows, get)).with_rates_of(&references)
     };
     let line = |path| line(rows, metrics::at(path)).with_rates_of(&references);
     Section::new(
         "TLB",
         vec![
-            Line::counts("references", references.clone()),
+            SectionLine::counts("references", references.clone()),
             line("tlb.instruction.l1_misses"),
             line("tlb.data.l1_misses"),
             line("tlb.instruction.l2_misses"),
@@ -198,7 +205,7 @@ fn anon_sizes(rows: &[Outcome]) -> Section {
     let lines = |label: &'static str, get: fn(&AnonSize) -> u64| {
         sizes.iter().map(move |&bytes| {
             let of = |row: &Outcome| row.anon_sizes.get(&bytes).map_or(0, get);
-            Line::counts(format!("{} {label}", size_column(bytes)), each(rows, of))
+            SectionLine::counts(format!("{} {label}", size_column(bytes)), each(rows, of))
         })
     };
     let lines = lines("allocated", |size| size.anon_fault_alloc)
@@ -212,12 +219,13 @@ fn anon_sizes(rows: &[Outcome]) -> Section {
 /// The values of `meminfo` and `smaps` and their error, if processes share memory or the kernel's
 /// counters are inexact.
 fn statistics(rows: &[Outcome]) -> Section {
-    let says = |row: &Outcome| row.statistics.processes.len() > 1 || row.statistics.is_inexact();
-    if !rows.iter().any(says) {
+    let needs_detail =
+        |row: &Outcome| row.statistics.processes.len() > 1 || row.statistics.is_inexact();
+    if !rows.iter().any(needs_detail) {
         return Section::new("Statistics", Vec::new());
     }
     let line = |label: &str, get: &dyn Fn(&Statistics) -> u64| {
-        Line::bytes(label, each(rows, |row| get(&row.statistics)))
+        SectionLine::bytes(label, each(rows, |row| get(&row.statistics)))
     };
     let lines = vec![
         line("AnonPages", &|it| it.machine.anon_pages_bytes),
@@ -247,7 +255,7 @@ fn refusals(rows: &[Outcome]) -> Section {
         rows.iter().flat_map(|row| row.pmd_refused.keys().copied()).collect();
     let line = |reason: &str| {
         let values = each(rows, |row| row.pmd_refused.get(reason).copied().unwrap_or(0));
-        Line::counts(reason.replace('_', " "), values)
+        SectionLine::counts(reason.replace('_', " "), values)
     };
     Section::new("PMD mappings refused", reasons.into_iter().map(line).collect())
 }
@@ -264,7 +272,7 @@ fn collapses(rows: &[Outcome]) -> Section {
         rows.iter().flat_map(|row| row.collapse.refused.keys().copied()).collect();
     let refused = reasons.into_iter().map(|reason| {
         let of = |row: &Outcome| row.collapse.refused.get(reason).copied().unwrap_or(0);
-        Line::counts(format!("refused: {}", reason.replace('_', " ")), each(rows, of))
+        SectionLine::counts(format!("refused: {}", reason.replace('_', " ")), each(rows, of))
     });
     let collapsed = ["collapse.collapsed", "collapse.pages_collapsed"];
     let collapsed = collapsed.map(|path| line(rows, metrics::at(path)));
@@ -276,10 +284,10 @@ fn pressure(rows: &[Outcome]) -> Section {
     let nr = |row: &Outcome, name: &str| row.pressure.get(name).copied().unwrap_or(0);
     let sum = |row: &Outcome, names: &[&str]| names.iter().map(|name| nr(row, name)).sum::<u64>();
     let bytes = |label: &str, names: &[&str]| {
-        Line::bytes(label, each(rows, |row| sum(row, names).saturating_mul(row.page_bytes)))
+        SectionLine::bytes(label, each(rows, |row| sum(row, names).saturating_mul(row.page_bytes)))
     };
     let count =
-        |label: &str, names: &[&str]| Line::counts(label, each(rows, |row| sum(row, names)));
+        |label: &str, names: &[&str]| SectionLine::counts(label, each(rows, |row| sum(row, names)));
     Section::new(
         "Memory pressure",
         vec![
@@ -307,7 +315,7 @@ fn cgroups(rows: &[Outcome]) -> Section {
     Section::new("Control groups", cgroup_lines(rows))
 }
 
-pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
+pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<SectionLine> {
     let names = rows.first().map_or(&[][..], |row| &row.cgroups);
     let lines_of = |(nr, group): (usize, &CgroupOutcome)| {
         let of = |value: fn(&CgroupOutcome) -> u64| {
@@ -315,10 +323,10 @@ pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
         };
         let label = |what: &str| format!("{}: {what}", shown(&group.name));
         [
-            Line::bytes(label("peak"), of(|group| group.peak_bytes)),
-            Line::bytes(label("evicted"), of(|group| group.evicted_bytes)),
-            Line::bytes(label("refaulted"), of(|group| group.refaulted_bytes)),
-            Line::counts(label("limit hits"), of(|group| group.nr_limit_hits)),
+            SectionLine::bytes(label("peak"), of(|group| group.peak_bytes)),
+            SectionLine::bytes(label("evicted"), of(|group| group.evicted_bytes)),
+            SectionLine::bytes(label("refaulted"), of(|group| group.refaulted_bytes)),
+            SectionLine::counts(label("limit hits"), of(|group| group.nr_limit_hits)),
         ]
     };
     names.iter().enumerate().flat_map(lines_of).collect()
@@ -328,7 +336,7 @@ pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
 fn filled(rows: &[Outcome]) -> Section {
     let line = |of: &Metric| {
         let bytes = |row: &Outcome| of.count(row).unwrap_or(0).saturating_mul(row.page_bytes);
-        Line::bytes(of.label, each(rows, bytes))
+        SectionLine::bytes(of.label, each(rows, bytes))
     };
     Section::new("Memory filled", metrics::table::FILLED.iter().map(line).collect())
 }
@@ -337,10 +345,10 @@ fn cached(rows: &[Outcome]) -> Section {
     let whole = each(rows, |row| row.cached_bytes.values().sum());
     let sizes: BTreeSet<u64> =
         rows.iter().flat_map(|row| row.cached_bytes.keys().copied()).collect();
-    let mut lines = vec![Line::bytes("all", whole.clone())];
+    let mut lines = vec![SectionLine::bytes("all", whole.clone())];
     lines.extend(sizes.into_iter().map(|bytes| {
         let values = each(rows, |row| row.cached_bytes.get(&bytes).copied().unwrap_or(0));
-        Line::bytes(size_column(bytes), values).with_shares_of(&whole)
+        SectionLine::bytes(size_column(bytes), values).with_shares_of(&whole)
     }));
     Section::new("Page cache at the end", lines)
 }

@@ -388,13 +388,14 @@ fn huge_pages(row: &Outcome) -> Option<String> {
             "mappings without a pool, replayed as ordinary memory (--hugetlb-pages adds one)",
         ),
     ];
-    let told: Vec<String> = kinds
+    let kinds_of_use: Vec<String> = kinds
         .iter()
         .filter(|(nr, _)| *nr > 0)
         .map(|(nr, what)| format!("{} {what}", figures::count(*nr)))
         .collect();
-    (!told.is_empty())
-        .then(|| format!("{} on {}: huge pages: {}.", row.kernel, row.machine, told.join(", ")))
+    (!kinds_of_use.is_empty()).then(|| {
+        format!("{} on {}: huge pages: {}.", row.kernel, row.machine, kinds_of_use.join(", "))
+    })
 }
 
 fn strays(row: &Outcome, nr_references: u64) -> Option<String> {
@@ -431,7 +432,7 @@ mod tests {
 
     #[test]
     fn what_a_change_is_against_is_said_exactly() {
-        let said = |cells: &[(&str, u64, u64)]| {
+        let notes_of = |cells: &[(&str, u64, u64)]| {
             let row = |&(machine, memory_bytes, seed): &(&str, u64, u64)| Outcome {
                 machine: machine.to_owned(),
                 memory_bytes,
@@ -444,13 +445,13 @@ mod tests {
         };
         let plain = "change: from the first column; in percentage points (pp) for shares, otherwise \
                      relative.";
-        assert_eq!(said(&[("altra", 1, 0), ("altra", 1, 0)]), plain);
+        assert_eq!(notes_of(&[("altra", 1, 0), ("altra", 1, 0)]), plain);
         let with = "The answers compare only columns with the same";
-        let sizes = said(&[("altra", 1, 0), ("altra", 2, 0)]);
+        let sizes = notes_of(&[("altra", 1, 0), ("altra", 2, 0)]);
         assert_eq!(sizes, format!("{plain} {with} memory size."));
-        let seeds = said(&[("altra", 1, 0), ("altra", 1, 1)]);
+        let seeds = notes_of(&[("altra", 1, 0), ("altra", 1, 1)]);
         assert_eq!(seeds, format!("{plain} {with} seed."));
-        let machines = said(&[("altra", 1, 0), ("zen4", 1, 0)]);
+        let machines = notes_of(&[("altra", 1, 0), ("zen4", 1, 0)]);
         let run = " (run time: from the first column for the same machine);";
         let exact = format!("{} {with} machine.", plain.replace(';', run));
         assert_eq!(machines, exact);
@@ -467,9 +468,9 @@ mod tests {
         let cgroups = vec![group("1M", 0), group("cc1=1M", 5)];
         let rows = vec![Outcome { cgroups, ..Outcome::default() }];
         let (trace, settings) = (TraceInfo::default(), Settings::default());
-        let said =
+        let note =
             setting(&PredictResult::new(Vec::new(), trace, settings, rows, Options::default()));
-        assert!(said.ends_with(", cc1 in a control group limited to 1 MiB"), "{said}");
-        assert_eq!(said.matches("control group").count(), 1, "{said}");
+        assert!(note.ends_with(", cc1 in a control group limited to 1 MiB"), "{note}");
+        assert_eq!(note.matches("control group").count(), 1, "{note}");
     }
 }

@@ -7,7 +7,7 @@
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::programs::{ManyProcesses, ProgramOutcome};
 
-use super::section::{Line, Section};
+use super::section::{Section, SectionLine};
 use crate::figures::{self, bytes, grouped, percent, printable};
 
 const NR_SHOWN: usize = 8;
@@ -59,14 +59,14 @@ pub(super) fn section(rows: &[Outcome]) -> Option<Section> {
         };
         let values: Vec<u64> = rows.iter().map(of).collect();
         match by {
-            By::Time => Line::times(label, values.into_iter().map(Some).collect()),
-            By::Events => Line::counts(label, values),
+            By::Time => SectionLine::times(label, values.into_iter().map(Some).collect()),
+            By::Events => SectionLine::counts(label, values),
         }
     };
     let label = |program: &ProgramOutcome| {
         format!("{} ({})", name(&program.path), nr_processes(program.nr_processes))
     };
-    let mut lines: Vec<Line> =
+    let mut lines: Vec<SectionLine> =
         shown.iter().map(|program| line(label(program), std::slice::from_ref(program))).collect();
     if !rest.is_empty() {
         lines.push(line(format!("{} other programs", rest.len()), rest));

@@ -7,7 +7,7 @@ use crate::figures::{self, Scale};
 
 /// A number derived from a value and shown next to it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Aside {
+pub(super) enum Proportion {
     None,
     /// The share of the given total, one total per cell.
     Share(Vec<u64>),
@@ -28,7 +28,7 @@ pub(super) enum Values {
     /// Nanoseconds, in the section's unit; `None`: not known.
     Times(Vec<Option<u64>>),
     /// Literal text; may be empty.
-    Words(Vec<String>),
+    Texts(Vec<String>),
 }
 
 const NOT_KNOWN: &str = "not known";
@@ -39,7 +39,7 @@ impl Values {
             Self::Bytes(values) | Self::Counts(values) => values.len(),
             Self::Ratios(values) | Self::Shares(values) => values.len(),
             Self::Times(values) => values.len(),
-            Self::Words(values) => values.len(),
+            Self::Texts(values) => values.len(),
         }
     }
 
@@ -54,50 +54,50 @@ impl Values {
             Self::Ratios(values) | Self::Shares(values) => {
                 values.iter().all(|&(part, _)| part == 0)
             }
-            Self::Words(values) => values.iter().all(String::is_empty),
+            Self::Texts(values) => values.iter().all(String::is_empty),
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Line {
+pub(super) struct SectionLine {
     label: String,
     values: Values,
-    aside: Aside,
+    proportion: Proportion,
 }
 
-impl Line {
+impl SectionLine {
     pub(super) fn bytes(label: impl Into<String>, values: Vec<u64>) -> Self {
-        Self { label: label.into(), values: Values::Bytes(values), aside: Aside::None }
+        Self { label: label.into(), values: Values::Bytes(values), proportion: Proportion::None }
     }
 
     pub(super) fn counts(label: impl Into<String>, values: Vec<u64>) -> Self {
-        Self { label: label.into(), values: Values::Counts(values), aside: Aside::None }
+        Self { label: label.into(), values: Values::Counts(values), proportion: Proportion::None }
     }
 
     pub(super) fn ratios(label: impl Into<String>, values: Vec<(u64, u64)>) -> Self {
-        Self { label: label.into(), values: Values::Ratios(values), aside: Aside::None }
+        Self { label: label.into(), values: Values::Ratios(values), proportion: Proportion::None }
     }
 
     pub(super) fn shares(label: impl Into<String>, values: Vec<(u64, u64)>) -> Self {
-        Self { label: label.into(), values: Values::Shares(values), aside: Aside::None }
+        Self { label: label.into(), values: Values::Shares(values), proportion: Proportion::None }
     }
 
     pub(super) fn times(label: impl Into<String>, values: Vec<Option<u64>>) -> Self {
-        Self { label: label.into(), values: Values::Times(values), aside: Aside::None }
+        Self { label: label.into(), values: Values::Times(values), proportion: Proportion::None }
     }
 
-    pub(super) fn words(label: impl Into<String>, values: Vec<String>) -> Self {
-        Self { label: label.into(), values: Values::Words(values), aside: Aside::None }
+    pub(super) fn texts(label: impl Into<String>, values: Vec<String>) -> Self {
+        Self { label: label.into(), values: Values::Texts(values), proportion: Proportion::None }
     }
 
     pub(super) fn with_shares_of(mut self, wholes: &[u64]) -> Self {
-        self.aside = Aside::Share(wholes.to_vec());
+        self.proportion = Proportion::Share(wholes.to_vec());
         self
     }
 
     pub(super) fn with_rates_of(mut self, wholes: &[u64]) -> Self {
-        self.aside = Aside::PerMillion(wholes.to_vec());
+        self.proportion = Proportion::PerMillion(wholes.to_vec());
         self
     }
 
@@ -128,23 +128,23 @@ impl Line {
                 let show = |ns: &Option<u64>| ns.map_or(NOT_KNOWN.to_owned(), |ns| scale.show(ns));
                 (scale.name, values.iter().map(show).collect())
             }
-            Values::Words(values) => ("", values.clone()),
+            Values::Texts(values) => ("", values.clone()),
         };
         let entries = (0..).zip(entries).map(|(cell, value)| self.entry(cell, value)).collect();
         Shown { label: self.label.clone(), unit, entries, is_heading: false }
     }
 
     fn entry(&self, cell: usize, value: String) -> Entry {
-        let aside = match (&self.values, &self.aside) {
-            (Values::Bytes(values) | Values::Counts(values), Aside::Share(wholes)) => {
+        let proportion = match (&self.values, &self.proportion) {
+            (Values::Bytes(values) | Values::Counts(values), Proportion::Share(wholes)) => {
                 figures::percent(values[cell], wholes[cell])
             }
-            (Values::Bytes(values) | Values::Counts(values), Aside::PerMillion(wholes)) => {
+            (Values::Bytes(values) | Values::Counts(values), Proportion::PerMillion(wholes)) => {
                 figures::per_million(values[cell], wholes[cell])
             }
             _ => String::new(),
         };
-        Entry { value, aside, change: self.change(cell) }
+        Entry { value, proportion, change: self.change(cell) }
     }
 
     /// Formats the change of `cell` from cell 0: shares in points, everything else relative.
@@ -152,8 +152,8 @@ impl Line {
         let share = |values: &[u64], wholes: &[u64], cell: usize| {
             100.0 * figures::ratio(values[cell], wholes[cell])
         };
-        match (&self.values, &self.aside) {
-            (Values::Bytes(values) | Values::Counts(values), Aside::Share(wholes)) => {
+        match (&self.values, &self.proportion) {
+            (Values::Bytes(values) | Values::Counts(values), Proportion::Share(wholes)) => {
                 figures::change_of_shares(share(values, wholes, 0), share(values, wholes, cell))
             }
             (Values::Bytes(values) | Values::Counts(values), _) => {
@@ -173,7 +173,7 @@ impl Line {
                 }
                 _ => String::new(),
             },
-            (Values::Words(_), _) => String::new(),
+            (Values::Texts(_), _) => String::new(),
         }
     }
 }
@@ -181,17 +181,18 @@ impl Line {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Section {
     title: &'static str,
-    lines: Vec<Line>,
+    lines: Vec<SectionLine>,
 }
 
 impl Section {
-    pub(super) fn new(title: &'static str, lines: Vec<Line>) -> Self {
+    pub(super) fn new(title: &'static str, lines: Vec<SectionLine>) -> Self {
         Self { title, lines }
     }
 
     /// Formats heading and lines; empty if every line is zero.
     pub(super) fn show(&self) -> Vec<Shown> {
-        let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
+        let lines: Vec<&SectionLine> =
+            self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
         let nr_cells = first.values.len();
         let scale = scale(&self.lines);
@@ -208,7 +209,8 @@ impl Section {
     }
 
     pub(super) fn show_mixed(&self) -> Vec<Shown> {
-        let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
+        let lines: Vec<&SectionLine> =
+            self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
         let entry = Entry { change: "change".to_owned(), ..Entry::default() };
         let entries = vec![entry; first.values.len()];
@@ -217,16 +219,17 @@ impl Section {
         std::iter::once(heading).chain(lines).collect()
     }
 
-    fn heading(&self, lines: &[&Line], scale: Scale, nr_cells: usize) -> Shown {
+    fn heading(&self, lines: &[&SectionLine], scale: Scale, nr_cells: usize) -> Shown {
         let has_one_unit = lines.iter().all(|line| line.values.has_section_unit());
-        let aside = match lines.iter().map(|line| &line.aside).find(|a| **a != Aside::None) {
-            Some(Aside::Share(_)) => "share",
-            Some(Aside::PerMillion(_)) => "/M refs",
-            Some(Aside::None) | None => "",
-        };
+        let proportion =
+            match lines.iter().map(|line| &line.proportion).find(|a| **a != Proportion::None) {
+                Some(Proportion::Share(_)) => "share",
+                Some(Proportion::PerMillion(_)) => "/M refs",
+                Some(Proportion::None) | None => "",
+            };
         let entry = Entry {
             value: if has_one_unit { scale.name } else { "" }.to_owned(),
-            aside: aside.to_owned(),
+            proportion: proportion.to_owned(),
             change: "change".to_owned(),
         };
         let entries = vec![entry; nr_cells];
@@ -234,11 +237,11 @@ impl Section {
     }
 }
 
-fn scale(lines: &[Line]) -> Scale {
-    let values = |line: &Line| match &line.values {
+fn scale(lines: &[SectionLine]) -> Scale {
+    let values = |line: &SectionLine| match &line.values {
         Values::Bytes(values) => values.iter().copied().max(),
         Values::Times(values) => values.iter().flatten().copied().max(),
-        Values::Counts(_) | Values::Ratios(_) | Values::Shares(_) | Values::Words(_) => None,
+        Values::Counts(_) | Values::Ratios(_) | Values::Shares(_) | Values::Texts(_) => None,
     };
     let max = lines.iter().filter_map(values).max().unwrap_or(0);
     match lines.first().map(|line| &line.values) {
@@ -250,7 +253,7 @@ fn scale(lines: &[Line]) -> Scale {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) value: String,
-    pub(crate) aside: String,
+    pub(crate) proportion: String,
     pub(crate) change: String,
 }
 

@@ -32,8 +32,8 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
     }
     let rules = if nr == 1 { "1 rule differs".to_owned() } else { format!("{nr} rules differ") };
     if why.results.is_empty() {
-        let told = "but no result does; folio did not search for rules whose effects cancel out";
-        return vec![format!("{name}: {rules}, {told}.")];
+        let reason = "but no result does; folio did not search for rules whose effects cancel out";
+        return vec![format!("{name}: {rules}, {reason}.")];
     }
     let idle = match why.nr_idle() {
         0 => String::new(),
@@ -46,8 +46,8 @@ pub(crate) fn sentences(report: &PredictResult, why: &Why) -> Vec<String> {
         let metrics = why.results.iter().map(|result| result.metric.as_str());
         let mut metrics: Vec<&str> = metrics.collect();
         metrics.dedup();
-        let told = "None of the shown results differs; these do (--why=RESULT shows them)";
-        sentences.push(format!("{told}: {}.", metrics.join(", ")));
+        let heading = "None of the shown results differs; these do (--why=RESULT shows them)";
+        sentences.push(format!("{heading}: {}.", metrics.join(", ")));
     }
     sentences
 }

@@ -76,7 +76,7 @@ fn causes(
     question: &Question<'_>,
     replays: &mut Replays<'_>,
 ) -> Result<Option<Causes>, WhyError> {
-    let Some(row) = answer.told() else { return Ok(None) };
+    let Some(row) = answer.explained_row() else { return Ok(None) };
     let (before, after) = (&question.specs[answer.reference], &question.specs[row]);
     let is_other = before.linked != after.linked || before.machine.name != after.machine.name;
     if is_other || before.kernel == after.kernel {

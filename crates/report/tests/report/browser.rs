@@ -9,13 +9,13 @@ use super::support::{generated, hostile, html, predicted};
 
 fn check(page: &str, width: u32) {
     let Some(browser) = browser() else { return };
-    let said: Value = serde_json::from_str(&probed(browser, page, width)).unwrap();
-    assert_eq!(said["wrong"], Value::Array(Vec::new()), "{said}");
-    let seen = |what: &str| said["seen"][what].as_u64().unwrap();
-    assert_eq!(seen("width"), u64::from(width));
-    assert!(seen("numbers") > 40 && seen("pictures") > 10, "{said}");
-    assert!(seen("charts") >= 2, "{said}");
-    assert!(seen("folios") > 0, "pointing at a strip never met a folio: {said}");
+    let probe: Value = serde_json::from_str(&probed(browser, page, width)).unwrap();
+    assert_eq!(probe["wrong"], Value::Array(Vec::new()), "{probe}");
+    let count = |what: &str| probe["seen"][what].as_u64().unwrap();
+    assert_eq!(count("width"), u64::from(width));
+    assert!(count("numbers") > 40 && count("pictures") > 10, "{probe}");
+    assert!(count("charts") >= 2, "{probe}");
+    assert!(count("folios") > 0, "pointing at a strip never met a folio: {probe}");
 }
 
 #[test]

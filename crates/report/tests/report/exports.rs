@@ -10,7 +10,7 @@ use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Reads, Strays, Writers,
 };
-use largefolio_sim::replay::requested::Asked;
+use largefolio_sim::replay::requested::Requested;
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::tlb::{Counters, KindCounters, Lines, SideCounters, WalkCounters};
@@ -43,7 +43,7 @@ fn side(references: u64, l1_misses: u64, l2_misses: u64) -> SideCounters {
 }
 
 /// Four file folios were requested, and three were free.
-const ASKED: Asked = Asked { file_asked: 4, file_got: 3, anon_asked: 0, anon_got: 0 };
+const ASKED: Requested = Requested { file_asked: 4, file_got: 3, anon_asked: 0, anon_got: 0 };
 
 fn before() -> Outcome {
     Outcome {
@@ -192,11 +192,11 @@ fn large_pages() -> Outcome {
 }
 
 fn report(rows: Vec<Outcome>) -> PredictResult {
-    let words = |text: &str| text.split(' ').map(str::to_owned).collect();
+    let arguments = |text: &str| text.split(' ').map(str::to_owned).collect();
     let trace = TraceInfo {
         path: "py.folio".to_owned(),
         digest: None,
-        command: words("python3 -c pass"),
+        command: arguments("python3 -c pass"),
         recorder: "qemu".to_owned(),
         kernel: "6.18.44".to_owned(),
         machine: "AMD EPYC".to_owned(),
@@ -218,7 +218,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         annotations: Vec::new(),
         reference_ns: 5,
     };
-    let command = words("folio predict py.folio");
+    let command = arguments("folio predict py.folio");
     let mut report = PredictResult::new(command, trace, settings, rows, Options::default());
     report.tool_version = String::from("1.2.3");
     report

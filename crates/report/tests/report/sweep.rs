@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use largefolio_report::sweep::local::{self, Hears};
+use largefolio_report::sweep::local::{self, Callbacks};
 use largefolio_report::sweep::manifest::MANIFEST;
 use largefolio_report::sweep::{
-    Counts, Ended, Manifest, NEVER, Request, Sweep, SweepError, Task, TaskError, TaskResult,
+    Counts, Manifest, NEVER, Request, RunEnding, Sweep, SweepError, Task, TaskError, TaskResult,
 };
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -83,7 +83,10 @@ fn a_task_travels_as_json_and_needs_nothing_but_the_trace() {
         sweep.add(&task, run(&task, &moved).unwrap(), NEVER).unwrap();
     }
     assert!(sweep.missing(3).is_empty());
-    assert_eq!(sweep.finish(Ended::Done, NEVER).unwrap().last().unwrap().ended, Ended::Done);
+    assert_eq!(
+        sweep.finish(RunEnding::Done, NEVER).unwrap().last().unwrap().ended,
+        RunEnding::Done
+    );
     assert_eq!(parts(&dir).len(), 2);
 }
 
@@ -100,7 +103,7 @@ fn a_result_that_comes_twice_is_kept_once() {
     sweep.add(&whole, here(&whole), NEVER).unwrap();
     let expected = Counts { nr_asked: 4, nr_found: 0, nr_done: 4, nr_failed: 0 };
     assert_eq!(sweep.counts(), expected);
-    let manifest = sweep.finish(Ended::Done, NEVER).unwrap();
+    let manifest = sweep.finish(RunEnding::Done, NEVER).unwrap();
     assert_eq!((manifest.nr_cells, manifest.nr_parts), (4, 2));
     let again = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
     assert!(again.set_aside().is_empty(), "a cell in two parts would be damage");
@@ -142,8 +145,12 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
     for task in &tasks[NR - 1..] {
         sweep.add(task, here(task), NEVER).unwrap();
     }
-    let told = sweep.finish(Ended::Done, NEVER).unwrap();
-    assert_eq!((told.nr_cells, told.nr_parts), (NR + 3, 4), "one of {NR}, and three after it");
+    let finished = sweep.finish(RunEnding::Done, NEVER).unwrap();
+    assert_eq!(
+        (finished.nr_cells, finished.nr_parts),
+        (NR + 3, 4),
+        "one of {NR}, and three after it"
+    );
     assert_eq!(nr_whole(&dir, &request), NR + 3);
     let bytes_of = |path: &PathBuf| fs::read(path).unwrap();
     let merged = parts(&dir).into_iter().max_by_key(|path| bytes_of(path).len()).unwrap();
@@ -181,8 +188,8 @@ fn who_is_stopped_while_parts_are_merged_leaves_them_to_the_next() {
         sweep.add(task, here(task), &|| true).unwrap();
     }
     assert_eq!(parts(&dir).len(), NR);
-    let told = sweep.finish(Ended::Done, &|| true).unwrap();
-    assert_eq!((told.last().unwrap().ended, told.nr_parts), (Ended::Interrupted, NR));
+    let finished = sweep.finish(RunEnding::Done, &|| true).unwrap();
+    assert_eq!((finished.last().unwrap().ended, finished.nr_parts), (RunEnding::Interrupted, NR));
     // Stopped between any two steps of a start.
     for nr in [0, 1, 2, NR / 2, NR] {
         let nr_asked = AtomicUsize::new(0);
@@ -191,8 +198,8 @@ fn who_is_stopped_while_parts_are_merged_leaves_them_to_the_next() {
     }
     let again = Sweep::open(&dir, &request, NEVER).unwrap();
     assert_eq!((again.counts().nr_found, again.set_aside()), (NR, [].as_slice()));
-    let told = again.finish(Ended::Done, NEVER).unwrap();
-    assert_eq!((told.last().unwrap().ended, told.nr_parts), (Ended::Done, 1));
+    let finished = again.finish(RunEnding::Done, NEVER).unwrap();
+    assert_eq!((finished.last().unwrap().ended, finished.nr_parts), (RunEnding::Done, 1));
 }
 
 #[test]
@@ -209,21 +216,21 @@ fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
     assert_eq!(sweep.counts().nr_failed, 8);
     sweep.add(&tasks[1], here(&tasks[1]), NEVER).unwrap();
     assert_eq!(sweep.counts().nr_failed, 6);
-    let told = sweep.finish(Ended::Done, NEVER).unwrap();
-    assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
+    let finished = sweep.finish(RunEnding::Done, NEVER).unwrap();
+    assert_eq!(finished.last().unwrap().ended, RunEnding::Incomplete);
     let failed: Vec<_> =
-        told.failed.iter().map(|failure| (failure.nr_cells, failure.cells.len())).collect();
+        finished.failed.iter().map(|failure| (failure.nr_cells, failure.cells.len())).collect();
     assert_eq!(failed, [(4, 0), (2, 2)]);
-    assert!(told.failed[0].error.contains("missing.folio"), "{:?}", told.failed);
-    assert_eq!(told.failed[1].error, "the worker was lost");
-    assert_eq!(manifest(&dir), told);
+    assert!(finished.failed[0].error.contains("missing.folio"), "{:?}", finished.failed);
+    assert_eq!(finished.failed[1].error, "the worker was lost");
+    assert_eq!(manifest(&dir), finished);
     fs::copy(place.path().join("mix.folio"), place.path().join("missing.folio")).unwrap();
     let mut again = Sweep::open(&dir, &request, NEVER).unwrap();
     let missing = again.missing(16);
     assert_eq!(missing.len(), 1, "the same bytes under two names are one trace");
     again.add(&missing[0], here(&missing[0]), NEVER).unwrap();
-    let told = again.finish(Ended::Done, NEVER).unwrap();
-    assert_eq!((told.failed.len(), told.last().unwrap().ended), (0, Ended::Done));
+    let finished = again.finish(RunEnding::Done, NEVER).unwrap();
+    assert_eq!((finished.failed.len(), finished.last().unwrap().ended), (0, RunEnding::Done));
 }
 
 #[test]
@@ -235,16 +242,16 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     for task in &all {
         sweep.fail(task, "the worker was lost");
     }
-    let told = sweep.finish(Ended::Done, NEVER).unwrap();
-    let numbers = |told: &Manifest| -> Vec<_> {
-        let failed = told.failed.iter();
+    let finished = sweep.finish(RunEnding::Done, NEVER).unwrap();
+    let numbers = |finished: &Manifest| -> Vec<_> {
+        let failed = finished.failed.iter();
         failed.map(|failure| (failure.nr_cells, failure.cells.len(), failure.more.len())).collect()
     };
-    assert_eq!(numbers(&told), [(120, 100, 20)]);
+    assert_eq!(numbers(&finished), [(120, 100, 20)]);
     // Twenty are requested again, including some not named in full: ten succeed, and ten fail
     // again.
     let ids: BTreeSet<_> =
-        told.failed[0].more.iter().chain([&told.failed[0].cells[0].id]).collect();
+        finished.failed[0].more.iter().chain([&finished.failed[0].cells[0].id]).collect();
     let seed = |task: &Task| task.cells[0].setting.seed;
     let again = all.iter().filter(|task| ids.contains(&task.cells[0].id)).take(20);
     let mut some = request.clone();
@@ -255,9 +262,9 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     assert_eq!(manifest(&dir).failed.iter().map(|one| one.nr_cells).sum::<usize>(), 100);
     tasks[..10].iter().for_each(|task| sweep.add(task, here(task), NEVER).unwrap());
     tasks[10..].iter().for_each(|task| sweep.fail(task, "the disk was lost"));
-    let told = sweep.finish(Ended::Done, NEVER).unwrap();
-    let nrs: Vec<_> = told.failed.iter().map(|failure| failure.nr_cells).collect();
-    assert_eq!(nrs, [100, 10], "{:?}", numbers(&told));
+    let finished = sweep.finish(RunEnding::Done, NEVER).unwrap();
+    let nrs: Vec<_> = finished.failed.iter().map(|failure| failure.nr_cells).collect();
+    assert_eq!(nrs, [100, 10], "{:?}", numbers(&finished));
     let mut sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     assert_eq!(manifest(&dir).failed, []);
     let tasks = sweep.missing(16);
@@ -265,7 +272,7 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     for task in &tasks {
         sweep.add(task, here(task), NEVER).unwrap();
     }
-    assert_eq!(sweep.finish(Ended::Done, NEVER).unwrap().failed, []);
+    assert_eq!(sweep.finish(RunEnding::Done, NEVER).unwrap().failed, []);
 }
 
 #[test]
@@ -279,11 +286,11 @@ fn a_cell_that_fails_alone_leaves_the_others() {
     let result = here(&task);
     assert_eq!(result.failed.len(), 2, "{:?}", result.failed);
     sweep.add(&task, result, NEVER).unwrap();
-    let told = sweep.finish(Ended::Done, NEVER).unwrap();
-    assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
-    let cells: Vec<_> = told.failed.iter().flat_map(|failure| &failure.cells).collect();
+    let finished = sweep.finish(RunEnding::Done, NEVER).unwrap();
+    assert_eq!(finished.last().unwrap().ended, RunEnding::Incomplete);
+    let cells: Vec<_> = finished.failed.iter().flat_map(|failure| &failure.cells).collect();
     assert!(cells.iter().all(|cell| cell.memory_bytes == 16 << 10), "{cells:?}");
-    assert_eq!((cells.len(), told.nr_cells), (2, 2));
+    assert_eq!((cells.len(), finished.nr_cells), (2, 2));
 }
 
 #[test]
@@ -298,8 +305,8 @@ fn a_trace_whose_rows_are_too_large_leaves_the_others() {
     let dir = place.path().join("set");
     let request = request(&place, &["6.12"], &["large.folio", "mix.folio"]);
     let mut sweep = Sweep::open(&dir, &request, NEVER).unwrap();
-    let hears = Hears { progress: &mut |_| {}, is_stopped: &|| false };
-    assert_eq!(local::run(&mut sweep, hears).unwrap(), Ended::Done);
+    let callbacks = Callbacks { progress: &mut |_| {}, is_stopped: &|| false };
+    assert_eq!(local::run(&mut sweep, callbacks).unwrap(), RunEnding::Done);
     let expected = Counts { nr_asked: 8, nr_found: 0, nr_done: 4, nr_failed: 4 };
     assert_eq!(sweep.counts(), expected);
     let failures = sweep.failures();
@@ -318,9 +325,9 @@ fn one_sweep_writes_at_a_time_and_a_killed_one_is_told() {
     fs::write(dir.join(".folio-x.tmp"), "half of a part").unwrap();
     let second = Sweep::open(&dir, &request, NEVER).unwrap();
     assert!(!dir.join(".folio-x.tmp").exists());
-    let ended: Vec<_> = second.finish(Ended::Interrupted, NEVER).unwrap().runs;
+    let ended: Vec<_> = second.finish(RunEnding::Interrupted, NEVER).unwrap().runs;
     let ended: Vec<_> = ended.iter().map(|run| run.ended).collect();
-    assert_eq!(ended, [Ended::Died, Ended::Interrupted]);
+    assert_eq!(ended, [RunEnding::Died, RunEnding::Interrupted]);
 }
 
 #[test]
@@ -332,13 +339,13 @@ fn a_manifest_that_is_gone_is_told_where_there_are_parts() {
     assert_eq!(sweep.note(), None);
     let task = sweep.missing(16).remove(0);
     sweep.add(&task, here(&task), NEVER).unwrap();
-    sweep.finish(Ended::Done, NEVER).unwrap();
+    sweep.finish(RunEnding::Done, NEVER).unwrap();
     assert_eq!(Sweep::open(&dir, &request, NEVER).unwrap().note(), None);
     fs::remove_file(dir.join(MANIFEST)).unwrap();
-    let told = Sweep::open(&dir, &request, NEVER).unwrap().note().unwrap();
+    let note = Sweep::open(&dir, &request, NEVER).unwrap().note().unwrap();
     assert!(
-        told.starts_with("parts exist, but there is no _manifest.json: the rows are complete"),
-        "{told}"
+        note.starts_with("parts exist, but there is no _manifest.json: the rows are complete"),
+        "{note}"
     );
 }
 

@@ -42,12 +42,12 @@ fn explained(
     let (nr_rows, results) = (meta.nr_rows, results.as_slice());
     let question = Question { trace, nr_rows, specs: &specs, rows: &rows, results };
     let (mut last, mut end) = (0, 0);
-    let mut hear = |nr_done, nr_all| {
+    let mut on_progress = |nr_done, nr_all| {
         assert!(last <= nr_done && nr_done <= nr_all, "{last} {nr_done} {nr_all}");
         (last, end) = (nr_done, nr_all);
         ControlFlow::Continue(())
     };
-    let why = Some(question.answer(&mut hear).unwrap());
+    let why = Some(question.answer(&mut on_progress).unwrap());
     assert_eq!(last, end, "all rows that were announced were replayed");
     let trace = TraceInfo::new("trace.folio", &meta);
     let options = Options { why, ..Options::default() };
@@ -166,12 +166,12 @@ fn the_verdict_finds_the_rules_that_the_whole_answer_has() {
         |nr_rows| Question { trace, nr_rows, specs: &specs, rows: &report.rows, results: &[] };
     let mut verdict = Verdict::new(Goal::Faults, &report.rows);
     let (mut last, mut all) = (0, 0);
-    let mut hear = |nr_done, nr_all| {
+    let mut on_progress = |nr_done, nr_all| {
         assert!(last <= nr_done && nr_done <= nr_all);
         (last, all) = (nr_done, nr_all);
         ControlFlow::Continue(())
     };
-    verdict.search(&question(report.trace.nr_rows), &mut hear).unwrap();
+    verdict.search(&question(report.trace.nr_rows), &mut on_progress).unwrap();
     assert!(all > 0 && last == all, "{last} of {all}");
     let causes = verdict.answers[0].causes.clone().unwrap();
     assert!((1..=NR_CELLS_MAX).contains(&causes.nr_cells) && causes.nr_cells < why.nr_cells / 4);
@@ -241,10 +241,10 @@ fn kernels_without_a_difference_are_answered() {
 
 #[test]
 fn what_is_not_two_kernels_is_refused() {
-    let said = |kernels: &[&str]| check(&request(kernels, &["altra"])).unwrap_err().to_string();
-    assert!(said(&["7.2"]).contains("two kernels, but one was given"));
-    assert!(said(&["6.1", "6.12", "7.2"]).contains("3 were given"));
-    assert!(said(&["7.2", "7.2"]).contains("both are 7.2"));
+    let message = |kernels: &[&str]| check(&request(kernels, &["altra"])).unwrap_err().to_string();
+    assert!(message(&["7.2"]).contains("two kernels, but one was given"));
+    assert!(message(&["6.1", "6.12", "7.2"]).contains("3 were given"));
+    assert!(message(&["7.2", "7.2"]).contains("both are 7.2"));
 }
 
 #[test]
@@ -253,13 +253,13 @@ fn an_unknown_result_is_refused_and_a_stop_is_obeyed() {
     let request = request(&["6.18", "7.2"], &["altra"]);
     let specs = request.specs().unwrap();
     let (meta, rows) = replay(&path, &specs, &mut |_| {}).unwrap();
-    let asked = ["fault_total".to_owned()];
+    let requested = ["fault_total".to_owned()];
     let question = Question {
         trace: &OpenTrace::open(&path).unwrap(),
         nr_rows: meta.nr_rows,
         specs: &specs,
         rows: &rows,
-        results: &asked,
+        results: &requested,
     };
     let error = question.answer(&mut |_, _| panic!("nothing is replayed")).unwrap_err().to_string();
     assert!(error.contains("'fault_total'") && error.contains("faults_total"), "{error}");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use largefolio_report::ExportError;
 use largefolio_report::figures::{self, size};
-use largefolio_report::html::bars::{Bar, Part, bars};
+use largefolio_report::html::bars::{Bar, BarPart, bars};
 use largefolio_report::html::frame::{Basis, Page, TABLE_END, figure, table_head};
 use largefolio_report::html::markup::Markup;
 use largefolio_report::html::sizes::{class, legend};
@@ -138,11 +138,11 @@ fn bar(file: usize, nr: usize, segment: &SegmentView) -> Bar {
         let value = covered.saturating_sub(done);
         done = done.max(covered);
         let tip = format!("{} folios: {}", size(one.bytes), figures::bytes(value));
-        parts.push(Part { class: class(one.bytes), value, tip });
+        parts.push(BarPart { class: class(one.bytes), value, tip });
     }
     let value = segment.file_bytes.saturating_sub(done);
     let tip = format!("no folio of these sizes: {}", figures::bytes(value));
-    parts.push(Part { class: "s12".to_owned(), value, tip });
+    parts.push(BarPart { class: "s12".to_owned(), value, tip });
     let mut total = Markup::new();
     let at = format!("/files/{file}/segments/{nr}/file_bytes");
     total.number(&at, segment.file_bytes, &figures::bytes(segment.file_bytes));

@@ -8,7 +8,7 @@ use largefolio_linux::remedies::Remedy;
 use largefolio_linux::system::Live;
 use largefolio_report::ExportError;
 use largefolio_report::figures::{self, percent, size};
-use largefolio_report::html::bars::{Bar, Part, bars};
+use largefolio_report::html::bars::{Bar, BarPart, bars};
 use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
 use largefolio_report::html::markup::Markup;
 use largefolio_report::html::runs::{Drawn, Strip};
@@ -190,7 +190,7 @@ fn sized(caption: &str, corner: &str, rows: &[NamedRow<'_>]) -> Markup {
 
 fn bar(one: &NamedSizes, at: &str) -> Bar {
     let (all, name) = (one.sizes.mapped_bytes, shortened(&one.name, NAME_CHARS));
-    let part = |class: String, value: u64, what: String| Part {
+    let part = |class: String, value: u64, what: String| BarPart {
         tip: format!("{name}\n{what}: {}, {}", figures::bytes(value), percent(value, all)),
         class,
         value,
@@ -351,7 +351,7 @@ fn why(summary: &Summary<'_>) -> Markup {
         let mut total = Markup::new();
         total.number(&at, reason.bytes, &figures::bytes(reason.bytes));
         let tip = format!("{}: {}", reason.meaning, figures::bytes(reason.bytes));
-        let parts = vec![Part { class: "total-bar".to_owned(), value: reason.bytes, tip }];
+        let parts = vec![BarPart { class: "total-bar".to_owned(), value: reason.bytes, tip }];
         drawn.push(Bar { label: reason.meaning.to_owned(), parts, total });
     }
     table.raw(TABLE_END);

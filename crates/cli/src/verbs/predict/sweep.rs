@@ -6,10 +6,10 @@ use anyhow::{Context, Result};
 use largefolio_linux::signals::Stop;
 use largefolio_report::figures::{counted, grouped};
 use largefolio_report::json;
-use largefolio_report::sweep::local::{self, Hears};
-use largefolio_report::sweep::manifest::Run;
+use largefolio_report::sweep::local::{self, Callbacks};
+use largefolio_report::sweep::manifest::SweepRun;
 use largefolio_report::sweep::{
-    Counts, Ended, Failure, IsStopped, Manifest, Request, Sweep, SweepError,
+    Counts, Failure, IsStopped, Manifest, Request, RunEnding, Sweep, SweepError,
 };
 use largefolio_trace::disk::MadeDirs;
 use largefolio_trace::shown;
@@ -65,17 +65,17 @@ impl SweepPlan {
         }
         let ended = replay(&mut sweep, &is_stopped);
         let failures = sweep.failures();
-        let manifest = sweep.finish(*ended.as_ref().unwrap_or(&Ended::Stopped), &is_stopped);
+        let manifest = sweep.finish(*ended.as_ref().unwrap_or(&RunEnding::Stopped), &is_stopped);
         // The error that ended it says more than the manifest's error on the same full disk.
         let (_, manifest) = (ended?, manifest?);
         print_failures(&failures);
-        if let Some(dropped) = manifest.last().and_then(Run::dropped) {
+        if let Some(dropped) = manifest.last().and_then(SweepRun::dropped) {
             console::warn(&format!("{}: {dropped}", shown(&self.dir)));
         }
         self.print_summary(&manifest, console)?;
         Ok(match manifest.last().map(|run| run.ended) {
-            Some(Ended::Interrupted) => stopped_by(&stop),
-            Some(Ended::Done) => Exit::Done,
+            Some(RunEnding::Interrupted) => stopped_by(&stop),
+            Some(RunEnding::Done) => Exit::Done,
             _ => Exit::No,
         })
     }
@@ -89,7 +89,7 @@ impl SweepPlan {
     }
 
     /// Writes one line, and a second if something is missing.
-    fn summary_text(&self, manifest: &Manifest, run: &Run) -> String {
+    fn summary_text(&self, manifest: &Manifest, run: &SweepRun) -> String {
         let dir = shown(&self.dir);
         let done = format!(
             "{dir}: {} done, {} found, {} failed; {} in {}, \
@@ -115,12 +115,12 @@ fn stopped_by(stop: &Stop) -> Exit {
     Exit::Program(u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX))
 }
 
-fn replay(sweep: &mut Sweep, is_stopped: IsStopped<'_>) -> Result<Ended, SweepError> {
+fn replay(sweep: &mut Sweep, is_stopped: IsStopped<'_>) -> Result<RunEnding, SweepError> {
     let bar = console::counter(sweep.counts().nr_asked as u64, "cells");
     let mut progress = |counts: Counts| {
         bar.set_position((counts.nr_found + counts.nr_done + counts.nr_failed) as u64);
     };
-    let hears = Hears { progress: &mut progress, is_stopped };
+    let hears = Callbacks { progress: &mut progress, is_stopped };
     let ended = local::run(sweep, hears);
     bar.finish_and_clear();
     ended

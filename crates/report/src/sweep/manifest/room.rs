@@ -52,8 +52,9 @@ impl Manifest {
     }
 
     fn drop_idle_texts(&mut self) -> bool {
-        let asked = self.runs.iter().map(|run| &run.asked);
-        let stamps = asked.flat_map(|asked| asked.kernels.iter().chain(&asked.machines));
+        let requests = self.runs.iter().map(|run| &run.asked);
+        let stamps =
+            requests.flat_map(|requests| requests.kernels.iter().chain(&requests.machines));
         let named: BTreeSet<&str> = stamps.map(|stamp| stamp.text.as_str()).collect();
         let nr_before = self.texts.len();
         self.texts.retain(|text, _| named.contains(text.as_str()));
@@ -80,26 +81,26 @@ mod tests {
     use largefolio_sim::replay::CellSpec;
     use largefolio_sim::sweep::{Setting, Stamp};
 
-    use super::super::{Asked, AskedTrace, Ended, Failure, Run};
+    use super::super::{Failure, RequestedTrace, RunEnding, RunRequest, SweepRun};
     use super::*;
 
-    fn run(nr: usize) -> Run {
+    fn run(nr: usize) -> SweepRun {
         let kernel = Kernel::parse("6.12").unwrap();
         let spec = CellSpec::new(kernel, Machine::named("altra").unwrap());
         let stamp = Stamp { name: format!("k{nr}"), text: format!("text{nr}") };
         let path = "a".repeat(1000);
-        Run {
+        SweepRun {
             tool_version: String::new(),
             command_line: vec![nr.to_string()],
-            asked: Asked {
-                traces: vec![AskedTrace { path, digest: None }],
+            asked: RunRequest {
+                traces: vec![RequestedTrace { path, digest: None }],
                 kernels: vec![stamp],
                 machines: Vec::new(),
                 memory_bytes: Vec::new(),
                 seeds: Vec::new(),
                 setting: Setting::of(&spec),
             },
-            ended: Ended::Done,
+            ended: RunEnding::Done,
             nr_asked: 0,
             nr_found: 0,
             nr_done: 0,

@@ -163,12 +163,12 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
         let dir = tempfile::tempdir_in(place.path()).unwrap();
         let parts = [&first[..], &second[..], &[last]].concat();
         killed.put(dir.path(), parts.try_into().unwrap(), merged);
-        let told = format!("{first:?} {second:?} {last:?} {merged:?}");
-        let aside = finish(dir.path(), &listed(dir.path()), NEVER).unwrap();
+        let states = format!("{first:?} {second:?} {last:?} {merged:?}");
+        let quarantined = finish(dir.path(), &listed(dir.path()), NEVER).unwrap();
         let nr_half = merged.iter().filter(|stands| **stands == HalfHidden).count();
-        assert_eq!(aside.len(), nr_half, "{told}");
-        assert_eq!(nrs_of_parts(dir.path()), (0..Killed::NR).collect::<Vec<_>>(), "{told}");
-        assert!(!listed(dir.path()).iter().any(|name| name.ends_with(MERGING)), "{told}");
+        assert_eq!(quarantined.len(), nr_half, "{states}");
+        assert_eq!(nrs_of_parts(dir.path()), (0..Killed::NR).collect::<Vec<_>>(), "{states}");
+        assert!(!listed(dir.path()).iter().any(|name| name.ends_with(MERGING)), "{states}");
     };
     // The merged file is written and nothing is removed: half of the file, one file, or both.
     for last in [Hidden, Named] {
@@ -215,7 +215,7 @@ fn what_is_stopped_while_it_ends_a_merge_goes_on_from_there() {
         let nr_asked = AtomicUsize::new(0);
         let is_stopped = || nr_asked.fetch_add(1, Relaxed) == nr_stopped;
         match finish(dir.path(), &listed(dir.path()), &is_stopped) {
-            Ok(aside) => break assert!(aside.is_empty()),
+            Ok(quarantined) => break assert!(quarantined.is_empty()),
             Err(error) => assert!(matches!(error, SweepError::Stopped), "{error}"),
         }
         let nrs = nrs_of_parts(dir.path());

@@ -90,8 +90,9 @@ fn files_that_are_longer_than_any_of_ours_are_set_aside_unread() {
         file.set_len(nr_bytes + 1).unwrap();
     }
     let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
-    let told: Vec<_> = sweep.set_aside().iter().map(|aside| aside.why.as_str()).collect();
-    assert_eq!(told, ["it has more than 268435456 bytes", "it has more than 67108864 bytes"]);
+    let reasons: Vec<_> =
+        sweep.set_aside().iter().map(|quarantined| quarantined.why.as_str()).collect();
+    assert_eq!(reasons, ["it has more than 268435456 bytes", "it has more than 67108864 bytes"]);
 }
 
 #[test]
@@ -166,6 +167,6 @@ fn what_a_foreign_manifest_says_stays_on_its_line() {
     fs::write(place.path().join(MANIFEST), ended).unwrap();
     let sweep =
         Sweep::open(place.path(), &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
-    let [aside] = sweep.set_aside() else { panic!("{:?}", sweep.set_aside()) };
-    assert!(aside.why.contains("x?folio: fine"), "{}", aside.why);
+    let [quarantined] = sweep.set_aside() else { panic!("{:?}", sweep.set_aside()) };
+    assert!(quarantined.why.contains("x?folio: fine"), "{}", quarantined.why);
 }

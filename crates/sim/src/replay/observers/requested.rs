@@ -14,7 +14,7 @@ use serde::Serialize;
 const NR_PARTS: u64 = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Asked {
+pub struct Requested {
     /// Base pages included.
     pub file_asked: u64,
     pub file_got: u64,
@@ -24,7 +24,7 @@ pub struct Asked {
 }
 
 /// Requests and allocations by folio size in bytes. Unrequested sizes are left out.
-pub type AskedSizes = BTreeMap<u64, Asked>;
+pub type AskedSizes = BTreeMap<u64, Requested>;
 
 pub(crate) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
     let of = |order: usize| {
@@ -34,21 +34,21 @@ pub(crate) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> Asked
         let anon_got = now.anon_fault_alloc - base.anon_fault_alloc;
         let fallback = now.anon_fault_fallback - base.anon_fault_fallback;
         let anon_asked = anon_got + fallback;
-        Asked { file_asked, file_got: file_asked - denied, anon_asked, anon_got }
+        Requested { file_asked, file_got: file_asked - denied, anon_asked, anon_got }
     };
     let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
-    sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
+    sizes.filter(|(_, asked)| *asked != Requested::default()).collect()
 }
 
 pub(crate) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
     let sizes = |round: &RoundOfAgeing| {
-        let of = |order: usize| Asked {
+        let of = |order: usize| Requested {
             file_asked: round.nr_asked[order],
             file_got: round.nr_got[order],
-            ..Asked::default()
+            ..Requested::default()
         };
         let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
-        sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
+        sizes.filter(|(_, asked)| *asked != Requested::default()).collect()
     };
     (1..).zip(rounds).map(|(nr, round)| (nr, sizes(round))).collect()
 }

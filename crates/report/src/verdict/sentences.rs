@@ -14,14 +14,14 @@ use crate::{Absent, PredictResult};
 
 const NR_NAMED: usize = 3;
 
-pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
+pub(crate) fn describe(report: &PredictResult) -> Vec<Vec<String>> {
     let nr_answers = report.verdict.answers.len();
     let of = |answer: &Answer| {
-        let said = Said::new(report, answer);
-        let place = if nr_answers > 1 { said.place(answer) } else { String::new() };
-        let mut sentences = vec![format!("{place}{}", said.headline(answer))];
-        sentences.extend(said.others(answer));
-        sentences.extend(said.causes(answer));
+        let writer = SentenceWriter::new(report, answer);
+        let place = if nr_answers > 1 { writer.place(answer) } else { String::new() };
+        let mut sentences = vec![format!("{place}{}", writer.headline(answer))];
+        sentences.extend(writer.others(answer));
+        sentences.extend(writer.causes(answer));
         sentences
     };
     let absent = [unfit(report), not_replayed(report)].into_iter().flatten();
@@ -82,20 +82,20 @@ pub(crate) fn hints(report: &PredictResult) -> Vec<&'static str> {
     let of = |answer: &Answer| match &answer.causes {
         Some(causes) if causes.rules.is_empty() => Some("--why shows the share of every rule."),
         Some(_) => None,
-        None => Said::new(report, answer).not_searched(answer),
+        None => SentenceWriter::new(report, answer).not_searched(answer),
     };
     let mut hints: Vec<_> = report.verdict.answers.iter().filter_map(of).collect();
     hints.dedup();
     hints
 }
 
-struct Said<'a> {
+struct SentenceWriter<'a> {
     report: &'a PredictResult,
     goal: Goal,
     names: BTreeMap<usize, String>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> SentenceWriter<'a> {
     fn new(report: &'a PredictResult, answer: &Answer) -> Self {
         let columns = answer.columns.iter().map(|column| column.row);
         let rows: Vec<usize> = std::iter::once(answer.reference).chain(columns).collect();
@@ -198,7 +198,7 @@ impl<'a> Said<'a> {
     /// Lists the columns of `answer` that differ, each with its change, or with its count if the
     /// reference has 0. Columns with the same change are listed together.
     fn list(&self, answer: &Answer) -> String {
-        let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+        let mut amounts: Vec<(String, Vec<&str>)> = Vec::new();
         let is_first_best = answer.finding == Finding::FirstIsBest;
         for column in &answer.columns {
             let amount = match column.change {
@@ -208,20 +208,20 @@ impl<'a> Said<'a> {
                 None => self.value(column.row),
             };
             let name = self.name(column.row);
-            match told.iter_mut().find(|(other, _)| *other == amount) {
+            match amounts.iter_mut().find(|(other, _)| *other == amount) {
                 Some((_, names)) => names.push(name),
-                None => told.push((amount, vec![name])),
+                None => amounts.push((amount, vec![name])),
             }
         }
-        let nr_more = told.len().saturating_sub(NR_NAMED);
+        let nr_more = amounts.len().saturating_sub(NR_NAMED);
         let with =
             |(amount, names): (String, Vec<&str>)| format!("{amount} with {}", listed(&names));
-        let mut words: Vec<String> = told.into_iter().take(NR_NAMED).map(with).collect();
+        let mut changes: Vec<String> = amounts.into_iter().take(NR_NAMED).map(with).collect();
         if nr_more > 0 {
-            words.push(format!("and {nr_more} more"));
+            changes.push(format!("and {nr_more} more"));
         }
         let run = if self.goal == Goal::Time { "a run takes " } else { "" };
-        format!("{run}{}", words.join(", "))
+        format!("{run}{}", changes.join(", "))
     }
 
     fn others(&self, answer: &Answer) -> Option<String> {
@@ -235,16 +235,16 @@ impl<'a> Said<'a> {
         };
         let same = of(&|change| is_none(*change));
         let near = of(&|change| !is_none(*change) && !self.goal.is_certain(*change));
-        let mut words = Vec::new();
+        let mut clauses = Vec::new();
         if !same.is_empty() {
             let verb = if same.len() == 1 { "is" } else { "are" };
-            words.push(format!("{} {verb} as good", listed(&same)));
+            clauses.push(format!("{} {verb} as good", listed(&same)));
         }
         if !near.is_empty() {
             let verb = if near.len() == 1 { "is" } else { "are" };
-            words.push(format!("{} {verb} not certainly worse", listed(&near)));
+            clauses.push(format!("{} {verb} not certainly worse", listed(&near)));
         }
-        (!words.is_empty()).then(|| format!("{}.", words.join("; ")))
+        (!clauses.is_empty()).then(|| format!("{}.", clauses.join("; ")))
     }
 
     fn causes(&self, answer: &Answer) -> Vec<String> {
@@ -260,7 +260,7 @@ impl<'a> Said<'a> {
             Goal::Memory => "of the memory",
             Goal::Faults => "of the faults",
         };
-        let mut told: Vec<String> = causes
+        let mut shares: Vec<String> = causes
             .rules
             .iter()
             .enumerate()
@@ -271,19 +271,20 @@ impl<'a> Said<'a> {
             })
             .collect();
         if causes.others.abs() >= others_from(causes) {
-            told.push(format!("all other rules {}%", points(causes.others)));
+            shares.push(format!("all other rules {}%", points(causes.others)));
         }
         let name = self.name(causes.row);
-        vec![format!("What makes the difference to {name}: {}.", told.join(", "))]
+        vec![format!("What makes the difference to {name}: {}.", shares.join(", "))]
     }
 
     fn not_searched(&self, answer: &Answer) -> Option<&'static str> {
         let kernel = |row: usize| &self.report.rows[row].kernel;
         let machine = |row: usize| &self.report.rows[row].machine;
         let is_same = |row: usize| machine(row) == machine(answer.reference);
-        let is_asked = self.report.why.is_some();
-        let is_other = |row| kernel(row) != kernel(answer.reference) && is_same(row) && !is_asked;
-        answer.told().filter(|row| is_other(*row))?;
+        let is_requested = self.report.why.is_some();
+        let is_other =
+            |row| kernel(row) != kernel(answer.reference) && is_same(row) && !is_requested;
+        answer.explained_row().filter(|row| is_other(*row))?;
         Some("--why shows which rules make the difference.")
     }
 
