@@ -32,7 +32,7 @@ pub enum Error {
     #[error(transparent)]
     Study(#[from] StudyError),
     #[error("{0}")]
-    Asked(String),
+    Invalid(String),
     #[error("{doing}: {source}")]
     System { doing: String, source: io::Error },
     #[error("{about}: {source}")]
@@ -49,7 +49,7 @@ impl Error {
         Self::About { about: about.to_owned(), source: Box::new(error.into()) }
     }
 
-    pub(crate) fn asked(text: impl Into<String>) -> Self {
-        Self::Asked(text.into())
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self::Invalid(text.into())
     }
 }

@@ -53,10 +53,10 @@ mod tests;
 
 pub use basis::Basis;
 pub use builtin::names;
-pub use cell::{Ended, Folders, Progress, Values, run};
-pub use closeness::{Closeness, Pair};
+pub use cell::{CellEnd, Folders, Progress, Values, run};
+pub use closeness::{Closeness, ValuePair};
 pub use count::Count;
-pub use curve::{CountFinding, Curve, CurveFinding, LimitFinding, Line, LineFinding, Series};
+pub use curve::{CountFinding, Curve, CurveFinding, CurveLine, LimitFinding, LineFinding, Series};
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
 pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding};

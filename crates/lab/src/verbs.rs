@@ -11,6 +11,6 @@ use largefolio_linux::shell::{as_root, quoted};
 fn again_as_root(command_line: &[String]) -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "folio-lab".to_owned(), |path| quoted(&path));
-    let words = command_line.iter().skip(1).map(|word| format!(" {}", quoted(word)));
-    as_root(&std::iter::once(program).chain(words).collect::<String>())
+    let arguments = command_line.iter().skip(1).map(|word| format!(" {}", quoted(word)));
+    as_root(&std::iter::once(program).chain(arguments).collect::<String>())
 }

@@ -140,21 +140,21 @@ pub fn step_bytes(elf: &ElfFile, ground: Ground) -> Option<u64> {
 
 fn bias(elf: &ElfFile, ground: Ground) -> Bias {
     let page = ground.page_bytes;
-    let asked = elf.loads.iter().map(|load| load.align).max().unwrap_or(0).max(page);
-    let asked = asked.min(FIXED_MODULUS);
+    let modulus = elf.loads.iter().map(|load| load.align).max().unwrap_or(0).max(page);
+    let modulus = modulus.min(FIXED_MODULUS);
     let start = |value: u64| value & !(page - 1);
     let Some(first) = elf.loads.first() else { return Bias { residue: 0, modulus: page } };
     if elf.kind == ElfKind::Fixed {
         return Bias { residue: 0, modulus: FIXED_MODULUS };
     }
     let is_library = elf.kind != ElfKind::Program && elf.class == Class::Bits64;
-    if is_library && asked == page && is_placed(&elf.loads, ground) {
+    if is_library && modulus == page && is_placed(&elf.loads, ground) {
         let modulus = ground.pmd_bytes;
         let residue = start(first.offset).wrapping_sub(start(first.vaddr)) & (modulus - 1);
         return Bias { residue, modulus };
     }
-    let below = start(first.vaddr) & (asked - 1);
-    Bias { residue: below.wrapping_neg() & (asked - 1), modulus: asked }
+    let below = start(first.vaddr) & (modulus - 1);
+    Bias { residue: below.wrapping_neg() & (modulus - 1), modulus }
 }
 
 /// Returns whether the loader's single mapping, which includes .bss, spans a PMD range of the file,

@@ -28,7 +28,7 @@ use std::path::Path;
 use largefolio_bulk::{Primitive, Tuning};
 
 pub use cached::AROUND_BYTES;
-pub use cpu::{Cpu, Place, Structure, fastest_clock_ghz};
+pub use cpu::{Cpu, Structure, TlbLevel, fastest_clock_ghz};
 pub use curve::{Curve, Pages, Side};
 pub use kernel::{KernelCosts, REGION_BYTES, SIZES_PAGES};
 pub use loads::{LineCosts, WalkShares};
@@ -175,32 +175,32 @@ impl Calibration {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, CalibrateError> {
         let caches = host::caches(&Live);
-        let mut found = Self { cpu: Cpu::ask(), caches, ..Self::default() };
+        let mut calibration = Self { cpu: Cpu::detect(), caches, ..Self::default() };
         progress("faults, fork and unmapping");
-        found.kernel = kernel::measure(effort.kernel_rounds(), effort.part())?;
-        found.clock_ghz = found.kernel.pace.as_ref().map(|pace| pace.clock_ghz);
-        found.missing.append(&mut found.kernel.missing);
+        calibration.kernel = kernel::measure(effort.kernel_rounds(), effort.part())?;
+        calibration.clock_ghz = calibration.kernel.pace.as_ref().map(|pace| pace.clock_ghz);
+        calibration.missing.append(&mut calibration.kernel.missing);
         progress("clearing and copying");
-        (found.clear, found.copy) = rates(effort)?;
+        (calibration.clear, calibration.copy) = rates(effort)?;
         progress("reads");
         match storage::measure(dir, (64 << 20) / effort.part(), effort.nr_rounds()) {
-            Ok(storage) => found.storage = storage,
-            Err(error) => found.missing.push(format!("storage: {error}")),
+            Ok(storage) => calibration.storage = storage,
+            Err(error) => calibration.missing.push(format!("storage: {error}")),
         }
         for (side, name) in [(Side::Data, "data"), (Side::Instruction, "instruction")] {
             progress(&format!("{name} translation"));
-            found.add_curves(effort, side, name, dir);
+            calibration.add_curves(effort, side, name, dir);
         }
         progress("lines and walks");
         match loads::lines(caches, effort.nr_rounds(), effort.part()) {
-            Ok(lines) => found.lines = lines,
-            Err(error) => found.missing.push(format!("latency of caches: {error}")),
+            Ok(lines) => calibration.lines = lines,
+            Err(error) => calibration.missing.push(format!("latency of caches: {error}")),
         }
         match loads::shares(effort.nr_rounds(), effort.part(), dir) {
-            Ok(shares) => found.walk_shares = shares,
-            Err(error) => found.missing.push(format!("overlap of walks: {error}")),
+            Ok(shares) => calibration.walk_shares = shares,
+            Err(error) => calibration.missing.push(format!("overlap of walks: {error}")),
         }
-        Ok(found)
+        Ok(calibration)
     }
 
     fn add_curves(&mut self, effort: Effort, side: Side, name: &str, dir: &Path) {
@@ -235,9 +235,9 @@ fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
         let mut rates = Vec::new();
         for &unit_bytes in units {
             let cell = Cell { work, len_bytes: unit_bytes, is_hot: false };
-            let found = cell.measure(&mut arena, Tuning::host(), nr_rounds);
+            let series = cell.measure(&mut arena, Tuning::host(), nr_rounds);
             let by = |which: Primitive| {
-                found.iter().find(|(subject, _)| *subject == clear::Subject::Whole(which))
+                series.iter().find(|(subject, _)| *subject == clear::Subject::Whole(which))
             };
             let Some((_, series)) = by(PAGEWISE).or_else(|| by(Primitive::Portable)) else {
                 continue;

@@ -44,7 +44,7 @@ use rayon::iter::{
 use serde::{Deserialize, Serialize};
 
 use self::folios::{Cell, Size, Tally};
-use self::kpageflags::{FlagBook, seen};
+use self::kpageflags::{FlagBook, usage};
 use self::pagemap::{Extents, Reader, Span};
 use self::process::{Mapping, Process, Walk};
 use crate::geometry::Geometry;
@@ -303,14 +303,14 @@ fn totals(book: &FlagBook, geometry: Geometry) -> Tally {
     book.each_seen(&mut |page, bits, nr| {
         let bytes = nr * geometry.page_bytes;
         let where_seen = |bit: u8| if bits & bit == 0 { 0 } else { bytes };
-        let is_whole = bits & seen::WHOLE != 0;
-        let aligned_bytes = where_seen(seen::ALIGNED);
+        let is_whole = bits & usage::WHOLE != 0;
+        let aligned_bytes = where_seen(usage::ALIGNED);
         let cell = Cell {
             aligned_bytes,
-            unaligned_bytes: where_seen(seen::WHOLE) - aligned_bytes,
+            unaligned_bytes: where_seen(usage::WHOLE) - aligned_bytes,
             partial_bytes: if is_whole { 0 } else { bytes },
-            contpte_bytes: where_seen(seen::CONTPTE),
-            pmd_bytes: where_seen(seen::PMD),
+            contpte_bytes: where_seen(usage::CONTPTE),
+            pmd_bytes: where_seen(usage::PMD),
         };
         totals.add(process::kind_of_seen(page.backing(), bits), Size::Order(page.order()), &cell);
     });

@@ -176,7 +176,7 @@ pub fn run(
             continue;
         }
         let tried = match &entries {
-            Some(entries) if runs.is_none() => seen(&**entries, smap, area.tried),
+            Some(entries) if runs.is_none() => read_again(&**entries, smap, area.tried),
             _ => Ok(area.tried),
         };
         blocks.extend(tried.map_err(failed("read its pages"))?);
@@ -220,7 +220,7 @@ fn compare(
     }
 }
 
-fn seen(entries: &dyn Entries, smap: &Smap, tried: Vec<Block>) -> io::Result<Vec<Block>> {
+fn read_again(entries: &dyn Entries, smap: &Smap, tried: Vec<Block>) -> io::Result<Vec<Block>> {
     let Some(&Block { address: first_address, kind, .. }) = tried.first() else {
         return Ok(tried);
     };
@@ -230,7 +230,7 @@ fn seen(entries: &dyn Entries, smap: &Smap, tried: Vec<Block>) -> io::Result<Vec
     let shared_bytes = if kind == CollapseKind::Anon { smap.shared_bytes } else { 0 };
     let resident_bytes = smap.rss_bytes;
     let area = Area { kind, first_address, nr_blocks, resident_bytes, shared_bytes };
-    room::seen(entries, &area, tried, sizes)
+    room::read_again(entries, &area, tried, sizes)
 }
 
 /// Collapses `blocks` as long as memory is available. Returns the remaining blocks, or the error

@@ -112,35 +112,35 @@ fn allowed(
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
     match PathHandle::of(path) {
-        Ok(found) => with(rules, &found, rights),
+        Ok(handle) => with(rules, &handle, rights),
         Err(_) => Ok(rules),
     }
 }
 
 fn with(
     rules: RulesetCreated,
-    found: &PathHandle,
+    handle: &PathHandle,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    let is_dir = found.metadata().is_dir();
+    let is_dir = handle.metadata().is_dir();
     let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST) };
-    rules.add_rule(PathBeneath::new(found, rights))
+    rules.add_rule(PathBeneath::new(handle, rights))
 }
 
 /// Adds a rule for a result at `path`, written in its directory or into an existing object.
 fn written(rules: RulesetCreated, path: &Path) -> Result<RulesetCreated, RulesetError> {
     let Ok(place) = Place::of(path) else { return Ok(rules) };
-    let found = place.written();
-    if found.metadata().is_dir() {
-        return with(rules, found, changing());
+    let handle = place.written();
+    if handle.metadata().is_dir() {
+        return with(rules, handle, changing());
     }
     // A pipe has no place in a filesystem and can always be opened.
-    let name = fs::read_link(found.handle()).unwrap_or_default();
+    let name = fs::read_link(handle.handle()).unwrap_or_default();
     let name = name.as_os_str().as_bytes();
     if !name.starts_with(b"/") || name.starts_with(b"/memfd:") {
         return Ok(rules);
     }
-    with(rules, found, AccessFs::ReadFile | AccessFs::WriteFile)
+    with(rules, handle, AccessFs::ReadFile | AccessFs::WriteFile)
 }
 
 /// Limits private memory to the machine's, and disables core files, which could hold the contents

@@ -63,18 +63,18 @@ impl Environment for Host {
     fn node(&self, path: &Path) -> Node {
         match path.metadata() {
             Err(_) => Node::Missing,
-            Ok(found) if found.is_dir() => Node::Directory,
-            Ok(found) if found.permissions().mode() & 0o111 != 0 => Node::Executable,
+            Ok(metadata) if metadata.is_dir() => Node::Directory,
+            Ok(metadata) if metadata.permissions().mode() & 0o111 != 0 => Node::Executable,
             Ok(_) => Node::Plain,
         }
     }
 
     fn gives_rights(&self, path: &Path) -> bool {
-        let Ok(found) = path.metadata() else { return false };
+        let Ok(metadata) = path.metadata() else { return false };
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-        let has = |bits| found.mode() & bits == bits;
-        let of_user = has(SET_USER) && found.uid() != user.as_raw();
-        let of_group = has(SET_GROUP | GROUP_EXECUTES) && found.gid() != group.as_raw();
+        let has = |bits| metadata.mode() & bits == bits;
+        let of_user = has(SET_USER) && metadata.uid() != user.as_raw();
+        let of_group = has(SET_GROUP | GROUP_EXECUTES) && metadata.gid() != group.as_raw();
         let has_capabilities = || rustix::fs::getxattr(path, CAPABILITIES, &mut [0_u8; 64]).is_ok();
         of_user || of_group || !user.is_root() && has_capabilities()
     }

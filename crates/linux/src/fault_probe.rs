@@ -43,7 +43,7 @@ impl FaultProbe {
         let list = list(&tracefs);
         remove_stale(&list);
         let event = format!("{PREFIX}{}/{HANDLE_MM_FAULT}", std::process::id());
-        say(&list, &format!("p:{event} {HANDLE_MM_FAULT} {ARGUMENTS}"))?;
+        append(&list, &format!("p:{event} {HANDLE_MM_FAULT} {ARGUMENTS}"))?;
         Ok(Self { tracefs, event })
     }
 
@@ -56,7 +56,7 @@ impl FaultProbe {
 impl Drop for FaultProbe {
     fn drop(&mut self) {
         // Refused only while an instance has it enabled, and ours is gone.
-        let _ = say(&list(&self.tracefs), &format!("-:{}", self.event));
+        let _ = append(&list(&self.tracefs), &format!("-:{}", self.event));
     }
 }
 
@@ -78,7 +78,7 @@ fn list(tracefs: &Detached) -> PathBuf {
     tracefs.path().join("kprobe_events")
 }
 
-fn say(list: &Path, line: &str) -> io::Result<()> {
+fn append(list: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(list)?.write_all(format!("{line}\n").as_bytes())
 }
 
@@ -88,7 +88,7 @@ fn remove_stale(list: &Path) {
         let pid =
             event.strip_prefix(PREFIX).and_then(|rest| rest.split('/').next()?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Task::of(&Live, pid).exists()) {
-            let _ = say(list, &format!("-:{event}"));
+            let _ = append(list, &format!("-:{event}"));
         }
     }
 }

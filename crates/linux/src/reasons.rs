@@ -45,34 +45,36 @@ use crate::proc::maps::Vma;
 /// memory outside whole blocks, which needs no reading and keeps sums over all mappings correct.
 #[must_use]
 pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     if question.nr_max == 0 {
-        return found;
+        return findings;
     }
     for (process, one) in census.processes.iter().enumerate() {
         for (mapping, at) in one.mappings.iter().enumerate() {
-            found.extend(missing(census, at).map(|(target_bytes, large_bytes, missing_bytes)| {
-                let (reasons, remedies) = (Vec::new(), Vec::new());
-                Finding {
-                    process,
-                    mapping,
-                    target_bytes,
-                    large_bytes,
-                    missing_bytes,
-                    reasons,
-                    remedies,
-                }
-            }));
+            findings.extend(missing(census, at).map(
+                |(target_bytes, large_bytes, missing_bytes)| {
+                    let (reasons, remedies) = (Vec::new(), Vec::new());
+                    Finding {
+                        process,
+                        mapping,
+                        target_bytes,
+                        large_bytes,
+                        missing_bytes,
+                        reasons,
+                        remedies,
+                    }
+                },
+            ));
         }
     }
-    found.sort_by_key(|finding| {
+    findings.sort_by_key(|finding| {
         let mapping = &census.processes[finding.process].mappings[finding.mapping];
         std::cmp::Reverse(finding.missing_bytes.min(mapping.tally.all().mapped_bytes()))
     });
-    let nr_judged = found.len().min(question.nr_max);
-    let facts = Facts::read(question.system, census, &found[..nr_judged]);
+    let nr_judged = findings.len().min(question.nr_max);
+    let facts = Facts::read(question.system, census, &findings[..nr_judged]);
     let mut judge = Judge::new(census, question, &facts);
-    for (nr, finding) in found.iter_mut().enumerate() {
+    for (nr, finding) in findings.iter_mut().enumerate() {
         if nr < nr_judged {
             finding.reasons = judge.reasons(finding);
             finding.remedies = judge.remedies(finding);
@@ -80,8 +82,8 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
             finding.reasons = judge.too_small(finding);
         }
     }
-    found.retain(|finding| !finding.reasons.is_empty() || !finding.remedies.is_empty());
-    found
+    findings.retain(|finding| !finding.reasons.is_empty() || !finding.remedies.is_empty());
+    findings
 }
 
 fn missing(census: &Census, mapping: &Mapping) -> Option<(u64, u64, u64)> {

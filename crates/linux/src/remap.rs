@@ -176,11 +176,11 @@ fn budget_bytes() -> u64 {
 /// The places searched, the users who could have placed it there, or a path that `LD_PRELOAD`
 /// cannot hold.
 pub fn find_library() -> Result<PathBuf, Refused> {
-    let found = PRELOADED.find(&Host).map_err(|missing| match missing.distrusted {
+    let library = PRELOADED.find(&Host).map_err(|missing| match missing.distrusted {
         Some(reason) => Refused::new(Refusal::LibraryOpen, reason),
         None => Refused::new(Refusal::NoLibrary, missing.places),
     })?;
-    let path = found.canonicalize().unwrap_or(found);
+    let path = library.canonicalize().unwrap_or(library);
     let is_plain = !path.as_os_str().as_bytes().iter().any(|byte| b" :\t\n".contains(byte));
     if is_plain {
         Ok(path)

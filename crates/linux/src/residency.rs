@@ -51,13 +51,13 @@ pub(crate) struct Cached<'f> {
 
 impl<'f> Cached<'f> {
     pub(crate) fn new(file: &'f File, path: &Path) -> io::Result<Self> {
-        let found = file.metadata()?;
+        let metadata = file.metadata()?;
         let euid = rustix::process::geteuid();
-        let is_owner = euid.is_root() || euid.as_raw() == found.uid();
+        let is_owner = euid.is_root() || euid.as_raw() == metadata.uid();
         let is_reported = is_owner || rustix::fs::access(path, Access::WRITE_OK).is_ok();
         Ok(Self {
             file,
-            file_bytes: found.len(),
+            file_bytes: metadata.len(),
             pmd_bytes: Geometry::running().pmd_bytes(),
             is_reported,
             is_filled: false,

@@ -82,8 +82,8 @@ pub fn as_root(command: &str) -> String {
 /// ```
 #[must_use]
 pub fn again_as_root(command_line: &[String]) -> String {
-    let words = command_line.iter().skip(1).map(|word| format!(" {}", quoted(word)));
-    as_root(&iter::once(FOLIO.to_owned()).chain(words).collect::<String>())
+    let arguments = command_line.iter().skip(1).map(|word| format!(" {}", quoted(word)));
+    as_root(&iter::once(FOLIO.to_owned()).chain(arguments).collect::<String>())
 }
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -108,15 +108,16 @@ fn with_name(name: &str, command: &str) -> String {
 }
 
 /// Returns the command for this folio, if its name in `PATH` resolves to `found`.
-fn name_where(found: Option<&Path>) -> String {
+fn name_where(in_path: Option<&Path>) -> String {
     let own = own().or_else(|| find_in_path(&Host, OsStr::new(FOLIO)));
-    typed(own.as_deref(), found)
+    typed(own.as_deref(), in_path)
 }
 
 /// Returns the command for the program `own`: its name, if that finds no other program.
-fn typed(own: Option<&Path>, found: Option<&Path>) -> String {
-    let starts =
-        |own: &Path| found.is_some_and(|found| same_file(found, own) || is_script(found, own));
+fn typed(own: Option<&Path>, in_path: Option<&Path>) -> String {
+    let starts = |own: &Path| {
+        in_path.is_some_and(|in_path| same_file(in_path, own) || is_script(in_path, own))
+    };
     own.filter(|own| !starts(own)).map_or_else(|| FOLIO.to_owned(), quoted)
 }
 
@@ -125,8 +126,8 @@ fn same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// Returns whether `found` is the script by which a Python package starts its folio, `own`.
-fn is_script(found: &Path, own: &Path) -> bool {
-    let Some(Ok(bin)) = found.parent().map(Path::canonicalize) else { return false };
+fn is_script(in_path: &Path, own: &Path) -> bool {
+    let Some(Ok(bin)) = in_path.parent().map(Path::canonicalize) else { return false };
     let is_below =
         |prefix: &Path| own.canonicalize().is_ok_and(|own| own.starts_with(prefix.join("lib")));
     own.ends_with("largefolio/_folio/bin/folio") && bin.parent().is_some_and(is_below)

@@ -24,7 +24,7 @@ static NR_INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 pub struct Signals {
     earlier: Vec<(i32, libc::sigaction)>,
     sent: &'static AtomicI32,
-    seen: &'static AtomicI32,
+    received: &'static AtomicI32,
 }
 
 extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
@@ -47,7 +47,7 @@ impl Signals {
         SENT.store(0, Relaxed);
         SEEN.store(0, Relaxed);
         NR_INTERRUPTS.store(0, Relaxed);
-        let mut signals = Self { earlier: Vec::new(), sent: &SENT, seen: &SEEN };
+        let mut signals = Self { earlier: Vec::new(), sent: &SENT, received: &SEEN };
         for signal in WATCHED {
             // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
             let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -71,8 +71,8 @@ impl Signals {
     }
 
     #[must_use]
-    pub fn seen(&self) -> Option<i32> {
-        Some(self.seen.load(Relaxed)).filter(|signal| *signal != 0)
+    pub fn received(&self) -> Option<i32> {
+        Some(self.received.load(Relaxed)).filter(|signal| *signal != 0)
     }
 }
 
@@ -91,7 +91,7 @@ impl Stop {
 
     #[must_use]
     pub fn asked_by(&self) -> Option<i32> {
-        self.0.seen()
+        self.0.received()
     }
 }
 
@@ -126,10 +126,10 @@ static AT_START: extern "C" fn() = note_pipe;
 
 extern "C" fn note_pipe() {
     // SAFETY: an all-zero sigaction is valid.
-    let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: `found` is a whole sigaction, and the call changes nothing.
-    let result = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut found) };
-    IGNORES_PIPE.store(result == 0 && found.sa_sigaction == libc::SIG_IGN, Relaxed);
+    let result = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
+    IGNORES_PIPE.store(result == 0 && action.sa_sigaction == libc::SIG_IGN, Relaxed);
 }
 
 /// Gives the program of `command` this process's original SIGPIPE disposition. std would reset it

@@ -59,8 +59,8 @@ pub trait Entries: Send + Sync {
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] if the kernel does not support it, or the system's error.
-    fn scan(&self, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
-        let _ = (pages, found);
+    fn scan(&self, pages: Range<u64>, present: &mut Vec<Present>) -> io::Result<()> {
+        let _ = (pages, present);
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -75,7 +75,7 @@ pub(crate) struct RunOptions<'a> {
 #[derive(Debug)]
 pub(crate) struct Observed {
     pub(crate) ended: Ended,
-    pub(crate) look: Option<MemorySample>,
+    pub(crate) memory: Option<MemorySample>,
     pub(crate) output: Vec<u8>,
     pub(crate) left: Option<String>,
 }
@@ -115,7 +115,7 @@ pub(crate) fn observed(
     // The command holds the writing end of the pipe.
     drop(command);
     family.is_led_by(own);
-    let (why, wall, look) = thread::scope(|scope| {
+    let (why, wall, memory) = thread::scope(|scope| {
         let (end, ended) = channel();
         let (pid, when) = (leader.id(), options.when);
         let looking = (when != When::Never)
@@ -123,8 +123,8 @@ pub(crate) fn observed(
         let why = wait_for_end(&leader, signals, options);
         let wall = start.elapsed();
         drop(end);
-        let look = looking.and_then(|looking| looking.join().ok()).flatten();
-        (why, wall, look)
+        let memory = looking.and_then(|looking| looking.join().ok()).flatten();
+        (why, wall, memory)
     });
     let left = if matches!(why, Ok(Why::Ended)) { family.left_running() } else { None };
     // Before any return: the reader of the output waits for its writers.
@@ -147,7 +147,7 @@ pub(crate) fn observed(
         }),
         Why::Ended | Why::TooLong => Ended::Failed(status),
     };
-    Ok(Observed { ended, look, output, left })
+    Ok(Observed { ended, memory, output, left })
 }
 
 pub(crate) fn start_error(command: &Command, source: io::Error) -> TimedRunError {
@@ -200,12 +200,12 @@ impl Watch {
 
     /// Returns the signal that arrived, 0 for none.
     pub(crate) fn signal(&self) -> i32 {
-        self.signals.seen().unwrap_or(0)
+        self.signals.received().unwrap_or(0)
     }
 
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.signals.seen().is_some()
+        self.signals.received().is_some()
             || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }

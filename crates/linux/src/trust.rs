@@ -26,32 +26,32 @@ const SET_ID: u32 = 0o6000;
 /// Returns the reason if a user outside of `owners` could have placed `path`.
 pub(crate) fn distrust(path: &Path, owners: &[u32]) -> Option<String> {
     let Ok(real) = path.canonicalize() else { return Some("it does not exist".to_owned()) };
-    let is_open = |found: &Metadata| found.mode() & OPEN != 0;
-    let file = look(&real, owners, is_open);
+    let is_open = |metadata: &Metadata| metadata.mode() & OPEN != 0;
+    let file = check(&real, owners, is_open);
     let ways = [path, &real].into_iter().filter_map(Path::parent);
     file.or_else(|| {
         let mut dirs = ways.flat_map(|parent| parent.ancestors().enumerate());
         dirs.find_map(|(nr, dir)| {
-            let is_excused = |found: &Metadata| nr > 0 && found.mode() & STICKY != 0;
-            look(dir, owners, |found| is_open(found) && !is_excused(found))
+            let is_excused = |metadata: &Metadata| nr > 0 && metadata.mode() & STICKY != 0;
+            check(dir, owners, |metadata| is_open(metadata) && !is_excused(metadata))
         })
     })
 }
 
-fn look(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Option<String> {
+fn check(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Option<String> {
     let shown = largefolio_trace::shown(path);
     match path.metadata() {
         Err(error) => Some(format!("{shown}: {error}")),
-        Ok(found) if is_open(&found) => Some(format!("everyone can write to {shown}")),
-        Ok(found) if !owners.contains(&found.uid()) => {
-            Some(format!("{shown} belongs to user {}", found.uid()))
+        Ok(metadata) if is_open(&metadata) => Some(format!("everyone can write to {shown}")),
+        Ok(metadata) if !owners.contains(&metadata.uid()) => {
+            Some(format!("{shown} belongs to user {}", metadata.uid()))
         }
         Ok(_) => None,
     }
 }
 
-pub(crate) fn is_set_id(found: &Metadata) -> bool {
-    found.mode() & SET_ID != 0
+pub(crate) fn is_set_id(metadata: &Metadata) -> bool {
+    metadata.mode() & SET_ID != 0
 }
 
 pub(crate) fn has_capabilities(path: &Path) -> bool {

@@ -33,7 +33,7 @@ impl Rounds {
         // Skips rounds after one that took too long.
         self.next = (self.next + self.every).max(Instant::now());
         loop {
-            if self.signals.seen().is_some() {
+            if self.signals.received().is_some() {
                 return false;
             }
             let left = self.next.saturating_duration_since(Instant::now());

@@ -107,6 +107,6 @@ pub use hierarchy::{Lookup, Tlb};
 pub use level::Violation;
 pub use sizes::{CacheSize, EntrySize, EntrySizes};
 pub use spaces::NR_SPACES_MAX;
-pub use walk_cache::{MAX_WALK_ENTRIES, Steps, TableLevel, WalkCacheConfig, WalkCaches, nr_levels};
+pub use walk_cache::{MAX_WALK_ENTRIES, Steps, TlbLevel, WalkCacheConfig, WalkCaches, nr_levels};
 pub use walker::{KindCounters, Lines, WalkCounters, WalkerConfig};
 pub use ways::Ways;

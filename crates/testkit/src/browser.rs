@@ -19,14 +19,14 @@ pub fn browser() -> Option<&'static str> {
         return None;
     }
     let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();
-    let found = BROWSERS.into_iter().find(runs);
-    if found.is_none() {
+    let program = BROWSERS.into_iter().find(runs);
+    if program.is_none() {
         crate::skipped!(
             "no browser, the page was not opened; install one with: sudo apt-get install \
              chromium"
         );
     }
-    found
+    program
 }
 
 /// Opens `page` in a frame of `width` pixels. Returns the probe's results as JSON: `wrong`, a list
@@ -49,16 +49,16 @@ pub fn probed(browser: &str, page: &str, width: u32) -> String {
     );
     let outer_path = dir.path().join("outer.html");
     write(&outer_path, &outer);
-    let words = ["--virtual-time-budget=20000", "--dump-dom", "--window-size=1400,1000"];
-    let output = opened(browser, &words, &outer_path, dir.path());
-    let said = String::from_utf8_lossy(&output.stderr);
-    let console: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    let arguments = ["--virtual-time-budget=20000", "--dump-dom", "--window-size=1400,1000"];
+    let output = opened(browser, &arguments, &outer_path, dir.path());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let console: Vec<&str> = stderr.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(console.is_empty(), "the console said: {console:?}");
     let dom = String::from_utf8_lossy(&output.stdout);
-    let said = dom.split("<pre id=\"said\">").nth(1).and_then(|rest| rest.split('<').next());
-    let said = decoded(said.unwrap_or_else(|| panic!("the browser printed: {dom}")));
-    assert!(said.starts_with('{'), "the probe did not end: '{said}'");
-    said
+    let content = dom.split("<pre id=\"said\">").nth(1).and_then(|rest| rest.split('<').next());
+    let content = decoded(content.unwrap_or_else(|| panic!("the browser printed: {dom}")));
+    assert!(content.starts_with('{'), "the probe did not end: '{content}'");
+    content
 }
 
 /// Prints the page to PDF, with scripts off.
@@ -83,11 +83,11 @@ fn write(path: &Path, text: &str) {
     fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-fn opened(browser: &str, words: &[&str], path: &Path, home: &Path) -> Output {
+fn opened(browser: &str, arguments: &[&str], path: &Path, home: &Path) -> Output {
     Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
         .args(["--host-resolver-rules=MAP * ~NOTFOUND", "--enable-logging=stderr"])
-        .args(words)
+        .args(arguments)
         .arg(format!("--user-data-dir={}", home.join("profile").display()))
         .arg(format!("file://{}", path.display()))
         .output()

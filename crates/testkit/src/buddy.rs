@@ -94,13 +94,13 @@ impl NaiveBuddy {
 
     fn take_own(&mut self, order: u8, of: usize) -> Option<u64> {
         let is_filled = |&k: &u8| !self.lists[usize::from(k)][of].is_empty();
-        let found = (order..=self.max_order).find(is_filled)?;
-        Some(self.take_head(found, order, of))
+        let order_of_block = (order..=self.max_order).find(is_filled)?;
+        Some(self.take_head(order_of_block, order, of))
     }
 
-    fn take_head(&mut self, found: u8, order: u8, of: usize) -> u64 {
-        let pfn = self.lists[usize::from(found)][of].remove(0);
-        let mut k = found;
+    fn take_head(&mut self, order_of_block: u8, order: u8, of: usize) -> u64 {
+        let pfn = self.lists[usize::from(order_of_block)][of].remove(0);
+        let mut k = order_of_block;
         while k > order {
             k -= 1;
             self.lists[usize::from(k)][of].insert(0, pfn + (1 << k));

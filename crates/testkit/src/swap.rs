@@ -109,8 +109,8 @@ fn watched(device: &Path) -> OwnedFd {
     inotify::add_watch(&fd, device, WatchFlags::OPEN).expect("a watch");
     drop(File::open(device));
     let mut events = [0; 4096];
-    let seen = rustix::io::read(&fd, &mut events);
-    assert!(seen.is_ok() || File::open(device).is_err(), "inotify does not see that it is opened");
+    let event = rustix::io::read(&fd, &mut events);
+    assert!(event.is_ok() || File::open(device).is_err(), "inotify does not see that it is opened");
     let _ = rustix::io::read(&fd, &mut events);
     fd
 }

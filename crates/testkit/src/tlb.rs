@@ -112,9 +112,9 @@ fn find(level: &NaiveLevel, vpn: u64) -> Option<NaiveEntry> {
         .iter()
         .flat_map(|structure| structure.sets.iter().flatten())
         .filter(|entry| entry.covers(vpn));
-    let found = covering.next().copied();
+    let entry = covering.next().copied();
     assert!(covering.next().is_none(), "two entries cover page {vpn}");
-    found
+    entry
 }
 
 fn touch(level: &mut NaiveLevel, vpn: u64) {

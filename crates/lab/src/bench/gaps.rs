@@ -48,7 +48,7 @@ pub fn measure(arena: &mut Arena, tuning: &Tuning) -> Result<Vec<Waits>, BenchEr
             let mut units_within = [None; 2];
             for (unit, target) in units_within.iter_mut().zip(TARGETS) {
                 *unit = match tuning.unit_within(arena.to(), target, clock) {
-                    Ok(found) => Some(found.unit_bytes),
+                    Ok(gap) => Some(gap.unit_bytes),
                     Err(GapsError::TooSlow { .. }) => None,
                     Err(error) => return Err(error.into()),
                 };

@@ -62,7 +62,7 @@ impl Scale {
 }
 
 /// `2.10 [1.90 .. 2.31]`.
-fn told(spread: Spread) -> String {
+fn show_spread(spread: Spread) -> String {
     let number = |value: f64| match value.abs() {
         large if large >= 100.0 => format!("{value:.0}"),
         middle if middle >= 10.0 => format!("{value:.1}"),
@@ -160,9 +160,9 @@ impl Forms for BenchResult {
                 let _ = writeln!(text, "{}, {}", row.operation, row.unit);
                 last = &row.operation;
             }
-            let (size, subject, value) = (&row.size, &row.subject, told(row.value));
+            let (size, subject, value) = (&row.size, &row.subject, show_spread(row.value));
             let ratio = row.ratio.zip(row.ratio_to.as_ref());
-            let ratio = ratio.map(|(ratio, to)| format!("  {}x of {to}", told(ratio)));
+            let ratio = ratio.map(|(ratio, to)| format!("  {}x of {to}", show_spread(ratio)));
             let ratio = ratio.unwrap_or_default();
             let own = row.value.n;
             let own = if own == n { String::new() } else { format!("  (n = {own})") };
@@ -220,8 +220,8 @@ mod tests {
         ];
         let rows = rows("fork", "64K", Scale::NsEach(5.0, "ns"), &subjects);
         assert!(rows[0].ratio.is_none());
-        assert_eq!(told(rows[0].value), "3.00 [2.00 .. 4.00]");
-        assert_eq!(told(rows[1].ratio.unwrap()), "0.38 [0.25 .. 0.50]");
+        assert_eq!(show_spread(rows[0].value), "3.00 [2.00 .. 4.00]");
+        assert_eq!(show_spread(rows[1].ratio.unwrap()), "0.38 [0.25 .. 0.50]");
         assert_eq!(rows[1].ratio_to.as_deref(), Some("kernel"));
     }
 
@@ -233,9 +233,9 @@ mod tests {
             ("after".to_owned(), series(&[50.0, 50.0])),
         ];
         let rows = rows("clear, cold", "4K", Scale::GbPerS(1000.0), &subjects);
-        assert_eq!(told(rows[0].value), "7.50 [5.00 .. 10.0]");
-        assert_eq!(told(rows[1].value), "20.0 [20.0 .. 20.0]");
-        assert_eq!(told(rows[1].ratio.unwrap()), "3.00 [2.00 .. 4.00]");
+        assert_eq!(show_spread(rows[0].value), "7.50 [5.00 .. 10.0]");
+        assert_eq!(show_spread(rows[1].value), "20.0 [20.0 .. 20.0]");
+        assert_eq!(show_spread(rows[1].ratio.unwrap()), "3.00 [2.00 .. 4.00]");
         let report =
             BenchResult::new(Vec::new(), &["that"], rows).with_notes(vec!["this".to_owned()]);
         let text = report.text();

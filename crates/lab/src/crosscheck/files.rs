@@ -3,9 +3,9 @@
 //! A probe or a real program acts step by step. The recording lists the tracepoint events of each
 //! step and, at the end, the page maps.
 
-mod aside;
 mod body;
 mod compare;
+mod not_compared;
 mod parse;
 mod replay;
 mod step;

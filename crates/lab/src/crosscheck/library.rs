@@ -229,8 +229,8 @@ mod tests {
             (Kind::Regular, "a/b.txt", b"three"),
         ];
         let all = read(&archive(&entries)).unwrap();
-        let found: Vec<_> = all.iter().map(|[place, _, text]| (&**place, &**text)).collect();
-        assert_eq!(found, [(&*long, "one"), (&*long, "two"), ("a/b.txt", "three")]);
+        let recordings: Vec<_> = all.iter().map(|[place, _, text]| (&**place, &**text)).collect();
+        assert_eq!(recordings, [(&*long, "one"), (&*long, "two"), ("a/b.txt", "three")]);
     }
 
     #[test]

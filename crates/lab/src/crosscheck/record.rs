@@ -48,7 +48,7 @@ mod tracefs;
 pub use error::CrosscheckError;
 pub use facts::{Facts, Thp};
 pub use group::Limits;
-pub use place::{Pause, Place, Recorder};
+pub use place::{Pause, Recorder, RecordingPlace};
 pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan, WorkloadSet};
 pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
 pub use settings::{Change, Settings};

@@ -54,7 +54,7 @@ pub trait RecordingBody: Default {
         &mut self,
         at: &mut Self::Position,
         header: &RecordingHeader,
-        words: &[&str],
+        fields: &[&str],
     ) -> Parsed<()>;
 }
 
@@ -65,9 +65,9 @@ impl<B: RecordingBody> Recording<B> {
     /// The first malformed line.
     pub fn parse(name: &str, text: &str) -> Result<Self, ParseError> {
         let (mut header, mut body, mut at) = (None, B::default(), B::Position::default());
-        each_line(name, text, &mut |words| {
-            if let ["#", words @ ..] = words {
-                let pairs = Pairs::of(words);
+        each_line(name, text, &mut |fields| {
+            if let ["#", fields @ ..] = fields {
+                let pairs = Pairs::of(fields);
                 let header = header.insert(RecordingHeader::of(&pairs)?);
                 return body.begin(header, &pairs);
             }
@@ -75,7 +75,7 @@ impl<B: RecordingBody> Recording<B> {
                 "this is not a recording: the first line must be the \
                                        header",
             )?;
-            body.line(&mut at, header, words)
+            body.line(&mut at, header, fields)
         })?;
         let name = name.to_owned();
         if let Some(header) = header {

@@ -8,12 +8,12 @@
 mod cow;
 mod csv;
 mod keep;
+mod labels;
 mod live;
 mod program;
 mod replay;
 mod rows;
 mod text;
-mod words;
 mod workloads;
 
 use largefolio_report::ExportError;

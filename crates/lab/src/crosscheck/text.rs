@@ -26,9 +26,9 @@ pub(super) fn each_line(
     read: &mut dyn FnMut(&[&str]) -> Parsed<()>,
 ) -> Result<(), ParseError> {
     for (nr, line) in text.lines().enumerate() {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        if !words.is_empty() {
-            read(&words).map_err(|what| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if !fields.is_empty() {
+            read(&fields).map_err(|what| {
                 let name = name.to_owned();
                 ParseError { name, line: nr + 1, what }
             })?;
@@ -41,8 +41,8 @@ pub(super) fn each_line(
 pub struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Pairs<'a> {
-    pub(super) fn of(words: &[&'a str]) -> Self {
-        Self(words.iter().filter_map(|word| word.split_once('=')).collect())
+    pub(super) fn of(fields: &[&'a str]) -> Self {
+        Self(fields.iter().filter_map(|word| word.split_once('=')).collect())
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&'a str> {
@@ -59,8 +59,8 @@ impl<'a> Pairs<'a> {
     }
 }
 
-pub(super) fn unknown<T>(words: &[&str]) -> Parsed<T> {
-    let line: String = words.join(" ").chars().take(NR_SHOWN).collect();
+pub(super) fn unknown<T>(fields: &[&str]) -> Parsed<T> {
+    let line: String = fields.join(" ").chars().take(NR_SHOWN).collect();
     Err(format!("unknown line {line:?}"))
 }
 
@@ -82,8 +82,8 @@ pub(super) fn hex(word: &str) -> Parsed<u64> {
     u64::from_str_radix(digits, 16).map_err(|_| not_a_number(word))
 }
 
-pub(super) fn reason(words: &[&str]) -> Parsed<String> {
-    let text = words.join(" ");
+pub(super) fn reason(fields: &[&str]) -> Parsed<String> {
+    let text = fields.join(" ");
     if text.chars().any(char::is_control) {
         return Err(format!("{text:?} is not a valid reason: it contains control characters"));
     }

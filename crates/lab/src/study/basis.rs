@@ -27,7 +27,7 @@ pub enum Basis {
 
 impl Basis {
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Recorded => "recorded trace",
             Self::Generated => "generated trace",

@@ -26,7 +26,7 @@ pub struct Values {
     /// By study and cell; an error means that the trace is missing.
     cells: BTreeMap<(String, String), Result<Value, String>>,
     /// Cells that ended early as a valid result: below limits, in frontiers.
-    ended: BTreeMap<(String, String), Ended>,
+    ended: BTreeMap<(String, String), CellEnd>,
 }
 
 impl Values {
@@ -35,26 +35,26 @@ impl Values {
         match self.cells.get(&key) {
             Some(Ok(value)) => Ok(value),
             Some(Err(why)) => Err(why),
-            None => Err(self.ended(study, name).map_or("not run", Ended::words)),
+            None => Err(self.ended(study, name).map_or("not run", CellEnd::label)),
         }
     }
 
-    pub(super) fn ended(&self, study: &str, name: &str) -> Option<Ended> {
+    pub(super) fn ended(&self, study: &str, name: &str) -> Option<CellEnd> {
         self.ended.get(&(study.to_owned(), name.to_owned())).copied()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum CellEnd {
     OutOfMemory,
     /// It did little but read back evicted pages.
     Thrashes,
 }
 
-impl Ended {
+impl CellEnd {
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::OutOfMemory => "no memory",
             Self::Thrashes => "thrashes",
@@ -64,10 +64,10 @@ impl Ended {
 
 struct Group<'a> {
     input: &'a Input,
-    runs: Vec<Run<'a>>,
+    runs: Vec<CellRun<'a>>,
 }
 
-struct Run<'a> {
+struct CellRun<'a> {
     study: &'a Study,
     input: &'a Input,
     name: String,
@@ -128,8 +128,8 @@ impl Values {
                 Input::Recorded(name) => folders.traces.join(format!("{name}.folio")),
                 Input::Generated(workload) => {
                     let path = folders.scratch.join("generated.folio");
-                    let mut hears = |nr| progress("generated", nr);
-                    workload.write(&path, &mut hears).map_err(|error| match error {
+                    let mut on_progress = |nr| progress("generated", nr);
+                    workload.write(&path, &mut on_progress).map_err(|error| match error {
                         GenerateError::Stopped => StudyError::Stopped,
                         error => StudyError::Generate { path: path.clone(), error },
                     })?;
@@ -145,12 +145,12 @@ impl Values {
 
     fn add(
         &mut self,
-        runs: &[Run<'_>],
+        runs: &[CellRun<'_>],
         path: &Path,
         progress: Progress<'_>,
     ) -> Result<(), StudyError> {
         if !path.exists() {
-            for Run { study, name, .. } in runs {
+            for CellRun { study, name, .. } in runs {
                 let why = Err(format!("no trace {}", largefolio_trace::shown(path)));
                 self.cells.insert((study.name.clone(), name.clone()), why);
             }
@@ -158,17 +158,17 @@ impl Values {
         }
         let specs: Vec<CellSpec> = runs.iter().map(|run| run.spec.clone()).collect();
         let Some(first) = runs.first() else { return Ok(()) };
-        let mut hears = |nr| progress(first.input.name(), nr);
-        let told = |run: &Run<'_>, error| {
+        let mut on_progress = |nr| progress(first.input.name(), nr);
+        let fail = |run: &CellRun<'_>, error| {
             let (origin, cell) = (run.study.origin.clone(), run.name.clone());
             StudyError::Replay { origin, cell, error: Box::new(error) }
         };
         let replayed = OpenTrace::open(path)
             .map_err(ReplayError::from)
-            .and_then(|trace| replay_each(&trace, &specs, &mut hears));
+            .and_then(|trace| replay_each(&trace, &specs, &mut on_progress));
         let (meta, outcomes) = replayed.map_err(|error| match error {
             ReplayError::Stopped => StudyError::Stopped,
-            other => told(first, other),
+            other => fail(first, other),
         })?;
         for (run, outcome) in runs.iter().zip(outcomes) {
             let key = (run.study.name.clone(), run.name.clone());
@@ -177,7 +177,7 @@ impl Values {
                 Ok(outcome) => Ok(shown(&outcome)),
                 Err(error) => {
                     let ended = ended(&error).filter(|_| run.may_end);
-                    let Some(ended) = ended else { return Err(told(run, error)) };
+                    let Some(ended) = ended else { return Err(fail(run, error)) };
                     self.ended.insert(key, ended);
                     continue;
                 }
@@ -188,14 +188,14 @@ impl Values {
     }
 
     /// Returns the cells below limits; a limit is a share of the memory used without one.
-    fn limited<'a>(&self, studies: &'a [Study]) -> Vec<Run<'a>> {
+    fn limited<'a>(&self, studies: &'a [Study]) -> Vec<CellRun<'a>> {
         let mut runs = Vec::new();
         for study in studies {
             for (nr, curve) in study.curves.iter().enumerate() {
                 let Ok(whole) = self.cell(&study.name, &curve.whole(nr).0) else { continue };
                 let Some(bytes) = peak_bytes(whole) else { continue };
                 let cells = curve.limited(nr, bytes).into_iter();
-                runs.extend(cells.map(|(name, spec)| Run {
+                runs.extend(cells.map(|(name, spec)| CellRun {
                     study,
                     input: &curve.input,
                     name,
@@ -209,22 +209,22 @@ impl Values {
 }
 
 /// Returns the cells of tables and frontiers, and of curves without a limit.
-fn whole(studies: &[Study]) -> Vec<Run<'_>> {
+fn whole(studies: &[Study]) -> Vec<CellRun<'_>> {
     let mut runs = Vec::new();
     for study in studies {
         for (name, source) in &study.cells {
             let Source::Replay(input, spec) = source else { continue };
             let (name, spec) = (name.clone(), spec.as_ref().clone());
-            runs.push(Run { study, input, name, spec, may_end: false });
+            runs.push(CellRun { study, input, name, spec, may_end: false });
         }
         for (nr, curve) in study.curves.iter().enumerate() {
             let (name, spec) = curve.whole(nr);
-            runs.push(Run { study, input: &curve.input, name, spec, may_end: false });
+            runs.push(CellRun { study, input: &curve.input, name, spec, may_end: false });
         }
         for (nr, frontier) in study.frontiers.iter().enumerate() {
             let cells = frontier.cells(nr).map(|(name, input, spec)| {
                 let spec = spec.clone();
-                Run { study, input, name, spec, may_end: true }
+                CellRun { study, input, name, spec, may_end: true }
             });
             runs.extend(cells);
         }
@@ -232,7 +232,7 @@ fn whole(studies: &[Study]) -> Vec<Run<'_>> {
     runs
 }
 
-fn groups(runs: Vec<Run<'_>>) -> Vec<Group<'_>> {
+fn groups(runs: Vec<CellRun<'_>>) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|group| group.input == run.input) {
@@ -244,14 +244,14 @@ fn groups(runs: Vec<Run<'_>>) -> Vec<Group<'_>> {
 }
 
 /// Splits runs into batches of at most one prediction's cells.
-fn batched(runs: Vec<Run<'_>>) -> Vec<Vec<Run<'_>>> {
+fn batched(runs: Vec<CellRun<'_>>) -> Vec<Vec<CellRun<'_>>> {
     batches(runs, NR_CELLS_MAX, |run| run.spec.ram_bytes)
 }
 
-const fn ended(error: &ReplayError) -> Option<Ended> {
+const fn ended(error: &ReplayError) -> Option<CellEnd> {
     match error {
-        ReplayError::Cell { source: CellError::OverBudget(_), .. } => Some(Ended::Thrashes),
-        error if error.is_out_of_memory() => Some(Ended::OutOfMemory),
+        ReplayError::Cell { source: CellError::OverBudget(_), .. } => Some(CellEnd::Thrashes),
+        error if error.is_out_of_memory() => Some(CellEnd::OutOfMemory),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ pub(super) const CLOSE: f64 = 0.1;
 pub(super) const ROUNDING: f64 = 1e-9;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Pair {
+pub struct ValuePair {
     /// Without the change under study.
     pub before: Option<f64>,
     /// With the change under study.
@@ -51,7 +51,7 @@ pub enum Closeness {
 
 impl Closeness {
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Close => "within 10%",
             Self::Factor => "within a factor of 2",
@@ -68,7 +68,12 @@ impl Closeness {
 
     /// Compares two pairs of a row. With `is_undecided`, our rounds moved in both directions, which
     /// counts as no change.
-    pub(super) fn of(row: &Row, published: Pair, ours: Pair, is_undecided: bool) -> Option<Self> {
+    pub(super) fn of(
+        row: &Row,
+        published: ValuePair,
+        ours: ValuePair,
+        is_undecided: bool,
+    ) -> Option<Self> {
         let way = |pair| direction(pair, row.same_within);
         match (way(published), if is_undecided { Some(0) } else { way(ours) }) {
             (Some(published), Some(ours)) if published != ours => Some(Self::Other),
@@ -99,7 +104,7 @@ impl Closeness {
 }
 
 /// Returns the direction of a pair: -1, 0 or 1.
-fn direction(pair: Pair, same_within: f64) -> Option<i8> {
+fn direction(pair: ValuePair, same_within: f64) -> Option<i8> {
     let change = match (pair.change, pair.before, pair.after) {
         (Some(change), ..) => change,
         // A rise from 0 is larger than any percentage.

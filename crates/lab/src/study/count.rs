@@ -32,12 +32,13 @@ impl CountFile {
     ) -> Result<Vec<Count>, Mistake> {
         let mut counts = Vec::new();
         for (nr, file) in files.into_iter().enumerate() {
-            let told = |message| Mistake::Count { place: format!("{place}.counts[{nr}]"), message };
-            let metric = Metric::parse(&file.count).map_err(told)?;
+            let mistake =
+                |message| Mistake::Count { place: format!("{place}.counts[{nr}]"), message };
+            let metric = Metric::parse(&file.count).map_err(mistake)?;
             if let Some(message) = sample.unknown(&metric) {
-                return Err(told(message));
+                return Err(mistake(message));
             }
-            unit::check(&metric, &file.unit).map_err(told)?;
+            unit::check(&metric, &file.unit).map_err(mistake)?;
             counts.push(Count { what: file.what, metric, unit: file.unit });
         }
         Ok(counts)

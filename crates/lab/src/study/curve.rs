@@ -29,14 +29,14 @@ pub struct Curve {
     /// Rising, in percent of the first line's peak memory without a limit.
     pub limits: Vec<u32>,
     /// The first line is the reference.
-    pub lines: Vec<Line>,
+    pub lines: Vec<CurveLine>,
     /// Description of the second set of lines.
     pub beside: Option<String>,
     pub counts: Vec<Count>,
 }
 
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct CurveLine {
     pub name: String,
     pub(super) spec: CellSpec,
     /// With the `beside` edit.
@@ -44,16 +44,16 @@ pub struct Line {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Own,
     Beside,
 }
 
-impl Line {
-    fn spec(&self, kind: Kind) -> Option<&CellSpec> {
+impl CurveLine {
+    fn spec(&self, kind: LineKind) -> Option<&CellSpec> {
         match kind {
-            Kind::Own => Some(&self.spec),
-            Kind::Beside => self.beside.as_ref(),
+            LineKind::Own => Some(&self.spec),
+            LineKind::Beside => self.beside.as_ref(),
         }
     }
 }
@@ -69,7 +69,7 @@ impl Curve {
     pub(super) fn limited(&self, nr: usize, bytes: u64) -> Vec<(String, CellSpec)> {
         let mut cells = Vec::new();
         for (line_nr, line) in self.lines.iter().enumerate() {
-            for kind in [Kind::Own, Kind::Beside] {
+            for kind in [LineKind::Own, LineKind::Beside] {
                 let Some(spec) = line.spec(kind) else { continue };
                 for &percent in &self.limits {
                     let mut spec = spec.clone();
@@ -96,7 +96,7 @@ fn limit(bytes: u64, percent: u32) -> u64 {
     (bytes.saturating_mul(percent.into()) / 100).max(1)
 }
 
-fn cell_name(nr: usize, line_nr: usize, kind: Kind, percent: u32) -> String {
-    let kind = if kind == Kind::Own { "own" } else { "beside" };
+fn cell_name(nr: usize, line_nr: usize, kind: LineKind, percent: u32) -> String {
+    let kind = if kind == LineKind::Own { "own" } else { "beside" };
     format!("curves.{nr}.{line_nr}.{kind}.{percent}")
 }

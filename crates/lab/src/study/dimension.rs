@@ -57,7 +57,7 @@ impl Dimension {
         }
     }
 
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn label(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
             Self::Time => "time",

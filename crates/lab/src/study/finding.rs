@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::basis::Basis;
 use super::cell::Values;
-use super::closeness::{Closeness, Pair};
+use super::closeness::{Closeness, ValuePair};
 use super::curve::CurveFinding;
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::frontier::FrontierFinding;
@@ -55,11 +55,11 @@ pub struct TableFinding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowFinding {
     pub what: String,
-    pub published: Option<Pair>,
+    pub published: Option<ValuePair>,
     pub published_text: Option<String>,
     pub published_spread: Option<String>,
     pub unit: String,
-    pub ours: Option<Pair>,
+    pub ours: Option<ValuePair>,
     pub ours_unit: String,
     pub measure: Change,
     /// Our change minus the published one, in percentage points. For single numbers, the difference
@@ -172,8 +172,9 @@ impl Finding {
         let rows =
             self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
         rows.filter(|(_, row)| {
-            let is_other =
-                row.closeness.is_some_and(|found| found.agrees() == row.disagrees.is_some());
+            let is_other = row
+                .closeness
+                .is_some_and(|closeness| closeness.agrees() == row.disagrees.is_some());
             is_other && row.how.has_direction()
         })
     }
@@ -194,15 +195,15 @@ impl RowFinding {
             Ours::None(why) => (None, How::None { why: why.clone() }),
         };
         let ours =
-            ours.map(|ours| Pair { change: ours.change.or(change(row.change, ours)), ..ours });
+            ours.map(|ours| ValuePair { change: ours.change.or(change(row.change, ours)), ..ours });
         let published = row.published.as_ref().map(|published| {
             let Published { before, after, .. } = *published;
-            let pair = Pair { before, after, change: published.change };
-            Pair { change: pair.change.or(change(row.change, pair)), ..pair }
+            let pair = ValuePair { before, after, change: published.change };
+            ValuePair { change: pair.change.or(change(row.change, pair)), ..pair }
         });
         // A word such as "some" is printed, but cannot be compared.
         let has_number =
-            |pair: &Pair| [pair.before, pair.after, pair.change].iter().any(Option::is_some);
+            |pair: &ValuePair| [pair.before, pair.after, pair.change].iter().any(Option::is_some);
         let both = published.filter(has_number).zip(ours);
         let is_undecided = how.is_undecided();
         let closeness =
@@ -243,7 +244,7 @@ impl RowFinding {
 }
 
 /// Returns the change of a pair; `None` in percent if it starts at or near 0.
-fn change(measure: Change, pair: Pair) -> Option<f64> {
+fn change(measure: Change, pair: ValuePair) -> Option<f64> {
     let (before, after) = (pair.before?, pair.after?);
     let change = match measure {
         Change::Points => Some(after - before),
@@ -256,7 +257,7 @@ fn change(measure: Change, pair: Pair) -> Option<f64> {
     change.filter(|change| change.is_finite())
 }
 
-fn distance(row: &Row, published: Pair, ours: Pair) -> Option<f64> {
+fn distance(row: &Row, published: ValuePair, ours: ValuePair) -> Option<f64> {
     match (published.change, ours.change) {
         (Some(published), Some(ours)) => Some(ours - published),
         (None, None) if row.unit == row.ours_unit => Some(ours.after? - published.after?),
@@ -264,16 +265,16 @@ fn distance(row: &Row, published: Pair, ours: Pair) -> Option<f64> {
     }
 }
 
-fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pair>, How) {
+fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<ValuePair>, How) {
     match (measured, quoted) {
         (Some(measured), _) => {
             let (before, after) = (Some(measured.before), Some(measured.after));
             let change = Some(measured.change[0]);
-            (Some(Pair { before, after, change }), How::Measured(measured.clone()))
+            (Some(ValuePair { before, after, change }), How::Measured(measured.clone()))
         }
         (None, Some(quoted)) => {
             let (before, after) = (Some(quoted.before), Some(quoted.after));
-            (Some(Pair { before, after, change: None }), How::Quoted(quoted.clone()))
+            (Some(ValuePair { before, after, change: None }), How::Quoted(quoted.clone()))
         }
         (None, None) => (None, How::None { why: "measured only with --live".to_owned() }),
     }
@@ -318,9 +319,9 @@ fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<St
 /// Returns whether a source cites `section` or a part of it, but not a section whose number only
 /// starts with the same digits.
 fn cites(source: &str, section: &str) -> bool {
-    source
-        .match_indices(section)
-        .any(|(at, found)| !source[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()))
+    source.match_indices(section).any(|(at, closeness)| {
+        !source[at + closeness.len()..].starts_with(|c: char| c.is_ascii_digit())
+    })
 }
 
 struct Cells<'a> {
@@ -334,7 +335,7 @@ fn of_cells(
     values: &Values,
     Cells { metric, before, after }: Cells<'_>,
     unit: &str,
-) -> (Option<Pair>, How) {
+) -> (Option<ValuePair>, How) {
     let (mut not_known, mut assumed) = (None, BTreeSet::new());
     let mut number = |name: &str| -> Result<Option<f64>, String> {
         let cell = values.cell(&study.name, name).map_err(str::to_owned)?;
@@ -349,7 +350,7 @@ fn of_cells(
     };
     let pair = before.map(&mut number).transpose().and_then(|before| {
         let after = number(after)?;
-        Ok(Pair { before: before.flatten(), after, change: None })
+        Ok(ValuePair { before: before.flatten(), after, change: None })
     });
     let pair = match pair {
         Ok(pair) => pair,

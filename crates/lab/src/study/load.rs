@@ -265,8 +265,8 @@ impl CellFile {
             if let Some(machine) = machine {
                 machine_named(machine, &format!("{place}.model"))?;
             }
-            let told = |message| Mistake::Model { place: format!("{place}.model"), message };
-            model.check().map_err(told)?;
+            let mistake = |message| Mistake::Model { place: format!("{place}.model"), message };
+            model.check().map_err(mistake)?;
             check_filesystem(model.filesystem(), &format!("{place}.model"))?;
             return Ok(Source::Model(model));
         }
@@ -283,18 +283,18 @@ impl CellFile {
         let kernel = kernel_named(kernel, &format!("{place}.kernel"))?;
         let machine = machine_named(machine, &format!("{place}.machine"))?;
         let mut spec = CellSpec::new(kernel, machine);
-        let told = |error| Mistake::Kernel { place: format!("{place}.kernel"), error };
-        spec.kernel.check_page(spec.page_size()).map_err(told)?;
-        let told = |error| Mistake::Machine { place: format!("{place}.kernel"), error };
-        spec.machine.clone().with_page_size(spec.page_size()).map_err(told)?;
+        let mistake = |error| Mistake::Kernel { place: format!("{place}.kernel"), error };
+        spec.kernel.check_page(spec.page_size()).map_err(mistake)?;
+        let mistake = |error| Mistake::Machine { place: format!("{place}.kernel"), error };
+        spec.machine.clone().with_page_size(spec.page_size()).map_err(mistake)?;
         spec.filesystem.clone_from(&self.filesystem);
         for text in &self.linked {
             let linked = text.parse::<Linked>().and_then(|linked| {
                 linked.check(&spec.machine.name, spec.page_size())?;
                 Ok(linked)
             });
-            let told = |error| Mistake::Linked { place: format!("{place}.linked"), error };
-            spec.linked.push(linked.map_err(told)?);
+            let mistake = |error| Mistake::Linked { place: format!("{place}.linked"), error };
+            spec.linked.push(linked.map_err(mistake)?);
         }
         spec.cache = match self.cache.as_deref() {
             None | Some("cold") => CacheState::Cold,

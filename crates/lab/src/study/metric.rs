@@ -84,8 +84,8 @@ impl Metric {
                 None => Ok(first),
                 Some(other) => Err(format!(
                     "{self} adds {} and {}; add only numbers of one kind",
-                    first.words(),
-                    other.words()
+                    first.label(),
+                    other.label()
                 )),
             }
         };
@@ -217,7 +217,7 @@ fn unknown(sample: &Value, name: &[String]) -> Option<String> {
     let mut at = sample;
     if name.first().is_some_and(|first| MAPS_OF_ASKED.contains(&first.as_str())) {
         let is_known = matches!(name, [_, _, _, last] if ASKED.contains(&last.as_str()));
-        return (!is_known).then(|| told(name, ASKED.into_iter()));
+        return (!is_known).then(|| unknown_name(name, ASKED.into_iter()));
     }
     for (nr, step) in name.iter().enumerate() {
         if let Some(members) = nr.checked_sub(1).and_then(|before| map_named(&name[before])) {
@@ -225,22 +225,22 @@ fn unknown(sample: &Value, name: &[String]) -> Option<String> {
             return match (members.as_slice(), rest.as_slice()) {
                 ([], []) => None,
                 (members, [member]) if members.contains(member) => None,
-                _ => Some(told(name, members.iter().copied())),
+                _ => Some(unknown_name(name, members.iter().copied())),
             };
         }
         let Some(next) = at.get(step) else {
             let known = at.as_object().into_iter().flat_map(|object| object.keys());
-            return Some(told(name, known.map(String::as_str)));
+            return Some(unknown_name(name, known.map(String::as_str)));
         };
         at = next;
     }
     (!at.is_number() && !at.is_null()).then(|| {
         let known = at.as_object().into_iter().flat_map(|object| object.keys());
-        told(name, known.map(String::as_str))
+        unknown_name(name, known.map(String::as_str))
     })
 }
 
-fn told<'a>(name: &[String], known: impl Iterator<Item = &'a str>) -> String {
+fn unknown_name<'a>(name: &[String], known: impl Iterator<Item = &'a str>) -> String {
     let hint = nearest(name.last().map_or("", String::as_str), known);
     format!("there is no number '{}'; {hint}", name.join("."))
 }

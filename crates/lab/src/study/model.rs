@@ -256,9 +256,9 @@ fn anon(
     size: u64,
     region: u64,
 ) -> Result<Anon, String> {
-    let told = |error: largefolio_sim::bench::AnonBenchError| error.to_string();
-    let mut bench = AnonBench::new(kernel, size, region).map_err(told)?;
-    let counted = bench.count(operation).map_err(told)?;
+    let message = |error: largefolio_sim::bench::AnonBenchError| error.to_string();
+    let mut bench = AnonBench::new(kernel, size, region).map_err(message)?;
+    let counted = bench.count(operation).map_err(message)?;
     let events = &counted.events;
     let updates = events.mapcounts_mapped + events.mapcounts_forked + events.mapcounts_unmapped;
     Ok(Anon {
@@ -298,15 +298,15 @@ impl Lived {
         let open = self.memory.open(self.file);
         let calls = (0..self.size).step_by(usize::try_from(call.max(1)).unwrap_or(usize::MAX));
         let headers = self.memory.rules().page.bytes().min(self.size);
-        let told = |error: largefolio_mm::io::OutOfMemory| error.to_string();
+        let message = |error: largefolio_mm::io::OutOfMemory| error.to_string();
         match way {
             Way::Linked => {
-                self.memory.pwrite(open, 0, headers).map_err(told)?;
-                self.memory.pwrite(open, headers, self.size - headers).map_err(told)?;
+                self.memory.pwrite(open, 0, headers).map_err(message)?;
+                self.memory.pwrite(open, headers, self.size - headers).map_err(message)?;
             }
             Way::Written => {
                 for pos in calls {
-                    self.memory.pwrite(open, pos, call.min(self.size - pos)).map_err(told)?;
+                    self.memory.pwrite(open, pos, call.min(self.size - pos)).map_err(message)?;
                 }
             }
             Way::Read | Way::ReadSequentially => {
@@ -318,7 +318,7 @@ impl Lived {
                     );
                 }
                 for pos in calls {
-                    self.memory.pread(open, pos, call.min(self.size - pos)).map_err(told)?;
+                    self.memory.pread(open, pos, call.min(self.size - pos)).map_err(message)?;
                 }
             }
             Way::Willneed => self.memory.fadvise(
@@ -335,17 +335,17 @@ impl Lived {
     /// Maps the file aligned, executes every page in order and exits. Returns the bytes under PMD
     /// entries.
     fn mapped(&mut self, advice: Option<Madvice>) -> Result<u64, String> {
-        let told = |error: &dyn ToString| error.to_string();
+        let message = |error: &dyn ToString| error.to_string();
         let mm = self.memory.new_space();
         let open = self.memory.open(self.file);
         let map = Map::file(open, 0, self.size, Prot::READ_EXEC).at(AT);
-        self.memory.mmap(mm, map).map_err(|error| told(&error))?;
+        self.memory.mmap(mm, map).map_err(|error| message(&error))?;
         if let Some(advice) = advice {
-            self.memory.madvise(mm, AT, self.size, advice).map_err(|error| told(&error))?;
+            self.memory.madvise(mm, AT, self.size, advice).map_err(|error| message(&error))?;
         }
         for pos in (0..self.size).step_by(4096) {
             let touched = self.memory.touch(mm, Vaddr(AT.0 + pos), Access::Exec);
-            touched.map_err(|error| told(&error))?;
+            touched.map_err(|error| message(&error))?;
         }
         let page = self.memory.rules().page;
         let mut bytes = 0;

@@ -261,9 +261,9 @@ impl Generated {
     pub(super) fn write(
         &self,
         path: &Path,
-        hears: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(), GenerateError> {
-        self.workload().write_while(path, hears).map(|_| ())
+        self.workload().write_while(path, on_progress).map(|_| ())
     }
 }
 

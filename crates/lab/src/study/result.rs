@@ -4,13 +4,13 @@
 //! `answer` (the answer in a sentence), `text` with `curve` (programs below limits) and `frontier`
 //! (kernels over many programs), `columns` (their numbers).
 
-mod answer;
 mod columns;
 mod curve;
 mod find;
 mod frontier;
 mod live;
 mod record;
+mod summary;
 mod table;
 mod text;
 
@@ -25,7 +25,7 @@ pub use table::StudyResult;
 impl Forms for StudyResult {
     fn text(&self) -> String {
         let mut text = String::new();
-        if let Some(sentence) = answer::of(self) {
+        if let Some(sentence) = summary::of(self) {
             columns::wrapped(&mut text, "", &sentence);
             text.push('\n');
         }

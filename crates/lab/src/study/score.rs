@@ -14,7 +14,7 @@
 
 use serde::Serialize;
 
-use super::closeness::{CLOSE, Closeness, Pair, ROUNDING};
+use super::closeness::{CLOSE, Closeness, ROUNDING, ValuePair};
 use super::file::{Change, Row};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -34,7 +34,7 @@ pub enum Score {
 
 impl Score {
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Match => "match",
             Self::Coincidence => "coincidence",
@@ -54,8 +54,8 @@ impl Score {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
-    pub(super) published: Pair,
-    pub(super) ours: Pair,
+    pub(super) published: ValuePair,
+    pub(super) ours: ValuePair,
     /// For the changes, or for two single numbers.
     pub(super) closeness: Option<Closeness>,
     pub(super) has_own_input: bool,
@@ -84,7 +84,7 @@ impl Score {
 
 /// Returns how close the levels are: the worse of both ends. `None` if no level was published, or
 /// ours has another unit.
-pub(super) fn level(row: &Row, published: Pair, ours: Pair) -> Option<Closeness> {
+pub(super) fn level(row: &Row, published: ValuePair, ours: ValuePair) -> Option<Closeness> {
     if row.unit != row.ours_unit {
         return None;
     }
@@ -127,8 +127,8 @@ fn is_zero(row: &Row, compared: &Compared) -> bool {
     let Compared { published, ours, is_undecided, .. } = *compared;
     let nothing = if row.change == Change::Points { row.same_within } else { 0.0 };
     let is_nothing = |level: Option<f64>| level.is_none_or(|level| level.abs() <= nothing);
-    let has_no_level = |pair: Pair| is_nothing(pair.before) && is_nothing(pair.after);
-    let stays = |pair: Pair| pair.change.is_none_or(|change| change.abs() <= row.same_within);
+    let has_no_level = |pair: ValuePair| is_nothing(pair.before) && is_nothing(pair.after);
+    let stays = |pair: ValuePair| pair.change.is_none_or(|change| change.abs() <= row.same_within);
     let has_levels = published.before.is_some() || published.after.is_some();
     let is_comparable = has_levels && row.unit == row.ours_unit;
     stays(published)

@@ -93,7 +93,7 @@ published = { before = 1, after = 2 }
 none = "not modelled"
 "#;
 
-fn found(text: &str) -> Finding {
+fn finding_of(text: &str) -> Finding {
     let study = Study::from_toml(text, "small.toml").unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let studies = [study];
@@ -108,7 +108,7 @@ fn found(text: &str) -> Finding {
 
 #[test]
 fn each_kind_of_row_is_compared_as_it_can_be() {
-    let finding = found(SMALL);
+    let finding = finding_of(SMALL);
     let rows = &finding.tables[0].rows;
     let close: Vec<_> = rows.iter().map(|row| row.closeness).collect();
     let (same, other) = (Some(Closeness::Close), Some(Closeness::Other));
@@ -153,7 +153,7 @@ fn a_trace_that_is_being_generated_is_given_up() {
 #[test]
 fn a_row_that_goes_another_way_than_it_says_is_a_surprise() {
     let surprises = |text: &str| -> Vec<String> {
-        found(text).surprises().map(|(_, row)| row.what.clone()).collect()
+        finding_of(text).surprises().map(|(_, row)| row.what.clone()).collect()
     };
     let silent = SMALL.replace("disagrees = \"for the test\"\n", "");
     assert_eq!(surprises(&silent), ["pieces, the other way"]);
@@ -270,13 +270,13 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
 #[test]
 fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
     let mut wrong = Vec::new();
-    for (what, by, line, says) in MUTANTS {
+    for (what, by, line, expected) in MUTANTS {
         let text = SMALL.replacen(what, by, 1);
         assert_ne!(text, SMALL, "{what}");
         let error = Study::from_toml(&text, "small.toml").unwrap_err().to_string();
         let place = format!("small.toml:{line}: ");
-        if !error.starts_with(&place) || !error.contains(says) {
-            wrong.push(format!("{what} -> {by}, expected {line}, {says}: {error}"));
+        if !error.starts_with(&place) || !error.contains(expected) {
+            wrong.push(format!("{what} -> {by}, expected {line}, {expected}: {error}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -313,7 +313,7 @@ fn a_share_of_nothing_is_not_known() {
     let of = |count: &str| {
         let text = SMALL.replacen(row, &format!("count = \"{count}\"\nbefore = \"stubs\""), 1);
         assert_ne!(text, SMALL);
-        found(&text).tables[0].rows[2].clone()
+        finding_of(&text).tables[0].rows[2].clone()
     };
     let row = of("faults.total / faults.cow");
     let why = "not known: a share of 0 (faults.total / faults.cow)".to_owned();
@@ -364,7 +364,7 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
             .replace(&old.0, &old.1)
             .replace(&new.0, &new.1)
             .replacen("count = \"units\"", "count = \"estimate.causes.clear.ns\"", 1);
-        found(&text).tables[0].rows[0].clone()
+        finding_of(&text).tables[0].rows[0].clone()
     };
     let on = |machine: &str, source: &str| of_size("2M", machine, source);
     let own = on("milan", "docs/behaviour J.2, the table");
@@ -387,7 +387,7 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
 fn a_file_says_what_a_row_rests_on() {
     let first = "published = { before = 512, after = 3 }\n";
     let with = |line: &str| SMALL.replacen(first, &format!("{first}{line}\n"), 1);
-    let row = |line: &str| found(&with(line)).tables[0].rows[0].clone();
+    let row = |line: &str| finding_of(&with(line)).tables[0].rows[0].clone();
     let plain = row("");
     assert_eq!((plain.score, plain.level), (Some(Score::Match), Some(Closeness::Close)));
     assert_eq!(plain.basis, [Basis::Model]);
@@ -396,13 +396,13 @@ fn a_file_says_what_a_row_rests_on() {
     assert_eq!(typed.basis, [Basis::Model, Basis::OwnSeries]);
     assert_eq!(row("other-quantity = \"pages\"").score, Some(Score::OtherQuantity));
     let some = SMALL.replacen("{ before = 512, after = 3 }", "{ text = \"some\" }", 1);
-    let some = found(&some).tables[0].rows[0].clone();
+    let some = finding_of(&some).tables[0].rows[0].clone();
     assert_eq!((some.closeness, some.level, some.score), (None, None, None));
     let proxy = row("basis = [\"other-cpu\", \"proxy\"]").basis;
     assert_eq!(proxy, [Basis::Model, Basis::Proxy, Basis::OtherCpu]);
     // A table's declaration applies to its rows that have a published number.
     let table = SMALL.replace("title = \"Table\"", "title = \"Table\"\nother-quantity = \"pages\"");
-    let rows = &found(&table).tables[0].rows;
+    let rows = &finding_of(&table).tables[0].rows;
     let scores: Vec<_> = rows.iter().map(|row| row.score).collect();
     let other = Some(Score::OtherQuantity);
     assert_eq!(scores, [other, other, None, None, other, None]);

@@ -23,7 +23,7 @@ pub(super) fn check(metric: &Metric, unit: &str) -> Result<(), String> {
         [] => "omit the unit".to_owned(),
         [first @ .., last] => format!("use {} or {last}", first.join(", ")),
     };
-    Err(format!("'{unit}' is not a unit of {metric}, which is {}; {expected}", dimension.words()))
+    Err(format!("'{unit}' is not a unit of {metric}, which is {}; {expected}", dimension.label()))
 }
 
 /// Converts a number of `metric` to `unit`, which passed [`check`].
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_unit_of_something_else_is_answered_with_those_that_fit() {
-        for (metric, unit, says) in [
+        for (metric, unit, expected) in [
             ("reads.bytes", "s", "which is bytes; use bytes, kB, KiB, MiB, GiB, MB or GB"),
             ("reads.bytes", "Gib", "'Gib' is not a unit of reads.bytes"),
             ("estimate.total_ns", "MiB", "which is time; use ns, us, ms or s"),
@@ -75,8 +75,8 @@ mod tests {
             ("faults.total / reads.bytes", "MiB", "which is a rate; omit the unit"),
             ("reads.bytes + faults.total", "", "adds bytes and a count"),
         ] {
-            let said = check(&Metric::parse(metric).unwrap(), unit).unwrap_err();
-            assert!(said.contains(says), "{metric} in {unit}: {said}");
+            let message = check(&Metric::parse(metric).unwrap(), unit).unwrap_err();
+            assert!(message.contains(expected), "{metric} in {unit}: {message}");
         }
     }
 }

@@ -49,7 +49,7 @@ enum What {
     Owners(owners::OwnersArgs),
 }
 
-struct Found {
+struct Measurements {
     /// The published results, if there are any.
     published: &'static [&'static str],
     rows: Vec<BenchRow>,
@@ -67,7 +67,7 @@ fn timed_kernels(names: &[String]) -> Result<Vec<Kernel>> {
 trait Measure {
     fn form(&self) -> Form;
 
-    fn measured(&self) -> Result<Found>;
+    fn measured(&self) -> Result<Measurements>;
 }
 
 pub(crate) struct BenchPlan {
@@ -91,7 +91,7 @@ impl BenchArgs {
 
 impl BenchPlan {
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        let Found { published, rows, notes } = self.benchmark.measured()?;
+        let Measurements { published, rows, notes } = self.benchmark.measured()?;
         let result = BenchResult::new(self.command_line, published, rows).with_notes(notes);
         console.deliver(result.written(self.benchmark.form())?.as_bytes(), None)?;
         Ok(Exit::Done)

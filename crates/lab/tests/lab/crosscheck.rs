@@ -32,11 +32,11 @@ fn a_replay_that_agrees_is_zero_and_one_that_differs_is_one() {
     assert!(agreed.starts_with("kernel and model agree in all 1 recording\n"), "{agreed}");
     let output = place.run("crosscheck replay other.txt");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
+    let message = text(&output.stdout);
     for part in ["other.txt", "step 1 (touch page 0)", "kernel  [", "model   [", "state   start"] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(said.starts_with("kernel and model differ in 1 of 1 recording\n"), "{said}");
+    assert!(message.starts_with("kernel and model differ in 1 of 1 recording\n"), "{message}");
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn other_rules_are_used_when_they_are_named() {
     fs::write(place.path("equal.txt"), small("0")).unwrap();
     let json = place.done("crosscheck replay equal.txt --kernel 6.17 --json");
     assert!(json.contains("\"rules\": \"6.17"), "{json}");
-    let said = place.fails("crosscheck replay equal.txt --kernel 6.18+page=64K");
-    assert!(said.contains("equal.txt") && said.contains("4096"), "{said}");
+    let message = place.fails("crosscheck replay equal.txt --kernel 6.18+page=64K");
+    assert!(message.contains("equal.txt") && message.contains("4096"), "{message}");
 }
 
 /// The newest rules apply to a recording of an even newer kernel; a warning and the JSON say so
@@ -98,8 +98,8 @@ fn each_recording_is_replayed_under_its_own_base_page() {
     for rules in ["\"rules\": \"6.18+page=16K\"", "\"rules\": \"6.18\""] {
         assert!(json.contains(rules), "{rules}: {json}");
     }
-    let said = place.fails("crosscheck replay both --kernel 6.18+page=4K");
-    assert!(said.contains("16k.txt") && said.contains("16384"), "{said}");
+    let message = place.fails("crosscheck replay both --kernel 6.18+page=4K");
+    assert!(message.contains("16k.txt") && message.contains("16384"), "{message}");
 }
 
 /// If a program uses a file in ways that no rule covers, that is reported, but is not a difference.
@@ -112,11 +112,11 @@ fn what_no_rule_covers_is_told_beside_the_result() {
                 B 0 0 8192 1\nB 0 0 8192 2\n@1 S sync 0 2 0 0 0 32 0 -1\n\
                 @1 S order 0 0 4 2 32\n@1 A 0 0\nE 0\n";
     fs::write(place.path("locked.txt"), text).unwrap();
-    let said = place.done("crosscheck replay locked.txt");
-    let told = "not comparable because of mlock, which occurred 2 times: 1 file from that point on \
+    let message = place.done("crosscheck replay locked.txt");
+    let expected = "not comparable because of mlock, which occurred 2 times: 1 file from that point on \
                 (locked.txt)";
-    assert!(said.contains(told), "{said}");
-    assert!(said.starts_with("kernel and model agree in all 1 recording\n"), "{said}");
+    assert!(message.contains(expected), "{message}");
+    assert!(message.starts_with("kernel and model agree in all 1 recording\n"), "{message}");
 }
 
 /// A program agrees whatever its name is: lines of the kernel's trace begin with names. Standard
@@ -132,12 +132,12 @@ fn a_real_program_agrees_and_its_output_is_not_mixed_with_the_result() {
         if !is_able(&output) {
             return;
         }
-        let (said, json) = (text(&output.stderr), text(&output.stdout));
+        let (message, json) = (text(&output.stderr), text(&output.stdout));
         let result: serde_json::Value = serde_json::from_str(&json).unwrap();
         let rows = result["rows"].as_array().unwrap();
         let outcomes: Vec<_> = rows.iter().map(|row| row["outcome"].as_str()).collect();
         assert_eq!(outcomes, [Some("equal")], "{name}: {json}");
-        assert!(said.contains("root:"), "{said}");
+        assert!(message.contains("root:"), "{message}");
     }
 }
 
@@ -150,7 +150,7 @@ fn what_cannot_be_replayed_is_an_error() {
     fs::write(place.path("damaged.tar.xz"), "hello\n").unwrap();
     fs::write(place.path("old.txt"), small("0").replace("kernel=6.18.44", "kernel=5.10.1"))
         .unwrap();
-    for (words, expected) in [
+    for (command, expected) in [
         ("crosscheck replay", "PATH"),
         ("crosscheck replay missing", "No such file"),
         ("crosscheck replay empty", "no recordings"),
@@ -164,8 +164,8 @@ fn what_cannot_be_replayed_is_an_error() {
         ("crosscheck workloads --page 5K", "4K, 16K or 64K"),
         ("crosscheck record", "--output"),
     ] {
-        let said = place.fails(words);
-        assert!(said.contains(expected), "{words}: {said}");
+        let message = place.fails(command);
+        assert!(message.contains(expected), "{command}: {message}");
     }
 }
 
@@ -184,8 +184,8 @@ fn the_set_is_listed_with_its_words() {
 fn a_recording_in_which_nothing_was_traced_is_no_difference() {
     let place = Place::new();
     fs::write(place.path("empty.txt"), small("0").replace("A 0 0 x8\n", "")).unwrap();
-    let said = place.fails("crosscheck replay empty.txt");
-    assert!(said.contains("nothing was traced") && said.contains("empty.txt"), "{said}");
+    let message = place.fails("crosscheck replay empty.txt");
+    assert!(message.contains("nothing was traced") && message.contains("empty.txt"), "{message}");
 }
 
 #[test]
@@ -208,18 +208,18 @@ fn drawn_workloads_are_those_of_their_seed_and_printed_as_commands() {
 #[test]
 fn without_root_the_exact_command_is_told() {
     let place = Place::new();
-    for words in ["crosscheck --only *x*", "crosscheck record -o here -- pattern=seq"] {
-        let output = match place.command_of_nobody(words).output() {
+    for command in ["crosscheck --only *x*", "crosscheck record -o here -- pattern=seq"] {
+        let output = match place.command_of_nobody(command).output() {
             Ok(output) => output,
             Err(error) => {
                 largefolio_testkit::skipped!("without_root_the_exact_command_is_told: {error}");
                 return;
             }
         };
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("needs root; run `sudo /"), "{said}");
-        assert!(said.contains("folio-lab crosscheck "), "{said}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("needs root; run `sudo /"), "{message}");
+        assert!(message.contains("folio-lab crosscheck "), "{message}");
         assert_eq!(text(&output.stdout), "");
     }
 }
@@ -231,27 +231,27 @@ fn a_container_with_processes_of_its_own_is_told() {
     let mut inside = std::process::Command::new("unshare");
     inside.args(["--pid", "--fork", "--mount-proc"]).arg(folio.get_program());
     let output = inside.args(folio.get_args()).current_dir(place.path(".")).output().unwrap();
-    let said = text(&output.stderr);
-    if said.starts_with("unshare:") {
-        largefolio_testkit::skipped!("a_container_with_processes_of_its_own_is_told: {said}");
+    let message = text(&output.stderr);
+    if message.starts_with("unshare:") {
+        largefolio_testkit::skipped!("a_container_with_processes_of_its_own_is_told: {message}");
         return;
     }
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("PID namespace") && said.contains("--pid=host"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("PID namespace") && message.contains("--pid=host"), "{message}");
 }
 
 /// Checks a small set on this kernel, as a user would. Says loudly why it skips.
 #[test]
 fn the_running_kernel_agrees() {
     let place = Place::new();
-    let words = "crosscheck --window 128K --only *mid1001_s0 --keep kept --json";
-    let output = place.run(words);
+    let command = "crosscheck --window 128K --only *mid1001_s0 --keep kept --json";
+    let output = place.run(command);
     if !is_able(&output) {
         return;
     }
-    let said = text(&output.stderr);
+    let message = text(&output.stderr);
     let json = text(&output.stdout);
-    assert!(output.status.success(), "{}: {said}{json}", output.status);
+    assert!(output.status.success(), "{}: {message}{json}", output.status);
     let result: serde_json::Value = serde_json::from_str(&json).unwrap();
     let is_recorded = |row: &&serde_json::Value| row["outcome"] != "skipped";
     let rows: Vec<_> = result["rows"].as_array().unwrap().iter().filter(is_recorded).collect();
@@ -270,10 +270,10 @@ fn random_programs_agree_with_the_running_kernel() {
     for kind in ["cow", "cow --hugetlb", "collapse", "collapse --khugepaged"] {
         let output = place.run(&format!("crosscheck {kind} --programs 3"));
         if is_able(&output) {
-            let said = text(&output.stdout);
+            let message = text(&output.stdout);
             assert!(
-                said.starts_with("kernel and model agree in all 3 programs\n"),
-                "{kind}: {said}"
+                message.starts_with("kernel and model agree in all 3 programs\n"),
+                "{kind}: {message}"
             );
         }
     }
@@ -283,8 +283,8 @@ fn random_programs_agree_with_the_running_kernel() {
 #[test]
 fn an_earlier_recording_is_read() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/0.1/recording.txt");
-    let said = Place::new().done(&format!("crosscheck replay {file}"));
-    assert!(said.starts_with("kernel and model agree in all 1 recording\n"), "{said}");
+    let message = Place::new().done(&format!("crosscheck replay {file}"));
+    assert!(message.starts_with("kernel and model agree in all 1 recording\n"), "{message}");
 }
 
 /// A FIFO, and the kernel's log, whose reads wait for future messages.
@@ -293,7 +293,7 @@ fn a_file_that_would_never_end_is_refused() {
     let place = Place::new();
     let mkfifo = std::process::Command::new("mkfifo").arg(place.path("f.txt")).status();
     assert!(mkfifo.unwrap().success());
-    for words in ["replay f.txt", "replay /proc/kmsg", "cow --from f.txt"] {
-        place.fails(&format!("crosscheck {words}"));
+    for command in ["replay f.txt", "replay /proc/kmsg", "cow --from f.txt"] {
+        place.fails(&format!("crosscheck {command}"));
     }
 }

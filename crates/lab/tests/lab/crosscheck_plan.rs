@@ -171,8 +171,8 @@ fn workloads_with_a_limit_need_groups() {
     let workloads = plan.groups.iter().flat_map(|group| &group.workloads);
     assert!(workloads.clone().all(|one| one.word("limit").is_some() && one.file() == "holes"));
     assert!(facts().check_limits().is_ok());
-    let said = Facts { limits: Limits::OfAllMemory, ..facts() }.check_limits().unwrap_err();
-    assert!(said.to_string().contains("cgroup.memory=nokmem"), "{said}");
+    let message = Facts { limits: Limits::OfAllMemory, ..facts() }.check_limits().unwrap_err();
+    assert!(message.to_string().contains("cgroup.memory=nokmem"), "{message}");
     let facts = Facts { limits: Limits::Absent, ..facts() };
     let error = WorkloadPlan::new(&selection, &facts, "").unwrap_err().to_string();
     assert!(error.contains("needs memory cgroups"), "{error}");

@@ -34,6 +34,6 @@ fn help_of_every_verb() {
 
 #[test]
 fn an_error_names_this_program() {
-    let said = Place::new().fails("study nothing");
-    assert!(said.starts_with("folio-lab: error: there is no study 'nothing'"), "{said}");
+    let message = Place::new().fails("study nothing");
+    assert!(message.starts_with("folio-lab: error: there is no study 'nothing'"), "{message}");
 }

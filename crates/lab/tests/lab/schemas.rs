@@ -7,19 +7,19 @@ use serde_json::{Deserializer, Value};
 use crate::schema::Closed;
 use crate::support::Place;
 
-fn schema_of(words: &str) -> &'static str {
-    match words.split_whitespace().collect::<Vec<_>>()[..] {
+fn schema_of(command: &str) -> &'static str {
+    match command.split_whitespace().collect::<Vec<_>>()[..] {
         ["study", ..] => "study",
         ["bench", ..] => "bench",
         ["crosscheck", "cow" | "collapse", ..] => "crosscheck-programs",
         ["crosscheck", "workloads", ..] => "crosscheck-workloads",
         ["crosscheck", ..] => "crosscheck",
-        _ => panic!("folio-lab {words}: which schema has this JSON?"),
+        _ => panic!("folio-lab {command}: which schema has this JSON?"),
     }
 }
 
-pub(crate) fn check(words: &str, stdout: &[u8]) {
-    let own = words.split(" -- ").next().unwrap();
+pub(crate) fn check(command: &str, stdout: &[u8]) {
+    let own = command.split(" -- ").next().unwrap();
     if !own.split_whitespace().any(|word| word == "--json") {
         return;
     }
@@ -31,7 +31,7 @@ pub(crate) fn check(words: &str, stdout: &[u8]) {
     let closed = Closed::new(name, schema);
     for value in Deserializer::from_slice(stdout).into_iter::<Value>() {
         let faults = closed.faults(&value.unwrap());
-        assert!(faults.is_empty(), "{words}: mend {name}.json, or the result: {faults:#?}");
+        assert!(faults.is_empty(), "{command}: mend {name}.json, or the result: {faults:#?}");
     }
 }
 

@@ -173,15 +173,16 @@ counts = [
     assert!(shown.contains("4K loses faults in 2 of 2: "), "{shown}");
     let json = place.done("study --file two.toml --json");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    let found = &json["studies"][0]["frontiers"][0];
+    let frontier_json = &json["studies"][0]["frontiers"][0];
     let percent = |line: usize, count: usize, program: usize| {
-        found["lines"][line]["changes"][count]["percent"][program].as_f64().unwrap()
+        frontier_json["lines"][line]["changes"][count]["percent"][program].as_f64().unwrap()
     };
     for program in 0..2 {
         assert_eq!((percent(0, 0, program), percent(0, 1, program)), (0.0, 0.0));
         assert!(percent(1, 0, program) < -1.0 && percent(1, 1, program).abs() < 1.0);
         assert!(percent(2, 0, program) > 1.0 && percent(2, 1, program) < -1.0);
-        let values = |line: usize| found["lines"][line]["changes"][0]["values"][program].as_f64();
+        let values =
+            |line: usize| frontier_json["lines"][line]["changes"][0]["values"][program].as_f64();
         let change = (values(2).unwrap() / values(0).unwrap() - 1.0) * 100.0;
         assert!((change - percent(2, 0, program)).abs() < 1e-9);
     }
@@ -264,8 +265,11 @@ fn a_study_of_ones_own_is_compared_and_its_exit_is_the_answer() {
 fn what_is_wrong_is_an_error_with_its_line() {
     let place = Place::new();
     fs::write(place.path("mine.toml"), small("count = \"unit\"")).unwrap();
-    let said = place.fails("study --file mine.toml");
-    assert!(said.contains("mine.toml:13: ") && said.contains("did you mean units"), "{said}");
+    let message = place.fails("study --file mine.toml");
+    assert!(
+        message.contains("mine.toml:13: ") && message.contains("did you mean units"),
+        "{message}"
+    );
     assert!(place.fails("study owner").contains("did you mean owners?"));
     assert!(place.fails("study --file none.toml").contains("none.toml"));
     assert!(place.fails("study --rounds 3").contains("--live"));
@@ -276,8 +280,8 @@ fn what_is_wrong_is_an_error_with_its_line() {
 #[test]
 fn an_earlier_study_is_read() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/1.0/study.toml");
-    let said = Place::new().done(&format!("study --file {file}"));
-    assert!(said.contains("Text of libraries on 4K and on 2M folios (series 003)"), "{said}");
+    let message = Place::new().done(&format!("study --file {file}"));
+    assert!(message.contains("Text of libraries on 4K and on 2M folios (series 003)"), "{message}");
 }
 
 #[test]
@@ -314,9 +318,9 @@ fn both_sides_of_a_row_are_measured_on_this_kernel() {
         return;
     }
     let output = Place::new().run("study owners --live --rounds 1");
-    let (result, said) = (text(&output.stdout), text(&output.stderr));
+    let (result, message) = (text(&output.stdout), text(&output.stderr));
     // A single round may go either way, so the exit status stays 0.
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(output.status.code(), Some(0), "{message}");
     let row =
         result.lines().find(|line| line.contains("stores that copy against stores that keep"));
     assert!(row.is_some_and(|row| row.contains("measured, other CPU, n = 1")), "{row:?}");

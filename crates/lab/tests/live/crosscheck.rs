@@ -15,7 +15,7 @@ use largefolio_lab::crosscheck::record::{
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::program::is_refusal;
-use crate::support::{heard, itself};
+use crate::support::{itself, read_until};
 use crate::turn::{self, Turn};
 
 /// Prints the reason to skip, or waits for this test's turn.
@@ -40,23 +40,24 @@ fn turn(test: &str) -> Option<(Turn, Facts)> {
 
 /// Lists all named objects that a run of process `pid` could leave.
 fn left_behind(pid: u32) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut recordings = Vec::new();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    found.extend(mounts.lines().filter(|line| line.contains("largefolio")).map(str::to_owned));
+    recordings.extend(mounts.lines().filter(|line| line.contains("largefolio")).map(str::to_owned));
     for entry in fs::read_dir("/sys/block").unwrap().flatten() {
         let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
-        found.extend(backing.ok().filter(|file| file.contains("memfd:largefolio")));
+        recordings.extend(backing.ok().filter(|file| file.contains("memfd:largefolio")));
     }
     let group = format!("folio-crosscheck-{pid}");
     let trees = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"];
-    found.extend(
+    recordings.extend(
         trees
             .map(|tree| format!("{tree}/{group}"))
             .into_iter()
             .filter(|path| Path::new(path).exists()),
     );
-    found.extend(instances().into_iter().filter(|name| *name == format!("folio-crosscheck-{pid}")));
-    found
+    recordings
+        .extend(instances().into_iter().filter(|name| *name == format!("folio-crosscheck-{pid}")));
+    recordings
 }
 
 fn instances() -> Vec<String> {
@@ -66,12 +67,12 @@ fn instances() -> Vec<String> {
     })
 }
 
-fn in_instances<T>(look: impl Fn(&Path) -> T) -> T {
+fn in_instances<T>(read: impl Fn(&Path) -> T) -> T {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
     fsconfig_create(&context).unwrap();
     let flags = FsMountFlags::FSMOUNT_CLOEXEC;
     let root = fsmount(&context, flags, MountAttrFlags::empty()).unwrap();
-    look(Path::new(&format!("/proc/self/fd/{}/instances", root.as_raw_fd())))
+    read(Path::new(&format!("/proc/self/fd/{}/instances", root.as_raw_fd())))
 }
 
 fn loop_settings() -> Vec<(String, String)> {
@@ -180,7 +181,7 @@ fn a_probe_that_fails_is_told_and_leaves_nothing() {
     {
         let recorder = Recorder::new(facts).unwrap();
         let mut place = recorder.place(Filesystem::Ext4, 1 << 20).unwrap();
-        for (words, said) in [
+        for (words, expected) in [
             ("pattern=nonsense", "unknown pattern"),
             ("pattern=ops ops=t1/3", "no such mapping"),
             ("pattern=ops ops=b0.0+4096/9", "no such mapping or descriptor"),
@@ -192,7 +193,7 @@ fn a_probe_that_fails_is_told_and_leaves_nothing() {
             let words = format!("{words} file=1M");
             let error = place.record(&workload(&words), Pause::Usual).unwrap_err();
             assert!(matches!(error, CrosscheckError::Probe { .. }), "{error}");
-            assert!(error.to_string().contains(said), "{words}: {error}");
+            assert!(error.to_string().contains(expected), "{words}: {error}");
         }
     }
     assert_eq!(left_behind(std::process::id()), [""; 0]);
@@ -223,10 +224,10 @@ fn start() -> (Child, BufReader<ChildStdout>) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let said = heard(child.stdout.take(), "go");
+    let stdout = read_until(child.stdout.take(), "go");
     // The probe is starting or already running: both are fine.
     std::thread::sleep(Duration::from_millis(300));
-    (child, said)
+    (child, stdout)
 }
 
 fn kill(child: &Child, signal: &str) {

@@ -92,11 +92,11 @@ fn damage(rng: &mut Rng, text: &str) -> String {
         _ => {
             // The header is only one of many lines, so choose it more often.
             let nr = if rng.below(3) == 0 { 0 } else { nr };
-            let mut words: Vec<&str> = lines[nr].split(' ').collect();
-            let at = usize::try_from(rng.below(words.len() as u64)).unwrap();
+            let mut fields: Vec<&str> = lines[nr].split(' ').collect();
+            let at = usize::try_from(rng.below(fields.len() as u64)).unwrap();
             let word: &&str = pick(rng, &WORDS);
-            words[at] = word;
-            lines[nr] = words.join(" ");
+            fields[at] = word;
+            lines[nr] = fields.join(" ");
         }
     }
     lines.join("\n")

@@ -41,8 +41,9 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
     let again = |file: &File| file.try_clone().map_err(failed("read", path));
     ElfFile::parse(path, &ReadCache::new(again(&original)?))?;
     let own = fd::own(&original);
-    let found = original.metadata().map_err(failed("read", path))?;
-    let is_same = |other: &fs::Metadata| (other.dev(), other.ino()) == (found.dev(), found.ino());
+    let metadata = original.metadata().map_err(failed("read", path))?;
+    let is_same =
+        |other: &fs::Metadata| (other.dev(), other.ino()) == (metadata.dev(), metadata.ino());
     if fs::metadata(copy).as_ref().is_ok_and(is_same) {
         return Err(AlignError::Same(copy.to_owned()));
     }
@@ -59,17 +60,24 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
     file.sync_all().map_err(failed("write", copy))?;
     let stored_bytes = file.metadata().map_err(failed("read", copy))?.blocks() * 512;
     let mut lost = Vec::new();
-    if trust::is_set_id(&found) {
+    if trust::is_set_id(&metadata) {
         lost.push("the set-user-id or set-group-id bit");
     }
     if trust::has_capabilities(&own) {
         lost.push("the file capabilities");
     }
     let created = file.metadata().map_err(failed("read", copy))?.mode();
-    written.set_mode(mode_of_copy(found.mode(), created));
+    written.set_mode(mode_of_copy(metadata.mode(), created));
     written.commit().map_err(failed("write", copy))?;
     let Layout { copy_bytes, text_bytes, .. } = layout;
-    Ok(Copied { file_bytes: found.len(), copy_bytes, stored_bytes, text_bytes, nr_compared, lost })
+    Ok(Copied {
+        file_bytes: metadata.len(),
+        copy_bytes,
+        stored_bytes,
+        text_bytes,
+        nr_compared,
+        lost,
+    })
 }
 
 /// Returns the mode for the copy of a program with mode `original`. It is `created`, the mode of a

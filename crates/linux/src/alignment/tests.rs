@@ -158,7 +158,7 @@ proptest! {
         // A linker keeps address and offset congruent mod the alignment.
         let apart = if loading == Loading::Fixed { apart * page } else { apart * align };
         let text = segment(first * page, first * page + apart, nr_pages * page, align);
-        let found = covered(loading, &[text], 0, ground("xfs"), bytes);
+        let alignment = covered(loading, &[text], 0, ground("xfs"), bytes);
         let steps = if loading == Loading::Fixed { 1..2 } else { 0..64_u64 };
         let biases = steps.map(|step| {
             if loading == Loading::Fixed {
@@ -176,7 +176,7 @@ proptest! {
             });
             least = least.min(blocks.count() as u64 * bytes);
         }
-        prop_assert_eq!(found.unwrap_or(0), least, "{:?}", found);
+        prop_assert_eq!(alignment.unwrap_or(0), least, "{:?}", alignment);
     }
 }
 

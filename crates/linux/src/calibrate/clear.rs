@@ -172,11 +172,11 @@ mod tests {
             for is_hot in [true, false] {
                 arena.to().fill(2);
                 let cell = Cell { work, len_bytes: 64 << 10, is_hot };
-                let found = cell.measure(&mut arena, Tuning::host(), 2);
-                assert_eq!(found[0].0, Subject::Pagewise);
-                assert!(matches!(found[1].0, Subject::Chosen(_)));
-                assert_eq!(found[2].0, Subject::Whole(Primitive::Portable));
-                assert!(found.iter().all(|(_, series)| series.rounds_ns.len() == 2));
+                let series_of = cell.measure(&mut arena, Tuning::host(), 2);
+                assert_eq!(series_of[0].0, Subject::Pagewise);
+                assert!(matches!(series_of[1].0, Subject::Chosen(_)));
+                assert_eq!(series_of[2].0, Subject::Whole(Primitive::Portable));
+                assert!(series_of.iter().all(|(_, series)| series.rounds_ns.len() == 2));
                 let nr_bytes = if is_hot { 64 << 10 } else { 4 << 20 };
                 assert!(arena.to()[..nr_bytes].iter().all(|&byte| byte == expected), "{cell:?}");
                 assert!(arena.to()[nr_bytes..].iter().all(|&byte| byte == 2), "{cell:?}");

@@ -20,7 +20,7 @@ const NR_UNROLLED: u64 = 20;
 const NR_CHAINS: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TlbLevel {
     L1Instruction,
     L1Data,
     L2,
@@ -30,7 +30,7 @@ pub enum Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Structure {
-    pub place: Place,
+    pub place: TlbLevel,
     pub entries: u32,
     /// `None` means fully associative.
     pub ways: Option<u32>,
@@ -49,8 +49,8 @@ pub struct Cpu {
 
 impl Cpu {
     #[must_use]
-    pub fn ask() -> Self {
-        let (is_virtual, structures) = leaves::ask();
+    pub fn detect() -> Self {
+        let (is_virtual, structures) = leaves::read();
         Self { name: Processor::of(&Live).name, is_virtual, structures }
     }
 }
@@ -101,7 +101,7 @@ fn add_in_a_chain(nr: u64) {
 
 #[cfg(not(target_arch = "x86_64"))]
 mod leaves {
-    pub(super) fn ask() -> (Option<bool>, Vec<super::Structure>) {
+    pub(super) fn read() -> (Option<bool>, Vec<super::Structure>) {
         (None, Vec::new())
     }
 }
@@ -112,9 +112,9 @@ mod leaves {
 
     use std::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
 
-    use super::{Place, Structure};
+    use super::{Structure, TlbLevel};
 
-    pub(super) fn ask() -> (Option<bool>, Vec<Structure>) {
+    pub(super) fn read() -> (Option<bool>, Vec<Structure>) {
         let is_virtual = __cpuid(1).ecx >> 31 & 1 == 1;
         let mut structures = Vec::new();
         if __cpuid(0).eax >= 0x18 {
@@ -131,11 +131,11 @@ mod leaves {
     pub(super) fn parameters(leaf: CpuidResult) -> Option<Structure> {
         let place = match (leaf.edx & 0x1f, leaf.edx >> 5 & 7) {
             // Some cores have a separate structure for stores (type 5). Loads decide here.
-            (1 | 4, 1) => Place::L1Data,
-            (2, 1) => Place::L1Instruction,
-            (1, 2) => Place::L2Data,
-            (2, 2) => Place::L2Instruction,
-            (3, 2) => Place::L2,
+            (1 | 4, 1) => TlbLevel::L1Data,
+            (2, 1) => TlbLevel::L1Instruction,
+            (1, 2) => TlbLevel::L2Data,
+            (2, 2) => TlbLevel::L2Instruction,
+            (3, 2) => TlbLevel::L2,
             _ => return None,
         };
         let (ways, sets) = (leaf.ebx >> 16, leaf.ecx);
@@ -165,11 +165,11 @@ mod leaves {
             };
             let ways = |code: u32| (code != 0xff).then_some(code);
             let leaf = "CPUID 8000_0005h";
-            add(Place::L1Instruction, l1 & 0xff, ways(l1 >> 8 & 0xff), leaf);
-            add(Place::L1Data, l1 >> 16 & 0xff, ways(l1 >> 24), leaf);
+            add(TlbLevel::L1Instruction, l1 & 0xff, ways(l1 >> 8 & 0xff), leaf);
+            add(TlbLevel::L1Data, l1 >> 16 & 0xff, ways(l1 >> 24), leaf);
             let leaf = "CPUID 8000_0006h";
-            add(Place::L2Instruction, l2 & 0xfff, coded(l2 >> 12 & 0xf), leaf);
-            add(Place::L2Data, l2 >> 16 & 0xfff, coded(l2 >> 28), leaf);
+            add(TlbLevel::L2Instruction, l2 & 0xfff, coded(l2 >> 12 & 0xf), leaf);
+            add(TlbLevel::L2Data, l2 >> 16 & 0xfff, coded(l2 >> 28), leaf);
         }
         structures
     }
@@ -186,25 +186,28 @@ mod leaves {
         #[test]
         fn leaves_of_a_zen_4_are_read() {
             let leaf = |eax, ebx| CpuidResult { eax, ebx, ecx: 0, edx: 0 };
-            let found = amd(leaf(0xff48_ff40, 0xff48_ff40), leaf(0x5c00_2200, 0x6c00_4200));
+            let structure = amd(leaf(0xff48_ff40, 0xff48_ff40), leaf(0x5c00_2200, 0x6c00_4200));
             let of = |place, bytes| {
                 let fits = |s: &&Structure| s.place == place && s.page_bytes == [bytes];
-                found.iter().find(fits).map(|s| (s.entries, s.ways))
+                structure.iter().find(fits).map(|s| (s.entries, s.ways))
             };
-            assert_eq!(of(Place::L1Data, 4 << 10), Some((72, None)));
-            assert_eq!(of(Place::L1Instruction, 2 << 20), Some((64, None)));
-            assert_eq!(of(Place::L2Data, 4 << 10), Some((3072, Some(8))));
-            assert_eq!(of(Place::L2Data, 2 << 20), Some((3072, Some(6))));
-            assert_eq!(of(Place::L2Instruction, 4 << 10), Some((512, Some(4))));
+            assert_eq!(of(TlbLevel::L1Data, 4 << 10), Some((72, None)));
+            assert_eq!(of(TlbLevel::L1Instruction, 2 << 20), Some((64, None)));
+            assert_eq!(of(TlbLevel::L2Data, 4 << 10), Some((3072, Some(8))));
+            assert_eq!(of(TlbLevel::L2Data, 2 << 20), Some((3072, Some(6))));
+            assert_eq!(of(TlbLevel::L2Instruction, 4 << 10), Some((512, Some(4))));
         }
 
         #[test]
         fn a_sub_leaf_of_an_intel_core_is_read() {
             // Unified, level 2, 8 ways of 128 sets, 4K and 2M/4M.
             let leaf = CpuidResult { eax: 0, ebx: 8 << 16 | 7, ecx: 128, edx: 3 | 2 << 5 };
-            let found = parameters(leaf).unwrap();
-            assert_eq!((found.place, found.entries, found.ways), (Place::L2, 1024, Some(8)));
-            assert_eq!(found.page_bytes, [4 << 10, 2 << 20, 4 << 20]);
+            let structure = parameters(leaf).unwrap();
+            assert_eq!(
+                (structure.place, structure.entries, structure.ways),
+                (TlbLevel::L2, 1024, Some(8))
+            );
+            assert_eq!(structure.page_bytes, [4 << 10, 2 << 20, 4 << 20]);
             assert_eq!(parameters(CpuidResult { edx: 0, ..leaf }), None);
             assert_eq!(parameters(CpuidResult { ecx: 0, ..leaf }), None);
             assert_eq!(parameters(CpuidResult { ecx: u32::MAX, ..leaf }), None);
@@ -218,7 +221,7 @@ mod tests {
 
     #[test]
     fn this_cpu_has_a_name_and_a_clock() {
-        let cpu = Cpu::ask();
+        let cpu = Cpu::detect();
         assert!(!cpu.name.is_empty());
         assert!(fastest_clock_ghz() > 0.01);
     }

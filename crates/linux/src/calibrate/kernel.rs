@@ -371,8 +371,8 @@ mod tests {
     }
 
     fn close(figure: Option<&Figure>, expected: f64) {
-        let found = figure.unwrap().ns.median;
-        assert!((found - expected).abs() < 1e-6 * expected, "{found}, not {expected}");
+        let median = figure.unwrap().ns.median;
+        assert!((median - expected).abs() < 1e-6 * expected, "{median}, not {expected}");
     }
 
     const K4: Sizes = Sizes::of(4 << 10, 2 << 20);

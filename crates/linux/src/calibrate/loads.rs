@@ -290,9 +290,9 @@ mod tests {
     #[test]
     fn a_line_has_a_latency_in_each_cache_and_in_memory() {
         let caches = Caches { l2_bytes: 1 << 18, llc_bytes: 1 << 20, is_reported: true };
-        let found = lines(caches, 2, 1).unwrap();
-        for figure in [&found.l2, &found.llc, &found.memory] {
-            assert!(figure.as_ref().unwrap().ns.median > 0.0, "{found:?}");
+        let measured_lines = lines(caches, 2, 1).unwrap();
+        for figure in [&measured_lines.l2, &measured_lines.llc, &measured_lines.memory] {
+            assert!(figure.as_ref().unwrap().ns.median > 0.0, "{measured_lines:?}");
         }
     }
 

@@ -450,14 +450,14 @@ impl Gathering {
         }
     }
 
-    fn found(mut self) -> Runs {
+    fn finish(mut self) -> Runs {
         self.close();
         self.runs
     }
 }
 
 pub(super) fn together(all: [Gathering; 3]) -> Runs {
-    let [first, second, third] = all.map(Gathering::found);
+    let [first, second, third] = all.map(Gathering::finish);
     [second, third]
         .iter()
         .filter(|more| !more.list.is_empty())

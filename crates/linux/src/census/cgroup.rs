@@ -37,7 +37,7 @@ const NR_LIKE_MAX: usize = 5;
 /// # Errors
 /// If its list cannot be read, with the file's path. Descendant groups that disappear are skipped.
 pub(crate) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf, io::Error)> {
-    let dir = found(system, dir);
+    let dir = find_dir(system, dir);
     let mut pids = BTreeSet::new();
     let path = dir.join(LIST);
     pids.extend(numbers(&system.text(&path).map_err(|error| (path, error))?));
@@ -48,7 +48,7 @@ pub(crate) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf
 }
 
 /// Returns the directory as given, or below a cgroup root.
-fn found(system: &dyn System, dir: &Path) -> PathBuf {
+fn find_dir(system: &dyn System, dir: &Path) -> PathBuf {
     // `/proc/PID/cgroup` writes it as `/system.slice/db.service`.
     let inside = dir.strip_prefix("/").unwrap_or(dir);
     let roots = MOUNTS.iter().chain(&TREES_OF_V1).map(|root| Path::new(root).join(inside));
@@ -195,7 +195,7 @@ mod tests {
         let Some(root) = root else { return };
         let own = fs::read_dir(root).unwrap().flatten().find(|one| one.path().join(LIST).exists());
         let Some(group) = own.map(|one| one.path()) else { return };
-        assert_eq!(found(&Live, Path::new(group.file_name().unwrap())), group);
+        assert_eq!(find_dir(&Live, Path::new(group.file_name().unwrap())), group);
     }
 
     #[test]

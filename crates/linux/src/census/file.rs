@@ -90,23 +90,23 @@ pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError>
     let mut book =
         FlagBook::new(&*flags, 1 << geometry.pmd_order).map_err(call("reading kpageflags"))?;
     let mut result = CachedFiles::default();
-    let mut found = Vec::new();
-    let looker = Looker { entries: &*pagemap, geometry };
+    let mut files = Vec::new();
+    let reader = ExtentReader { entries: &*pagemap, geometry };
     for path in paths {
-        match looker.look(path) {
+        match reader.read_extents(path) {
             Ok((_, extents)) if !extents.hidden.is_empty() => return Err(FileError::NoPfns),
             Ok((_, extents)) if extents.list.is_empty() && empty == Empty::Count => {
                 result.nr_empty += 1;
             }
             Ok((len_bytes, extents)) => {
                 extents.list.iter().for_each(|extent| book.want(extent));
-                found.push((path.clone(), len_bytes, extents));
+                files.push((path.clone(), len_bytes, extents));
             }
             Err(error) => result.failed.push(error),
         }
     }
     book.read(&*flags).map_err(call("reading kpageflags"))?;
-    result.files = found
+    result.files = files
         .into_iter()
         .map(|(path, len_bytes, extents)| {
             let tally = tally(&book, &extents, geometry);
@@ -127,8 +127,8 @@ pub(crate) fn cached_part(path: &Path, part: Range<u64>) -> Result<Tally, FileEr
         io::ErrorKind::PermissionDenied => FileError::NoPfns,
         _ => call("opening pagemap and kpageflags")(source),
     })?;
-    let looker = Looker { entries: &*pagemap, geometry };
-    let (_, extents) = looker.part(path, part)?;
+    let reader = ExtentReader { entries: &*pagemap, geometry };
+    let (_, extents) = reader.part(path, part)?;
     if !extents.hidden.is_empty() {
         return Err(FileError::NoPfns);
     }
@@ -154,7 +154,9 @@ pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_file() && files.len() < FILES_MAX {
                 files.push(entry.path());
-            } else if kind.is_dir() && entry.metadata().is_ok_and(|found| found.dev() == device) {
+            } else if kind.is_dir()
+                && entry.metadata().is_ok_and(|metadata| metadata.dev() == device)
+            {
                 dirs.push(entry.path());
             }
         }
@@ -189,13 +191,13 @@ pub(super) fn open_live() -> io::Result<[Box<dyn Entries>; 2]> {
     Ok([Task::own(&Live).pagemap()?, proc::kpageflags(&Live)?])
 }
 
-pub(super) struct Looker<'a> {
+pub(super) struct ExtentReader<'a> {
     pub(super) entries: &'a dyn Entries,
     pub(super) geometry: Geometry,
 }
 
-impl Looker<'_> {
-    pub(super) fn look(&self, path: &Path) -> Result<(u64, Extents), FileError> {
+impl ExtentReader<'_> {
+    pub(super) fn read_extents(&self, path: &Path) -> Result<(u64, Extents), FileError> {
         self.part(path, 0..u64::MAX)
     }
 

@@ -140,8 +140,8 @@ impl Tally {
     }
 
     pub(super) fn cell_mut(&mut self, kind: Kind, size: Size) -> &mut Cell {
-        let found = self.cells.binary_search_by_key(&(kind, size), |(key, _)| *key);
-        let at = found.unwrap_or_else(|at| {
+        let slot = self.cells.binary_search_by_key(&(kind, size), |(key, _)| *key);
+        let at = slot.unwrap_or_else(|at| {
             if self.cells.is_empty() {
                 self.cells.reserve_exact(1);
             }

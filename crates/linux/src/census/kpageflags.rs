@@ -92,7 +92,7 @@ impl Page {
     }
 }
 
-pub(super) mod seen {
+pub(super) mod usage {
     pub(in super::super) const MAPPED: u8 = 1;
     pub(in super::super) const TEXT: u8 = 2;
     /// In a folio mapped whole and naturally aligned.
@@ -106,7 +106,7 @@ struct Chunk {
     wanted: Box<[u64; CHUNK_LEN / 64]>,
     heads: Vec<usize>,
     pages: Box<[Page]>,
-    seen: Box<[AtomicU8]>,
+    usage: Box<[AtomicU8]>,
 }
 
 impl Chunk {
@@ -115,7 +115,7 @@ impl Chunk {
             wanted: Box::new([0; CHUNK_LEN / 64]),
             heads: Vec::new(),
             pages: vec![Page::default(); CHUNK_LEN].into(),
-            seen: std::iter::repeat_with(AtomicU8::default).take(CHUNK_LEN).collect(),
+            usage: std::iter::repeat_with(AtomicU8::default).take(CHUNK_LEN).collect(),
         }
     }
 }
@@ -179,7 +179,7 @@ impl FlagBook {
             let Some(Some(chunk)) = self.chunks.get(at) else { return };
             let left = usize::try_from(pages.end - pfn).unwrap_or(usize::MAX);
             let left = left.min(CHUNK_LEN - inside);
-            for byte in &chunk.seen[inside..inside + left] {
+            for byte in &chunk.usage[inside..inside + left] {
                 // The bits of a shared page are usually set already, and a load is much cheaper.
                 if byte.load(Relaxed) & bits != bits {
                     byte.fetch_or(bits, Relaxed);
@@ -193,16 +193,16 @@ impl FlagBook {
     pub(super) fn each_seen(&self, each: &mut dyn FnMut(Page, u8, u64)) {
         for chunk in self.chunks.iter().flatten() {
             let mut run = (Page::default(), 0, 0);
-            for (page, seen) in chunk.pages.iter().zip(&chunk.seen) {
-                let seen = seen.load(Relaxed);
-                if (*page, seen) == (run.0, run.1) {
+            for (page, usage) in chunk.pages.iter().zip(&chunk.usage) {
+                let usage = usage.load(Relaxed);
+                if (*page, usage) == (run.0, run.1) {
                     run.2 += 1;
                     continue;
                 }
                 if run.1 != 0 {
                     each(run.0, run.1, run.2);
                 }
-                run = (*page, seen, 1);
+                run = (*page, usage, 1);
             }
             if run.1 != 0 {
                 each(run.0, run.1, run.2);

@@ -21,10 +21,10 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::file::{Looker, open_live};
+use super::file::{ExtentReader, open_live};
 use super::kpageflags::{FlagBook, PageKind};
 use super::pagemap::{self, Extent, Extents, Reader};
-use super::process::{Piece, Place, Walk, clip};
+use super::process::{FolioPiece, PagePlace, Walk, clip};
 use super::smaps_of;
 use crate::geometry::Geometry;
 use crate::proc::maps::Vma;
@@ -80,10 +80,10 @@ pub fn of_mappings(
     nr_runs_max: usize,
 ) -> io::Result<Vec<Option<Layout>>> {
     let geometry = Geometry::of(system.page_bytes());
-    let found = wanted.iter().map(|&(pid, vma)| {
+    let all_extents = wanted.iter().map(|&(pid, vma)| {
         Some((vma.pages(geometry.page_bytes), of_mapping(system, pid, vma).ok()?))
     });
-    layouts(&*proc::kpageflags(system)?, geometry, found.collect(), nr_runs_max)
+    layouts(&*proc::kpageflags(system)?, geometry, all_extents.collect(), nr_runs_max)
 }
 
 fn of_mapping(system: &dyn System, pid: u32, vma: &Vma) -> io::Result<Extents> {
@@ -108,24 +108,24 @@ fn of_mapping(system: &dyn System, pid: u32, vma: &Vma) -> io::Result<Extents> {
 pub fn of_files(paths: &[&Path], nr_runs_max: usize) -> io::Result<Vec<Option<Layout>>> {
     let [pagemap, flags] = open_live()?;
     let geometry = Geometry::running();
-    let looker = Looker { entries: &*pagemap, geometry };
-    let found = paths.iter().map(|path| {
-        let (len_bytes, extents) = looker.look(path).ok()?;
+    let reader = ExtentReader { entries: &*pagemap, geometry };
+    let all_extents = paths.iter().map(|path| {
+        let (len_bytes, extents) = reader.read_extents(path).ok()?;
         Some((0..len_bytes.div_ceil(geometry.page_bytes), extents))
     });
-    layouts(&*flags, geometry, found.collect(), nr_runs_max)
+    layouts(&*flags, geometry, all_extents.collect(), nr_runs_max)
 }
 
-type Found = Option<(Range<u64>, Extents)>;
+type FileExtents = Option<(Range<u64>, Extents)>;
 
 fn layouts(
     flags: &dyn Entries,
     geometry: Geometry,
-    found: Vec<Found>,
+    all_extents: Vec<FileExtents>,
     nr_runs_max: usize,
 ) -> io::Result<Vec<Option<Layout>>> {
     let mut book = FlagBook::new(flags, 1 << geometry.pmd_order)?;
-    let extents = found.iter().flatten().flat_map(|(_, extents)| &extents.list);
+    let extents = all_extents.iter().flatten().flat_map(|(_, extents)| &extents.list);
     extents.for_each(|extent| book.want(extent));
     book.read(flags)?;
     let walk = Walk { book: &book, geometry };
@@ -136,7 +136,7 @@ fn layouts(
         }
         runs.layout()
     };
-    Ok(found.into_iter().map(|found| found.map(layout)).collect())
+    Ok(all_extents.into_iter().map(|extents_of_file| extents_of_file.map(layout)).collect())
 }
 
 impl Walk<'_> {
@@ -154,7 +154,7 @@ impl Walk<'_> {
             let mut left = same;
             while left > 0 {
                 let at = same - left;
-                let piece = self.piece(page, Place { page: first + at, pfn: pfn + at }, left);
+                let piece = self.piece(page, PagePlace { page: first + at, pfn: pfn + at }, left);
                 let how = how(&piece, extent.is_pmd);
                 let (page, order) = (first + at - start, page.order());
                 runs.add(Run { page, nr_pages: piece.nr, order, how });
@@ -164,7 +164,7 @@ impl Walk<'_> {
     }
 }
 
-const fn how(piece: &Piece, is_pmd: bool) -> How {
+const fn how(piece: &FolioPiece, is_pmd: bool) -> How {
     match (piece.is_whole, piece.is_aligned) {
         (false, _) => How::Partial,
         (true, _) if is_pmd => How::Pmd,

@@ -165,7 +165,7 @@ impl Reader<'_> {
             }
             Err(error) => return Err(error),
         }
-        let longest = present.iter().map(|found| found.pages.end - found.pages.start).max();
+        let longest = present.iter().map(|extent| extent.pages.end - extent.pages.start).max();
         let nr = usize::try_from(longest.unwrap_or(0).saturating_add(GAP_PAGES * 8));
         let mut buffer = vec![0; nr.unwrap_or(BUFFER_ENTRIES).min(BUFFER_ENTRIES)];
         let mut at = 0;

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::block::{self, BlockFacts, Gathering, Runs};
 use super::folios::{Cell, Counter, Kind, Size, Tally};
-use super::kpageflags::{FlagBook, Page, PageKind, seen};
+use super::kpageflags::{FlagBook, Page, PageKind, usage};
 use super::pagemap::{Extent, Extents, Mark};
 use crate::geometry::Geometry;
 use crate::proc::Held;
@@ -87,7 +87,7 @@ impl Walk<'_> {
                 rest = &rest[1..];
             }
             let tally = counter.take();
-            let touched = Some(touched.found(&read.marks, pinned));
+            let touched = Some(touched.finish(&read.marks, pinned));
             mappings.push(Mapping { vma, tally, touched });
         }
         mappings
@@ -99,14 +99,14 @@ impl Walk<'_> {
             let pfn = extent.pfn + done;
             let (page, same) = self.book.at(pfn, nr - done);
             let kind = kind(vma, page.backing());
-            let found = Found { page, kind, is_pmd: extent.is_pmd };
+            let folio_run = FolioRun { page, kind, is_pmd: extent.is_pmd };
             let first = extent.page + done;
             touched.present(&(first..first + same), &extent, (page.backing(), vma.has_file()));
             let mut left = same;
             while left > 0 {
                 let at = same - left;
-                let piece = self.piece(page, Place { page: first + at, pfn: pfn + at }, left);
-                self.count(&found, &piece, counter);
+                let piece = self.piece(page, PagePlace { page: first + at, pfn: pfn + at }, left);
+                self.count(&folio_run, &piece, counter);
                 left -= piece.nr;
             }
             done += same;
@@ -114,8 +114,8 @@ impl Walk<'_> {
     }
 
     /// Counts as many of the `left` pages as possible in one piece: whole folios together.
-    pub(super) fn piece(&self, page: Page, place: Place, left: u64) -> Piece {
-        let Place { page: at, pfn } = place;
+    pub(super) fn piece(&self, page: Page, place: PagePlace, left: u64) -> FolioPiece {
+        let PagePlace { page: at, pfn } = place;
         let size = 1_u64 << page.order();
         let inside = pfn & (size - 1);
         let is_whole = inside == 0 && left >= size;
@@ -127,28 +127,28 @@ impl Walk<'_> {
         } else {
             0..0
         };
-        Piece { pfn, nr, is_whole, is_aligned, blocks }
+        FolioPiece { pfn, nr, is_whole, is_aligned, blocks }
     }
 
-    fn count(&self, found: &Found, piece: &Piece, counter: &mut Counter) {
+    fn count(&self, folio_run: &FolioRun, piece: &FolioPiece, counter: &mut Counter) {
         let page_bytes = self.geometry.page_bytes;
         let bytes = piece.nr * page_bytes;
-        let cell = counter.cell(found.kind, found.page.order());
-        let mut bits = seen::MAPPED | if found.kind == Kind::Text { seen::TEXT } else { 0 };
+        let cell = counter.cell(folio_run.kind, folio_run.page.order());
+        let mut bits = usage::MAPPED | if folio_run.kind == Kind::Text { usage::TEXT } else { 0 };
         match (piece.is_whole, piece.is_aligned) {
             (true, true) => {
                 cell.aligned_bytes += bytes;
-                bits |= seen::ALIGNED | seen::WHOLE;
+                bits |= usage::ALIGNED | usage::WHOLE;
             }
             (true, false) => {
                 cell.unaligned_bytes += bytes;
-                bits |= seen::WHOLE;
+                bits |= usage::WHOLE;
             }
             (false, _) => cell.partial_bytes += bytes,
         }
-        if found.is_pmd {
+        if folio_run.is_pmd {
             cell.pmd_bytes += bytes;
-            bits |= seen::PMD;
+            bits |= usage::PMD;
         }
         let pages = piece.pfn..piece.pfn + piece.nr;
         let blocks = piece.blocks.clone();
@@ -157,7 +157,7 @@ impl Walk<'_> {
         }
         cell.contpte_bytes += (blocks.end - blocks.start) * page_bytes;
         self.book.see(pages.start..blocks.start, bits);
-        self.book.see(blocks.clone(), bits | seen::CONTPTE);
+        self.book.see(blocks.clone(), bits | usage::CONTPTE);
         self.book.see(blocks.end..pages.end, bits);
     }
 }
@@ -197,7 +197,7 @@ impl Touching {
         }
     }
 
-    fn found(mut self, marks: &[Mark], pinned: &Pinned) -> Touched {
+    fn finish(mut self, marks: &[Mark], pinned: &Pinned) -> Touched {
         let pages = self.whole.clone();
         for mark in overlapping(marks, |one| one.page..one.page + u64::from(one.nr), &pages) {
             for sizes in &mut self.marks {
@@ -240,7 +240,7 @@ pub(super) fn touched_unseen(
         let range = inside.page..inside.page + u64::from(inside.nr);
         touching.present(&range, &inside, (PageKind::Unknown, vma.has_file()));
     }
-    touching.found(&extents.marks, pinned)
+    touching.finish(&extents.marks, pinned)
 }
 
 fn overlapping<'a, T>(
@@ -253,19 +253,19 @@ fn overlapping<'a, T>(
     list[first..].iter().take_while(move |one| of(one).start < end)
 }
 
-struct Found {
+struct FolioRun {
     page: Page,
     kind: Kind,
     is_pmd: bool,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct PagePlace {
     pub(super) page: u64,
     pub(super) pfn: u64,
 }
 
-pub(super) struct Piece {
+pub(super) struct FolioPiece {
     pfn: u64,
     pub(super) nr: u64,
     pub(super) is_whole: bool,
@@ -298,7 +298,7 @@ fn kind(vma: &Vma, backing: PageKind) -> Kind {
 pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
     match backing {
         PageKind::File | PageKind::Shmem | PageKind::Anon | PageKind::Merged
-            if bits & seen::TEXT != 0 =>
+            if bits & usage::TEXT != 0 =>
         {
             Kind::Text
         }

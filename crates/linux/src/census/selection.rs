@@ -125,11 +125,11 @@ fn named(system: &dyn System, names: &[String]) -> Result<Chosen, CensusError> {
         let own = [task.comm(), task.command_name()];
         Some((*pid, names.iter().position(|name| own.contains(name))?))
     };
-    let found: Vec<(u32, usize)> = pids.par_iter().filter_map(matching).collect();
-    let is_missing = |nr: &usize| found.iter().all(|(_, of)| of != nr);
+    let matches: Vec<(u32, usize)> = pids.par_iter().filter_map(matching).collect();
+    let is_missing = |nr: &usize| matches.iter().all(|(_, of)| of != nr);
     let missing = (0..names.len()).filter(is_missing);
     Ok(Chosen {
-        pids: found.iter().map(|(pid, _)| *pid).collect(),
+        pids: matches.iter().map(|(pid, _)| *pid).collect(),
         missing: missing.map(|nr| Missing::Name(names[nr].clone())).collect(),
     })
 }
@@ -201,11 +201,13 @@ mod tests {
         }
         let of = |id: &str| Selection::Container(id.to_owned()).chosen(&system).unwrap();
         assert_eq!(of("abcb").pids, [8]);
-        for (id, said) in [("abc", "several container IDs"), ("ab", "ps show IDs"), ("x", "IDs")] {
+        for (id, expected) in
+            [("abc", "several container IDs"), ("ab", "ps show IDs"), ("x", "IDs")]
+        {
             let chosen = of(id);
             assert!(chosen.pids.is_empty());
             let missing = chosen.missing[0].to_string();
-            assert!(missing.contains(said.trim_start_matches("ps ")), "{missing}");
+            assert!(missing.contains(expected.trim_start_matches("ps ")), "{missing}");
         }
     }
 }

@@ -156,18 +156,18 @@ fn judged_with(system: &MemSystem, pid: u32, verbs: &Answers) -> (Census, Vec<Fi
         "squashfs" => Some(0),
         _ => None,
     };
-    let found = findings(&census, &Question { system, limit: &limit, verbs, nr_max: 100 });
-    (census, found)
+    let findings = findings(&census, &Question { system, limit: &limit, verbs, nr_max: 100 });
+    (census, findings)
 }
 
-fn finding(found: &(Census, Vec<Finding>), start: u64) -> Option<&Finding> {
-    let mappings = &found.0.processes[0].mappings;
-    found.1.iter().find(|finding| mappings[finding.mapping].vma.range.start == start)
+fn finding(judged_census: &(Census, Vec<Finding>), start: u64) -> Option<&Finding> {
+    let mappings = &judged_census.0.processes[0].mappings;
+    judged_census.1.iter().find(|finding| mappings[finding.mapping].vma.range.start == start)
 }
 
 fn reasons(system: &MemSystem, pid: u32, start: u64) -> Vec<(Refusal, u64)> {
-    let found = judged(system, pid);
-    let reasons = finding(&found, start).map(|finding| finding.reasons.clone());
+    let judged_census = judged(system, pid);
+    let reasons = finding(&judged_census, start).map(|finding| finding.reasons.clone());
     reasons.unwrap_or_default().iter().map(|reason| (reason.refusal, reason.bytes)).collect()
 }
 

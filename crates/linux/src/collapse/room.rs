@@ -72,18 +72,18 @@ fn present(
     pages: Range<u64>,
     each: &mut dyn FnMut(&Present),
 ) -> io::Result<()> {
-    let (mut found, mut buffer) = (Vec::new(), vec![0; READ_PAGES]);
+    let (mut present, mut buffer) = (Vec::new(), vec![0; READ_PAGES]);
     let mut first = pages.start;
     while first < pages.end {
         let window = first..pages.end.min(first.saturating_add(WINDOW_PAGES));
-        found.clear();
-        match entries.scan(window.clone(), &mut found) {
+        present.clear();
+        match entries.scan(window.clone(), &mut present) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                found.push(Present { pages: window.clone(), is_pmd: false });
+                present.push(Present { pages: window.clone(), is_pmd: false });
             }
             scanned => scanned?,
         }
-        for range in &found {
+        for range in &present {
             if range.is_pmd {
                 each(range);
             } else {
@@ -133,16 +133,18 @@ pub(super) struct Area {
     pub(super) shared_bytes: u64,
 }
 
-pub(super) fn seen(
+pub(super) fn read_again(
     entries: &dyn Entries,
     area: &Area,
     mut tried: Vec<Block>,
     [page_bytes, block_bytes]: [u64; 2],
 ) -> io::Result<Vec<Block>> {
-    let seen = blocks(entries, area, page_bytes, block_bytes)?;
+    let block_now = blocks(entries, area, page_bytes, block_bytes)?;
     for block in &mut tried {
-        if let Ok(at) = seen.binary_search_by_key(&block.address, |seen| seen.address) {
-            *block = Block { file: block.file, ..seen[at] };
+        if let Ok(at) =
+            block_now.binary_search_by_key(&block.address, |block_now| block_now.address)
+        {
+            *block = Block { file: block.file, ..block_now[at] };
         }
     }
     Ok(tried)
@@ -279,14 +281,14 @@ mod tests {
             Ok(entries.len())
         }
 
-        fn scan(&self, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
+        fn scan(&self, pages: Range<u64>, present: &mut Vec<Present>) -> io::Result<()> {
             if !self.can_scan {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             let cut = |range: &Range<u64>| range.start.max(pages.start)..range.end.min(pages.end);
             let ranges = self.present.iter().chain(&self.swapped);
             let ranges = ranges.map(cut).filter(|range| !range.is_empty());
-            found.extend(ranges.map(|pages| Present { pages, is_pmd: false }));
+            present.extend(ranges.map(|pages| Present { pages, is_pmd: false }));
             Ok(())
         }
     }
@@ -307,8 +309,8 @@ mod tests {
         let present = vec![600..601, 512 * 4 - 256..512 * 4 + 256];
         for can_scan in [true, false] {
             let pages = Pages::of(present.clone(), can_scan);
-            let found = blocks(&pages, &area(4, 513 * PAGE, 0), PAGE, M2).unwrap();
-            let result: Vec<_> = found.iter().map(|b| (b.address / M2, b.takes_bytes)).collect();
+            let judged = blocks(&pages, &area(4, 513 * PAGE, 0), PAGE, M2).unwrap();
+            let result: Vec<_> = judged.iter().map(|b| (b.address / M2, b.takes_bytes)).collect();
             assert_eq!(result, [(1, M2 - PAGE), (3, M2 / 2), (4, M2 / 2)], "{can_scan}");
         }
     }
@@ -318,8 +320,8 @@ mod tests {
         for can_scan in [true, false] {
             let (present, swapped) = (vec![512..612; 1], vec![612..1024; 1]);
             let pages = Pages { present, swapped, can_scan };
-            let found = blocks(&pages, &area(1, 100 * PAGE, 0), PAGE, M2).unwrap();
-            let bytes = (found[0].resident_bytes, found[0].takes_bytes);
+            let judged = blocks(&pages, &area(1, 100 * PAGE, 0), PAGE, M2).unwrap();
+            let bytes = (judged[0].resident_bytes, judged[0].takes_bytes);
             assert_eq!(bytes, (100 * PAGE, 412 * PAGE), "{can_scan}");
         }
     }
@@ -327,8 +329,8 @@ mod tests {
     #[test]
     fn shared_pages_are_copied() {
         let pages = Pages::of(vec![512..1024; 1], true);
-        let found = blocks(&pages, &area(1, M2, M2 / 2), PAGE, M2).unwrap();
-        assert_eq!(found[0].takes_bytes, M2 / 2);
+        let judged = blocks(&pages, &area(1, M2, M2 / 2), PAGE, M2).unwrap();
+        assert_eq!(judged[0].takes_bytes, M2 / 2);
         let all = blocks(&pages, &area(1, M2, M2), PAGE, M2).unwrap();
         assert_eq!(all[0].takes_bytes, M2);
     }

@@ -96,7 +96,7 @@ where
         .map(|entry| (entry.tag(endian), entry.d_val(endian).into()))
         .take_while(|(tag, _)| *tag != DT_NULL)
         .collect();
-    let value = |tag| entries.iter().find(|(found, _)| *found == tag).map(|(_, value)| *value);
+    let value = |tag| entries.iter().find(|(key, _)| *key == tag).map(|(_, value)| *value);
     let table = value(DT_STRTAB)
         .and_then(|address| offset_of::<H>(segments, endian, address))
         .zip(value(DT_STRSZ).filter(|&bytes| bytes <= STRINGS_BYTES_MAX))

@@ -40,7 +40,7 @@ where
     let header = H::parse(data)?;
     let endian = header.endian()?;
     let sections = header.sections(endian, data)?;
-    let mut found: Vec<String> = Vec::new();
+    let mut found_names: Vec<String> = Vec::new();
     for (_, section) in sections.enumerate() {
         let kind = section.sh_type(endian);
         let is_small = section.sh_size(endian).into() <= SYMBOLS_BYTES_MAX;
@@ -58,8 +58,8 @@ where
             }
             let name = table.symbol_name(endian, symbol).unwrap_or_default();
             let new = wanted.iter().find(|one| one.as_bytes() == name).map(|&one| one.to_owned());
-            found.extend(new.filter(|new| !found.contains(new)));
+            found_names.extend(new.filter(|new| !found_names.contains(new)));
         }
     }
-    Ok(found)
+    Ok(found_names)
 }

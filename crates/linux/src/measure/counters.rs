@@ -117,13 +117,13 @@ impl Counting {
     #[must_use]
     pub fn end(self) -> Option<HardwareCounters> {
         let end = |counter: Option<Counter>| counter.and_then(Counter::end);
-        let found = HardwareCounters {
+        let counters = HardwareCounters {
             cycles: end(self.cycles),
             instructions: end(self.instructions),
             itlb_misses: end(self.itlb_misses),
             dtlb_misses: end(self.dtlb_misses),
         };
-        (found != HardwareCounters::default()).then_some(found)
+        (counters != HardwareCounters::default()).then_some(counters)
     }
 }
 
@@ -147,8 +147,11 @@ mod tests {
         let idle = before.end().unwrap();
         let counter = Counter::start(PAGE_FAULTS).unwrap();
         assert!(Command::new("/bin/true").status().unwrap().success());
-        let found = counter.end().unwrap();
-        assert!(found > idle + 20, "a program takes some faults to start: {found}, idle {idle}");
+        let nr_faults = counter.end().unwrap();
+        assert!(
+            nr_faults > idle + 20,
+            "a program takes some faults to start: {nr_faults}, idle {idle}"
+        );
     }
 
     #[test]

@@ -29,20 +29,20 @@ pub(crate) fn error(path: &Path, message: impl Into<String>) -> PersistError {
 pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, PersistError> {
     let way = folders(root, path);
     for (nr, folder) in way.iter().enumerate() {
-        let found = match fs::symlink_metadata(folder) {
-            Ok(found) => found,
+        let metadata = match fs::symlink_metadata(folder) {
+            Ok(metadata) => metadata,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(way.len() - nr),
             Err(cause) => return Err(error(folder, format!("cannot examine it: {cause}"))),
         };
-        if found.is_symlink() {
+        if metadata.is_symlink() {
             let message = "it is a symbolic link; folio writes only to the directory itself";
             return Err(error(folder, message));
         }
-        if !found.is_dir() {
+        if !metadata.is_dir() {
             return Err(error(folder, "it is not a directory; move it away"));
         }
         let user = rustix::process::geteuid().as_raw();
-        if found.mode() & OPEN != 0 || ![0, user].contains(&found.uid()) {
+        if metadata.mode() & OPEN != 0 || ![0, user].contains(&metadata.uid()) {
             let message = "it must belong to root and must not be writable by everyone";
             return Err(error(folder, message));
         }

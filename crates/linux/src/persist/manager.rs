@@ -45,13 +45,13 @@ fn own_paths<'a>(places: impl Iterator<Item = &'a Place>) -> impl Iterator<Item 
     })
 }
 
-fn systemctl(words: &[&str]) -> Result<(), String> {
-    let command = format!("systemctl {}", words.join(" "));
-    let output = Command::new("systemctl").args(words).stdin(Stdio::null()).output();
+fn systemctl(arguments: &[&str]) -> Result<(), String> {
+    let command = format!("systemctl {}", arguments.join(" "));
+    let output = Command::new("systemctl").args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("cannot run {command}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command} failed: {}", said.trim()))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command} failed: {}", stderr.trim()))
 }

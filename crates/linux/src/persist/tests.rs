@@ -23,11 +23,11 @@ fn lasting(name: &str, value: &str) -> Lasting {
 }
 
 /// Runs a systemd tool. If it is not installed, prints that and returns `None`.
-fn tool(words: &[&str]) -> Option<std::process::Output> {
-    match Command::new(words[0]).args(&words[1..]).output() {
+fn tool(arguments: &[&str]) -> Option<std::process::Output> {
+    match Command::new(arguments[0]).args(&arguments[1..]).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            largefolio_testkit::skipped!("cannot run {}: {error}", words[0]);
+            largefolio_testkit::skipped!("cannot run {}: {error}", arguments[0]);
             None
         }
     }
@@ -100,8 +100,8 @@ fn systemd_tmpfiles_understands_the_file() {
     let settings = [lasting("thp.64K", "always"), lasting("thp.32K", "always")];
     let files = write(root.path(), &boot::of_settings(&settings).unwrap());
     let rooted = format!("--root={}", root.path().display());
-    let words = ["systemd-tmpfiles", "--create", &rooted, files[0].to_str().unwrap()];
-    let Some(output) = tool(&words) else { return };
+    let arguments = ["systemd-tmpfiles", "--create", &rooted, files[0].to_str().unwrap()];
+    let Some(output) = tool(&arguments) else { return };
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     assert_eq!(fs::read_to_string(&path).unwrap().trim_end(), "always");
     assert!(
@@ -115,12 +115,12 @@ fn udev_understands_the_rules() {
     let root = tempfile::tempdir().unwrap();
     let files = write(root.path(), &boot::of_settings(&[lasting("readahead.vda", "512")]).unwrap());
     let Some(output) = tool(&["udevadm", "verify", files[0].to_str().unwrap()]) else { return };
-    let said = text(&output.stdout) + &text(&output.stderr);
-    if said.contains("Unknown command verb") {
+    let message = text(&output.stdout) + &text(&output.stderr);
+    if message.contains("Unknown command verb") {
         largefolio_testkit::skipped!("udevadm verify came with systemd 254");
         return;
     }
-    assert!(output.status.success(), "{said}");
+    assert!(output.status.success(), "{message}");
 }
 
 fn verified(root: &Path, unit: &str) -> Option<String> {
@@ -164,8 +164,8 @@ fn systemd_understands_the_units_of_warm_with_any_name_it_can_hold() {
         fs::write(&files[0], inner).unwrap();
         for file in &files[..2] {
             let unit = file.file_name().unwrap().to_str().unwrap();
-            let Some(said) = verified(root.path(), unit) else { return };
-            assert!(!said.contains("largefolio"), "{name}: {said}");
+            let Some(message) = verified(root.path(), unit) else { return };
+            assert!(!message.contains("largefolio"), "{name}: {message}");
         }
         assert_eq!(
             fs::read_link(&files[3]).unwrap(),
@@ -181,8 +181,8 @@ fn systemd_tells_mistakes_in_units() {
     let unit = root.path().join("etc/systemd/system/largefolio-warm-x.path");
     fs::create_dir_all(unit.parent().unwrap()).unwrap();
     fs::write(&unit, "[Path]\nPathChanged=relative\n").unwrap();
-    let Some(said) = verified(root.path(), "largefolio-warm-x.path") else { return };
-    assert!(said.contains("largefolio-warm-x.path"), "{said}");
+    let Some(message) = verified(root.path(), "largefolio-warm-x.path") else { return };
+    assert!(message.contains("largefolio-warm-x.path"), "{message}");
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn files_and_programs_that_a_unit_cannot_have_are_refused() {
     let sh = Path::new("/bin/sh");
     let long = format!("/{}", "x".repeat(300));
     for file in ["relative", "/a/../b", "/a\nExecStart=/bin/evil", "/end ", "/end\\", "/", &long] {
-        let said = refused(sh, Path::new(file));
-        assert!(said.contains("file ") && !said.contains('\n'), "{file:?}: {said}");
+        let message = refused(sh, Path::new(file));
+        assert!(message.contains("file ") && !message.contains('\n'), "{file:?}: {message}");
     }
     let folder = tempfile::tempdir().unwrap();
     let open = folder.path().join("folio");
@@ -216,8 +216,11 @@ fn files_and_programs_that_a_unit_cannot_have_are_refused() {
         fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
     };
     mode(0o777);
-    let said = refused(&open, Path::new("/usr/bin/node"));
-    assert!(said.contains("everyone can write to") && said.contains("/usr/local/bin"), "{said}");
+    let message = refused(&open, Path::new("/usr/bin/node"));
+    assert!(
+        message.contains("everyone can write to") && message.contains("/usr/local/bin"),
+        "{message}"
+    );
     mode(0o755);
     let quoted = folder.path().join("fo lio");
     program(&quoted);
@@ -285,8 +288,8 @@ fn systemd_understands_the_drop_in() {
     let unit = ServiceName::of_service("job", root.path()).unwrap();
     let variable = Variable::parse("A=a\"b\\c %n $x 'y' ;#").unwrap();
     write(root.path(), &[unit::drop_in(&unit, &[variable])]);
-    let Some(said) = verified(root.path(), "job.service") else { return };
-    assert!(!said.contains("largefolio") && !said.contains("job.service"), "{said}");
+    let Some(message) = verified(root.path(), "job.service") else { return };
+    assert!(!message.contains("largefolio") && !message.contains("job.service"), "{message}");
 }
 
 /// Reads a double-quoted word as systemd does: escapes, then specifiers.

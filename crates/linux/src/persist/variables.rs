@@ -38,12 +38,12 @@ pub struct Joined {
 impl Variables {
     #[must_use]
     pub fn of(unit: &ServiceName, root: &Path) -> Self {
-        let mut found = Self::default();
+        let mut variables = Self::default();
         for file in files_of(unit, root) {
             let text = read_whole(&file, UNIT_BYTES_MAX).unwrap_or_default();
-            found.take(&String::from_utf8_lossy(&text));
+            variables.take(&String::from_utf8_lossy(&text));
         }
-        found
+        variables
     }
 
     fn take(&mut self, text: &str) {
@@ -67,7 +67,7 @@ impl Variables {
     }
 
     fn assign(&mut self, value: &str) {
-        for word in words(value) {
+        for word in split_words(value) {
             let Some((name, value)) = word.split_once('=') else { continue };
             self.values.insert(name.to_owned(), expanded(value));
         }
@@ -119,7 +119,7 @@ fn has_variable(file: &Path, name: &str) -> bool {
     let text = read_whole(file, UNIT_BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let mut lines = text.lines().map(str::trim_start);
-    lines.any(|line| line.split_once('=').is_some_and(|(found, _)| found.trim_end() == name))
+    lines.any(|line| line.split_once('=').is_some_and(|(key, _)| key.trim_end() == name))
 }
 
 /// Returns the unit, then its drop-ins by name. A file in an earlier folder hides files of the same
@@ -147,7 +147,7 @@ fn files_of(unit: &ServiceName, root: &Path) -> Vec<PathBuf> {
 }
 
 /// Splits a value at blanks, except in quotes and after backslashes.
-fn words(value: &str) -> Vec<String> {
+fn split_words(value: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = value.chars();
     while let Some(c) = rest.next() {
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn words_and_quotes_are_systemds() {
         assert_eq!(
-            words(r#" A=1  "B=a b" 'C=x"y' D=a\"b ""#),
+            split_words(r#" A=1  "B=a b" 'C=x"y' D=a\"b ""#),
             ["A=1", "B=a b", "C=x\"y", "D=a\"b", ""]
         );
         assert_eq!(expanded("100%%"), Ok("100%".to_owned()));

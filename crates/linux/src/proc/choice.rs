@@ -11,13 +11,13 @@ impl Choice {
     /// Parses `always [madvise] never`, or a number.
     pub(crate) fn parse(text: &str) -> Self {
         let text = text.trim();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let chosen = words.iter().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        let choices: Vec<&str> = text.split_whitespace().collect();
+        let chosen = choices.iter().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
         let Some(chosen) = chosen else {
             return Self { value: text.to_owned(), choices: Vec::new() };
         };
         let plain = |word: &&str| word.trim_matches(['[', ']']).to_owned();
-        Self { value: chosen.to_owned(), choices: words.iter().map(plain).collect() }
+        Self { value: chosen.to_owned(), choices: choices.iter().map(plain).collect() }
     }
 
     pub(crate) fn shown_with(&self, value: &str) -> String {

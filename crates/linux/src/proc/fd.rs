@@ -32,14 +32,14 @@ pub fn info(system: &dyn System, pid: impl Display, fd: i32) -> io::Result<FdInf
 
 pub fn regular(pid: impl Display, fd: impl Display) -> Option<(Metadata, PathBuf)> {
     let link = link(pid, fd);
-    let found = fs::metadata(&link).ok().filter(Metadata::is_file)?;
-    Some((found, fs::read_link(&link).ok()?))
+    let metadata = fs::metadata(&link).ok().filter(Metadata::is_file)?;
+    Some((metadata, fs::read_link(&link).ok()?))
 }
 
 /// Whether it is a file or device, and not a pipe or socket.
 pub fn is_file_or_device(pid: impl Display, fd: i32) -> bool {
     let is_either =
-        |found: Metadata| !found.file_type().is_fifo() && !found.file_type().is_socket();
+        |metadata: Metadata| !metadata.file_type().is_fifo() && !metadata.file_type().is_socket();
     fs::metadata(link(pid, fd)).is_ok_and(is_either)
 }
 

@@ -106,8 +106,8 @@ impl Processor {
     pub fn of(system: &dyn System) -> Self {
         let text = system.text(Path::new("/proc/cpuinfo")).unwrap_or_default();
         let all = |keys: &[&str]| {
-            let found = keys.iter().map(|key| value(&text, key).map(str::to_owned));
-            found.collect::<Option<Vec<_>>>()
+            let values = keys.iter().map(|key| value(&text, key).map(str::to_owned));
+            values.collect::<Option<Vec<_>>>()
         };
         let id = all(&["vendor_id", "cpu family", "model"])
             .or_else(|| all(&["CPU implementer", "CPU part"]));
@@ -208,7 +208,7 @@ pub(crate) fn caches(system: &dyn System) -> Caches {
         let text = system.text(&dir.join(format!("index{nr}/{name}"))).ok()?;
         Some(String::from_utf8_lossy(&text).trim().to_owned())
     };
-    let mut found = Caches::default();
+    let mut caches_found = Caches::default();
     let mut last_level = 0;
     for nr in 0..8 {
         let (Some(level), Some(kind), Some(size)) =
@@ -222,15 +222,15 @@ pub(crate) fn caches(system: &dyn System) -> Caches {
             continue;
         }
         let bytes = kib << 10;
-        found.is_reported = true;
+        caches_found.is_reported = true;
         if level == 2 {
-            found.l2_bytes = bytes;
+            caches_found.l2_bytes = bytes;
         }
         if level > last_level {
-            (last_level, found.llc_bytes) = (level, bytes);
+            (last_level, caches_found.llc_bytes) = (level, bytes);
         }
     }
-    found
+    caches_found
 }
 
 #[cfg(test)]
@@ -257,8 +257,11 @@ mod tests {
         index(2, "2", "Unified", "512K");
         index(3, "3", "Unified", "36864K");
         index(4, "4", "Unified", "99999999999K");
-        let found = caches(&system);
-        assert_eq!(found, Caches { l2_bytes: 512 << 10, llc_bytes: 36 << 20, is_reported: true });
+        let caches_found = caches(&system);
+        assert_eq!(
+            caches_found,
+            Caches { l2_bytes: 512 << 10, llc_bytes: 36 << 20, is_reported: true }
+        );
     }
 
     #[test]
@@ -283,13 +286,16 @@ mod tests {
         let put = |text: &str| fs::write(dir.path().join("cpuinfo"), text).unwrap();
         put("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\
              flags\t\t: fpu hypervisor lahf_lm\n");
-        let found = Processor::of(&system);
-        assert_eq!((found.id.join(" ").as_str(), found.is_virtual), ("AuthenticAMD 25 17", true));
-        assert_eq!(found.name, "AMD EPYC, family 25 model 17");
+        let caches_found = Processor::of(&system);
+        assert_eq!(
+            (caches_found.id.join(" ").as_str(), caches_found.is_virtual),
+            ("AuthenticAMD 25 17", true)
+        );
+        assert_eq!(caches_found.name, "AMD EPYC, family 25 model 17");
         put("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
-        let found = Processor::of(&system);
-        assert_eq!(found.id, ["0x41", "0xd0c"]);
-        assert_eq!(found.name, "CPU implementer 0x41, part 0xd0c");
+        let caches_found = Processor::of(&system);
+        assert_eq!(caches_found.id, ["0x41", "0xd0c"]);
+        assert_eq!(caches_found.name, "CPU implementer 0x41, part 0xd0c");
     }
 
     #[test]

@@ -52,15 +52,15 @@ impl Stat {
 
 /// Returns a process and its descendants, as far as their parents are alive.
 pub(crate) fn tree(system: &dyn System, pid: u32) -> BTreeSet<u32> {
-    let (mut found, mut queue) = (BTreeSet::from([pid]), vec![pid]);
+    let (mut pids, mut queue) = (BTreeSet::from([pid]), vec![pid]);
     while let Some(pid) = queue.pop() {
         for child in Task::of(system, pid).children() {
-            if found.len() < NR_PROCESSES_MAX && found.insert(child) {
+            if pids.len() < NR_PROCESSES_MAX && pids.insert(child) {
                 queue.push(child);
             }
         }
     }
-    found
+    pids
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ impl<'a> Task<'a> {
     }
 
     /// Returns its raw command line, possibly overwritten by a title; empty if unreadable.
-    pub(crate) fn words(&self) -> Vec<OsString> {
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
         let line = self.text("cmdline").unwrap_or_default();
         // A title leaves zeros in the rest of the space.
         let end = line.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

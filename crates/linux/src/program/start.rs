@@ -46,7 +46,7 @@ const NR_PARENTS_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     /// The command line, with the program first; or the title, as one word.
-    pub words: Vec<OsString>,
+    pub arguments: Vec<OsString>,
     /// The environment; `None` if it is not readable or the process overwrote it.
     pub variables: Option<Vec<(OsString, OsString)>>,
     pub is_secure: bool,
@@ -58,7 +58,7 @@ impl Start {
     pub(crate) fn of(task: &Task<'_>) -> Self {
         let auxv = Auxv::parse(&task.auxv().unwrap_or_default());
         Self {
-            words: task.words(),
+            arguments: task.arguments(),
             variables: variables(&task.environ().unwrap_or_default()),
             is_secure: auxv.value(AT_SECURE).is_some_and(|value| value != 0),
             entry: auxv.value(AT_ENTRY),
@@ -68,7 +68,7 @@ impl Start {
     #[must_use]
     pub fn variable(&self, name: &str) -> Option<&OsStr> {
         let mut variables = self.variables.iter().flatten();
-        variables.find(|(found, _)| found == name).map(|(_, value)| value.as_os_str())
+        variables.find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 
     /// Returns whether an option is in effect. Options in the variables `before` precede the
@@ -82,10 +82,10 @@ impl Start {
             let words = values.flat_map(|value| value.as_bytes().split(u8::is_ascii_whitespace));
             words.map(<[u8]>::to_vec).collect()
         };
-        let own = self.words.iter().skip(1).map(|word| word.as_bytes().to_vec());
+        let own = self.arguments.iter().skip(1).map(|word| word.as_bytes().to_vec());
         let all = words_of(before).into_iter().chain(own).chain(words_of(after));
-        let mut said = all.filter(|word| variable::switch(word) == key);
-        said.next_back().is_some_and(|word| word == wanted)
+        let mut switches = all.filter(|word| variable::switch(word) == key);
+        switches.next_back().is_some_and(|word| word == wanted)
     }
 
     #[must_use]
@@ -94,7 +94,7 @@ impl Start {
         let is_contrary = |word: &&OsString| {
             word.as_bytes() != argument.as_bytes() && variable::switch(word.as_bytes()) == key
         };
-        let word = self.words.iter().skip(1).rfind(is_contrary)?;
+        let word = self.arguments.iter().skip(1).rfind(is_contrary)?;
         Some(word.to_string_lossy().into_owned())
     }
 
@@ -112,14 +112,15 @@ impl Start {
         if !is_loader(&entered.path) {
             return Some(entered);
         }
-        let named = self.program_after_loader().map(|at| Path::new(&self.words[at]).file_name());
+        let named =
+            self.program_after_loader().map(|at| Path::new(&self.arguments[at]).file_name());
         let is_named = |vma: &&&Vma| vma.is_exec() && Some(vma.path.file_name()) == named;
         files.iter().find(is_named).copied().or(Some(entered))
     }
 
     fn program_after_loader(&self) -> Option<usize> {
         let mut at = 1;
-        while let Some(word) = self.words.get(at) {
+        while let Some(word) = self.arguments.get(at) {
             if !word.as_bytes().starts_with(b"--") {
                 return Some(at);
             }
@@ -130,7 +131,7 @@ impl Start {
 
     /// Whether the only word is a title and not the program's path.
     fn is_title(&self, program: &Path) -> bool {
-        let [word] = self.words.as_slice() else { return false };
+        let [word] = self.arguments.as_slice() else { return false };
         let is_odd =
             word.as_bytes().iter().any(u8::is_ascii_whitespace) || word.as_bytes().ends_with(b":");
         is_odd && Path::new(word).file_name() != program.file_name()
@@ -138,12 +139,12 @@ impl Start {
 
     /// The name it was started by, without folders; empty if unknown.
     pub(crate) fn name(&self, program: &Path) -> OsString {
-        let first = self.words.first().map(OsString::as_os_str).unwrap_or_default();
+        let first = self.arguments.first().map(OsString::as_os_str).unwrap_or_default();
         if self.is_title(program) { self.title_name() } else { base_name(first) }
     }
 
     fn title_name(&self) -> OsString {
-        let line = self.words.first().map_or(&b""[..], |word| word.as_bytes());
+        let line = self.arguments.first().map_or(&b""[..], |word| word.as_bytes());
         let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
         let word = word.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         let word = word.trim_ascii().strip_prefix(b"-").unwrap_or(word);
@@ -153,11 +154,11 @@ impl Start {
     /// Returns the words that start the program again, without its arguments. `finds` tells whether
     /// a shell finds the program by name.
     pub(crate) fn typed(&self, program: &Path, finds: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
-        let first = self.words.first().map(OsString::as_os_str).unwrap_or_default();
+        let first = self.arguments.first().map(OsString::as_os_str).unwrap_or_default();
         if is_loader(Path::new(first))
             && let Some(at) = self.program_after_loader()
         {
-            let mut words = self.words[..at].to_vec();
+            let mut words = self.arguments[..at].to_vec();
             words.push(program.as_os_str().to_owned());
             return words;
         }
@@ -199,17 +200,17 @@ fn variables(text: &[u8]) -> Option<Vec<(OsString, OsString)>> {
         let word = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         Some((word(&line[..at]), word(&line[at + 1..])))
     };
-    let mut found: Vec<(OsString, OsString)> = Vec::new();
+    let mut variables: Vec<(OsString, OsString)> = Vec::new();
     for (name, value) in text.split(|&byte| byte == 0).filter_map(parsed) {
-        match found.last_mut().filter(|(last, _)| last == TUNABLES) {
+        match variables.last_mut().filter(|(last, _)| last == TUNABLES) {
             Some((_, whole)) if name.as_bytes().starts_with(b"glibc.") => {
                 let parts = [whole.as_os_str(), OsStr::new(":"), &name, OsStr::new("="), &value];
                 *whole = parts.into_iter().collect();
             }
-            _ => found.push((name, value)),
+            _ => variables.push((name, value)),
         }
     }
-    (!found.is_empty()).then_some(found)
+    (!variables.is_empty()).then_some(variables)
 }
 
 struct Auxv(Vec<(u64, u64)>);

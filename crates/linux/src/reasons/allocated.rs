@@ -34,7 +34,7 @@ impl Allocated {
         let Ok(mut contents) = Contents::of(task, page_bytes) else { return unread };
         let is_sought = may_be_glibcs && !vma.is_heap() && !vma.is_stack();
         let pieces =
-            is_sought.then(|| Pieces::found(vma, page_bytes, |address| contents.words(address)));
+            is_sought.then(|| Pieces::find(vma, page_bytes, |address| contents.words(address)));
         let is_arena = match is_at_arena.then(|| contents.words(vma.range.start)) {
             Some(Words::Read(words)) => Some(is_arena(words, page_bytes)),
             Some(_) => None,

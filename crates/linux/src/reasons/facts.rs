@@ -73,9 +73,9 @@ impl Facts {
         let mapped = Some((case.process.pid, vma.range.clone()));
         let file = FileRef { path: vma.path.clone(), device: vma.device, inode: vma.inode, mapped };
         if !self.files.contains_key(&key)
-            && let Ok(found) = system.file_facts(&file)
+            && let Ok(facts) = system.file_facts(&file)
         {
-            self.files.insert(key, found);
+            self.files.insert(key, facts);
         }
         let is_shmem = case.mapping.tally.of(Kind::Shmem) != Cell::default();
         if is_shmem || is_shared_memory(vma, self.filesystem(case)) {

@@ -155,13 +155,13 @@ impl Blocks<'_> {
     }
 
     pub(super) fn obstacles(&self, when: When) -> BTreeMap<Obstacle, u64> {
-        let mut found: BTreeMap<Obstacle, u64> = BTreeMap::new();
+        let mut bytes_of: BTreeMap<Obstacle, u64> = BTreeMap::new();
         for run in self.runs.iter() {
             if let Err(obstacle) = self.area.judge(&run.facts, self.runs.nr_pages(), when) {
-                *found.entry(obstacle).or_default() += run.nr * self.block_bytes();
+                *bytes_of.entry(obstacle).or_default() += run.nr * self.block_bytes();
             }
         }
-        found
+        bytes_of
     }
 
     const fn block_bytes(&self) -> u64 {

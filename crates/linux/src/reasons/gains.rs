@@ -3,7 +3,7 @@
 use super::case::Case;
 use super::gain::{Blocks, Gain};
 use super::judge::Judge;
-use super::pieces::Piece;
+use super::pieces::HeapPiece;
 use super::reason::{Finding, Refusal};
 use crate::census::block::{AreaFacts, Backing, FileBlock, When};
 use crate::remedies::{Action, Remedy};
@@ -24,7 +24,7 @@ impl Judge<'_> {
         let allocated = self.allocated(case);
         let pieces = &allocated.pieces;
         let page_bytes = geometry.page_bytes;
-        let inside = |is_wanted: fn(&Piece) -> bool| {
+        let inside = |is_wanted: fn(&HeapPiece) -> bool| {
             let pieces = pieces.iter().filter(|piece| is_wanted(piece));
             blocks.runs.inside(pieces.map(|piece| piece.range.clone()), page_bytes)
         };

@@ -51,8 +51,9 @@ impl<'a> Judge<'a> {
         for mapping in census.processes.iter().flat_map(|process| &process.mappings) {
             for (kind, size, _) in mapping.tally.cells() {
                 if let (Kind::Text | Kind::File, Size::Order(order)) = (kind, size) {
-                    let seen: &mut u32 = seen_orders.entry(mapping.vma.device).or_default();
-                    *seen = order.max(*seen);
+                    let largest_order: &mut u32 =
+                        seen_orders.entry(mapping.vma.device).or_default();
+                    *largest_order = order.max(*largest_order);
                 }
             }
         }
@@ -144,8 +145,9 @@ impl<'a> Judge<'a> {
             return;
         }
         let limit = (self.question.limit)(filesystem);
-        let seen = self.seen_orders.get(&vma.device).copied().unwrap_or(0);
-        let can = seen >= case.target_order || limit.is_none_or(|limit| limit >= case.target_bytes);
+        let largest_order = self.seen_orders.get(&vma.device).copied().unwrap_or(0);
+        let can = largest_order >= case.target_order
+            || limit.is_none_or(|limit| limit >= case.target_bytes);
         let refusal = if can { Refusal::CachedSmall } else { Refusal::Filesystem };
         reasons.push(Case::reason(refusal, small));
         if self.facts.file(case).is_some_and(|file| file.is_open_for_write == Some(true)) {

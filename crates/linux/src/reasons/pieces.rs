@@ -24,27 +24,26 @@ const PAGES_MAX: u64 = 1 << 15;
 const SOUGHT_MAX: u64 = 1 << 14;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct HeapPiece {
     pub(super) range: Range<u64>,
     pub(super) is_chunk: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces {
-    list: Vec<Piece>,
+    list: Vec<HeapPiece>,
     is_known: bool,
 }
 
 impl Pieces {
     pub(super) fn whole(vma: &Vma) -> Self {
-        Self { list: vec![Piece { range: vma.range.clone(), is_chunk: false }], is_known: false }
+        Self {
+            list: vec![HeapPiece { range: vma.range.clone(), is_chunk: false }],
+            is_known: false,
+        }
     }
 
-    pub(super) fn found(
-        vma: &Vma,
-        page_bytes: u64,
-        mut start: impl FnMut(u64) -> Words<2>,
-    ) -> Self {
+    pub(super) fn find(vma: &Vma, page_bytes: u64, mut start: impl FnMut(u64) -> Words<2>) -> Self {
         let Range { start: mut at, end } = vma.range;
         let (mut list, mut nr_read) = (Vec::new(), 0);
         let mut is_known = false;
@@ -56,16 +55,16 @@ impl Pieces {
                 Some(bytes) => (at + bytes, true),
                 None => (sought(at, end, page_bytes, &mut nr_read, &mut start), false),
             };
-            list.push(Piece { range: at..to, is_chunk });
+            list.push(HeapPiece { range: at..to, is_chunk });
             at = to;
         }
         if at < end {
-            list.push(Piece { range: at..end, is_chunk: false });
+            list.push(HeapPiece { range: at..end, is_chunk: false });
         }
         Self { list, is_known }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Piece> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &HeapPiece> {
         self.list.iter()
     }
 
@@ -130,11 +129,14 @@ mod tests {
     }
 
     fn pieces(vma: &Vma, words: &BTreeMap<u64, [u64; 2]>) -> Vec<(u64, bool)> {
-        let found = Pieces::found(vma, PAGE, |address| {
+        let pieces_found = Pieces::find(vma, PAGE, |address| {
             assert!(vma.range.contains(&address) && address.is_multiple_of(PAGE));
             words.get(&address).map_or(Words::Empty, |words| Words::Read(*words))
         });
-        found.iter().map(|one| ((one.range.end - one.range.start) / PAGE, one.is_chunk)).collect()
+        pieces_found
+            .iter()
+            .map(|one| ((one.range.end - one.range.start) / PAGE, one.is_chunk))
+            .collect()
     }
 
     proptest! {
@@ -174,9 +176,9 @@ mod tests {
             let content = words.iter().filter(|(page, ..)| *page < nr).map(|(page, before, len, bits)| {
                 (vma.range.start + page * PAGE, [*before, (len * PAGE) | bits])
             });
-            let found = pieces(&vma, &content.collect());
-            prop_assert!(found.iter().all(|(nr, _)| *nr > 0));
-            prop_assert_eq!(found.iter().map(|(nr, _)| nr).sum::<u64>(), nr);
+            let pieces_found = pieces(&vma, &content.collect());
+            prop_assert!(pieces_found.iter().all(|(nr, _)| *nr > 0));
+            prop_assert_eq!(pieces_found.iter().map(|(nr, _)| nr).sum::<u64>(), nr);
         }
     }
 
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_says_nothing_of_malloc() {
         let vma = vma(4 << 20);
-        let of = |start: Words<2>| Pieces::found(&vma, PAGE, |_| start).longest_chunk();
+        let of = |start: Words<2>| Pieces::find(&vma, PAGE, |_| start).longest_chunk();
         assert_eq!([of(Words::Unread), of(Words::Empty)], [None, Some(0)]);
         assert_eq!(of(Words::Read([0, 4 << 20 | 2])), Some(4 << 20));
     }

@@ -214,9 +214,9 @@ impl Judge<'_> {
         let may_be_glibcs = !self.traits(case).has_foreign_allocator();
         let task = Task::of(self.question.system, case.process.pid);
         let page_bytes = self.census.geometry.page_bytes;
-        let found = Rc::new(Allocated::of(&task, vma, page_bytes, may_be_glibcs));
-        self.allocated.insert(key, Rc::clone(&found));
-        found
+        let allocated = Rc::new(Allocated::of(&task, vma, page_bytes, may_be_glibcs));
+        self.allocated.insert(key, Rc::clone(&allocated));
+        allocated
     }
 
     /// Recommends a setting if `folio tune` accepts the value.

@@ -88,17 +88,17 @@ fn row_of<T: Clone + Eq + Hash + Serialize>(
 
 fn cut(command: Vec<String>) -> Vec<String> {
     let mut nr_left = COMMAND_BYTES_MAX;
-    let mut words = Vec::new();
+    let mut arguments = Vec::new();
     for word in command {
         if word.len() > nr_left {
             let end = word.floor_char_boundary(nr_left);
-            words.push(format!("{}...", &word[..end]));
+            arguments.push(format!("{}...", &word[..end]));
             break;
         }
         nr_left = nr_left.saturating_sub(word.len() + 1);
-        words.push(word);
+        arguments.push(word);
     }
-    words
+    arguments
 }
 
 #[cfg(test)]

@@ -86,13 +86,13 @@ impl Files {
     }
 
     pub(crate) fn add_path(&mut self, path: &Path) -> Option<FileId> {
-        let found = path.metadata().ok()?;
-        let birth = found.created().ok().and_then(|birth| birth.duration_since(UNIX_EPOCH).ok());
+        let metadata = path.metadata().ok()?;
+        let birth = metadata.created().ok().and_then(|birth| birth.duration_since(UNIX_EPOCH).ok());
         let birth_ns = birth.map_or(0, |birth| {
             birth.as_secs().wrapping_mul(1_000_000_000).wrapping_add(birth.subsec_nanos().into())
         });
-        let key = wire::file_key(found.dev(), found.ino(), birth_ns);
-        self.announce(key, found.len(), path.as_os_str().as_bytes())
+        let key = wire::file_key(metadata.dev(), metadata.ino(), birth_ns);
+        self.announce(key, metadata.len(), path.as_os_str().as_bytes())
     }
 
     /// Returns a file's size when it was first used.
@@ -129,7 +129,7 @@ fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
             filesystem: "tmpfs".to_owned(),
         });
     }
-    let magic = rustix::fs::statfs(path).ok().map(|found| found.f_type);
+    let magic = rustix::fs::statfs(path).ok().map(|metadata| metadata.f_type);
     if magic.is_some_and(filesystem::is_without_files) {
         return None;
     }

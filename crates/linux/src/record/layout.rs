@@ -229,9 +229,9 @@ mod tests {
             of_qemu(&since(&before, &now), 0, Path::new("/nonexistent"), &mut Files::default());
         let stack_bytes = getrlimit(Resource::Stack).current.unwrap_or(0).max(QEMU_STACK_BYTES);
         let entries = initial.layout.iter();
-        let seen: Vec<_> = entries.map(|e| (e.addr, e.len, e.prot, e.kind)).collect();
+        let entries: Vec<_> = entries.map(|e| (e.addr, e.len, e.prot, e.kind)).collect();
         let stack = (0x7f00_0100_1000, stack_bytes, 3, LayoutKind::Stack);
-        assert_eq!(seen, [stack, (0x7f10_00a0_0000, 4096, 5, LayoutKind::Other)]);
+        assert_eq!(entries, [stack, (0x7f10_00a0_0000, 4096, 5, LayoutKind::Other)]);
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
              70000-71000 r--p 00005000 fe:00 7 /f\n",
         );
         let new = since(&before, &now);
-        let seen: Vec<_> = new.iter().map(|line| (line.range.clone(), line.pos)).collect();
+        let lines: Vec<_> = new.iter().map(|line| (line.range.clone(), line.pos)).collect();
         let expected = [
             (0x8000..0x1_0000, 0),
             (0x2_0000..0x3_0000, 0x1_8000),
@@ -255,7 +255,7 @@ mod tests {
             (0x6_1000..0x6_3000, 0x6000),
             (0x7_0000..0x7_1000, 0x5000),
         ];
-        assert_eq!(seen, expected);
+        assert_eq!(lines, expected);
         assert_eq!(since(&[], &now), now);
     }
 }

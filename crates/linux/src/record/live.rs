@@ -112,9 +112,9 @@ impl LiveRecording {
                 if !program.arch.is_native() {
                     return Err(RecordError::NotNativeLive(program.arch.name()));
                 }
-                let words = command.iter().map(|word| word.to_string_lossy().into_owned());
+                let arguments = command.iter().map(|word| word.to_string_lossy().into_owned());
                 let name = program.name.clone();
-                (Subject::Command(program), words.collect(), name)
+                (Subject::Command(program), arguments.collect(), name)
             }
             Target::Running(selection) => {
                 let first = *processes(&selection)?.first().unwrap_or(&0);

@@ -153,9 +153,12 @@ fn machine_name(machine: u16) -> String {
 }
 
 /// Returns the trace's path (`<program>.folio` by default) if a file can be made there.
-pub(super) fn checked_output(asked: Option<&Path>, name: &OsStr) -> Result<PathBuf, RecordError> {
+pub(super) fn checked_output(
+    requested: Option<&Path>,
+    name: &OsStr,
+) -> Result<PathBuf, RecordError> {
     let default = || PathBuf::from(OsString::from_vec([name.as_bytes(), b".folio"].concat()));
-    let path = asked.map_or_else(default, Path::to_path_buf);
+    let path = requested.map_or_else(default, Path::to_path_buf);
     if disk::is_stdout(&path) {
         return Err(RecordError::ToStdout(default()));
     }

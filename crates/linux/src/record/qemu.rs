@@ -81,7 +81,7 @@ impl Recording {
             .inspect_err(|error| wait_unrecorded(error, &mut child, &signals, started, progress))?;
         // If QEMU cannot load the program, it ends before the first instruction.
         if !has_started || ledger.book.layout.is_empty() {
-            if let Some(signal) = signals.seen() {
+            if let Some(signal) = signals.received() {
                 return Err(RecordError::Interrupted(signal));
             }
             if is_misunderstood {
@@ -94,7 +94,7 @@ impl Recording {
         let ended = finish::ended_of(status);
         ledger.end_all(ended)?;
         let ended_text = ledger.ended_text(ended);
-        let is_crash = signals.seen().is_none() && ledger.is_emulators_end(ended);
+        let is_crash = signals.received().is_none() && ledger.is_emulators_end(ended);
         let warnings = is_crash.then(|| EMULATOR_ENDED.to_owned()).into_iter().collect();
         let facts = Finish::of_book(&mut book, ended_text, warnings);
         facts.complete(writer, ended, RecorderKind::Qemu, started)
@@ -163,9 +163,9 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
     let (qemu, plugin, directory) = (absolute(qemu), absolute(plugin), absolute(directory));
     let real = program.canonicalize().unwrap_or_else(|_| absolute(program));
     let root = plan.program.root.directory();
-    let words = [("self", &*plugin), ("dir", &*directory), ("qemu", &*qemu), ("exe", &*real)];
+    let settings = [("self", &*plugin), ("dir", &*directory), ("qemu", &*qemu), ("exe", &*real)];
     let mut option = tools::escape_commas(plugin.as_os_str());
-    for (key, path) in words.into_iter().chain(root.map(|root| ("root", root))) {
+    for (key, path) in settings.into_iter().chain(root.map(|root| ("root", root))) {
         option.push(format!(",{key}="));
         option.push(tools::escape_commas(path.as_os_str()));
     }

@@ -33,9 +33,9 @@ impl Root {
     /// Returns the requested root, with links resolved.
     pub(crate) fn new(
         environment: &dyn Environment,
-        asked: Option<&Path>,
+        requested: Option<&Path>,
     ) -> Result<Self, RecordError> {
-        let Some(path) = asked else { return Ok(Self::default()) };
+        let Some(path) = requested else { return Ok(Self::default()) };
         if environment.node(path) != Node::Directory {
             return Err(RecordError::NoRoot(path.to_path_buf()));
         }
@@ -86,8 +86,8 @@ fn resolve(root: &Path, path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let root = rustix::fs::openat(CWD, root, flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?;
-    std::fs::read_link(fd::own(&found)).ok()
+    let file = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?;
+    std::fs::read_link(fd::own(&file)).ok()
 }
 
 #[cfg(test)]

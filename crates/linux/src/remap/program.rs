@@ -24,7 +24,7 @@ pub(super) fn check(path: &Path) -> Result<(), Refused> {
     if elf.interpreter.is_none() && matches!(elf.kind, ElfKind::Fixed | ElfKind::Program) {
         return refused(Refusal::Static);
     }
-    let is_set_id = path.metadata().is_ok_and(|found| trust::is_set_id(&found));
+    let is_set_id = path.metadata().is_ok_and(|metadata| trust::is_set_id(&metadata));
     if is_set_id || trust::has_capabilities(path) {
         return refused(Refusal::Secure);
     }

@@ -163,15 +163,15 @@ impl Store {
         };
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let Ok(file) = rustix::fs::openat(self, name, flags, Mode::empty()) else { return false };
-        let (Ok(found), Ok(ground)) = (rustix::fs::fstat(&file), rustix::fs::fstatvfs(&file))
+        let (Ok(status), Ok(ground)) = (rustix::fs::fstat(&file), rustix::fs::fstatvfs(&file))
         else {
             return false;
         };
-        let seconds = u64::try_from(found.st_ctime).unwrap_or(0);
-        let found_ns = seconds.wrapping_mul(1_000_000_000).wrapping_add(found.st_ctime_nsec);
-        let found_bytes = u64::try_from(found.st_size).unwrap_or(0);
-        (found.st_dev, ground.f_fsid, disk_sequence(found.st_dev)) == (device, system, disk)
-            && (found.st_ino, found_ns, found_bytes) == (inode, changed_ns, bytes)
+        let seconds = u64::try_from(status.st_ctime).unwrap_or(0);
+        let found_ns = seconds.wrapping_mul(1_000_000_000).wrapping_add(status.st_ctime_nsec);
+        let found_bytes = u64::try_from(status.st_size).unwrap_or(0);
+        (status.st_dev, ground.f_fsid, disk_sequence(status.st_dev)) == (device, system, disk)
+            && (status.st_ino, found_ns, found_bytes) == (inode, changed_ns, bytes)
     }
 }
 

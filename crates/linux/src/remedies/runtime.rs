@@ -241,7 +241,7 @@ impl Runtime {
         }
         let replaced = variables.iter().flat_map(|(_, merged)| merged.replaced.clone());
         notes.extend(replaced.map(|old| in_place_of(&old)));
-        if start.variables.is_none() && !start.words.is_empty() {
+        if start.variables.is_none() && !start.arguments.is_empty() {
             notes.extend(variables.iter().map(|(name, _)| {
                 format!(
                     "its environment cannot be read: if {name} has a value, keep it and add this \
@@ -254,16 +254,16 @@ impl Runtime {
 
     fn line(&self, traits: &Traits, variables: &[(&str, Merged)], arguments: &[&String]) -> String {
         let assigned = variables.iter().map(|(name, new)| format!("{name}={}", quoted(&new.value)));
-        let mut words: Vec<String> = assigned.collect();
-        words.extend(traits.typed.iter().map(quoted));
+        let mut parts: Vec<String> = assigned.collect();
+        parts.extend(traits.typed.iter().map(quoted));
         let arguments = arguments.iter().map(|&argument| argument.clone());
         let rest = || std::iter::once("..".to_owned());
         if self.last {
-            words.extend(rest().chain(arguments));
+            parts.extend(rest().chain(arguments));
         } else {
-            words.extend(arguments.chain(rest()));
+            parts.extend(arguments.chain(rest()));
         }
-        words.join(" ")
+        parts.join(" ")
     }
 }
 

@@ -56,7 +56,7 @@ pub struct LiveVerbs {
 
 impl Verbs for LiveVerbs {
     fn is_here(&self, path: &Path, inode: u64) -> bool {
-        fs::metadata(path).is_ok_and(|found| found.ino() == inode)
+        fs::metadata(path).is_ok_and(|metadata| metadata.ino() == inode)
     }
 
     fn warm(&self, path: &Path) -> Option<Warmed> {
@@ -79,12 +79,12 @@ impl Verbs for LiveVerbs {
     }
 
     fn finds(&self, name: &OsStr, inode: u64) -> bool {
-        find_in_path(&Host, name).is_some_and(|found| self.is_here(&found, inode))
+        find_in_path(&Host, name).is_some_and(|metadata| self.is_here(&metadata, inode))
     }
 
     fn symbols(&self, path: &Path, wanted: &[&str]) -> Vec<String> {
-        let Ok(found) = fs::metadata(path) else { return Vec::new() };
-        let key = (found.dev(), found.ino(), wanted.join(" "));
+        let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
+        let key = (metadata.dev(), metadata.ino(), wanted.join(" "));
         let read = || defined(path, wanted).unwrap_or_default();
         match self.symbols.lock() {
             Ok(mut known) => known.entry(key).or_insert_with(read).clone(),

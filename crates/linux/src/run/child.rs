@@ -74,7 +74,7 @@ pub(super) fn run(
             pass_on(&child, signal);
         }
         if is_sampled {
-            sampler.look();
+            sampler.sample();
         }
     }
 }

@@ -133,9 +133,9 @@ impl Launch {
     }
 
     fn prepare(&mut self, request: &Request, program: &Program) {
-        let is_asked = request.text != Text::Off || request.heap_bytes.is_some();
-        let Some((file, elf)) = program.elf.as_ref().filter(|_| is_asked) else {
-            if is_asked {
+        let is_requested = request.text != Text::Off || request.heap_bytes.is_some();
+        let Some((file, elf)) = program.elf.as_ref().filter(|_| is_requested) else {
+            if is_requested {
                 let what =
                     format!("{} is not an ELF program that folio can read", shown(&program.path));
                 self.fallbacks.push(Fallback::Unreadable(what));
@@ -276,9 +276,9 @@ impl Launch {
     /// Returns the command to start. Its preparations last as long as this value.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut words = self.command.iter();
-        let mut command = Command::new(words.next().cloned().unwrap_or_default());
-        command.args(words).envs(self.variables.iter().cloned());
+        let mut arguments = self.command.iter();
+        let mut command = Command::new(arguments.next().cloned().unwrap_or_default());
+        command.args(arguments).envs(self.variables.iter().cloned());
         signals::hand_on(&mut command);
         command
     }

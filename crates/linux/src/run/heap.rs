@@ -167,8 +167,8 @@ mod tests {
 
     #[test]
     fn what_memory_without_advice_loses_is_known_and_said() {
-        let sizes = |words: &[&str]| -> Vec<(u64, String)> {
-            [64, 1024, 2048].into_iter().zip(words.iter().map(|&word| word.to_owned())).collect()
+        let sizes = |texts: &[&str]| -> Vec<(u64, String)> {
+            [64, 1024, 2048].into_iter().zip(texts.iter().map(|&word| word.to_owned())).collect()
         };
         let usual = sizes(&["never", "never", "inherit"]);
         assert_eq!(lost(64, "always", &usual), [2048]);

@@ -61,5 +61,6 @@ fn follow(path: &Path, nr_left: usize) -> Option<PathBuf> {
 }
 
 fn has_rights(file: &Path) -> bool {
-    file.metadata().is_ok_and(|found| trust::is_set_id(&found)) || trust::has_capabilities(file)
+    file.metadata().is_ok_and(|metadata| trust::is_set_id(&metadata))
+        || trust::has_capabilities(file)
 }

@@ -59,7 +59,7 @@ impl Sampler {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    pub(super) fn look(&mut self) {
+    pub(super) fn sample(&mut self) {
         let started = Instant::now();
         if started < self.next {
             return;

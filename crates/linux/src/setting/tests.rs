@@ -6,11 +6,11 @@ use std::process::{Child, Command, Stdio};
 use super::*;
 use crate::timed_run::family::{join, new_cgroup, remove};
 
-fn said_of(path: &Path) -> Vec<String> {
+fn messages_about(path: &Path) -> Vec<String> {
     let all = AFTERMATH.lock().unwrap();
     all.iter()
         .map(ToString::to_string)
-        .filter(|said| said.contains(path.to_str().unwrap()))
+        .filter(|message| message.contains(path.to_str().unwrap()))
         .collect()
 }
 
@@ -23,7 +23,7 @@ fn the_old_value_comes_back() {
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "never");
     drop(setting);
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "madvise");
-    assert_eq!(said_of(file.path()), [""; 0]);
+    assert_eq!(messages_about(file.path()), [""; 0]);
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn the_old_value_comes_back_without_the_keeper() {
     setting.keeper.as_ref().unwrap().kill();
     drop(setting);
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "128");
-    assert_eq!(said_of(file.path()), [""; 0]);
+    assert_eq!(messages_about(file.path()), [""; 0]);
 }
 
 #[test]
@@ -46,12 +46,12 @@ fn a_value_that_cannot_come_back_is_told() {
     fs::remove_file(&path).unwrap();
     symlink("/proc/sys/kernel/ostype", &path).unwrap();
     drop(setting);
-    let said = said_of(&path);
+    let messages = messages_about(&path);
     let expected = format!(
         "is Linux and could not be restored to 128; run: echo 128 | {}",
         as_root(&format!("tee {}", path.display()))
     );
-    assert!(said.len() == 1 && said[0].contains(&expected), "{said:?}");
+    assert!(messages.len() == 1 && messages[0].contains(&expected), "{messages:?}");
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn somebody_elses_value_that_goes_is_told() {
     fs::write(file.path(), "always").unwrap();
     drop(setting);
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "madvise");
-    let said = said_of(file.path());
-    assert!(said.len() == 1 && said[0].contains("to always while folio"), "{said:?}");
+    let messages = messages_about(file.path());
+    assert!(messages.len() == 1 && messages[0].contains("to always while folio"), "{messages:?}");
 }
 
 #[test]

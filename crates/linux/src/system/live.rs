@@ -72,12 +72,12 @@ impl System for Live {
         let mountinfo = self.text(Path::new("/proc/self/mountinfo")).unwrap_or_default();
         let filesystem = mounts::filesystem(&mountinfo, file.device, &file.path);
         filesystem.is_some_and(|name| mounts::is_local(&name))
-            && fs::metadata(&file.path).is_ok_and(|found| found.ino() == file.inode)
+            && fs::metadata(&file.path).is_ok_and(|metadata| metadata.ino() == file.inode)
     }
 
     fn writers(&self, file: &FileRef) -> Vec<u32> {
-        let Ok(found) = reach(file) else { return Vec::new() };
-        let id = FileId::of(found.metadata());
+        let Ok(handle) = reach(file) else { return Vec::new() };
+        let id = FileId::of(handle.metadata());
         let pids = ids(&list(Path::new("/proc")).unwrap_or_default());
         pids.into_iter().filter(|pid| has_open_for_write(*pid, &file.path, id)).collect()
     }
@@ -87,20 +87,20 @@ impl System for Live {
 fn reach(file: &FileRef) -> io::Result<PathHandle> {
     if let Some((pid, range)) = &file.mapped {
         let link = mapped_file(&Path::new("/proc").join(pid.to_string()), range);
-        if let Ok(found) = PathHandle::of(&link) {
-            return Ok(found);
+        if let Ok(handle) = PathHandle::of(&link) {
+            return Ok(handle);
         }
     }
-    let found = PathHandle::of(&file.path)?;
+    let handle = PathHandle::of(&file.path)?;
     // The name may now belong to another file, or the path to another root directory.
-    if file.inode != 0 && found.metadata().ino() != file.inode {
+    if file.inode != 0 && handle.metadata().ino() != file.inode {
         return Err(io::ErrorKind::NotFound.into());
     }
-    Ok(found)
+    Ok(handle)
 }
 
-fn is_open_for_write(found: &PathHandle) -> Option<bool> {
-    let file = found.open_regular().ok()?;
+fn is_open_for_write(handle: &PathHandle) -> Option<bool> {
+    let file = handle.open_regular().ok()?;
     // SAFETY: requests a lease on an open descriptor; no memory is passed.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
     if result == 0 {
@@ -118,8 +118,8 @@ struct FileId {
 }
 
 impl FileId {
-    fn of(found: &Metadata) -> Self {
-        Self { device: found.dev(), inode: found.ino() }
+    fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
     }
 }
 
@@ -133,7 +133,7 @@ fn has_open_for_write(pid: u32, path: &Path, id: FileId) -> bool {
     };
     entries.flatten().any(|entry| {
         fs::read_link(entry.path()).is_ok_and(|name| name == path)
-            && fs::metadata(entry.path()).is_ok_and(|found| FileId::of(&found) == id)
+            && fs::metadata(entry.path()).is_ok_and(|metadata| FileId::of(&metadata) == id)
             && is_writer(&entry.file_name())
     })
 }
@@ -188,7 +188,7 @@ impl Entries for EntryFile {
         Ok(filled / ENTRY_BYTES)
     }
 
-    fn scan(&self, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
+    fn scan(&self, pages: Range<u64>, present: &mut Vec<Present>) -> io::Result<()> {
         let bytes = |page: u64| {
             page.checked_mul(self.page_bytes).ok_or(io::Error::from(io::ErrorKind::InvalidInput))
         };
@@ -209,7 +209,7 @@ impl Entries for EntryFile {
             // that outlive the call.
             let nr = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
             let Ok(nr) = usize::try_from(nr) else { return Err(scan_error()) };
-            found.extend(regions[..nr.min(REGIONS)].iter().map(|region| Present {
+            present.extend(regions[..nr.min(REGIONS)].iter().map(|region| Present {
                 pages: region.start / self.page_bytes..region.end / self.page_bytes,
                 is_pmd: region.categories & PAGE_IS_HUGE != 0,
             }));

@@ -46,7 +46,7 @@ impl MemSystem {
         let lines = text.lines().map(|line| line.split_whitespace().map(str::to_owned));
         let mut lines = lines.map(Iterator::collect::<Vec<_>>);
         lines
-            .find(|words| words.len() > 1 && Path::new(&words[0]) == path)
+            .find(|fields| fields.len() > 1 && Path::new(&fields[0]) == path)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
@@ -80,9 +80,9 @@ impl System for MemSystem {
     }
 
     fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts> {
-        let words = self.facts(&file.path)?;
-        let is_open_for_write = Some(words.len() > 2);
-        Ok(FileFacts { filesystem: words[1].clone(), is_open_for_write })
+        let fields = self.facts(&file.path)?;
+        let is_open_for_write = Some(fields.len() > 2);
+        Ok(FileFacts { filesystem: fields[1].clone(), is_open_for_write })
     }
 
     fn is_there(&self, file: &FileRef) -> bool {
@@ -93,8 +93,8 @@ impl System for MemSystem {
     }
 
     fn writers(&self, file: &FileRef) -> Vec<u32> {
-        let words = self.facts(&file.path).unwrap_or_default();
-        words.iter().skip(2).filter_map(|word| word.parse().ok()).collect()
+        let fields = self.facts(&file.path).unwrap_or_default();
+        fields.iter().skip(2).filter_map(|word| word.parse().ok()).collect()
     }
 }
 
@@ -118,10 +118,10 @@ impl EntryRuns {
     fn parse(text: &str) -> Self {
         let mut runs = Self::default();
         for line in text.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
+            let fields: Vec<&str> = line.split_whitespace().collect();
             let number =
-                |at: usize| words.get(at).and_then(|word| u64::from_str_radix(word, 16).ok());
-            match words.first() {
+                |at: usize| fields.get(at).and_then(|word| u64::from_str_radix(word, 16).ok());
+            match fields.first() {
                 Some(&"scan") => runs.has_scan = true,
                 Some(&"end") => runs.end = number(1),
                 _ => runs.list.extend(number(0).zip(number(1)).zip(number(2)).map(
@@ -130,7 +130,7 @@ impl EntryRuns {
                         nr,
                         value,
                         step: number(3).unwrap_or(0),
-                        is_pmd: words.last() == Some(&"pmd"),
+                        is_pmd: fields.last() == Some(&"pmd"),
                     },
                 )),
             }
@@ -157,7 +157,7 @@ impl Entries for EntryRuns {
         Ok(nr)
     }
 
-    fn scan(&self, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
+    fn scan(&self, pages: Range<u64>, present: &mut Vec<Present>) -> io::Result<()> {
         if !self.has_scan {
             return Err(io::ErrorKind::Unsupported.into());
         }
@@ -165,7 +165,7 @@ impl Entries for EntryRuns {
             let end = run.first.saturating_add(run.nr).min(pages.end);
             let inside = run.first.max(pages.start)..end;
             if !inside.is_empty() {
-                found.push(Present { pages: inside, is_pmd: run.is_pmd });
+                present.push(Present { pages: inside, is_pmd: run.is_pmd });
             }
         }
         Ok(())

@@ -94,13 +94,13 @@ struct Mount<'a> {
 impl<'a> Mount<'a> {
     /// Parses `ID PARENT MAJOR:MINOR ROOT POINT OPTIONS [FIELD..] - FILESYSTEM SOURCE OPTIONS`.
     fn parse(line: &'a [u8]) -> Option<Self> {
-        let mut words = line.split(|byte| *byte == b' ');
-        let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;
+        let mut fields = line.split(|byte| *byte == b' ');
+        let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
         let device = (major.parse().ok()?, minor.parse().ok()?);
-        let (root, point) = (words.next()?, words.next()?);
-        words.find(|word| *word == b"-")?;
-        let filesystem = std::str::from_utf8(words.next()?).ok()?;
-        let options = words.nth(1).unwrap_or_default();
+        let (root, point) = (fields.next()?, fields.next()?);
+        fields.find(|word| *word == b"-")?;
+        let filesystem = std::str::from_utf8(fields.next()?).ok()?;
+        let options = fields.nth(1).unwrap_or_default();
         Some(Self { device, root, point, filesystem, options })
     }
 }

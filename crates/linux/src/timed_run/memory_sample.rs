@@ -43,18 +43,18 @@ impl MemorySample {
         let start = Instant::now();
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().ok()?;
         let census = one.install(|| census::take(&Live, pids)).ok()?;
-        let mut look = Self { page_bytes: Live.page_bytes(), ..Self::default() };
+        let mut sample = Self { page_bytes: Live.page_bytes(), ..Self::default() };
         for (_, size, cell) in census.totals.cells() {
             match size {
-                Size::Unknown => look.unknown_bytes += cell.mapped_bytes(),
+                Size::Unknown => sample.unknown_bytes += cell.mapped_bytes(),
                 Size::Order(_) => {
-                    let bytes = size.bytes(look.page_bytes)?;
-                    *look.folios.entry(bytes).or_default() += cell.mapped_bytes();
+                    let bytes = size.bytes(sample.page_bytes)?;
+                    *sample.folios.entry(bytes).or_default() += cell.mapped_bytes();
                 }
             }
         }
-        look.took = start.elapsed();
-        (look.mapped_bytes() > 0).then_some(look)
+        sample.took = start.elapsed();
+        (sample.mapped_bytes() > 0).then_some(sample)
     }
 }
 
@@ -73,8 +73,8 @@ impl When {
 }
 
 /// Returns the fraction of the run that a sample took, if it is too much.
-pub(crate) fn too_dear(wall: Duration, look: Option<&MemorySample>) -> Option<f64> {
-    let part = look?.took.as_secs_f64() / wall.as_secs_f64();
+pub(crate) fn too_dear(wall: Duration, sample: Option<&MemorySample>) -> Option<f64> {
+    let part = sample?.took.as_secs_f64() / wall.as_secs_f64();
     (part > COST_MAX).then_some(part)
 }
 
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn this_process_is_seen_and_a_dear_look_is_not_taken_again() {
-        let look = MemorySample::at(&[std::process::id()]).unwrap();
-        assert!(look.mapped_bytes() > 100 << 10 && look.large_bytes() <= look.mapped_bytes());
+        let sample = MemorySample::at(&[std::process::id()]).unwrap();
+        assert!(sample.mapped_bytes() > 100 << 10 && sample.large_bytes() <= sample.mapped_bytes());
         assert_eq!(MemorySample::at(&[]), None);
         let wall = Duration::from_secs(1);
         let of = |ms| MemorySample { took: Duration::from_millis(ms), ..MemorySample::default() };

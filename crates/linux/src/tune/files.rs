@@ -178,13 +178,13 @@ pub fn planned(
         let path = piece.place.path(root);
         let nr_folders = folder::nr_missing(root, &path)?;
         let entry = files.iter().find(|entry| entry.place == piece.place);
-        let found = match folder::read(&path, piece.place.is_link()) {
-            Ok(found) => found,
+        let current = match folder::read(&path, piece.place.is_link()) {
+            Ok(current) => current,
             Err(cause) => {
                 return Err(folder::error(&path, format!("{cause}; move it away")).into());
             }
         };
-        match (&found, entry) {
+        match (&current, entry) {
             (None, _) => {}
             (Some(text), Some(entry)) if entry.texts.contains(text) => {}
             (Some(_), Some(_)) => {
@@ -196,11 +196,11 @@ pub fn planned(
             }
             (Some(_), None) => return Err(folder::in_the_way(&path).into()),
         }
-        let text = piece.text(found.as_deref());
+        let text = piece.text(current.as_deref());
         if text.len() as u64 > folder::BYTES_MAX {
             return Err(folder::error(&path, "it would become larger than 64 KiB").into());
         }
-        all.push(Planned { place: piece.place.clone(), path, text, found, nr_folders });
+        all.push(Planned { place: piece.place.clone(), path, text, found: current, nr_folders });
     }
     Ok(all)
 }

@@ -280,9 +280,9 @@ fn an_old_value_of_any_size_comes_back() {
     system.store().apply(&system.catalog(), &plan, &mut never_ends()).unwrap();
     system.store().undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
     assert_eq!(system.values(), ["128", "128", "4294967295"]);
-    let asked =
+    let refused =
         ChangeSet::default().set(&system.catalog(), "khugepaged.pages_to_scan", "4294967294");
-    assert!(asked.is_err(), "a slip of the finger");
+    assert!(refused.is_err(), "a slip of the finger");
 }
 
 #[test]

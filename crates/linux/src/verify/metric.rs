@@ -1,15 +1,15 @@
 //! A number that a program or a command prints, and whether more is better.
 //!
-//! Owns the search in an untrusted text, and the direction, which `words` guesses. A number must be
+//! Owns the search in an untrusted text, and the direction, which `direction` guesses. A number must be
 //! finite and not negative, because a ratio of other numbers means nothing.
 
-mod words;
+mod direction;
 
 use regex_lite::{Regex, RegexBuilder};
 
-use words::Known;
+use direction::DirectionWord;
 
-pub use words::NoDirection;
+pub use direction::NoDirection;
 
 const NUMBER_MAX: f64 = 1e18;
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -60,14 +60,18 @@ impl Metric {
         unit: Option<String>,
     ) -> Result<Self, NoDirection> {
         let is_pattern = matches!(source, Source::Pattern(_));
-        let known = if is_pattern { words::of_pattern(text) } else { words::of_command(text) };
+        let known = if is_pattern {
+            direction::guess_for_pattern(text)
+        } else {
+            direction::guess_for_command(text)
+        };
         let known = match better {
             None => Some(known?),
             // An explicit direction wins. A word then only names the quantity.
-            Some(better) if is_pattern => words::adjacent(text, better),
+            Some(better) if is_pattern => direction::adjacent(text, better),
             Some(better) => known.ok().filter(|known| known.better() == better),
         };
-        let better = better.or_else(|| known.map(Known::better)).unwrap_or_default();
+        let better = better.or_else(|| known.map(DirectionWord::better)).unwrap_or_default();
         let unit = unit.or_else(|| known.map(|known| known.unit.clone()));
         let name = known.map_or("metric", |known| &known.word).to_owned();
         Ok(Self { source, name, unit: unit.unwrap_or_default(), better })
@@ -130,7 +134,7 @@ mod tests {
     fn a_number_is_one_number_and_nothing_else() {
         assert_eq!(number(b" 12.5\n"), Ok(12.5));
         assert_eq!(number(b"1e3"), Ok(1000.0));
-        for (text, said) in [
+        for (text, expected) in [
             (&b""[..], "nothing"),
             (b"12 ms", "12 ms"),
             (b"nan", "nan"),
@@ -143,7 +147,7 @@ mod tests {
             (b"1\n2", "expected one number"),
         ] {
             let error = number(text).unwrap_err();
-            assert!(error.contains(said) && !error.contains('\u{1b}'), "{error}");
+            assert!(error.contains(expected) && !error.contains('\u{1b}'), "{error}");
         }
         assert!(number(&vec![b'9'; 1 << 20]).unwrap_err().len() < 200);
     }
@@ -172,9 +176,9 @@ mod tests {
         assert_eq!(of("value ([0-9]+)", None), Err(NoDirection::NoWord));
         let both = "elapsed: ([0-9.]+) us per transaction, [0-9]+ tps";
         assert!(matches!(of(both, None), Err(NoDirection::Both { .. })));
-        let said = (Better::Lower, "elapsed".to_owned(), String::new());
-        assert_eq!(of(both, Some(Better::Lower)), Ok(said));
-        let said = (Better::Higher, "metric".to_owned(), String::new());
-        assert_eq!(of("([0-9]+) events in 10 seconds", Some(Better::Higher)), Ok(said));
+        let expected = (Better::Lower, "elapsed".to_owned(), String::new());
+        assert_eq!(of(both, Some(Better::Lower)), Ok(expected));
+        let expected = (Better::Higher, "metric".to_owned(), String::new());
+        assert_eq!(of("([0-9]+) events in 10 seconds", Some(Better::Higher)), Ok(expected));
     }
 }

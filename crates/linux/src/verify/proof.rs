@@ -68,17 +68,20 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
     let mut why: Vec<Option<String>> =
         all.plain.iter().zip(&all.changed).map(disturbance).collect();
     let calm: Vec<usize> = (0..why.len()).filter(|at| why[*at].is_none()).collect();
-    let seen = DIFFERENCES.map(|(name, of)| ObservedDifference::new(name, of, all, &calm));
+    let differences = DIFFERENCES.map(|(name, of)| ObservedDifference::new(name, of, all, &calm));
     let mut nr_unlike = 0;
     for at in calm {
-        let unproved = unproved(&seen, at);
+        let unproved = unproved(&differences, at);
         match trace {
             Trace::Required => why[at] = unproved,
             Trace::Possible => nr_unlike += usize::from(unproved.is_some()),
         }
     }
-    let traces: Vec<&str> =
-        seen.iter().filter(|seen| seen.is_trace).map(|seen| seen.name).collect();
+    let traces: Vec<&str> = differences
+        .iter()
+        .filter(|differences| differences.is_trace)
+        .map(|differences| differences.name)
+        .collect();
     let nr_unlike = if traces.is_empty() { 0 } else { nr_unlike };
     let mut proved = Proved { traces, nr_unlike, ..Proved::default() };
     (proved.rounds.is_stopped, proved.rounds.too_dear) = (all.is_stopped, all.too_dear);
@@ -149,10 +152,10 @@ fn least_shown(mut noises: Vec<f64>) -> f64 {
     SHOWN.max(NR_NOISES * usual).max(rare.next_up())
 }
 
-fn unproved(seen: &[ObservedDifference], at: usize) -> Option<String> {
-    let mut traces = seen.iter().filter(|seen| seen.is_trace).peekable();
+fn unproved(difference: &[ObservedDifference], at: usize) -> Option<String> {
+    let mut traces = difference.iter().filter(|difference| difference.is_trace).peekable();
     if traces.peek().is_none() {
-        let is_known = seen.iter().any(|seen| seen.known[at]);
+        let is_known = difference.iter().any(|difference| difference.known[at]);
         let why = if is_known {
             "the same folios and faults in both runs"
         } else {
@@ -161,31 +164,32 @@ fn unproved(seen: &[ObservedDifference], at: usize) -> Option<String> {
         };
         return Some(why.to_owned());
     }
-    let known: Vec<&ObservedDifference> = traces.filter(|seen| seen.known[at]).collect();
+    let known: Vec<&ObservedDifference> =
+        traces.filter(|difference| difference.known[at]).collect();
     if known.is_empty() {
         return Some("the runs ended before their folios could be counted".to_owned());
     }
-    let missing = known.iter().find(|seen| !seen.is_proved(at))?;
+    let missing = known.iter().find(|difference| !difference.is_proved(at))?;
     Some(format!("{} differ less than in other rounds", missing.name))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of a process")]
 fn folios(one: &Run, other: &Run) -> Option<f64> {
-    let look = |run: &Run| match &run.served {
-        Some(served) => served.look.clone(),
-        None => run.look.clone(),
+    let memory = |run: &Run| match &run.served {
+        Some(served) => served.memory.clone(),
+        None => run.memory.clone(),
     };
-    let (one, other) = (look(one)?, look(other)?);
+    let (one, other) = (memory(one)?, memory(other)?);
     // Uses fractions, because runs are sampled at different points of their progress.
-    let share = |look: &crate::timed_run::memory_sample::MemorySample, size: &u64| {
-        let bytes = look.folios.get(size).copied().unwrap_or(0);
-        bytes as f64 / look.mapped_bytes().max(1) as f64
+    let share = |memory: &crate::timed_run::memory_sample::MemorySample, size: &u64| {
+        let bytes = memory.folios.get(size).copied().unwrap_or(0);
+        bytes as f64 / memory.mapped_bytes().max(1) as f64
     };
     let sizes: std::collections::BTreeSet<&u64> =
         one.folios.keys().chain(other.folios.keys()).collect();
     let moved: f64 = sizes.iter().map(|size| (share(&one, size) - share(&other, size)).abs()).sum();
-    let unknown = |look: &crate::timed_run::memory_sample::MemorySample| {
-        look.unknown_bytes as f64 / look.mapped_bytes().max(1) as f64
+    let unknown = |memory: &crate::timed_run::memory_sample::MemorySample| {
+        memory.unknown_bytes as f64 / memory.mapped_bytes().max(1) as f64
     };
     let part = f64::midpoint(moved, (unknown(&one) - unknown(&other)).abs());
     let bytes = part * one.mapped_bytes().max(other.mapped_bytes()) as f64;

@@ -85,7 +85,7 @@ pub struct Measure {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     pub sample: Sample,
-    pub look: Option<MemorySample>,
+    pub memory: Option<MemorySample>,
     pub served: Option<Served>,
     pub metric: Option<f64>,
     pub nr_rehearsals: usize,
@@ -128,9 +128,9 @@ impl Rounds {
     /// Returns the sampled plain and changed runs: the rounds, or the untimed runs if there are
     /// none.
     pub(super) fn looked_at(&self) -> (&[Run], &[Run]) {
-        let has_look = |run: &Run| run.look.is_some();
+        let has_memory = |run: &Run| run.memory.is_some();
         match &self.untimed {
-            Some([plain, changed]) if !self.plain.iter().any(has_look) => {
+            Some([plain, changed]) if !self.plain.iter().any(has_memory) => {
                 (std::slice::from_ref(plain), std::slice::from_ref(changed))
             }
             _ => (&self.plain, &self.changed),
@@ -161,7 +161,7 @@ pub fn alternate(
             let (name, signals, is_noisy) = (arm.name(), &signals, &is_noisy);
             let turn = Turn { name, round, measure, signals, when: *when, is_noisy };
             let Some(run) = turn.run(arm)? else { return Ok(None) };
-            let too_dear = memory_sample::too_dear(run.sample.wall, run.look.as_ref());
+            let too_dear = memory_sample::too_dear(run.sample.wall, run.memory.as_ref());
             *when = match (*when, too_dear.filter(|_| !measure.metric.is_looked_at())) {
                 (When::Never, _) => When::Never,
                 (_, None) => When::near_end(run.sample.wall),
@@ -187,24 +187,28 @@ pub fn alternate(
             start = Instant::now();
             continue;
         }
-        let (of_plain, of_changed) = if is_plain_first { (first, second) } else { (second, first) };
-        rounds.plain.push(of_plain);
+        let (plain_sample, of_changed) =
+            if is_plain_first { (first, second) } else { (second, first) };
+        rounds.plain.push(plain_sample);
         rounds.changed.push(of_changed);
         if measure.until.is_enough(round, start.elapsed()) {
             break;
         }
     }
     if rounds.too_dear.is_some() {
-        let look = |arm: &mut dyn Arm, wall: Duration| {
+        let sample_once = |arm: &mut dyn Arm, wall: Duration| {
             let (name, signals, is_noisy) = (arm.name(), &signals, &is_noisy);
             let when = When::near_end(wall);
             Turn { name, round: 0, measure, signals, when, is_noisy }.run(arm)
         };
         let wall = |runs: &[Run]| runs.last().map_or(Duration::ZERO, |run| run.sample.wall);
-        let of_plain = look(plain, wall(&rounds.plain))?;
-        let of_changed =
-            if of_plain.is_some() { look(changed, wall(&rounds.changed))? } else { None };
-        rounds.untimed = of_plain.zip(of_changed).map(|(plain, changed)| [plain, changed]);
+        let plain_sample = sample_once(plain, wall(&rounds.plain))?;
+        let of_changed = if plain_sample.is_some() {
+            sample_once(changed, wall(&rounds.changed))?
+        } else {
+            None
+        };
+        rounds.untimed = plain_sample.zip(of_changed).map(|(plain, changed)| [plain, changed]);
     }
     Ok(rounds)
 }
@@ -306,7 +310,8 @@ impl Turn<'_> {
             server: server.as_ref().map(|server| &server.family),
             limit: None,
         };
-        let Observed { ended, look, output, left } = observed(command, self.signals, &options)?;
+        let Observed { ended, memory: sample_once, output, left } =
+            observed(command, self.signals, &options)?;
         if matches!(ended, Ended::Stopped) {
             return Ok(None);
         }
@@ -323,7 +328,7 @@ impl Turn<'_> {
         };
         let metric = pattern.map(|pattern| metric::find(pattern, &output)).transpose();
         let metric = metric.map_err(|why| self.no_metric(why))?;
-        let run = Run { sample, look, metric, left, ..Run::default() };
+        let run = Run { sample, memory: sample_once, metric, left, ..Run::default() };
         Ok(Some(Run { served: server.as_ref().map(Server::served), ..run }))
     }
 

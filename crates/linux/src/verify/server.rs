@@ -43,7 +43,7 @@ pub struct Served {
     pub user: Duration,
     pub system: Duration,
     pub nr_minor_faults: u64,
-    pub look: Option<MemorySample>,
+    pub memory: Option<MemorySample>,
 }
 
 pub(super) struct Server {
@@ -164,7 +164,7 @@ impl Server {
             user: user.saturating_sub(self.before[0]),
             system: system.saturating_sub(self.before[1]),
             nr_minor_faults,
-            look: MemorySample::at(&self.family.pids()),
+            memory: MemorySample::at(&self.family.pids()),
         }
     }
 

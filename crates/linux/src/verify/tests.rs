@@ -280,22 +280,22 @@ fn a_server_runs_beside_each_load_and_is_ended() {
     );
     let prepare = Some(format!("kill -0 $(cat {})", file.path().display()));
     let until = Until::Rounds(2);
-    let asked = Measure { ready, metric: metric.unwrap(), prepare, ..measure(until) };
+    let requested = Measure { ready, metric: metric.unwrap(), prepare, ..measure(until) };
     let server = daemon(file.path());
     let loads = ["echo tps = 7", "echo tps = 8"];
-    let (rounds, _) = measured(loads, Some(&server), &asked);
+    let (rounds, _) = measured(loads, Some(&server), &requested);
     let rounds = rounds.unwrap();
     assert_eq!((rounds.plain[1].metric, rounds.changed[1].metric), (Some(7.0), Some(8.0)));
     let used = rounds.plain[0].served.as_ref().unwrap();
-    assert!(used.nr_minor_faults > 0 && used.look.is_some(), "{used:?}");
+    assert!(used.nr_minor_faults > 0 && used.memory.is_some(), "{used:?}");
     assert_eq!(rounds.plain[0].left, None, "the server is not one of the load's processes");
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
     assert!(is_gone(&pid), "process {pid} is still there");
-    let (rounds, _) = measured(["echo tps = much", "true"], Some(&server), &asked);
-    let said = rounds.unwrap_err().to_string();
+    let (rounds, _) = measured(["echo tps = much", "true"], Some(&server), &requested);
+    let message = rounds.unwrap_err().to_string();
     assert!(
-        said.contains("the p run of round 0 has no metric: the pattern matches nothing"),
-        "{said}"
+        message.contains("the p run of round 0 has no metric: the pattern matches nothing"),
+        "{message}"
     );
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
     assert!(is_gone(&pid), "process {pid} is still there");
@@ -305,50 +305,54 @@ fn a_server_runs_beside_each_load_and_is_ended() {
 fn a_server_that_ends_is_told_with_its_last_words() {
     let _turn = in_turn();
     let ready = Some(Ready::Command("test -e /no/such".to_owned()));
-    let asked = Measure { ready, ..measure(Until::Rounds(1)) };
+    let requested = Measure { ready, ..measure(Until::Rounds(1)) };
     let server = Some("echo no room; exit 3");
-    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
-    assert_eq!(said, "the server exited with 3 before it was ready; it wrote: no room");
+    let message = measured(["true", "true"], server, &requested).0.unwrap_err().to_string();
+    assert_eq!(message, "the server exited with 3 before it was ready; it wrote: no room");
     let server = Some(
         "echo the cause >&2; i=0; while [ $i -lt 200 ]; do echo follows $i; i=$((i + 1)); done; exit 3",
     );
-    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
-    assert!(said.contains("; its first errors: the cause; it wrote last: "), "{said}");
-    assert!(said.ends_with("follows 199"), "{said}");
-    let asked = Measure { ready: Some(Ready::Command("exit 7".to_owned())), ..asked };
+    let message = measured(["true", "true"], server, &requested).0.unwrap_err().to_string();
+    assert!(message.contains("; its first errors: the cause; it wrote last: "), "{message}");
+    assert!(message.ends_with("follows 199"), "{message}");
+    let requested = Measure { ready: Some(Ready::Command("exit 7".to_owned())), ..requested };
     let server = Some("echo still loading; sleep 1000");
-    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
+    let message = measured(["true", "true"], server, &requested).0.unwrap_err().to_string();
     assert_eq!(
-        said,
+        message,
         "the server was not ready within 2 s: --ready: the last time, the command exited with 7; \
          it wrote: still loading"
     );
-    let asked = Measure { ready: Some(Ready::Command("true".to_owned())), ..asked };
+    let requested = Measure { ready: Some(Ready::Command("true".to_owned())), ..requested };
     // The server ends once the load, or --prepare, has begun.
     let dir = tempfile::tempdir().unwrap();
     let begun = dir.path().join("begun").display().to_string();
     let server = format!("until test -e {begun}; do sleep 0.02; done; exit 0");
     let server = Some(server.as_str());
     let load = format!("touch {begun}; sleep 1000");
-    let said = measured([&load, &load], server, &asked).0.unwrap_err().to_string();
-    assert_eq!(said, "the server exited with 0 during the load");
+    let message = measured([&load, &load], server, &requested).0.unwrap_err().to_string();
+    assert_eq!(message, "the server exited with 0 during the load");
     fs::remove_file(&begun).unwrap();
-    let asked = Measure { prepare: Some(load), ..asked };
-    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
-    assert!(said.starts_with("the server exited with 0 during a command of --prepare"), "{said}");
+    let requested = Measure { prepare: Some(load), ..requested };
+    let message = measured(["true", "true"], server, &requested).0.unwrap_err().to_string();
+    assert!(
+        message.starts_with("the server exited with 0 during a command of --prepare"),
+        "{message}"
+    );
 }
 
 #[test]
 fn scripts_beside_the_rounds_fail_loudly() {
     let _turn = in_turn();
-    let asked = Measure { prepare: Some("exit 4".to_owned()), ..measure(Until::Rounds(1)) };
-    let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
-    assert_eq!(said, "--prepare exited with 4 in the p run of round 0");
-    let asked = Measure { prepare: Some("sleep 1000 &".to_owned()), ..asked };
-    let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
+    let requested = Measure { prepare: Some("exit 4".to_owned()), ..measure(Until::Rounds(1)) };
+    let message = measured(["true", "true"], None, &requested).0.unwrap_err().to_string();
+    assert_eq!(message, "--prepare exited with 4 in the p run of round 0");
+    let requested = Measure { prepare: Some("sleep 1000 &".to_owned()), ..requested };
+    let message = measured(["true", "true"], None, &requested).0.unwrap_err().to_string();
     // The shell's child may not have executed yet.
-    let left = |name| said.starts_with(&format!("--prepare left {name} running, which was killed"));
-    assert!(left("sleep") || left("sh"), "{said}");
+    let left =
+        |name| message.starts_with(&format!("--prepare left {name} running, which was killed"));
+    assert!(left("sleep") || left("sh"), "{message}");
     for (script, expected) in [
         ("printf '\\000\\377'", "expected one number"),
         ("head -c 9999999 /dev/zero", "expected one number"),
@@ -358,9 +362,9 @@ fn scripts_beside_the_rounds_fail_loudly() {
     ] {
         let source = Source::Command(script.to_owned());
         let metric = Metric::printed(source, "", Some(Better::Higher), None).unwrap();
-        let asked = Measure { metric, ..measure(Until::Rounds(1)) };
-        let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
-        assert!(said.contains(expected), "{script}: {said}");
+        let requested = Measure { metric, ..measure(Until::Rounds(1)) };
+        let message = measured(["true", "true"], None, &requested).0.unwrap_err().to_string();
+        assert!(message.contains(expected), "{script}: {message}");
     }
 }
 

@@ -95,8 +95,8 @@ const QUANTITIES: [Quantity; 14] = [
     quantity("system", "ns", |run| Some(run.sample.system.as_secs_f64() * 1e9)),
     quantity("minor faults", "faults", |run| Some(run.sample.nr_minor_faults as f64)),
     quantity("major faults", "faults", |run| Some(run.sample.nr_major_faults as f64)),
-    quantity("memory", "bytes", |run| Some(run.look.as_ref()?.mapped_bytes() as f64)),
-    quantity("large folios", "bytes", |run| Some(run.look.as_ref()?.large_bytes() as f64)),
+    quantity("memory", "bytes", |run| Some(run.memory.as_ref()?.mapped_bytes() as f64)),
+    quantity("large folios", "bytes", |run| Some(run.memory.as_ref()?.large_bytes() as f64)),
     quantity("server cpu", "ns", |run| {
         let served = run.served.as_ref()?;
         Some((served.user + served.system).as_secs_f64() * 1e9)
@@ -105,10 +105,10 @@ const QUANTITIES: [Quantity; 14] = [
     quantity("server system", "ns", |run| Some(run.served.as_ref()?.system.as_secs_f64() * 1e9)),
     quantity("server faults", "faults", |run| Some(run.served.as_ref()?.nr_minor_faults as f64)),
     quantity("server memory", "bytes", |run| {
-        Some(run.served.as_ref()?.look.as_ref()?.mapped_bytes() as f64)
+        Some(run.served.as_ref()?.memory.as_ref()?.mapped_bytes() as f64)
     }),
     quantity("server large folios", "bytes", |run| {
-        Some(run.served.as_ref()?.look.as_ref()?.large_bytes() as f64)
+        Some(run.served.as_ref()?.memory.as_ref()?.large_bytes() as f64)
     }),
 ];
 
@@ -248,7 +248,7 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     if let Some(name) = left().next() {
         doubts.push(Doubt::LeftRunning { name: name.clone(), nr_runs: left().count() });
     }
-    let nr_looked = rounds.plain.iter().filter(|run| run.look.is_some()).count();
+    let nr_looked = rounds.plain.iter().filter(|run| run.memory.is_some()).count();
     if trace == Trace::Possible && proved.traces.is_empty() && !walls.is_empty() {
         doubts.push(Doubt::NoTrace { is_looked: nr_looked > 0 });
     }

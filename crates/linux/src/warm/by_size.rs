@@ -45,7 +45,8 @@ impl<'w> BySize<'w> {
     pub(super) fn new(warm: &'w Warm) -> Result<Self, WarmError> {
         let geometry = Geometry::running();
         let folio_bytes = geometry.contpte_bytes();
-        let found = filesystem::of(&warm.file).map_err(warm.failed("find its filesystem"))?;
+        let filesystem_of_file =
+            filesystem::of(&warm.file).map_err(warm.failed("find its filesystem"))?;
         let part = if warm.is_short() { &Part::Whole } else { &warm.part };
         let blocks = wanted(part, folio_bytes, warm.file_bytes / folio_bytes);
         let possible_bytes = (blocks.end - blocks.start) * folio_bytes;
@@ -56,8 +57,8 @@ impl<'w> BySize<'w> {
         let part = blocks.start * folio_bytes..end;
         let refusal = if possible_bytes == 0 {
             Some(WarmRefusal::TooSmall { folio_bytes })
-        } else if !found.is_cache {
-            Some(WarmRefusal::NotCached { filesystem: found.name.clone() })
+        } else if !filesystem_of_file.is_cache {
+            Some(WarmRefusal::NotCached { filesystem: filesystem_of_file.name.clone() })
         } else {
             WarmRefusal::of_size(&warm.file, &part)
         };
@@ -65,7 +66,7 @@ impl<'w> BySize<'w> {
             path: warm.path.clone(),
             file_bytes: warm.file_bytes,
             folio_bytes,
-            filesystem: found.name,
+            filesystem: filesystem_of_file.name,
             possible_bytes,
             before_bytes: None,
             after_bytes: None,
@@ -136,10 +137,10 @@ impl<'w> BySize<'w> {
     /// Returns the bytes in cached folios of at least this size, `None` without the privilege to
     /// see them.
     fn large_bytes(&self) -> Option<u64> {
-        let found = cached_part(&self.warm.path, self.part.clone()).ok()?;
+        let cached = cached_part(&self.warm.path, self.part.clone()).ok()?;
         let order = self.geometry.contpte_order;
         let is_large = |kind, size| kind == Kind::File && size >= Size::Order(order);
-        let large = found.sum(is_large).mapped_bytes();
+        let large = cached.sum(is_large).mapped_bytes();
         // The last folio can extend beyond the last whole block.
         Some(large.min(self.result.possible_bytes))
     }
@@ -156,8 +157,8 @@ impl<'w> BySize<'w> {
     }
 
     fn pids(&self, users: &Users) -> Result<Vec<u32>, WarmError> {
-        let found = self.warm.file.metadata().map_err(self.warm.failed("examine the file"))?;
-        Ok(users.of(&self.warm.path, &found))
+        let metadata = self.warm.file.metadata().map_err(self.warm.failed("examine the file"))?;
+        Ok(users.of(&self.warm.path, &metadata))
     }
 
     fn small_bytes(&self) -> u64 {

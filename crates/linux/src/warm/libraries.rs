@@ -58,10 +58,10 @@ pub fn of(program: &Path) -> Result<Vec<PathBuf>, ElfError> {
         cache: Cache::read(Path::new(CACHE)),
         program_rpath: Vec::new(),
     };
-    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let (mut libraries, mut visited) = (Vec::new(), BTreeSet::new());
     if let Some(interpreter) = elf.interpreter.and_then(|path| fs::canonicalize(path).ok()) {
-        seen.insert(interpreter.clone());
-        found.push(interpreter);
+        visited.insert(interpreter.clone());
+        libraries.push(interpreter);
     }
     let mut queue = VecDeque::from([program.to_owned()]);
     while let Some(file) = queue.pop_front() {
@@ -72,13 +72,13 @@ pub fn of(program: &Path) -> Result<Vec<PathBuf>, ElfError> {
         }
         for name in &dynamic.needed {
             let Some(path) = search.find(name, &file, &dynamic) else { continue };
-            if found.len() < NR_LIBRARIES_MAX && seen.insert(path.clone()) {
+            if libraries.len() < NR_LIBRARIES_MAX && visited.insert(path.clone()) {
                 queue.push_back(path.clone());
-                found.push(path);
+                libraries.push(path);
             }
         }
     }
-    Ok(found)
+    Ok(libraries)
 }
 
 struct Search {
@@ -221,13 +221,16 @@ mod tests {
     fn the_origin_is_where_the_file_is() {
         let exe = fs::canonicalize("/proc/self/exe").unwrap();
         let here = exe.parent().unwrap();
-        let found = folders(Some(OsStr::new("$ORIGIN/x:/y::${ORIGIN}:$LIB")), &exe);
-        assert_eq!(found, [here.join("x"), "/y".into(), here.to_owned(), "$LIB".into()]);
+        let folders_found = folders(Some(OsStr::new("$ORIGIN/x:/y::${ORIGIN}:$LIB")), &exe);
+        assert_eq!(folders_found, [here.join("x"), "/y".into(), here.to_owned(), "$LIB".into()]);
     }
 
     #[test]
     fn this_program_has_a_c_library() {
-        let found = of(Path::new("/proc/self/exe")).unwrap();
-        assert!(found.iter().any(|path| path.to_string_lossy().contains("libc")), "{found:?}");
+        let folders_found = of(Path::new("/proc/self/exe")).unwrap();
+        assert!(
+            folders_found.iter().any(|path| path.to_string_lossy().contains("libc")),
+            "{folders_found:?}"
+        );
     }
 }

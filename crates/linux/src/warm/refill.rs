@@ -43,8 +43,8 @@ impl Warm {
         }
         let mut work = Refill::new(self)?;
         if work.result.refusal.is_none() && work.small_bytes() > 0 {
-            let found = self.file.metadata().map_err(self.failed("examine the file"))?;
-            let pids = users().borrow().of(&self.path, &found);
+            let metadata = self.file.metadata().map_err(self.failed("examine the file"))?;
+            let pids = users().borrow().of(&self.path, &metadata);
             let bytes = work.small_bytes();
             work.result.refusal = (!pids.is_empty()).then_some(WarmRefusal::InUse { bytes, pids });
         }
@@ -94,13 +94,14 @@ impl<'w> Refill<'w> {
         let failed = || warm.failed("examine its page cache");
         let cached = Cached::new(&warm.file, &warm.path).map_err(failed())?;
         let wanted = wanted(&warm.part, cached.pmd_bytes, cached.nr_whole());
-        let found = filesystem::of(&warm.file).map_err(warm.failed("find its filesystem"))?;
+        let filesystem_of_file =
+            filesystem::of(&warm.file).map_err(warm.failed("find its filesystem"))?;
         let mut result = Warmed {
             path: warm.path.clone(),
             file_bytes: warm.file_bytes,
             folio_bytes: cached.pmd_bytes,
             possible_bytes: (wanted.end - wanted.start) * cached.pmd_bytes,
-            filesystem: found.name,
+            filesystem: filesystem_of_file.name,
             before_bytes: None,
             after_bytes: None,
             elapsed: Duration::ZERO,
@@ -109,7 +110,7 @@ impl<'w> Refill<'w> {
         let folio_bytes = cached.pmd_bytes;
         result.refusal = if wanted.is_empty() {
             Some(WarmRefusal::TooSmall { folio_bytes })
-        } else if !found.is_cache {
+        } else if !filesystem_of_file.is_cache {
             Some(WarmRefusal::NotCached { filesystem: result.filesystem.clone() })
         } else {
             let bytes = wanted.start * cached.pmd_bytes..wanted.end * cached.pmd_bytes;
@@ -117,14 +118,14 @@ impl<'w> Refill<'w> {
         };
         let mut run = Self { warm, cached, wanted, blocks: Vec::new(), result };
         if run.result.refusal.is_none() {
-            run.blocks = run.look()?;
+            run.blocks = run.read_states()?;
             run.result.before_bytes = run.huge_bytes();
             run.result.refusal = run.memory();
         }
         Ok(run)
     }
 
-    fn look(&self) -> Result<Vec<BlockState>, WarmError> {
+    fn read_states(&self) -> Result<Vec<BlockState>, WarmError> {
         self.cached.blocks(self.wanted.clone()).map_err(self.warm.failed("examine its page cache"))
     }
 
@@ -171,7 +172,7 @@ impl<'w> Refill<'w> {
             Err(error) => Some(refused(&error).ok_or(error).map_err(self.warm.failed("fill it"))?),
         };
         self.cached.is_filled = true;
-        self.blocks = self.look()?;
+        self.blocks = self.read_states()?;
         self.result.after_bytes = self.huge_bytes();
         self.result.refusal = refusal.or_else(|| self.remaining());
         Ok(())
@@ -187,7 +188,7 @@ impl<'w> Refill<'w> {
             result => result.map_err(self.warm.failed("fill it"))?,
         }
         self.cached.is_filled = true;
-        self.blocks = self.look()?;
+        self.blocks = self.read_states()?;
         self.result.after_bytes = self.huge_bytes();
         Ok(self.nr_missing() == 0)
     }

@@ -41,11 +41,11 @@ impl Users {
         Self { by_inode }
     }
 
-    pub(super) fn of(&self, path: &Path, found: &Metadata) -> Vec<u32> {
+    pub(super) fn of(&self, path: &Path, metadata: &Metadata) -> Vec<u32> {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let all = self.by_inode.get(&found.ino()).into_iter().flatten();
+        let all = self.by_inode.get(&metadata.ino()).into_iter().flatten();
         let mut pids: Vec<u32> =
-            all.filter(|(_, vma)| is_of(vma, &path, found)).map(|(pid, _)| *pid).collect();
+            all.filter(|(_, vma)| is_of(vma, &path, metadata)).map(|(pid, _)| *pid).collect();
         pids.dedup();
         pids.truncate(NR_USERS_MAX);
         pids
@@ -54,10 +54,10 @@ impl Users {
 
 /// Returns whether a mapping is of the file. Its device can differ from stat(2)'s (btrfs,
 /// overlayfs), so the name counts too.
-fn is_of(vma: &Vma, path: &Path, found: &Metadata) -> bool {
+fn is_of(vma: &Vma, path: &Path, metadata: &Metadata) -> bool {
     let (major, minor) = vma.device;
     let is_named = vma.path == path && !vma.is_deleted;
-    vma.inode == found.ino() && (is_named || rustix::fs::makedev(major, minor) == found.dev())
+    vma.inode == metadata.ino() && (is_named || rustix::fs::makedev(major, minor) == metadata.dev())
 }
 
 #[cfg(test)]
@@ -68,8 +68,8 @@ mod tests {
     #[test]
     fn a_user_is_told_by_inode_and_device_or_name() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let found = file.as_file().metadata().unwrap();
-        let (dev, ino) = (found.dev(), found.ino());
+        let metadata = file.as_file().metadata().unwrap();
+        let (dev, ino) = (metadata.dev(), metadata.ino());
         let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
         let line = |device: &str, inode: u64, name: &str| {
             format!("1000-2000 r-xp 00000000 {device} {inode}    {name}\n")
@@ -88,6 +88,6 @@ mod tests {
             fs::write(dir.path().join(pid).join("maps"), text).unwrap();
         }
         let users = Users::read(&MemSystem::from_dir(dir.path()));
-        assert_eq!(users.of(file.path(), &found), [40, 42]);
+        assert_eq!(users.of(file.path(), &metadata), [40, 42]);
     }
 }

@@ -51,8 +51,9 @@ impl Place {
     }
 
     fn compile(&self, flags: &str) -> bool {
-        let words = flags.split_whitespace().chain(["p.c", "-o", "p"]);
-        let Ok(output) = Command::new("gcc").current_dir(self.0.path()).args(words).output() else {
+        let arguments = flags.split_whitespace().chain(["p.c", "-o", "p"]);
+        let Ok(output) = Command::new("gcc").current_dir(self.0.path()).args(arguments).output()
+        else {
             largefolio_testkit::skipped!("gcc is not installed (scripts/setup.sh installs it)");
             return false;
         };
@@ -118,9 +119,12 @@ fn a_library_is_loaded_at_multiples_of_2m() {
     fs::rename(place.path("aligned"), place.path("p")).unwrap();
     let elf = ElfFile::read(&place.path("p")).unwrap();
     assert_eq!(elf.kind, ElfKind::Shared);
-    let words = "-w -fPIC m.c p -Wl,-rpath,$ORIGIN -o m";
-    let output =
-        Command::new("gcc").current_dir(place.0.path()).args(words.split(' ')).output().unwrap();
+    let arguments = "-w -fPIC m.c p -Wl,-rpath,$ORIGIN -o m";
+    let output = Command::new("gcc")
+        .current_dir(place.0.path())
+        .args(arguments.split(' '))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for _ in 0..4 {
         let (_, address) = place.run("m");
@@ -136,13 +140,13 @@ fn debuggers_find_the_symbols_of_a_copy() {
         return;
     }
     align::copy(&place.path("p"), &place.path("copy"), M2).unwrap();
-    let words = ["-nx", "-batch", "-ex", "break construct", "-ex", "run", "-ex", "bt"];
-    let Ok(output) = Command::new("gdb").args(words).arg(place.path("copy")).output() else {
+    let arguments = ["-nx", "-batch", "-ex", "break construct", "-ex", "run", "-ex", "bt"];
+    let Ok(output) = Command::new("gdb").args(arguments).arg(place.path("copy")).output() else {
         largefolio_testkit::skipped!("gdb is not installed (apt-get install gdb)");
         return;
     };
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("#0  construct () at p.c:"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("#0  construct () at p.c:"), "{stdout}");
 }
 
 #[test]
@@ -210,14 +214,14 @@ proptest! {
     #[test]
     fn no_damage_is_more_than_an_error(
         changes in prop::collection::vec((0..1024_usize, any::<u8>()), 0..12),
-        words in prop::collection::vec((any::<bool>(), 0..200_usize, prop::sample::select(vec![
+        arguments in prop::collection::vec((any::<bool>(), 0..200_usize, prop::sample::select(vec![
             0_u64, 1, 0x1000, 0x4000, u64::MAX, u64::MAX - 0xfff, 1 << 63, 0x7fff_ffff,
         ])), 0..6),
         len in prop_oneof![3 => Just(usize::MAX), 1 => 0..40_000_usize],
     ) {
         let mut bytes = small();
         let end = bytes.len() / 8;
-        for (is_at_end, at, word) in words {
+        for (is_at_end, at, word) in arguments {
             // Program headers are at the start, section headers at the end.
             let at = if is_at_end { end - 1 - at } else { at };
             bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());

@@ -125,7 +125,7 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
     table.add("/object.o", Node::Executable, &elf(2, 1, 62));
     table.add("/passwd", Node::Executable, &elf(2, 2, 62));
     table.add("/short", Node::Executable, b"\x7fELF");
-    for (command, words) in [
+    for (command, expected) in [
         (&[][..], "put it after `--`"),
         (&[""], "put it after `--`"),
         (&["nothing"], "nothing: not found in PATH"),
@@ -142,7 +142,7 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
         (&["/passwd"], "set-user-ID"),
     ] {
         let message = table.refusal(command);
-        assert!(message.contains(words), "{command:?}: {message}");
+        assert!(message.contains(expected), "{command:?}: {message}");
     }
 }
 
@@ -155,14 +155,15 @@ fn scripts_lead_to_their_interpreter() {
     table.add("/orphan", Node::Executable, b"#!/bin/nothing\n");
     table.add("/empty", Node::Executable, b"#!\n");
     let command = ["/outer".into(), "1".into()];
-    let found = program::resolve(&table, &command, None).expect("a program");
-    assert_eq!(found.elf, Path::new("/bin/good"));
+    let resolved = program::resolve(&table, &command, None).expect("a program");
+    assert_eq!(resolved.elf, Path::new("/bin/good"));
     let arguments = ["/bin/good", "-a b", "/script", "/outer", "1"];
-    assert_eq!(found.arguments, arguments.map(OsString::from));
-    assert_eq!(found.name, "outer");
+    assert_eq!(resolved.arguments, arguments.map(OsString::from));
+    assert_eq!(resolved.name, "outer");
     table.add("/enved", Node::Executable, b"#!/usr/bin/env good\n");
-    let found = program::resolve(&table, &["/enved".into(), "x".into()], None).expect("a program");
-    assert_eq!(found.arguments, ["/bin/good", "/enved", "x"].map(OsString::from));
+    let resolved =
+        program::resolve(&table, &["/enved".into(), "x".into()], None).expect("a program");
+    assert_eq!(resolved.arguments, ["/bin/good", "/enved", "x"].map(OsString::from));
     assert!(table.refusal(&["/loop"]).contains("form a loop"));
     let message = table.refusal(&["/orphan"]);
     assert!(message.contains("/orphan") && message.contains("/bin/nothing"), "{message}");

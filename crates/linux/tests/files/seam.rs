@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 /// Lists the files of this crate. A link is a file of another crate.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_symlink() {
             continue;
         }
         if path.is_dir() {
-            found.extend(rust_files(&path));
+            files.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
+            files.push(path);
         }
     }
-    found.sort();
-    found
+    files.sort();
+    files
 }
 
 /// Returns code lines, without tests, that have a string with such a path.
@@ -37,13 +37,13 @@ fn proc_and_sys_are_named_by_their_readers_alone() {
     let mut nr_readers = 0;
     for path in rust_files(&src) {
         let name = path.strip_prefix(&src).unwrap().to_str().unwrap();
-        let found = fs::read_to_string(&path).unwrap();
-        let found = named(&found);
+        let content = fs::read_to_string(&path).unwrap();
+        let paths = named(&content);
         let is_reader = ["proc/", "system/", "proc.rs", "system.rs"];
         if is_reader.iter().any(|start| name.starts_with(start)) {
-            nr_readers += usize::from(!found.is_empty());
+            nr_readers += usize::from(!paths.is_empty());
         } else if !name.ends_with("tests.rs") && !name.contains("/tests/") {
-            assert_eq!(found, [""; 0], "{name}: ask crate::proc");
+            assert_eq!(paths, [""; 0], "{name}: ask crate::proc");
         }
     }
     assert!(nr_readers > 5, "the search finds nothing where they are named");

@@ -116,7 +116,7 @@ int main(void) {
 }
 "#;
 
-struct Made {
+struct Region {
     name: String,
     backing: Backing,
     at: u64,
@@ -124,7 +124,7 @@ struct Made {
 
 struct Program {
     held: Held,
-    blocks: Vec<Made>,
+    blocks: Vec<Region>,
 }
 
 impl Program {
@@ -132,10 +132,10 @@ impl Program {
         let mut held = Held::compiled(PROGRAM)?;
         let lines = BufReader::new(held.child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let made = |line: String| {
-            let words: Vec<&str> = line.split(' ').collect();
-            let backing = if words[1] == "anon" { Backing::Anon } else { Backing::Shmem };
-            let at = u64::from_str_radix(words[2], 16).unwrap();
-            Made { name: words[0].to_owned(), backing, at }
+            let fields: Vec<&str> = line.split(' ').collect();
+            let backing = if fields[1] == "anon" { Backing::Anon } else { Backing::Shmem };
+            let at = u64::from_str_radix(fields[2], 16).unwrap();
+            Region { name: fields[0].to_owned(), backing, at }
         };
         let blocks = lines.take_while(|line| line != "ready now 0").map(made).collect();
         Some(Self { held, blocks })
@@ -147,7 +147,7 @@ impl Program {
 
     fn large(&self) -> BTreeMap<&str, bool> {
         let smaps = self.smaps();
-        let is_large = |made: &Made| smaps::find(&smaps, made.at).unwrap().pmd_bytes() == M2;
+        let is_large = |made: &Region| smaps::find(&smaps, made.at).unwrap().pmd_bytes() == M2;
         self.blocks.iter().map(|made| (made.name.as_str(), is_large(made))).collect()
     }
 
@@ -246,10 +246,10 @@ fn collapse_gains_what_is_promised_block_for_block() {
         verbs: &LiveVerbs::default(),
         nr_max: usize::MAX,
     };
-    let found = findings(&census, &question);
+    let all_findings = findings(&census, &question);
     let mut promised: BTreeMap<&str, u64> = BTreeMap::new();
     let mut sum = 0;
-    for finding in &found {
+    for finding in &all_findings {
         let at = census.processes[0].mappings[finding.mapping].vma.range.start;
         let Some(made) = program.blocks.iter().find(|made| made.at == at) else { continue };
         let remedies = finding.remedies.iter().filter(|one| one.action == Action::Collapse);

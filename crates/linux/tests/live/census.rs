@@ -74,17 +74,17 @@ impl Scene {
     }
 
     fn step(&mut self) -> Range<u64> {
-        let words = self.said("at");
-        words[0]..words[1]
+        let range = self.read_values("at");
+        range[0]..range[1]
     }
 
-    fn said(&mut self, key: &str) -> Vec<u64> {
+    fn read_values(&mut self, key: &str) -> Vec<u64> {
         loop {
             let mut line = String::new();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "the scene ended");
-            let mut words = line.split_whitespace();
-            if words.next() == Some(key) {
-                return words.map(|word| word.parse().unwrap()).collect();
+            let mut values = line.split_whitespace();
+            if values.next() == Some(key) {
+                return values.map(|word| word.parse().unwrap()).collect();
             }
         }
     }
@@ -102,9 +102,9 @@ impl Scene {
     /// Returns the tally of a range, compared with the count of single pages. If khugepaged
     /// collapses memory in between, the range is counted again.
     fn tally(&self, range: &Range<u64>) -> Tally {
-        let look = || oracle::look(self.child.id(), range);
+        let snapshot = || oracle::snapshot(self.child.id(), range);
         for _ in 0..20 {
-            let (before, tally, after) = (look(), self.mapped(range), look());
+            let (before, tally, after) = (snapshot(), self.mapped(range), snapshot());
             if before == after {
                 assert_eq!(oracle::by_order(&tally), before.counted, "{range:x?}");
                 return tally;
@@ -127,9 +127,9 @@ impl Scene {
         let census = self.census();
         let verbs = &LiveVerbs::default();
         let question = Question { system: &Live, limit: &|_| None, verbs, nr_max: usize::MAX };
-        let found = findings(&census, &question);
+        let all_findings = findings(&census, &question);
         let at = |at: usize| census.processes[0].mappings[at].vma.range.contains(&range.start);
-        found.into_iter().find(|finding| at(finding.mapping))
+        all_findings.into_iter().find(|finding| at(finding.mapping))
     }
 
     fn reasons(&self, range: &Range<u64>) -> Vec<Reason> {
@@ -226,7 +226,7 @@ fn every_size_of_anonymous_folios_is_counted() {
 fn a_forked_process_shares_and_counts_once() {
     let Some(_steady) = steady() else { return };
     let mut scene = Scene::start("fork", Path::new(""));
-    let child = u32::try_from(scene.said("pid")[0]).unwrap();
+    let child = u32::try_from(scene.read_values("pid")[0]).unwrap();
     scene.step();
     let parent = scene.child.id();
     let census = census::take(&Live, &[parent, child]).unwrap();
@@ -250,18 +250,18 @@ fn a_moved_mapping_is_unaligned() {
 /// Starts a scene: its first step has `refusal`; its second, after the remedy, has not.
 fn remedied(name: &str, path: &Path, refusal: Refusal) -> (Reason, Tally) {
     // Khugepaged may have collapsed it already: start the scene again.
-    let mut seen = Vec::new();
+    let mut all_reasons = Vec::new();
     let staged = (0..5).find_map(|_| {
         let mut scene = Scene::start(name, path);
         let range = scene.step();
         scene.tally(&range);
         let reasons = scene.reasons(&range);
         let reason = reasons.iter().find(|reason| reason.refusal == refusal).cloned();
-        seen.extend(reasons);
+        all_reasons.extend(reasons);
         reason.map(|reason| (scene, reason))
     });
     let (mut scene, reason) =
-        staged.unwrap_or_else(|| panic!("{name}: {refusal:?} is not among {seen:?}"));
+        staged.unwrap_or_else(|| panic!("{name}: {refusal:?} is not among {all_reasons:?}"));
     scene.go_on();
     let range = scene.step();
     let after = scene.refusals(&range);
@@ -449,20 +449,20 @@ fn looking_at_the_page_cache_reads_nothing_in() {
     let Some(_steady) = steady() else { return };
     let dir = on_disk();
     let path = small_file(dir.path(), 4 * M);
-    let look = || {
+    let snapshot = || {
         let cached = file::cached(std::slice::from_ref(&path), Empty::Keep).unwrap();
         assert!(cached.failed.is_empty(), "{:?}", cached.failed);
         cached.files[0].tally.clone()
     };
-    assert_eq!(in_order(&look(), 0).mapped_bytes(), 4 * M);
+    assert_eq!(in_order(&snapshot(), 0).mapped_bytes(), 4 * M);
     let file = File::open(&path).unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    assert_eq!(look().all().mapped_bytes(), 0);
+    assert_eq!(snapshot().all().mapped_bytes(), 0);
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     rustix::io::pread(&file, &mut [0; 100], M).unwrap();
-    let once = look();
+    let once = snapshot();
     assert!((4096..M).contains(&once.all().mapped_bytes()), "{once:?}");
-    assert_eq!(look(), once, "a second look finds the same");
+    assert_eq!(snapshot(), once, "a second look finds the same");
 }
 
 #[test]

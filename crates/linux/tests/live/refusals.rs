@@ -10,8 +10,10 @@ use std::process::{Command, Stdio};
 
 use largefolio_linux::remap::{Options, Refusal, Remap};
 
-use crate::stubs::{ALIGNED, Said, Stage, names, options, preload, program, said, tmpfs};
-use crate::support::{has, heard, itself};
+use crate::stubs::{
+    ALIGNED, Stage, StubReport, names, options, parse_report, preload, program, tmpfs,
+};
+use crate::support::{has, itself, read_until};
 
 /// A user that owns nothing.
 const NOBODY: u32 = 65534;
@@ -24,11 +26,11 @@ fn is_root() -> bool {
     is_root
 }
 
-fn refused(stage: &Stage, command: &mut Command) -> (Said, Vec<Refusal>) {
-    let said = said(&command.output().unwrap());
+fn refused(stage: &Stage, command: &mut Command) -> (StubReport, Vec<Refusal>) {
+    let report = parse_report(&command.output().unwrap());
     let summary = stage.remap.summary().unwrap();
     let texts = summary.texts.values().flat_map(|text| text.refused.keys().copied());
-    (said, summary.refused.keys().copied().chain(texts).collect())
+    (report, summary.refused.keys().copied().chain(texts).collect())
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn the_library_checks_the_store_itself() {
         command.env("LARGEFOLIO_REMAP", store).env("LARGEFOLIO_VERBOSE", "1");
         let output = command.output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
-        (Said::read(&text).large_kib, String::from_utf8(output.stderr).unwrap())
+        (StubReport::read(&text).large_kib, String::from_utf8(output.stderr).unwrap())
     };
     let link = stage.folder.path().join("link");
     symlink(&store, &link).unwrap();
@@ -94,7 +96,8 @@ fn the_library_checks_the_store_itself() {
 fn a_planted_copy_is_not_used_and_a_planted_link_not_followed() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 4, ALIGNED);
-    let large = |stage: &Stage| said(&stage.command(&stubs, "run").output().unwrap()).large_kib;
+    let large =
+        |stage: &Stage| parse_report(&stage.command(&stubs, "run").output().unwrap()).large_kib;
     assert!(large(&stage) >= 2 << 10);
     let name = stage.copies().remove(0);
     let copy = stage.remap.store().join(name);
@@ -131,7 +134,7 @@ fn a_program_with_the_rights_of_its_file_is_left_alone() {
     stage.remap.apply(&mut command);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(Said::read(&String::from_utf8(output.stdout).unwrap()).large_kib, 0);
+    assert_eq!(StubReport::read(&String::from_utf8(output.stdout).unwrap()).large_kib, 0);
     assert!(stage.copies().is_empty(), "{:?}", stage.copies());
 }
 
@@ -140,7 +143,7 @@ fn programs_the_library_cannot_enter_are_told_before_they_start() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 1, &["-static"]);
     assert_eq!(Remap::check(&stubs).unwrap_err().refusal, Refusal::Static);
-    assert_eq!(said(&stage.command(&stubs, "run").output().unwrap()).large_kib, 0);
+    assert_eq!(parse_report(&stage.command(&stubs, "run").output().unwrap()).large_kib, 0);
     let mut foreign = fs::read(&stubs).unwrap();
     foreign[18] = 243;
     let path = stage.folder.path().join("foreign");
@@ -155,11 +158,11 @@ fn programs_the_library_cannot_enter_are_told_before_they_start() {
 fn a_filtered_process_and_one_without_large_folios_are_left_alone() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 4, ALIGNED);
-    let (said, refusals) = refused(&stage, &mut stage.command(&stubs, "plain-thp"));
-    assert_eq!((said.large_kib, &refusals[..]), (0, &[Refusal::ThpDisabled][..]));
+    let (report, refusals) = refused(&stage, &mut stage.command(&stubs, "plain-thp"));
+    assert_eq!((report.large_kib, &refusals[..]), (0, &[Refusal::ThpDisabled][..]));
     let nr_before = stage.remap.summary().unwrap().nr_processes;
-    let (said, _) = refused(&stage, &mut stage.command(&stubs, "filtered"));
-    assert_eq!(said.large_kib, 0);
+    let (report, _) = refused(&stage, &mut stage.command(&stubs, "filtered"));
+    assert_eq!(report.large_kib, 0);
     // The filter may kill the process for the report's calls, so only the one before it reported.
     assert_eq!(stage.remap.summary().unwrap().nr_processes, nr_before + 1);
 }
@@ -191,13 +194,13 @@ fn limits_on_memory_and_on_files_are_kept() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 4, ALIGNED);
     let mut poor = stage.command(&stubs, "run");
-    let (said, refusals) = refused(&stage, poor.env("LARGEFOLIO_REMAP_BUDGET", "1048576"));
-    assert_eq!((said.large_kib, &refusals[..]), (0, &[Refusal::LowMemory][..]));
+    let (report, refusals) = refused(&stage, poor.env("LARGEFOLIO_REMAP_BUDGET", "1048576"));
+    assert_eq!((report.large_kib, &refusals[..]), (0, &[Refusal::LowMemory][..]));
     // 1 MiB: exceeding it would raise SIGXFSZ. This limit is too small even for the report.
     let limited = format!("ulimit -f 1024; exec {} run", stubs.display());
     let mut command = Command::new("sh");
     stage.remap.apply(command.args(["-c", &limited]));
-    assert_eq!(crate::stubs::said(&command.output().unwrap()).large_kib, 0);
+    assert_eq!(parse_report(&command.output().unwrap()).large_kib, 0);
     assert!(stage.copies().is_empty());
 }
 
@@ -238,7 +241,7 @@ fn a_mount_without_execution_or_room_is_refused() {
     let stubs = program(folder.path(), 16, ALIGNED);
     let mut command = Command::new(&stubs);
     remap.apply(command.arg("run"));
-    assert_eq!(said(&command.output().unwrap()).large_kib, 0);
+    assert_eq!(parse_report(&command.output().unwrap()).large_kib, 0);
     assert!(remap.summary().unwrap().texts["stubs"].refused.contains_key(&Refusal::LowMemory));
     drop(remap);
 }
@@ -252,7 +255,7 @@ fn hold() {
     let remap = Remap::prepare(&Options { store, ..Options::default() }).unwrap();
     let mut command = Command::new(stubs);
     remap.apply(command.arg("run"));
-    said(&command.output().unwrap());
+    parse_report(&command.output().unwrap());
     eprintln!("holding");
     std::thread::sleep(std::time::Duration::from_mins(1));
 }
@@ -270,7 +273,7 @@ fn a_killed_launcher_leaves_nothing_that_the_next_does_not_remove() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let _said = heard(launcher.stderr.take(), "holding");
+    let _stderr = read_until(launcher.stderr.take(), "holding");
     let alive = Remap::prepare(&options(&folder)).unwrap();
     assert_eq!(names(&store).len(), 2, "the copies of a launcher that lives stay");
     launcher.kill().unwrap();
@@ -311,8 +314,8 @@ fn a_process_killed_at_any_point_leaves_a_whole_copy_or_none() {
         }
     }
     // A process that is not killed makes the copy, whatever remains of earlier ones.
-    let said = said(&stage.command(&stubs, "run").output().unwrap());
-    assert!(said.large_kib >= 30 << 10, "{said:?} after {nr_whole} whole copies");
+    let report = parse_report(&stage.command(&stubs, "run").output().unwrap());
+    assert!(report.large_kib >= 30 << 10, "{report:?} after {nr_whole} whole copies");
 }
 
 /// The next test runs this as an ordinary user.
@@ -323,8 +326,8 @@ fn as_user() {
     let remap = Remap::prepare(&Options::default()).unwrap();
     let mut command = Command::new(stubs);
     remap.apply(command.arg("run"));
-    let said = said(&command.output().unwrap());
-    assert!(said.large_kib >= 2 << 10, "{said:?}");
+    let report = parse_report(&command.output().unwrap());
+    assert!(report.large_kib >= 2 << 10, "{report:?}");
 }
 
 #[test]

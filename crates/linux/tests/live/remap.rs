@@ -10,17 +10,17 @@ use std::process::{Child, Command, Stdio};
 use largefolio_linux::elf::ElfFile;
 use largefolio_linux::remap::{How, Refusal};
 
-use crate::stubs::{ALIGNED, Said, Stage, preload, program, said, tmpfs};
+use crate::stubs::{ALIGNED, Stage, StubReport, parse_report, preload, program, tmpfs};
 use crate::support::has;
 
 #[test]
 fn text_is_mapped_large_wherever_it_is_loaded_and_the_program_runs_as_before() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 64, ALIGNED);
-    let plain = said(&Command::new(&stubs).arg("run").output().unwrap());
+    let plain = parse_report(&Command::new(&stubs).arg("run").output().unwrap());
     assert_eq!((plain.calls, plain.large_kib), (16384, 0));
     for _ in 0..20 {
-        let moved = said(&stage.command(&stubs, "run").output().unwrap());
+        let moved = parse_report(&stage.command(&stubs, "run").output().unwrap());
         assert!(moved.large_kib >= 62 << 10, "{moved:?}");
         assert_eq!((moved.calls, moved.next_fd), (plain.calls, plain.next_fd));
     }
@@ -36,13 +36,13 @@ fn start(stage: &Stage, path: &Path) -> (Child, BufReader<std::process::ChildStd
     let mut command = stage.command(path, "wait");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut output = BufReader::new(child.stdout.take().unwrap());
-    read_said(&mut output);
+    read_report(&mut output);
     (child, output)
 }
 
-fn read_said(output: &mut impl BufRead) -> Said {
+fn read_report(output: &mut impl BufRead) -> StubReport {
     let lines: Vec<String> = output.lines().take(4).map(Result::unwrap).collect();
-    Said::read(&lines.join("\n"))
+    StubReport::read(&lines.join("\n"))
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn processes_of_one_file_share_one_copy() {
     let (mut two, _waiting) = start(&stage, &stubs);
     one.stdin.take().unwrap().write_all(b"\n").unwrap();
     // The other process still waits: each has half.
-    let said = read_said(&mut output);
-    assert!(said.large_kib >= 14 << 10 && said.pss_kib <= 10 << 10, "{said:?}");
+    let report = read_report(&mut output);
+    assert!(report.large_kib >= 14 << 10 && report.pss_kib <= 10 << 10, "{report:?}");
     one.wait().unwrap();
     two.stdin.take().unwrap().write_all(b"\n").unwrap();
     two.wait().unwrap();
@@ -68,7 +68,7 @@ fn a_crowd_that_starts_at_once_makes_one_copy() {
     let start = |_| stage.command(&stubs, "run").stdout(Stdio::piped()).spawn().unwrap();
     let crowd: Vec<Child> = (0..12).map(start).collect();
     for child in crowd {
-        assert_eq!(said(&child.wait_with_output().unwrap()).calls, 2048);
+        assert_eq!(parse_report(&child.wait_with_output().unwrap()).calls, 2048);
     }
     let summary = stage.remap.summary().unwrap();
     assert_eq!((summary.nr_texts(How::Made), stage.copies().len()), (1, 1), "{summary}");
@@ -83,8 +83,8 @@ fn children_by_fork_and_by_execve_have_large_text() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 8, ALIGNED);
     for how in ["fork", "exec"] {
-        let said = said(&stage.command(&stubs, how).output().unwrap());
-        assert!(said.large_kib >= 6 << 10, "{how}: {said:?}");
+        let report = parse_report(&stage.command(&stubs, how).output().unwrap());
+        assert!(report.large_kib >= 6 << 10, "{how}: {report:?}");
     }
 }
 
@@ -94,8 +94,8 @@ fn a_program_at_random_addresses_gets_a_copy_that_goes_with_it() {
     let stubs = program(stage.folder.path(), 8, &["-Wl,-z,max-page-size=4096"]);
     let mut nr_private = 0;
     for _ in 0..3 {
-        let said = said(&stage.command(&stubs, "run").output().unwrap());
-        assert!(said.large_kib >= 6 << 10, "{said:?}");
+        let report = parse_report(&stage.command(&stubs, "run").output().unwrap());
+        assert!(report.large_kib >= 6 << 10, "{report:?}");
         nr_private = stage.remap.summary().unwrap().nr_texts(How::Private);
     }
     // One address in 512 is a multiple of 2 MiB.
@@ -110,8 +110,8 @@ fn a_program_off_its_alignment_at_a_fixed_address_shares_a_shifted_elf_file() {
     let flags = ["-no-pie", "-Wl,-z,max-page-size=4096", "-Wl,-Ttext-segment=0x403000"];
     let stubs = program(stage.folder.path(), 8, &flags);
     for _ in 0..2 {
-        let said = said(&stage.command(&stubs, "run").output().unwrap());
-        assert!(said.large_kib >= 6 << 10, "{said:?}");
+        let report = parse_report(&stage.command(&stubs, "run").output().unwrap());
+        assert!(report.large_kib >= 6 << 10, "{report:?}");
     }
     let summary = stage.remap.summary().unwrap();
     assert_eq!((summary.nr_texts(How::Made), summary.nr_texts(How::Shared)), (1, 1));
@@ -178,7 +178,7 @@ fn a_library_has_its_text_moved_like_a_program() {
     let path = library.to_str().unwrap();
     let rpath = format!("-Wl,--no-as-needed,-rpath,{}", folder.display());
     let stubs = program(folder, 1, &[&rpath, path]);
-    said(&stage.command(&stubs, "run").output().unwrap());
+    parse_report(&stage.command(&stubs, "run").output().unwrap());
     let summary = stage.remap.summary().unwrap();
     let text = &summary.texts["libstubs_far.so"];
     assert!(text.large_bytes >= 6 << 20, "{text:?}");
@@ -234,8 +234,8 @@ fn a_debugger_sees_symbols_and_sets_breakpoints_in_moved_text() {
     assert!(after.contains("walk (step=") && after.contains("main (argc="), "{text}");
     // The breakpoint's page became private to the process; the other blocks stay.
     assert!(child.wait().unwrap().success());
-    let said = read_said(&mut output);
-    assert!((4 << 10..8 << 10).contains(&said.large_kib), "{said:?}");
+    let report = read_report(&mut output);
+    assert!((4 << 10..8 << 10).contains(&report.large_kib), "{report:?}");
 }
 
 /// gdb sets a breakpoint at the entry of the program it starts, so the text differs from the file.

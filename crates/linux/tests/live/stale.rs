@@ -9,7 +9,7 @@ use std::process::Command;
 
 use largefolio_linux::remap::How;
 
-use crate::stubs::{ALIGNED, Stage, names, program, said, tmpfs};
+use crate::stubs::{ALIGNED, Stage, names, parse_report, program, tmpfs};
 use crate::support::{compile_in, has};
 
 /// A program with its answer in its text, between whole blocks.
@@ -42,8 +42,8 @@ impl Images {
         assert!(mkfs.output().unwrap().status.success());
         fs::copy(&first, &second).unwrap();
         let bytes = fs::read(&first).unwrap();
-        let found = bytes.windows(FIRST.len()).position(|at| at == FIRST.as_bytes()).unwrap();
-        let images = Self { first, second, at: u64::try_from(found).unwrap() };
+        let position = bytes.windows(FIRST.len()).position(|at| at == FIRST.as_bytes()).unwrap();
+        let images = Self { first, second, at: u64::try_from(position).unwrap() };
         images.answer_second(&images.second);
         images
     }
@@ -97,8 +97,8 @@ impl<'a> Mounted<'a> {
     }
 
     fn identity(&self) -> (u64, u64, u64, i64, i64) {
-        let found = fs::metadata(self.0.join("p")).unwrap();
-        (found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec())
+        let metadata = fs::metadata(self.0.join("p")).unwrap();
+        (metadata.dev(), metadata.ino(), metadata.size(), metadata.ctime(), metadata.ctime_nsec())
     }
 
     fn answers(&self, stage: &Stage) -> [String; 2] {
@@ -189,7 +189,7 @@ fn a_copy_with_another_byte_is_replaced() {
     let stage = Stage::new();
     let stubs = program(stage.folder.path(), 8, ALIGNED);
     let original = fs::read(&stubs).unwrap();
-    said(&stage.command(&stubs, "run").output().unwrap());
+    parse_report(&stage.command(&stubs, "run").output().unwrap());
     let copy = stage.remap.store().join(stage.copies().remove(0));
     let blocks = 2 << 20..8 << 20;
     // The first mapped byte, one inside a page, and the last.
@@ -200,8 +200,8 @@ fn a_copy_with_another_byte_is_replaced() {
         fs::remove_file(&copy).unwrap();
         fs::write(&copy, bytes).unwrap();
         fs::set_permissions(&copy, Permissions::from_mode(0o400)).unwrap();
-        let said = said(&stage.command(&stubs, "run").output().unwrap());
-        assert!(said.large_kib >= 6 << 10, "{at}: {said:?}");
+        let report = parse_report(&stage.command(&stubs, "run").output().unwrap());
+        assert!(report.large_kib >= 6 << 10, "{at}: {report:?}");
         assert!(fs::read(&copy).unwrap()[at] == original[at], "{at}");
     }
     assert_eq!(stage.remap.summary().unwrap().nr_texts(How::Made), 4);
@@ -219,7 +219,7 @@ fn a_program_that_was_written_this_moment_is_moved() {
         // Copy in another process: if a parallel test forks here, its child would hold the
         // descriptor open for writing, and the program would be busy.
         assert!(Command::new("cp").args([&stubs, &copy]).status().unwrap().success());
-        let said = said(&stage.command(&copy, "run").output().unwrap());
-        assert!(said.large_kib >= 2 << 10, "{said:?}");
+        let report = parse_report(&stage.command(&copy, "run").output().unwrap());
+        assert!(report.large_kib >= 2 << 10, "{report:?}");
     }
 }

@@ -170,8 +170,8 @@ fn no_start_is_promised_that_would_do_nothing() {
     let census = census::take(&Live, &[child]).unwrap();
     let (verbs, limit) = (LiveVerbs::default(), |_: &str| None);
     let question = Question { system: &Live, limit: &limit, verbs: &verbs, nr_max: 1 };
-    let found = findings(&census, &question);
-    let remedies = &found[0].remedies;
+    let all_findings = findings(&census, &question);
+    let remedies = &all_findings[0].remedies;
     assert!(remedies.iter().all(|remedy| !remedy.is_some()), "{remedies:?}");
     assert!(remedies[0].cost.contains(&format!("process {} ", parent.0.pid())), "{remedies:?}");
 }

@@ -145,14 +145,14 @@ pub fn names(store: &Path) -> Vec<String> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct StubReport {
     pub calls: u64,
     pub large_kib: u64,
     pub pss_kib: u64,
     pub next_fd: u64,
 }
 
-impl Said {
+impl StubReport {
     pub fn read(text: &str) -> Self {
         let number = |what: &str| {
             let line = text.lines().rev().find_map(|line| line.strip_suffix(what));
@@ -167,9 +167,9 @@ impl Said {
     }
 }
 
-pub fn said(output: &Output) -> Said {
+pub fn parse_report(output: &Output) -> StubReport {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?} {errors}", output.status);
     assert_eq!(errors, "", "the library speaks unasked");
-    Said::read(&String::from_utf8_lossy(&output.stdout))
+    StubReport::read(&String::from_utf8_lossy(&output.stdout))
 }

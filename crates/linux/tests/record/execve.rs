@@ -99,9 +99,9 @@ fn a_program_gets_from_an_execve_what_it_gets_without_us() {
         let arguments = [recorded.to_str(), target.to_str()].map(|path| path.expect("a name"));
         let trace = record(&made.path, &arguments);
         assert_eq!((status.code(), trace.outcome.ended), (Some(42), Ended::Code(42)));
-        let said = |path: &Path| fs::read_to_string(path).expect("the witness's output");
-        assert!(said(&plain).lines().count() > 12, "{}", said(&plain));
-        assert_eq!(said(&recorded), said(&plain));
+        let output = |path: &Path| fs::read_to_string(path).expect("the witness's output");
+        assert!(output(&plain).lines().count() > 12, "{}", output(&plain));
+        assert_eq!(output(&recorded), output(&plain));
         assert_eq!(executed(&trace), [witness.to_str().expect("a name")]);
         assert_eq!(trace.outcome.nr_executions, 1);
         assert_eq!(trace.meta.execs[0].command.last().map(String::as_str), Some("a b"));

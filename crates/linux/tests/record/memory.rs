@@ -175,7 +175,7 @@ fn transfers_have_their_file_and_position() {
     let trace = record(&made.path, &[name.to_str().expect("utf-8")]);
     assert_eq!(trace.outcome.ended, Ended::Code(0));
     let (data, copy) = (trace.file("/data"), trace.file("/data.copy"));
-    let seen: Vec<_> = trace
+    let events: Vec<_> = trace
         .events
         .iter()
         .filter(|event| event.file == Some(data) || event.file == Some(copy))
@@ -197,9 +197,9 @@ fn transfers_have_their_file_and_position() {
         (Op::Fadvise, 4096, 0, false),
         (Op::Fadvise, 8192, 4096, false),
     ];
-    let transfers: Vec<_> = seen.iter().copied().filter(|event| event.0 != Op::Open).collect();
+    let transfers: Vec<_> = events.iter().copied().filter(|event| event.0 != Op::Open).collect();
     assert_eq!(transfers, expected);
-    assert_eq!(seen.len() - transfers.len(), 2, "one open each");
+    assert_eq!(events.len() - transfers.len(), 2, "one open each");
     assert!(trace.meta.files.iter().all(|file| !file.path.starts_with("/proc")));
     // The kernel wrote the read's buffer: a read of 3 pages + 1 byte touches 4 pages.
     let buffer = trace.mapping(11);

@@ -135,16 +135,16 @@ impl Recorded {
 
     /// Returns the anonymous mapping of `nr_pages` pages that the test's program made.
     pub fn mapping(&self, nr_pages: u64) -> Event {
-        let found = self
+        let line = self
             .of(Op::Mmap)
             .into_iter()
             .find(|event| event.len == nr_pages * 4096 && event.file.is_none());
-        found.unwrap_or_else(|| panic!("no mmap of {nr_pages} pages"))
+        line.unwrap_or_else(|| panic!("no mmap of {nr_pages} pages"))
     }
 
     pub fn file(&self, suffix: &str) -> u32 {
-        let found = self.meta.files.iter().position(|file| file.path.ends_with(suffix));
-        let id = found.unwrap_or_else(|| panic!("no file {suffix} in {:?}", self.meta.files));
+        let position = self.meta.files.iter().position(|file| file.path.ends_with(suffix));
+        let id = position.unwrap_or_else(|| panic!("no file {suffix} in {:?}", self.meta.files));
         u32::try_from(id).expect("few files")
     }
 

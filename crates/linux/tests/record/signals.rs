@@ -10,7 +10,7 @@ use largefolio_linux::record::{Ended, Recording, Request};
 use largefolio_trace::Op;
 
 use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
-use crate::support::{has, heard, itself};
+use crate::support::{has, itself, read_until};
 
 /// Not a test: `interrupted` interrupts this recording.
 #[test]
@@ -45,7 +45,7 @@ fn program_is_interrupted(main: &str, kill: impl FnOnce(i32), signal: u8) {
     let made = program(main, &[]);
     let output = made.dir.path().join("endless.folio");
     let mut folio = start(&made, &output);
-    let _said = heard(folio.stdout.take(), "go");
+    let _stdout = read_until(folio.stdout.take(), "go");
     std::thread::sleep(Duration::from_millis(200));
     kill(i32::try_from(folio.id()).expect("a pid"));
     let status = folio.wait().expect("its end");
@@ -134,7 +134,7 @@ fn a_program_outlives_a_folio_that_is_killed() {
         &[],
     );
     let mut folio = start(&made, &made.dir.path().join("lost.folio"));
-    let _said = heard(folio.stdout.take(), "go");
+    let _stdout = read_until(folio.stdout.take(), "go");
     folio.kill().expect("kill");
     folio.wait().expect("its end");
     let done = made.path.with_extension("done");

@@ -20,31 +20,31 @@ pub fn has(tool: &str, package: &str) -> bool {
         _ => None,
     };
     if let Some(machine) = machine {
-        let found = tools::find_emulator(&Host, machine);
-        return found.inspect_err(|why| largefolio_testkit::skipped!("{why}")).is_ok();
+        let emulator = tools::find_emulator(&Host, machine);
+        return emulator.inspect_err(|why| largefolio_testkit::skipped!("{why}")).is_ok();
     }
-    let found = find_in_path(&Host, OsStr::new(tool)).is_some();
-    if !found {
+    let is_found = find_in_path(&Host, OsStr::new(tool)).is_some();
+    if !is_found {
         largefolio_testkit::skipped!(
             "{tool} is not installed; `apt-get install {package}` to run this test"
         );
     }
-    found
+    is_found
 }
 
 /// Reads a process's output until a line ends with `word`. Hold the returned reader until the
 /// process ends. Otherwise its next output fails with EPIPE, and a test harness then exits with
 /// 101.
 #[must_use = "without a reader the next output of the process ends it"]
-pub fn heard<R: Read>(said: Option<R>, word: &str) -> BufReader<R> {
-    let mut said = BufReader::new(said.expect("a pipe"));
+pub fn read_until<R: Read>(output: Option<R>, word: &str) -> BufReader<R> {
+    let mut output = BufReader::new(output.expect("a pipe"));
     let mut line = String::new();
     while !line.trim_end().ends_with(word) {
         line.clear();
-        let nr_bytes = said.read_line(&mut line).expect("text");
+        let nr_bytes = output.read_line(&mut line).expect("text");
         assert!(nr_bytes > 0, "it ended before it said {word}");
     }
-    said
+    output
 }
 
 /// Runs `cargo build` and returns this build's target directory: cargo cannot depend on a cdylib.

@@ -14,17 +14,17 @@ use crate::labels::Labels;
 use crate::sums::cached_bytes;
 
 #[derive(Clone, Copy)]
-pub(super) struct Kind {
+pub(super) struct FolioKind {
     name: &'static str,
     key: &'static str,
     get: fn(&FolioSizes) -> &SizeTable,
 }
 
-pub(super) const KINDS: [Kind; 4] = [
-    Kind { name: "Text", key: "text", get: |folios| &folios.text },
-    Kind { name: "File data", key: "data", get: |folios| &folios.data },
-    Kind { name: "Private memory", key: "anon", get: |folios| &folios.anon },
-    Kind { name: "Shared memory", key: "shmem", get: |folios| &folios.shmem },
+pub(super) const KINDS: [FolioKind; 4] = [
+    FolioKind { name: "Text", key: "text", get: |folios| &folios.text },
+    FolioKind { name: "File data", key: "data", get: |folios| &folios.data },
+    FolioKind { name: "Private memory", key: "anon", get: |folios| &folios.anon },
+    FolioKind { name: "Shared memory", key: "shmem", get: |folios| &folios.shmem },
 ];
 
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
@@ -89,7 +89,7 @@ pub(super) fn cache_parts(row: &Outcome) -> Vec<BarPart> {
     row.cached_bytes.iter().map(part).collect()
 }
 
-fn bar(nr: usize, row: &Outcome, name: &str, kind: Kind) -> Bar {
+fn bar(nr: usize, row: &Outcome, name: &str, kind: FolioKind) -> Bar {
     let mapped = (kind.get)(&row.folios).mapped_bytes;
     let mut total = Markup::new();
     let at = format!("/rows/{nr}/folios/{}/mapped_bytes", kind.key);
@@ -98,7 +98,7 @@ fn bar(nr: usize, row: &Outcome, name: &str, kind: Kind) -> Bar {
 }
 
 /// Returns aligned folios from small to large, then unaligned ones, then partial ones.
-pub(super) fn parts(row: &Outcome, kind: Kind) -> Vec<BarPart> {
+pub(super) fn parts(row: &Outcome, kind: FolioKind) -> Vec<BarPart> {
     let census = (kind.get)(&row.folios);
     let part = |class: String, value: u64, what: String| BarPart {
         tip: format!("{what}: {}, {}", figures::bytes(value), percent(value, census.mapped_bytes)),
@@ -117,7 +117,7 @@ pub(super) fn parts(row: &Outcome, kind: Kind) -> Vec<BarPart> {
     aligned.chain(unaligned).chain([partial]).collect()
 }
 
-fn table(rows: &[Outcome], names: &[String], kind: Kind) -> Markup {
+fn table(rows: &[Outcome], names: &[String], kind: FolioKind) -> Markup {
     let get = |nr: usize| (kind.get)(&rows[nr].folios);
     let max = (0..rows.len()).map(|nr| get(nr).mapped_bytes).max().unwrap_or(0);
     let scale = Scale::of_bytes(max);

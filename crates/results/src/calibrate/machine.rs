@@ -10,7 +10,7 @@ mod quantity;
 mod walks;
 
 use largefolio_linux::calibrate::{
-    Bracket, Calibration, Effort, Pages, Place, Side, Structure, step_within,
+    Bracket, Calibration, Effort, Pages, Side, Structure, TlbLevel, step_within,
 };
 use largefolio_mm::rules::Arch;
 use largefolio_sim::machine::{Calibrated, Machine, MachineError, THIS, UnitBytes};
@@ -36,7 +36,7 @@ pub struct CalibratedMachine {
 
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
-    pub(super) place: Place,
+    pub(super) place: TlbLevel,
     pub(super) pages: Pages,
     /// The measured step; `None`: the data shows none.
     pub(super) measured: Option<Bracket>,
@@ -168,8 +168,8 @@ fn reach(calibration: &Calibration) -> Vec<Reach> {
     let mut all = Vec::new();
     for curve in &calibration.curves {
         let (l1, l2) = match curve.side {
-            Side::Data => (Place::L1Data, Place::L2Data),
-            Side::Instruction => (Place::L1Instruction, Place::L2Instruction),
+            Side::Data => (TlbLevel::L1Data, TlbLevel::L2Data),
+            Side::Instruction => (TlbLevel::L1Instruction, TlbLevel::L2Instruction),
         };
         // Level 2 uses the cost of translation, so that steps of the data caches do not count.
         // Level 1 uses the total, since nothing is added before it.
@@ -185,13 +185,13 @@ fn reach(calibration: &Calibration) -> Vec<Reach> {
 }
 
 /// Returns CPUID's entry for a level with pages of 4 KiB. A shared level 2 serves both sides.
-fn documented(calibration: &Calibration, place: Place) -> Option<&Structure> {
-    let of = |wanted: Place| {
+fn documented(calibration: &Calibration, place: TlbLevel) -> Option<&Structure> {
+    let of = |wanted: TlbLevel| {
         let holds = |known: &&Structure| known.place == wanted && known.page_bytes.contains(&4096);
         calibration.cpu.structures.iter().find(holds)
     };
-    let is_l2 = matches!(place, Place::L2Data | Place::L2Instruction);
-    of(place).or_else(|| if is_l2 { of(Place::L2) } else { None })
+    let is_l2 = matches!(place, TlbLevel::L2Data | TlbLevel::L2Instruction);
+    of(place).or_else(|| if is_l2 { of(TlbLevel::L2) } else { None })
 }
 
 impl Reach {
@@ -204,11 +204,11 @@ impl Reach {
 
     pub(super) fn name(&self) -> String {
         let place = match self.place {
-            Place::L1Data => "L1 data",
-            Place::L1Instruction => "L1 instruction",
-            Place::L2Data => "L2 data",
-            Place::L2Instruction => "L2 instruction",
-            Place::L2 => "L2",
+            TlbLevel::L1Data => "L1 data",
+            TlbLevel::L1Instruction => "L1 instruction",
+            TlbLevel::L2Data => "L2 data",
+            TlbLevel::L2Instruction => "L2 instruction",
+            TlbLevel::L2 => "L2",
         };
         let [page, pmd] = running::size_names();
         let pages = match self.pages {
@@ -243,20 +243,20 @@ impl Reach {
 }
 
 fn tlb(calibration: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
-    let of = |place: Place, entries| structures(calibration, reach, place, entries, is_splintered);
-    let shared = calibration.cpu.structures.iter().any(|known| known.place == Place::L2);
+    let of = |place: TlbLevel, entries| structures(calibration, reach, place, entries, is_splintered);
+    let shared = calibration.cpu.structures.iter().any(|known| known.place == TlbLevel::L2);
     let (mut l2, mut l2_instruction, mut l2_data) = (Vec::new(), Vec::new(), Vec::new());
     if shared {
-        l2 = of(Place::L2, L2_ENTRIES);
-    } else if calibration.cpu.structures.iter().any(|known| known.place == Place::L2Data) {
-        l2_instruction = of(Place::L2Instruction, L2_ENTRIES);
-        l2_data = of(Place::L2Data, L2_ENTRIES);
+        l2 = of(TlbLevel::L2, L2_ENTRIES);
+    } else if calibration.cpu.structures.iter().any(|known| known.place == TlbLevel::L2Data) {
+        l2_instruction = of(TlbLevel::L2Instruction, L2_ENTRIES);
+        l2_data = of(TlbLevel::L2Data, L2_ENTRIES);
     } else {
-        l2 = of(Place::L2Data, L2_ENTRIES);
+        l2 = of(TlbLevel::L2Data, L2_ENTRIES);
     }
     TlbConfig {
-        l1_instruction: of(Place::L1Instruction, L1_ENTRIES),
-        l1_data: of(Place::L1Data, L1_ENTRIES),
+        l1_instruction: of(TlbLevel::L1Instruction, L1_ENTRIES),
+        l1_data: of(TlbLevel::L1Data, L1_ENTRIES),
         l2,
         l2_instruction,
         l2_data,
@@ -288,7 +288,7 @@ fn tlb(calibration: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbCo
 fn structures(
     calibration: &Calibration,
     reach: &[Reach],
-    place: Place,
+    place: TlbLevel,
     otherwise: u32,
     is_splintered: bool,
 ) -> Vec<StructureConfig> {
@@ -334,7 +334,7 @@ fn source_of(known: &Structure, is_splintered: bool, is_one: bool) -> String {
 
 fn measured_structure(
     reach: &[Reach],
-    place: Place,
+    place: TlbLevel,
     otherwise: u32,
     is_splintered: bool,
 ) -> StructureConfig {

@@ -344,12 +344,12 @@ impl RunRow {
             major_faults: sample.nr_major_faults,
             value: verdict::value(run, metric),
             rehearsals: run.nr_rehearsals,
-            folios: run.look.as_ref().map(folios),
+            folios: run.memory.as_ref().map(folios),
             server: run.served.as_ref().map(|served| ServerRow {
                 user_ns: ns(served.user),
                 system_ns: ns(served.system),
                 minor_faults: served.nr_minor_faults,
-                folios: served.look.as_ref().map(folios),
+                folios: served.memory.as_ref().map(folios),
             }),
         }
     }

@@ -31,7 +31,7 @@ pub const MAX_WALK_ENTRIES: u32 = 1 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum TableLevel {
+pub enum TlbLevel {
     Pmd,
     Pud,
     /// The top of a four-level page table.
@@ -43,7 +43,7 @@ pub enum TableLevel {
 pub struct WalkCacheConfig {
     pub name: String,
     /// With three levels (64K pages) the top is the `pud`, and a `pgd` cache is idle.
-    pub level: TableLevel,
+    pub level: TlbLevel,
     pub entries: u32,
     pub ways: Ways,
     pub source: String,

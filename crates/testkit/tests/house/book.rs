@@ -88,7 +88,7 @@ fn rule_len(text: &str) -> Option<usize> {
 
 /// The rule numbers in a line: `A.3.2`, but not `ABA.3`, `x.A.3` or `A.3b`.
 fn references(line: &str) -> Vec<&str> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     let mut before = ' ';
     for (at, here) in line.char_indices() {
         let is_inside = before.is_alphanumeric() || before == '_' || before == '.';
@@ -97,10 +97,10 @@ fn references(line: &str) -> Vec<&str> {
         if let Some(len) = rule_len(&line[at..])
             && (!is_inside || is_range)
         {
-            found.push(&line[at..at + len]);
+            files.push(&line[at..at + len]);
         }
     }
-    found
+    files
 }
 
 /// The text after each mention of the book: a rule, or a section letter.
@@ -249,9 +249,9 @@ fn kernel_functions_lead_to_files_that_answer_to_them_and_back() {
             assert!(heads.contains_key(*file), "mm has no file {file}: {row}");
         }
         for function in quoted(functions) {
-            let answers = |file: &&str| heads[*file].iter().any(|name| name == function);
+            let names_function = |file: &&str| heads[*file].iter().any(|name| name == function);
             assert!(
-                files.iter().any(answers),
+                files.iter().any(names_function),
                 "{function}: the head of none of {files:?} names it"
             );
             listed.insert(function);

@@ -135,13 +135,13 @@ fn nr_unsafe(text: &str) -> usize {
 
 #[test]
 fn the_list_of_unsafe_code_is_complete() {
-    let mut found = BTreeMap::new();
+    let mut counted = BTreeMap::new();
     for name in UNSAFE_CRATES {
         let folder = root().join("crates").join(name).join("src");
         for path in sources().into_iter().filter(|path| path.starts_with(&folder)) {
             let nr = nr_unsafe(&fs::read_to_string(&path).unwrap());
             let path = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
-            found.extend((nr > 0).then_some((path, nr)));
+            counted.extend((nr > 0).then_some((path, nr)));
         }
     }
     let mut listed = BTreeMap::new();
@@ -153,6 +153,6 @@ fn the_list_of_unsafe_code_is_complete() {
         assert!(why.trim().len() > 9, "without a reason: {row}");
         listed.insert(file.trim().trim_matches('`').to_owned(), nr.trim().parse().unwrap());
     }
-    assert_eq!(found, listed, "left: the source, right: docs/design/unsafe.md");
+    assert_eq!(counted, listed, "left: the source, right: docs/design/unsafe.md");
     assert_eq!(nr_unsafe("unsafe fn a() {} // unsafe\n#![deny(unsafe_code)]\nunsafe { b() }"), 2);
 }

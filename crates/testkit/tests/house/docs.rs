@@ -33,7 +33,7 @@ fn links(text: &str) -> Vec<String> {
 }
 
 fn anchors(text: &str) -> BTreeSet<String> {
-    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut nr_by_anchor: BTreeMap<String, usize> = BTreeMap::new();
     let mut is_fenced = false;
     let set = text.split("<a id=\"").skip(1).filter_map(|rest| rest.split_once("\"></a>"));
     let mut anchors: BTreeSet<String> = set.map(|(id, _)| id.to_owned()).collect();
@@ -46,7 +46,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
         let kept = heading.trim().to_lowercase();
         let kept = kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
         let anchor: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
-        let nr = seen.entry(anchor.clone()).and_modify(|nr| *nr += 1).or_insert(0);
+        let nr = nr_by_anchor.entry(anchor.clone()).and_modify(|nr| *nr += 1).or_insert(0);
         anchors.insert(if *nr == 0 { anchor } else { format!("{anchor}-{nr}") });
     }
     anchors

@@ -15,14 +15,14 @@ fn root() -> PathBuf {
 }
 
 fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
-            found.extend(files_below(&path, extension));
+            files.extend(files_below(&path, extension));
         } else if path.extension().is_some_and(|own| own == extension) {
-            found.push(path);
+            files.push(path);
         }
     }
-    found.sort();
-    found
+    files.sort();
+    files
 }

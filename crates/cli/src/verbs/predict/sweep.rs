@@ -120,8 +120,8 @@ fn replay(sweep: &mut Sweep, is_stopped: IsStopped<'_>) -> Result<RunEnding, Swe
     let mut progress = |counts: Counts| {
         bar.set_position((counts.nr_found + counts.nr_done + counts.nr_failed) as u64);
     };
-    let hears = Callbacks { progress: &mut progress, is_stopped };
-    let ended = local::run(sweep, hears);
+    let callbacks = Callbacks { progress: &mut progress, is_stopped };
+    let ended = local::run(sweep, callbacks);
     bar.finish_and_clear();
     ended
 }

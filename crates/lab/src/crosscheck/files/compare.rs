@@ -30,7 +30,7 @@ impl Recording<FileSteps> {
         loop {
             let mut check = FileComparison::new(self, &kernel, timing.clone())?;
             check.run();
-            if !timing.learn(&check.found) {
+            if !timing.learn(&check.learned) {
                 return Ok(check.verdict);
             }
         }
@@ -51,13 +51,11 @@ impl FileComparison<'_> {
             }
             let is_more = step.handler.len() > passes.len() && step.handler.starts_with(&passes);
             let is_wait = is_more
-                && self
-                    .verdict
-                    .differences
-                    .iter()
-                    .all(|found| matches!(found.aspect, Aspect::Handler | Aspect::Around));
+                && self.verdict.differences.iter().all(|difference| {
+                    matches!(difference.aspect, Aspect::Handler | Aspect::Around)
+                });
             if is_wait && was_cached {
-                self.found.waits.insert(nr);
+                self.learned.waits.insert(nr);
             }
             // A cold fault that repeated while its page was still being read. The extra pass
             // changes nothing, so the model needs no hint.

@@ -69,32 +69,32 @@ impl RecordingBody for FileSteps {
         &mut self,
         end: &mut Option<u32>,
         header: &RecordingHeader,
-        words: &[&str],
+        fields: &[&str],
     ) -> Parsed<()> {
-        let (file, words) = match words[0].strip_prefix('@') {
-            Some(id) => (id_of(id)?, &words[1..]),
-            None => (0, words),
+        let (file, fields) = match fields[0].strip_prefix('@') {
+            Some(id) => (id_of(id)?, &fields[1..]),
+            None => (0, fields),
         };
         let page = header.page_bytes;
-        let is_known = match (*end, words) {
+        let is_known = match (*end, fields) {
             (Some(_), ["N", area]) => {
                 *end = Some(id_of(area)?);
                 true
             }
-            (Some(area), _) => self.final_line(area, words)?,
+            (Some(area), _) => self.final_line(area, fields)?,
             (None, ["E", ..]) => {
                 *end = Some(0);
                 true
             }
-            (None, _) => self.action(page, words)? || self.kernel_line(page, file, words)?,
+            (None, _) => self.action(page, fields)? || self.kernel_line(page, file, fields)?,
         };
-        match words {
+        match fields {
             _ if is_known => Ok(()),
             // First line of a recording of a program (`processes`).
             ["program", ..] => Err("this is a recording of private memory, which only the tests \
                                     replay; crosscheck replay accepts recordings of files"
                 .to_owned()),
-            _ => unknown(words),
+            _ => unknown(fields),
         }
     }
 }
@@ -105,8 +105,8 @@ impl FileSteps {
     }
 
     /// Reads a line with a program action. Returns whether it is one.
-    fn action(&mut self, page: u64, words: &[&str]) -> Parsed<bool> {
-        let action = match *words {
+    fn action(&mut self, page: u64, fields: &[&str]) -> Parsed<bool> {
+        let action = match *fields {
             ["I", file, bytes, ..] => {
                 let bytes = number(bytes)?.min(INDEX_MAX * 4096);
                 self.files.insert(id_of(file)?, bytes);
@@ -166,8 +166,8 @@ impl FileSteps {
     }
 
     /// Reads `idx off` or `idx off len open`.
-    fn file_io(&self, page: u64, words: &[&str]) -> Parsed<FileIo> {
-        match *words {
+    fn file_io(&self, page: u64, fields: &[&str]) -> Parsed<FileIo> {
+        match *fields {
             [index, offset] => {
                 let len_bytes = self.setup.read_bytes;
                 Ok(FileIo { pos: pos(page, index, offset)?, len_bytes, open: 0 })
@@ -181,7 +181,7 @@ impl FileSteps {
     }
 
     /// Reads a line with a kernel event. Returns whether it is one.
-    fn kernel_line(&mut self, page: u64, file: u32, words: &[&str]) -> Parsed<bool> {
+    fn kernel_line(&mut self, page: u64, file: u32, fields: &[&str]) -> Parsed<bool> {
         // Events before the first action come from mapping the file itself.
         if self.steps.is_empty() {
             self.start(Action::Start);
@@ -194,7 +194,7 @@ impl FileSteps {
             _ => 0,
         };
         let at = |word: &str| if word == "." { Ok(here) } else { index_of(word) };
-        match *words {
+        match *fields {
             ["A", index, order, ref rest @ ..] => {
                 let run = cached_run(file, at(index)?, order, rest)?;
                 step.insertions.extend(run.folios(nr_folios)?);
@@ -243,13 +243,13 @@ impl FileSteps {
     }
 
     /// Reads a line after the last action. Returns whether it is one.
-    fn final_line(&mut self, area: u32, words: &[&str]) -> Parsed<bool> {
-        if let ["=", key, value] = *words {
+    fn final_line(&mut self, area: u32, fields: &[&str]) -> Parsed<bool> {
+        if let ["=", key, value] = *fields {
             self.counted.insert(key.to_owned(), number(value)?);
             return Ok(true);
         }
         let end = self.ends.entry(area).or_default();
-        match *words {
+        match *fields {
             ["P", "=", "T"] => end.present = None,
             ["P", run] => end.present.get_or_insert_default().push(run_of(run)?),
             ["K", first, nr, head] => {
@@ -332,8 +332,8 @@ fn window(
 }
 
 /// Reads `idx req order size async_size ra_pages miss prev_pos`.
-fn entry(kind: &str, file: u32, words: &[&str]) -> Parsed<EntryLine> {
-    let &[index, nr, order, size, async_size, ra_pages, miss, prev_pos] = words else {
+fn entry(kind: &str, file: u32, fields: &[&str]) -> Parsed<EntryLine> {
+    let &[index, nr, order, size, async_size, ra_pages, miss, prev_pos] = fields else {
         return Err("an entry has eight values".to_owned());
     };
     Ok(EntryLine {

@@ -129,8 +129,8 @@ impl FileReplay {
         for &CachedFolio { file: number, index, .. } in &kernel.insertions {
             if self.restores && self.reclaimed.contains(&(number, index)) {
                 let Some(&file) = self.files.get(&number) else { continue };
-                let found = self.memory.mark_workingset(file, PageIndex(index));
-                found.ok_or_else(|| format!("no folio at index {index} came back"))?;
+                let was_marked = self.memory.mark_workingset(file, PageIndex(index));
+                was_marked.ok_or_else(|| format!("no folio at index {index} came back"))?;
             }
         }
         Ok(())
@@ -356,8 +356,8 @@ impl FileReplay {
     }
 
     fn number_of(&self, mapping: MappingId) -> u32 {
-        let found = self.files.iter().find(|(_, id)| **id == mapping);
-        found.map_or(u32::MAX, |(number, _)| *number)
+        let entry = self.files.iter().find(|(_, id)| **id == mapping);
+        entry.map_or(u32::MAX, |(number, _)| *number)
     }
 }
 

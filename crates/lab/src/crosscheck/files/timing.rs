@@ -25,17 +25,17 @@ pub(super) struct IoTiming {
 
 impl IoTiming {
     /// Adds facts that a comparison found. Returns whether any is new: a known fact did not help.
-    pub(super) fn learn(&mut self, found: &Self) -> bool {
+    pub(super) fn learn(&mut self, other: &Self) -> bool {
         let mut is_new = false;
-        for &step in &found.waits {
+        for &step in &other.waits {
             is_new |= self.waits.len() < NR_WAITS_MAX && self.waits.insert(step);
         }
-        for (&step, &nr_requests) in &found.early {
+        for (&step, &nr_requests) in &other.early {
             let known = self.early.entry(step).or_default();
             is_new |= *known < nr_requests;
             *known = nr_requests.max(*known);
         }
-        for (&step, &page) in &found.late {
+        for (&step, &page) in &other.late {
             let known = self.late.entry(step).or_insert(u64::MAX);
             is_new |= page < *known;
             *known = page.min(*known);
@@ -77,9 +77,9 @@ impl FaultReads {
     /// Returns the step of the last fault that waited for the page's request, but for an earlier
     /// page.
     pub(super) fn waited(&self, file: u32, index: u64) -> Option<usize> {
-        let found =
+        let other =
             self.waited.iter().rev().find(|out| out.file == file && out.behind.contains(&index));
-        found.map(|out| out.step)
+        other.map(|out| out.step)
     }
 }
 

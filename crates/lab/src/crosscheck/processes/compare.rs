@@ -14,7 +14,7 @@ use super::limit::SwapNumbers;
 use super::program::{ProcessOp, ProcessStep};
 use super::range::NR_SLOTS;
 use super::replay::ProgramReplay;
-use super::run::{Answer, ProgramRun, Programs};
+use super::run::{ProgramRun, Programs, StepResult};
 use super::statistics::{AllAreas, AreaNumbers, MachineKib, Recorded};
 use super::world::{MappedPage, PageState, PoolState, World};
 use crate::crosscheck::difference::{Aspect, Location};
@@ -87,17 +87,17 @@ impl<'a> ProgramComparison<'a> {
 
     fn run(mut self) -> Verdict {
         let steps = &self.run.program.steps;
-        for (step, answer) in steps.iter().zip(&self.run.answers) {
-            if self.is_spent_on_others(answer) {
+        for (step, result) in steps.iter().zip(&self.run.results) {
+            if self.is_spent_on_others(result) {
                 break;
             }
-            let before = self.folios_before(answer);
+            let before = self.folios_before(result);
             let nr_cached = self.replay.nr_cached();
-            let answered = self.replay.step(step).err();
+            let model_error = self.replay.step(step).err();
             let reads = nr_cached.is_some() && self.replay.nr_cached() > nr_cached;
             let is_met =
-                reads && has_met_read(answer) || has_met_flush(answer, nr_cached.is_some());
-            self.step(step, answer, answered);
+                reads && has_met_read(result) || has_met_flush(result, nr_cached.is_some());
+            self.step(step, result, model_error);
             self.verdict.nr_steps += 1;
             if !self.verdict.is_equal() && (is_met || reads && self.is_fault_around(step)) {
                 // Timing decided the step, because a read or a write was in flight. Stop comparing.
@@ -111,23 +111,23 @@ impl<'a> ProgramComparison<'a> {
                 self.invariants(step);
             }
             if !self.verdict.is_equal() {
-                self.tell(&before);
+                self.add_folios_before(&before);
                 break;
             }
         }
         self.verdict
     }
 
-    fn step(&mut self, step: &ProcessStep, answer: &Answer, answered: Option<u32>) {
+    fn step(&mut self, step: &ProcessStep, result: &StepResult, model_error: Option<u32>) {
         let mut kernel = self.pair.kernel.clone();
-        answer.apply(&mut kernel);
+        result.apply(&mut kernel);
         let model = self.replay.world();
         let before = std::mem::replace(&mut self.pair, Worlds { kernel, model });
-        self.answers(step, answer, answered);
-        self.cached(step, answer);
+        self.compare_results(step, result, model_error);
+        self.cached(step, result);
         self.pool(step);
-        self.scanned(step, answer);
-        self.swapped(step, answer);
+        self.scanned(step, result);
+        self.swapped(step, result);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
         // A page that was swapped out and in may have its old pfn again.
         if self.swap.nr_in == 0 {
@@ -135,11 +135,11 @@ impl<'a> ProgramComparison<'a> {
         }
         if self.recorded.has_processes {
             self.pair.compare_mapcounts(&mut self.verdict);
-            answer.apply_areas(&mut self.areas);
+            result.apply_areas(&mut self.areas);
             self.areas();
         }
         if self.recorded.has_machine {
-            self.machine(answer);
+            self.machine(result);
         }
     }
 
@@ -166,8 +166,8 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    fn machine(&mut self, answer: &Answer) {
-        let (Some(before), Some(after)) = (self.run.machine_before, answer.machine) else {
+    fn machine(&mut self, result: &StepResult) {
+        let (Some(before), Some(after)) = (self.run.machine_before, result.machine) else {
             return;
         };
         // For a `MADV_FREE` step, the probe collapses a range of its own.
@@ -184,8 +184,8 @@ impl<'a> ProgramComparison<'a> {
 
     /// Compares whether the step was allowed; for a collapse also the error number, which is its
     /// reason.
-    fn answers(&mut self, step: &ProcessStep, answer: &Answer, model: Option<u32>) {
-        let kernel = answer.error;
+    fn compare_results(&mut self, step: &ProcessStep, result: &StepResult, model: Option<u32>) {
+        let kernel = result.error;
         let is_equal = match step.op {
             ProcessOp::Collapse(_) => kernel == model,
             _ => kernel.is_some() == model.is_some(),
@@ -200,9 +200,9 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    fn cached(&mut self, step: &ProcessStep, answer: &Answer) {
-        self.nr_cached = answer.nr_cached.unwrap_or(self.nr_cached);
-        self.nr_huge = answer.nr_huge.or(self.nr_huge);
+    fn cached(&mut self, step: &ProcessStep, result: &StepResult) {
+        self.nr_cached = result.nr_cached.unwrap_or(self.nr_cached);
+        self.nr_huge = result.nr_huge.or(self.nr_huge);
         let Some((nr_cached, nr_huge)) = self.replay.nr_cached() else { return };
         let kernel = (self.nr_cached, self.nr_huge);
         let model = (nr_cached, kernel.1.map(|_| nr_huge));
@@ -235,9 +235,9 @@ impl<'a> ProgramComparison<'a> {
 
     /// Returns whether khugepaged spent part of its scan budget on other processes. Nothing from
     /// here on is compared.
-    fn is_spent_on_others(&self, answer: &Answer) -> bool {
+    fn is_spent_on_others(&self, result: &StepResult) -> bool {
         let is_limited = self.run.program.khugepaged.is_some_and(|limits| limits.pages > 0);
-        is_limited && answer.scan.is_of_others
+        is_limited && result.scan.is_of_others
     }
 
     /// Returns whether the only differences are pages that fault-around mapped: the step's reads
@@ -249,24 +249,24 @@ impl<'a> ProgramComparison<'a> {
             && self.verdict.differences.iter().all(|one| follows(one.aspect))
     }
 
-    fn scanned(&mut self, step: &ProcessStep, answer: &Answer) {
+    fn scanned(&mut self, step: &ProcessStep, result: &StepResult) {
         let Some(model) = self.replay.take_scan() else { return };
-        let (at, kernel) = (Location::page(step.slot, 0), &answer.scan);
-        self.verdict.compare(Aspect::Scan, &at, &kernel.looks, &model.looks);
-        let told = (kernel.nr_passes, kernel.nr_collapsed);
-        let expected = (model.nr_passes, model.nr_collapsed.filter(|_| told.1.is_some()));
-        if told != expected {
+        let (at, kernel) = (Location::page(step.slot, 0), &result.scan);
+        self.verdict.compare(Aspect::Scan, &at, &kernel.visits, &model.visits);
+        let recorded = (kernel.nr_passes, kernel.nr_collapsed);
+        let expected = (model.nr_passes, model.nr_collapsed.filter(|_| recorded.1.is_some()));
+        if recorded != expected {
             let text = |(passes, made): (u64, Option<u64>)| {
                 let made = made.map_or_else(String::new, |nr| format!(", {nr} blocks collapsed"));
                 format!("{passes} passes{made}")
             };
-            self.verdict.differ(Aspect::Scan, at, text(told), text(expected));
+            self.verdict.differ(Aspect::Scan, at, text(recorded), text(expected));
         }
     }
 
-    fn swapped(&mut self, step: &ProcessStep, answer: &Answer) {
+    fn swapped(&mut self, step: &ProcessStep, result: &StepResult) {
         let Some(model) = self.replay.swap_numbers() else { return };
-        let kernel = answer.swap.unwrap_or(self.swap.still());
+        let kernel = result.swap.unwrap_or(self.swap.still());
         self.swap = kernel;
         self.verdict.count(Aspect::Swap, kernel.nr_in + kernel.nr_out);
         // If freed slots are released in batches, the count depends on other programs.
@@ -285,13 +285,13 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    fn folios_before(&self, answer: &Answer) -> BTreeMap<(usize, u64), String> {
-        let changed = answer.changes.iter().take(NR_TOLD);
+    fn folios_before(&self, result: &StepResult) -> BTreeMap<(usize, u64), String> {
+        let changed = result.changes.iter().take(NR_TOLD);
         let folio = |slot, page| Some(((slot, page), self.replay.folio_of(slot, page)?));
         changed.filter_map(|change| folio(change.slot, change.pages.first)).collect()
     }
 
-    fn tell(&mut self, before: &BTreeMap<(usize, u64), String>) {
+    fn add_folios_before(&mut self, before: &BTreeMap<(usize, u64), String>) {
         for difference in &mut self.verdict.differences {
             if let Location::Page { slot, page, folio_before } = &mut difference.place {
                 *folio_before = before.get(&(*slot, *page)).cloned().unwrap_or_default();
@@ -301,18 +301,19 @@ impl<'a> ProgramComparison<'a> {
 }
 
 /// Returns whether a collapse found a locked page, which may be one whose read it has just started.
-fn has_met_read(answer: &Answer) -> bool {
-    let is_locked = |look: &String| look.ends_with(" f page_lock");
-    answer.error == Some(EAGAIN) || answer.scan.looks.iter().any(is_locked)
+fn has_met_read(result: &StepResult) -> bool {
+    let is_locked = |visit: &String| visit.ends_with(" f page_lock");
+    result.error == Some(EAGAIN) || result.scan.visits.iter().any(is_locked)
 }
 
 /// Returns whether khugepaged started writeback of a file on disk and then scanned other ranges:
 /// their pages may be clean by then.
-fn has_met_flush(answer: &Answer, is_on_disk: bool) -> bool {
-    let begins = |look: &String| look.ends_with(" f fail") || look.ends_with("dirty_or_writeback");
-    let looks = &answer.scan.looks;
-    let first = looks.iter().position(begins);
-    is_on_disk && first.is_some_and(|first| first + 1 < looks.len())
+fn has_met_flush(result: &StepResult, is_on_disk: bool) -> bool {
+    let begins =
+        |visit: &String| visit.ends_with(" f fail") || visit.ends_with("dirty_or_writeback");
+    let visits = &result.scan.visits;
+    let first = visits.iter().position(begins);
+    is_on_disk && first.is_some_and(|first| first + 1 < visits.len())
 }
 
 /// Number of changes per step for which the previous folio is reported.

@@ -68,7 +68,7 @@ pub(super) struct ScanLimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
     /// The program's scanned ranges, in order: process, kind of memory and result.
-    pub(super) looks: Vec<String>,
+    pub(super) visits: Vec<String>,
     pub(super) nr_passes: u64,
     /// Collapsed ranges; `None` if ranges of other processes are included.
     pub(super) nr_collapsed: Option<u64>,
@@ -102,12 +102,12 @@ impl fmt::Display for ScanLimits {
 
 impl Scan {
     /// Reads `k SLOT a|f RESULT` without the `k`.
-    pub(super) fn line(&mut self, words: &[&str]) -> Parsed<()> {
-        let [slot, kind @ ("a" | "f"), result] = *words else { return unknown(words) };
+    pub(super) fn line(&mut self, fields: &[&str]) -> Parsed<()> {
+        let [slot, kind @ ("a" | "f"), result] = *fields else { return unknown(fields) };
         let known = NAMES.iter().find(|(kernel, _)| *kernel == result);
         // For a file, "already" comes from the page cache, before the page tables.
         let result = known.map_or(result, |(_, model)| model);
-        self.looks.push(format!("{} {kind} {result}", slot_of(slot)?));
+        self.visits.push(format!("{} {kind} {result}", slot_of(slot)?));
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Scan {
         Ok(())
     }
 
-    pub(super) fn look(
+    pub(super) fn add_visit(
         &mut self,
         slot: usize,
         is_anon: bool,
@@ -130,7 +130,7 @@ impl Scan {
             Ok(Done::Already) => ALREADY,
             Err(refusal) => refusal.name(),
         };
-        self.looks.push(format!("{slot} {} {result}", if is_anon { "a" } else { "f" }));
+        self.visits.push(format!("{slot} {} {result}", if is_anon { "a" } else { "f" }));
     }
 }
 

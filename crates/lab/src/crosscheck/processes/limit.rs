@@ -65,8 +65,8 @@ pub(super) struct SwapNumbers {
 
 impl SwapNumbers {
     /// Reads `w IN OUT CACHED USED`.
-    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
-        let [nr_in, nr_out, cached, used] = words else { return unknown(words) };
+    pub(super) fn of(fields: &[&str]) -> Parsed<Self> {
+        let [nr_in, nr_out, cached, used] = fields else { return unknown(fields) };
         let number = |word| number_to(u64::MAX, word);
         Ok(Self {
             nr_in: number(nr_in)?,

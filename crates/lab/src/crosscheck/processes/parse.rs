@@ -3,7 +3,7 @@
 use super::limit::{SwapNumbers, lists_of};
 use super::program::{ProcessProgram, ProcessStep};
 use super::range::{NR_PAGES_MAX, PageRange, slot_of};
-use super::run::{Answer, MapcountChange, PageChange, ProgramRun, Programs};
+use super::run::{MapcountChange, PageChange, ProgramRun, Programs, StepResult};
 use super::statistics::{Area, MachineKib, Recorded, SlotAreas};
 use super::world::{MappedPage, PageState, PoolState};
 use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
@@ -26,38 +26,38 @@ impl RecordingBody for Programs {
         Ok(())
     }
 
-    fn line(&mut self, orders: &mut Vec<u8>, _: &RecordingHeader, words: &[&str]) -> Parsed<()> {
-        if words[0] == "program" {
+    fn line(&mut self, orders: &mut Vec<u8>, _: &RecordingHeader, fields: &[&str]) -> Parsed<()> {
+        if fields[0] == "program" {
             orders.clear();
-            let program = ProcessProgram::of(words)?;
+            let program = ProcessProgram::of(fields)?;
             self.runs.push(ProgramRun { program, ..ProgramRun::default() });
             return Ok(());
         }
         let run = self.runs.last_mut().ok_or("a line before the first program")?;
-        match *words {
+        match *fields {
             [">", ref step @ ..] => {
                 run.program.steps.push(ProcessStep::of(step)?);
-                run.answers.push(Answer::default());
+                run.results.push(StepResult::default());
             }
             ["~", ref event @ ..] => run.disturbances.push(reason(event)?),
             ["end"] => run.is_complete = true,
-            ["M", ref counts @ ..] if run.answers.is_empty() => {
+            ["M", ref counts @ ..] if run.results.is_empty() => {
                 run.machine_before = Some(MachineKib::of(counts)?);
             }
             _ => {
-                let answer = run.answers.last_mut().ok_or("an answer before any step")?;
-                answer.line(orders, run.program.nr_pages, words)?;
+                let result = run.results.last_mut().ok_or("an answer before any step")?;
+                result.line(orders, run.program.nr_pages, fields)?;
             }
         }
         Ok(())
     }
 }
 
-impl Answer {
-    fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, words: &[&str]) -> Parsed<()> {
-        match *words {
+impl StepResult {
+    fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, fields: &[&str]) -> Parsed<()> {
+        match *fields {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
-            ["k", ref look @ ..] => self.scan.line(look)?,
+            ["k", ref visit @ ..] => self.scan.line(visit)?,
             ["K", passes, collapsed] => self.scan.end(passes, collapsed)?,
             ["c", nr, ref huge @ ..] => {
                 self.nr_cached = Some(number_to(u64::MAX, nr)?);
@@ -102,7 +102,7 @@ impl Answer {
                 inside(change.pages, nr_pages)?;
                 self.changes.push(change);
             }
-            _ => return unknown(words),
+            _ => return unknown(fields),
         }
         Ok(())
     }

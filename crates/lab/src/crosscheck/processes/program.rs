@@ -262,8 +262,8 @@ impl fmt::Display for ProcessProgram {
 
 impl ProcessStep {
     /// Reads `SLOT OPERATION ..`.
-    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
-        let [slot, name, rest @ ..] = words else { return unknown(words) };
+    pub(super) fn of(fields: &[&str]) -> Parsed<Self> {
+        let [slot, name, rest @ ..] = fields else { return unknown(fields) };
         let op = match (*name, rest) {
             ("fork", [child, ..]) => ProcessOp::Fork(slot_of(child)?),
             ("exit", _) => ProcessOp::Exit,
@@ -278,7 +278,7 @@ impl ProcessStep {
                 ProcessOp::of(name, PageRange::of(first, nr)?, rest)?
             }
             (_, [first, rest @ ..]) => ProcessOp::of(name, PageRange::of(first, "1")?, rest)?,
-            _ => return unknown(words),
+            _ => return unknown(fields),
         };
         Ok(Self { slot: slot_of(slot)?, op })
     }
@@ -323,8 +323,8 @@ impl ProcessOp {
 }
 
 impl ProcessProgram {
-    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
-        let ["program", seed, pages, sizes, rest @ ..] = words else { return unknown(words) };
+    pub(super) fn of(fields: &[&str]) -> Parsed<Self> {
+        let ["program", seed, pages, sizes, rest @ ..] = fields else { return unknown(fields) };
         let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
         let khugepaged = rest.iter().find_map(limits).transpose()?;
         let limit = rest.iter().find_map(|word| Limit::of(word)).transpose()?;
@@ -341,7 +341,7 @@ impl ProcessProgram {
                 Some(huge) => (None, Some(HugePages::of(huge)?)),
                 None => (Some(OwnFile::of(own)?), None),
             },
-            _ => return unknown(words),
+            _ => return unknown(fields),
         };
         let (seed, steps) = (number(seed)?, Vec::new());
         Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps })
@@ -358,12 +358,12 @@ impl ProcessProgram {
     /// The first malformed line, or a step before the first program.
     pub fn all_of(name: &str, text: &str) -> Result<Vec<Self>, ParseError> {
         let mut all: Vec<Self> = Vec::new();
-        each_line(name, text, &mut |words| {
-            if words[0] == "program" {
-                all.push(Self::of(words)?);
-            } else if !words[0].starts_with('#') {
+        each_line(name, text, &mut |fields| {
+            if fields[0] == "program" {
+                all.push(Self::of(fields)?);
+            } else if !fields[0].starts_with('#') {
                 let program = all.last_mut().ok_or("a step before the first program")?;
-                program.steps.push(ProcessStep::of(words)?);
+                program.steps.push(ProcessStep::of(fields)?);
             }
             Ok(())
         })?;
@@ -375,11 +375,11 @@ impl OwnFile {
     /// Reads `memfd=NR`, `tmpfs=NR` or `disk=NR`.
     fn of(word: &str) -> Parsed<Self> {
         let pair = word.split_once('=');
-        let found = pair.and_then(|(name, nr)| {
+        let step_name = pair.and_then(|(name, nr)| {
             let kind = FileKind::ALL.into_iter().find(|kind| kind.name() == name)?;
             Some((kind, nr))
         });
-        let (kind, nr) = found.ok_or_else(|| format!("{word:?} is not a file of a program"))?;
+        let (kind, nr) = step_name.ok_or_else(|| format!("{word:?} is not a file of a program"))?;
         Ok(Self { kind, nr_pages: window_of(nr)? })
     }
 }

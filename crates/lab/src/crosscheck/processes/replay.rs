@@ -1,7 +1,7 @@
 //! Runs a program in the memory manager.
 
 mod huge;
-mod look;
+mod state;
 
 use std::collections::VecDeque;
 
@@ -382,7 +382,7 @@ impl ProgramReplay {
         for event in observed {
             let Observed::Scanned { mm, is_anon, outcome, .. } = event else { continue };
             if let Some(slot) = self.slots.iter().position(|slot| *slot == Some(mm)) {
-                scan.look(slot, is_anon, outcome);
+                scan.add_visit(slot, is_anon, outcome);
             }
         }
         let after = counted(&self.memory);

@@ -22,7 +22,7 @@ pub struct Programs {
 #[derive(Clone, Debug, Default)]
 pub struct ProgramRun {
     pub program: ProcessProgram,
-    pub(super) answers: Vec<Answer>,
+    pub(super) results: Vec<StepResult>,
     pub(super) machine_before: Option<MachineKib>,
     /// Events that moved or split pages without the program's doing, with their counts.
     pub(super) disturbances: Vec<String>,
@@ -30,7 +30,7 @@ pub struct ProgramRun {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct StepResult {
     /// Error number; 14 for a forbidden access.
     pub(super) error: Option<u32>,
     pub(super) changes: Vec<PageChange>,
@@ -65,11 +65,11 @@ pub(super) struct PageChange {
 impl ProgramRun {
     #[must_use]
     pub fn nr_steps(&self) -> usize {
-        self.answers.len()
+        self.results.len()
     }
 }
 
-impl Answer {
+impl StepResult {
     pub(super) fn apply(&self, world: &mut World) {
         for change in &self.mapcounts {
             world.set_mapcount(change.slot, change.pages, change.mapcount);

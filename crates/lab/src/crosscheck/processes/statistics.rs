@@ -71,12 +71,12 @@ pub(super) type AllAreas = [Vec<Area>; NR_SLOTS];
 
 impl Area {
     /// Reads `FIRST NR NUMBERS..`; `-` means that the kernel does not report the number.
-    pub(super) fn of(first: &str, nr: &str, words: &[&str]) -> Parsed<Self> {
-        if words.len() != NR_VALUES {
-            return Err(format!("an area has {NR_VALUES} numbers, not {}", words.len()));
+    pub(super) fn of(first: &str, nr: &str, fields: &[&str]) -> Parsed<Self> {
+        if fields.len() != NR_VALUES {
+            return Err(format!("an area has {NR_VALUES} numbers, not {}", fields.len()));
         }
         let mut numbers = AreaNumbers::default();
-        for (value, word) in numbers.0.iter_mut().zip(words) {
+        for (value, word) in numbers.0.iter_mut().zip(fields) {
             *value = if *word == "-" { None } else { Some(number_to(u64::MAX, word)?) };
         }
         Ok(Self { pages: PageRange::of(first, nr)?, numbers })
@@ -84,7 +84,7 @@ impl Area {
 }
 
 impl AreaNumbers {
-    pub(super) fn of_model(smaps: &Smaps, told: &Self) -> Self {
+    pub(super) fn of_model(smaps: &Smaps, kernel: &Self) -> Self {
         let kib = |bytes: u64| bytes >> 10;
         let all = [
             kib(smaps.rss_bytes),
@@ -103,7 +103,7 @@ impl AreaNumbers {
         ];
         let mut numbers = Self::default();
         for (at, value) in all.into_iter().enumerate() {
-            numbers.0[at] = told.0[at].map(|_| value);
+            numbers.0[at] = kernel.0[at].map(|_| value);
         }
         numbers
     }
@@ -142,12 +142,12 @@ impl fmt::Display for AreaNumbers {
 pub(super) struct MachineKib([i64; NR_COUNTS]);
 
 impl MachineKib {
-    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
-        if words.len() != NR_COUNTS {
-            return Err(format!("the machine has {NR_COUNTS} counts, not {}", words.len()));
+    pub(super) fn of(fields: &[&str]) -> Parsed<Self> {
+        if fields.len() != NR_COUNTS {
+            return Err(format!("the machine has {NR_COUNTS} counts, not {}", fields.len()));
         }
         let mut counts = Self::default();
-        for (count, word) in counts.0.iter_mut().zip(words) {
+        for (count, word) in counts.0.iter_mut().zip(fields) {
             *count = number_to(i64::MAX.cast_unsigned(), word)?.cast_signed();
         }
         Ok(counts)

@@ -80,8 +80,8 @@ impl CowRecorder {
         if facts.thp != Thp::Madvise {
             return Err(CrosscheckError::ThpNotMadvise);
         }
-        let found = Settings::now();
-        if let Some((path, value)) = found.others("shmem_enabled", &IN_BASE_PAGES) {
+        let settings_now = Settings::now();
+        if let Some((path, value)) = settings_now.others("shmem_enabled", &IN_BASE_PAGES) {
             let (path, value) = (path.to_owned(), value.to_owned());
             return Err(CrosscheckError::SharedNotNever { path, value });
         }
@@ -119,23 +119,23 @@ impl CowRecorder {
         let mut changes = wanted.changes(&Settings::now());
         let path = self.place.path().join("programs");
         fs::write(&path, programs).map_err(CrosscheckError::file(&path))?;
-        let mut words = vec![
+        let mut arguments = vec![
             path.display().to_string(),
             format!("cpu={}", first_cpu()?),
             format!("dir={}", self.place.path().display()),
         ];
-        words.push(match &self.events {
+        arguments.push(match &self.events {
             Some(events) => format!("trace={}", events.path().display()),
             None => "statistics".to_owned(),
         });
-        match probe::run(&self.place.path().join("cow"), &words, &self.signals)? {
+        match probe::run(&self.place.path().join("cow"), &arguments, &self.signals)? {
             ProbeEnd::Recorded(text) => {
                 changes.extend(wanted.changes(&Settings::now()));
                 changes.dedup();
                 Ok(CowRun { text, changes })
             }
-            ProbeEnd::Refused(said) => {
-                Err(CrosscheckError::Probe { workload: "programs".to_owned(), said })
+            ProbeEnd::Refused(message) => {
+                Err(CrosscheckError::Probe { workload: "programs".to_owned(), message })
             }
         }
     }

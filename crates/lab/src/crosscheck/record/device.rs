@@ -87,9 +87,9 @@ impl Device {
         let all = Path::new(block::BTRFS);
         let entries = fs::read_dir(all).map_err(CrosscheckError::file(all))?;
         let has_this = |path: &PathBuf| path.join(format!("devices/loop{}", self.number)).exists();
-        let found = entries.flatten().map(|entry| entry.path()).find(has_this);
+        let path = entries.flatten().map(|entry| entry.path()).find(has_this);
         let missing = || CrosscheckError::file(all)(io::ErrorKind::NotFound);
-        Ok(found.ok_or_else(missing)?.join("bdi/read_ahead_kb"))
+        Ok(path.ok_or_else(missing)?.join("bdi/read_ahead_kb"))
     }
 
     /// Sets the readahead window for files opened from now on, except on btrfs.

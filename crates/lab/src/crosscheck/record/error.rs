@@ -81,8 +81,8 @@ pub enum CrosscheckError {
         /// The problem, and the legal values.
         what: String,
     },
-    #[error("`{}` failed: {}", shown(command), shown(said))]
-    Tool { command: String, said: String },
+    #[error("`{}` failed: {}", shown(command), shown(stderr))]
+    Tool { command: String, stderr: String },
     #[error(
         "cannot mount {filesystem} from a loop device: {source}; does this kernel have its driver?"
     )]
@@ -100,8 +100,8 @@ pub enum CrosscheckError {
         source: io::Error,
     },
     /// The probe failed: an event was lost, or the file was cached.
-    #[error("{}: {}", shown(workload), shown(said))]
-    Probe { workload: String, said: String },
+    #[error("{}: {}", shown(workload), shown(message))]
+    Probe { workload: String, message: String },
     #[error(
         "this kernel does not report page-fault addresses: it has no tracepoint for them, and no \
          probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS"

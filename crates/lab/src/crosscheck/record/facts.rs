@@ -90,8 +90,8 @@ impl Facts {
 
     #[must_use]
     pub fn formatter(&self, filesystem: Filesystem) -> Option<&Path> {
-        let found = self.formatters.iter().find(|(known, _)| *known == filesystem);
-        found.map(|(_, path)| path.as_path())
+        let formatter = self.formatters.iter().find(|(known, _)| *known == filesystem);
+        formatter.map(|(_, path)| path.as_path())
     }
 }
 

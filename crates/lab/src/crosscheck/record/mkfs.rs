@@ -39,8 +39,8 @@ pub(super) fn make(
         return Ok(());
     }
     let command = format!("{name} {} {}", arguments.join(" "), device.display());
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(CrosscheckError::Tool { command, said })
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(CrosscheckError::Tool { command, stderr })
 }
 
 pub(super) fn missing(filesystem: Filesystem) -> String {

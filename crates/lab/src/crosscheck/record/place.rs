@@ -84,10 +84,10 @@ impl Recorder {
         &self,
         filesystem: Filesystem,
         own_bytes: u64,
-    ) -> Result<Place<'_>, CrosscheckError> {
-        let made = Place::new(self, filesystem, own_bytes);
+    ) -> Result<RecordingPlace<'_>, CrosscheckError> {
+        let made = RecordingPlace::new(self, filesystem, own_bytes);
         // Ctrl-C also reaches the formatter. Report the signal, not the formatter's failure.
-        match self.signals.seen() {
+        match self.signals.received() {
             Some(signal) => Err(CrosscheckError::Interrupted(signal)),
             None => made,
         }
@@ -96,7 +96,7 @@ impl Recorder {
 
 /// A mounted filesystem with files. Dropping it unmounts and removes it.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct RecordingPlace<'a> {
     recorder: &'a Recorder,
     filesystem: Filesystem,
     // Declared before the device, so the mount is dropped first.
@@ -109,7 +109,7 @@ pub struct Place<'a> {
     soiled: BTreeSet<String>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RecordingPlace<'a> {
     fn new(
         recorder: &'a Recorder,
         filesystem: Filesystem,
@@ -137,34 +137,34 @@ impl<'a> Place<'a> {
     pub fn record(&mut self, workload: &Workload, pause: Pause) -> Result<String, CrosscheckError> {
         self.prepare(workload)?;
         self.device.set(&self.window, workload.window_kb)?;
-        let words = self.words(workload, pause);
+        let arguments = self.arguments(workload, pause);
         let path = self.mount.path().join("probe");
-        let mut said = String::new();
+        let mut message = String::new();
         for _ in 0..NR_COOLINGS {
             let group = workload.word("limit").map(MemoryGroup::with_limit).transpose()?;
-            let mut words = words.clone();
+            let mut arguments = arguments.clone();
             if let Some(group) = &group {
-                words.push(format!("group={}", group.path().display()));
-                words.push(format!("refresh={}", nr_refresh_faults()));
+                arguments.push(format!("group={}", group.path().display()));
+                arguments.push(format!("refresh={}", nr_refresh_faults()));
             }
-            match probe::run(&path, &words, &self.recorder.signals)? {
+            match probe::run(&path, &arguments, &self.recorder.signals)? {
                 ProbeEnd::Recorded(text) => return Ok(text),
-                ProbeEnd::Refused(reason) => said = reason,
+                ProbeEnd::Refused(reason) => message = reason,
             }
-            if !said.starts_with("still cached") {
+            if !message.starts_with("still cached") {
                 break;
             }
             std::thread::sleep(COOLING);
         }
-        Err(CrosscheckError::Probe { workload: workload.name.clone(), said })
+        Err(CrosscheckError::Probe { workload: workload.name.clone(), message })
     }
 
-    fn words(&self, workload: &Workload, pause: Pause) -> Vec<String> {
+    fn arguments(&self, workload: &Workload, pause: Pause) -> Vec<String> {
         let facts = &self.recorder.facts;
         let file = self.mount.path().join(workload.file());
         let settle = workload.word("settle").and_then(|us| us.parse().ok()).unwrap_or(PAUSE_US);
         let settle = if pause == Pause::Long { settle * LONG_PAUSE_FACTOR } else { settle };
-        let mut words = vec![
+        let mut arguments = vec![
             format!("file={}", file.display()),
             format!("trace={}", self.recorder.instance.path().display()),
             format!("fs={}", self.filesystem),
@@ -177,8 +177,8 @@ impl<'a> Place<'a> {
         ];
         let is_ours = |key: &str| matches!(key, "file" | "settle" | "around" | "limit");
         let rest = workload.words.iter().filter(|(key, _)| !is_ours(key));
-        words.extend(rest.map(|(key, value)| format!("{key}={value}")));
-        words
+        arguments.extend(rest.map(|(key, value)| format!("{key}={value}")));
+        arguments
     }
 
     fn prepare(&mut self, workload: &Workload) -> Result<(), CrosscheckError> {
@@ -208,11 +208,12 @@ impl<'a> Place<'a> {
 }
 
 fn has_grown(path: &Path, spec: FileSpec) -> bool {
-    fs::metadata(path).map_or(true, |found| found.len() != spec.bytes || found.blocks() > 0)
+    fs::metadata(path)
+        .map_or(true, |metadata| metadata.len() != spec.bytes || metadata.blocks() > 0)
 }
 
 fn has_length(path: &Path, bytes: u64) -> Option<bool> {
-    fs::metadata(path).map(|found| found.len() == bytes).ok()
+    fs::metadata(path).map(|metadata| metadata.len() == bytes).ok()
 }
 
 fn make(path: &PathBuf, spec: FileSpec) -> io::Result<()> {

@@ -44,17 +44,17 @@ pub(super) enum ProbeEnd {
 /// Runs the program at `path`; a signal stops it.
 pub(super) fn run(
     path: &Path,
-    words: &[String],
+    arguments: &[String],
     signals: &Signals,
 ) -> Result<ProbeEnd, CrosscheckError> {
-    let (out, said) = (buffer()?, buffer()?);
+    let (out, stderr) = (buffer()?, buffer()?);
     let shared = |file: &File| file.try_clone().map_err(CrosscheckError::os("run the probe"));
     let child = Command::new(path)
-        .args(words)
+        .args(arguments)
         .env_clear()
         .stdin(Stdio::null())
         .stdout(shared(&out)?)
-        .stderr(shared(&said)?)
+        .stderr(shared(&stderr)?)
         // Ctrl-C must reach only this process, which stops the probe and removes its traces.
         .process_group(0)
         .spawn()
@@ -63,10 +63,10 @@ pub(super) fn run(
     if status.success() {
         return Ok(ProbeEnd::Recorded(text(out)?));
     }
-    let said = text(said)?;
-    let said = said.trim().trim_start_matches("probe: ");
-    let said = if said.is_empty() { status.to_string() } else { said.to_owned() };
-    Ok(ProbeEnd::Refused(said))
+    let stderr = text(stderr)?;
+    let stderr = stderr.trim().trim_start_matches("probe: ");
+    let stderr = if stderr.is_empty() { status.to_string() } else { stderr.to_owned() };
+    Ok(ProbeEnd::Refused(stderr))
 }
 
 struct Running(Child);
@@ -74,7 +74,7 @@ struct Running(Child);
 impl Running {
     fn wait(mut self, signals: &Signals) -> Result<ExitStatus, CrosscheckError> {
         loop {
-            if let Some(signal) = signals.seen() {
+            if let Some(signal) = signals.received() {
                 return Err(CrosscheckError::Interrupted(signal));
             }
             let status = self.0.try_wait().map_err(CrosscheckError::os("wait for the probe"))?;

@@ -125,7 +125,7 @@ impl ProgramRecorder {
                 }
             }
             let result = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match self.signals.seen() {
+            match self.signals.received() {
                 Some(signal) => Err(CrosscheckError::Interrupted(signal)),
                 None => result,
             }
@@ -166,11 +166,11 @@ fn run_on(
     facts: &Facts,
     program: &TracedProgram,
 ) -> Result<ProgramRecording, CrosscheckError> {
-    let found = stage.files.metadata().map_err(CrosscheckError::file(&stage.files))?;
+    let metadata = stage.files.metadata().map_err(CrosscheckError::file(&stage.files))?;
     let cpu = first_cpu()?;
-    events.prepare(found.dev(), cpu)?;
+    events.prepare(metadata.dev(), cpu)?;
     let mut follow = |tids: &_| events.follow(tids);
-    let mut marks = Marks::new(events.marker()?, found.dev(), &mut follow);
+    let mut marks = Marks::new(events.marker()?, metadata.dev(), &mut follow);
     let status = tracer::run(program, Some(cpu), &mut marks)
         .map_err(CrosscheckError::os("run the program"))?;
     let files = std::mem::take(&mut marks.files);
@@ -230,7 +230,7 @@ fn program_of(command: &[OsString]) -> Result<TracedProgram, CrosscheckError> {
     let missing = || CrosscheckError::NoProgram(name.to_string_lossy().into_owned());
     let is_program = |path: &PathBuf| {
         path.metadata()
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     let path = if name.as_bytes().contains(&b'/') {
         Some(PathBuf::from(&name)).filter(is_program)

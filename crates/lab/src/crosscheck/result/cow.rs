@@ -87,21 +87,21 @@ impl<'a> CowCheck<'a> {
     /// # Errors
     /// If something cannot be recorded, parsed, replayed or kept.
     pub fn group(&self, programs: &[ProcessProgram], report: &mut CowResult) -> Result<(), Error> {
-        let Some((mut found, text)) = self.undisturbed(programs, report)? else {
+        let Some((mut run, text)) = self.undisturbed(programs, report)? else {
             report.nr_not_judged += programs.len();
             return Ok(());
         };
         if let (Some(keep), Some(first)) = (&self.keep, programs.first()) {
             keep_text(keep, &format!("programs_{}", first.seed), &text)?;
         }
-        for (verdict, program) in found.iter_mut().zip(programs) {
+        for (verdict, program) in run.iter_mut().zip(programs) {
             let mut earlier = None;
             for _ in 1..NR_RUNS {
                 if verdict.is_equal() {
                     break;
                 }
                 let again = self.undisturbed(std::slice::from_ref(program), report)?;
-                let Some(again) = again.and_then(|(mut found, _)| found.pop()) else { break };
+                let Some(again) = again.and_then(|(mut run, _)| run.pop()) else { break };
                 earlier = Some(std::mem::replace(verdict, again));
             }
             report.take(verdict.clone(), earlier);
@@ -116,9 +116,9 @@ impl<'a> CowCheck<'a> {
         report: &mut CowResult,
     ) -> Result<Option<(Vec<ProgramRow>, String)>, Error> {
         for nr in 1..=NR_TRIES {
-            let (found, text, changes) = self.once(programs, report)?;
+            let (run, text, changes) = self.once(programs, report)?;
             if changes.is_empty() {
-                return Ok(Some((found, text)));
+                return Ok(Some((run, text)));
             }
             let is_last = nr == NR_TRIES;
             let nr = programs.len();
@@ -236,12 +236,13 @@ fn text(report: &CowResult) -> String {
         ),
     ];
     for Disturbed { change, nr_repeated, nr_not_judged } in &report.changes {
-        let told = [(*nr_repeated, "repeated"), (*nr_not_judged, "not judged")];
-        let told = told.iter().filter(|(nr, _)| *nr > 0);
-        let told: Vec<String> = told.map(|(nr, what)| format!("{nr} programs {what}")).collect();
+        let counts = [(*nr_repeated, "repeated"), (*nr_not_judged, "not judged")];
+        let counts = counts.iter().filter(|(nr, _)| *nr > 0);
+        let counts: Vec<String> =
+            counts.map(|(nr, what)| format!("{nr} programs {what}")).collect();
         lines.push(format!(
             "another program changed a setting during the run ({change}): {}",
-            told.join(", ")
+            counts.join(", ")
         ));
     }
     let nr_repeated = report.repeated_equal.len();

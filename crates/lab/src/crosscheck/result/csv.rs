@@ -3,8 +3,8 @@
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 
+use super::labels::outcome;
 use super::rows::CrosscheckResult;
-use super::words::outcome;
 
 pub(super) fn of(result: &CrosscheckResult) -> Result<String, ExportError> {
     let mut writer = Cells::text();

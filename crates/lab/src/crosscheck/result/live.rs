@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use crate::crosscheck::files::FileSteps;
 use crate::crosscheck::record::{
-    CrosscheckError, Facts, Pause, Place, Recorder, Settings, Skipped, Thp, Workload, WorkloadPlan,
+    CrosscheckError, Facts, Pause, Recorder, RecordingPlace, Settings, Skipped, Thp, Workload,
+    WorkloadPlan,
 };
 use crate::crosscheck::{Recording, Verdict};
 use largefolio_mm::rules::collapse::FileCollapse;
@@ -57,7 +58,7 @@ impl LiveCheck<'_> {
 
     /// Records and compares a workload. A workload that differs is recorded again with long pauses,
     /// because slow reads can come from the machine instead of a rule.
-    fn one(&self, place: &mut Place<'_>, workload: &Workload) -> Result<Row, Error> {
+    fn one(&self, place: &mut RecordingPlace<'_>, workload: &Workload) -> Result<Row, Error> {
         let mut row = row_of(workload, self.facts);
         let (mut text, mut verdict) = match self.checked(place, workload, Pause::Usual) {
             Ok(checked) => checked,
@@ -82,7 +83,7 @@ impl LiveCheck<'_> {
 
     fn checked(
         &self,
-        place: &mut Place<'_>,
+        place: &mut RecordingPlace<'_>,
         workload: &Workload,
         pause: Pause,
     ) -> Result<(String, Verdict), Error> {
@@ -114,9 +115,9 @@ pub(super) fn khugepaged_takes_files(facts: &Facts, kernel: Option<&Kernel>) -> 
 /// Turns an error into a row if it concerns only this workload.
 fn unrecorded(mut row: Row, error: Error) -> Result<Row, Error> {
     match error {
-        Error::Crosscheck(CrosscheckError::Probe { said, .. }) => {
+        Error::Crosscheck(CrosscheckError::Probe { message, .. }) => {
             row.outcome = Outcome::Failed;
-            row.reason = Some(said);
+            row.reason = Some(message);
             Ok(row)
         }
         error => Err(error),
@@ -136,9 +137,9 @@ fn row_of(workload: &Workload, facts: &Facts) -> Row {
 
 pub(super) fn repeat(workload: &Workload) -> Option<String> {
     let Workload { filesystem, window_kb, .. } = workload;
-    let words = workload.typed()?;
+    let typed = workload.typed()?;
     Some(format!(
-        "folio-lab crosscheck record -o here --fs {filesystem} --window {window_kb}K -- {words}"
+        "folio-lab crosscheck record -o here --fs {filesystem} --window {window_kb}K -- {typed}"
     ))
 }
 

@@ -138,18 +138,18 @@ mod tests {
             to: "always".to_owned(),
         };
         assert_eq!(not_judged(&[]), None);
-        let told = not_judged(&[change("shmem_enabled")]).unwrap();
+        let reason = not_judged(&[change("shmem_enabled")]).unwrap();
         let expected = "another program changed a setting during the run (shmem_enabled changed \
                         from never to always): not compared";
-        assert_eq!(told, expected);
+        assert_eq!(reason, expected);
     }
 
     /// Two files were skipped and nothing else was compared: neither agreement nor difference.
     #[test]
     fn a_recording_of_which_nothing_can_be_compared_neither_agrees_nor_differs() {
         let mut row = CrosscheckRow::default();
-        let found = NotCompared { nr_calls: 3, files: [0, 1].into() };
-        let not_compared = BTreeMap::from([("mlock".to_owned(), found)]);
+        let not_compared = NotCompared { nr_calls: 3, files: [0, 1].into() };
+        let not_compared = BTreeMap::from([("mlock".to_owned(), not_compared)]);
         row.take(Verdict { not_compared: not_compared.clone(), ..Verdict::default() });
         assert_eq!((row.outcome, row.reason.is_some()), (CrosscheckOutcome::Skipped, true));
         let compared = BTreeMap::from([(Aspect::Insertions, 7)]);

@@ -8,8 +8,8 @@ use crate::crosscheck::Aspect;
 use largefolio_linux::shell::as_root;
 use largefolio_report::figures;
 
+use super::labels::{label_of, outcome};
 use super::rows::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};
-use super::words::{outcome, words};
 
 /// Maximum number of recordings whose differences are printed; the rest is counted.
 const NR_SHOWN: usize = 12;
@@ -86,8 +86,9 @@ fn compared(text: &mut String, report: &CrosscheckResult) {
         }
     }
     let items = all.iter().filter(|(_, nr)| **nr > 0);
-    let items: Vec<String> =
-        items.map(|(&aspect, &nr)| format!("{} {}", figures::count(nr), words(aspect))).collect();
+    let items: Vec<String> = items
+        .map(|(&aspect, &nr)| format!("{} {}", figures::count(nr), label_of(aspect)))
+        .collect();
     if !items.is_empty() {
         line(text, "");
         line(text, &format!("compared: {}", items.join(", ")));
@@ -106,8 +107,8 @@ fn notes(text: &mut String, report: &CrosscheckResult) {
         line(text, &format!("{} {word}: {reason} ({first}{})", rows.len(), more(rows.len())));
     }
     for row in &report.rows {
-        for (why, found) in &row.not_compared {
-            let (calls, files) = (found.nr_calls, found.files.len());
+        for (why, not_compared) in &row.not_compared {
+            let (calls, files) = (not_compared.nr_calls, not_compared.files.len());
             let (calls, files) =
                 (figures::counted(calls, "time"), figures::counted(files as u64, "file"));
             let name = &row.name;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::cell::{Ended, Values, peak_bytes};
+use super::super::cell::{CellEnd, Values, peak_bytes};
 use super::super::count::Count;
 use super::super::file::Study;
 use super::super::finding::described_setup;
 use super::super::metric::Number;
 use super::super::unit::scaled;
-use super::{Kind, cell_name, limit};
+use super::{LineKind, cell_name, limit};
 
 /// A value is worse if it is larger by more than this factor.
 const WORSE: f64 = 1.05;
@@ -57,7 +57,7 @@ pub struct Series {
     /// In the order of the limits; absent if the program ended early.
     pub values: Vec<Option<f64>>,
     /// Why the program ended early, by limit in percent.
-    pub ended: BTreeMap<u32, Ended>,
+    pub ended: BTreeMap<u32, CellEnd>,
     /// Limits in percent at which it is worse than the first line of its kind: by more than 5%, or
     /// because only this line ended early.
     pub worse_at: Vec<u32>,
@@ -101,7 +101,7 @@ impl CurveFinding {
                 .filter_map(|line_nr| {
                     let name = curve.lines[line_nr].name.clone();
                     let (own, beside) =
-                        (series(line_nr, Kind::Own)?, series(line_nr, Kind::Beside));
+                        (series(line_nr, LineKind::Own)?, series(line_nr, LineKind::Beside));
                     Some(LineFinding { name, own, beside })
                 })
                 .collect();

@@ -9,7 +9,7 @@ use super::super::error::Mistake;
 use super::super::load::{CellFile, LineFile, check_filesystem, input_of};
 use super::super::parts::Generated;
 use super::super::sample::Sample;
-use super::{Curve, Line};
+use super::{Curve, CurveLine};
 use largefolio_sim::replay::CellSpec;
 
 const NR_LINES_MAX: usize = 16;
@@ -72,7 +72,7 @@ impl CurveFile {
                 .beside
                 .as_ref()
                 .map(|beside| self.spec(&format!("{}+{}", line.kernel, beside.edit), &place));
-            lines.push(Line { name: line.name.clone(), spec, beside: beside.transpose()? });
+            lines.push(CurveLine { name: line.name.clone(), spec, beside: beside.transpose()? });
         }
         let counts = CountFile::counts(self.counts, place, sample)?;
         let beside = self.beside.map(|beside| beside.name);

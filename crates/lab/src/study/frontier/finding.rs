@@ -68,8 +68,11 @@ impl FrontierFinding {
         let missing = (0..programs.len()).filter(|nr| !whole.contains(nr));
         let missing = missing.map(|nr| format!("{}: {}", programs[nr], numbers.missing(nr)));
         let missing = missing.collect();
-        let counts: Vec<FrontierCount> =
-            frontier.counts.iter().map(|count| told(count, study, nr, values)).collect();
+        let counts: Vec<FrontierCount> = frontier
+            .counts
+            .iter()
+            .map(|count| count_on_frontier(count, study, nr, values))
+            .collect();
         let mut lines: Vec<FrontierLine> = (0..frontier.lines.len())
             .map(|line| {
                 let changes: Vec<ChangeFinding> =
@@ -107,7 +110,7 @@ fn is_better(other: &[Option<f64>], own: &[Option<f64>], paid: usize) -> bool {
     other_gain <= gain && other_paid <= pays && (other_gain < gain || other_paid < pays)
 }
 
-fn told(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCount {
+fn count_on_frontier(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCount {
     let cells = study.frontiers[nr].cells(nr);
     let cells = cells.filter_map(|(name, ..)| values.cell(&study.name, &name).ok());
     FrontierCount {

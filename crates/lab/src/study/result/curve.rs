@@ -101,7 +101,7 @@ pub(super) fn value(curve: &CurveFinding, series: &Series, nr: usize) -> String 
 }
 
 fn ended(series: &Series, limit: LimitFinding) -> Option<&'static str> {
-    series.ended.get(&limit.percent).map(|ended| ended.words())
+    series.ended.get(&limit.percent).map(|ended| ended.label())
 }
 
 pub(super) fn mib(bytes: u64) -> String {

@@ -9,17 +9,17 @@ use largefolio_report::cells::Cells;
 use super::columns::{columns, signed, wrapped};
 use super::record::Record;
 
-pub(super) fn add(text: &mut String, found: &FrontierFinding) {
-    let _ = writeln!(text, "\n  {}", found.title);
-    wrapped(text, "    ", &basis(found));
-    for sentence in verdict(found) {
+pub(super) fn add(text: &mut String, frontier: &FrontierFinding) {
+    let _ = writeln!(text, "\n  {}", frontier.title);
+    wrapped(text, "    ", &basis(frontier));
+    for sentence in verdict(frontier) {
         wrapped(text, "    ", &sentence);
     }
     text.push('\n');
-    let others = found.lines.get(1..).unwrap_or_default();
+    let others = frontier.lines.get(1..).unwrap_or_default();
     let mut lines = vec![vec!["program".to_owned()]];
     lines[0].extend(others.iter().map(|line| line.name.clone()));
-    for (nr, program) in found.programs.iter().enumerate() {
+    for (nr, program) in frontier.programs.iter().enumerate() {
         let mut shown = vec![program.clone()];
         shown.extend(others.iter().map(|line| changes(line, Some(nr))));
         lines.push(shown);
@@ -30,19 +30,19 @@ pub(super) fn add(text: &mut String, found: &FrontierFinding) {
     columns(text, "     ", &lines);
 }
 
-pub(super) fn basis(found: &FrontierFinding) -> String {
-    let counts: Vec<String> = found.counts.iter().map(told).collect();
-    let first = found.lines.first().map_or("the first line", |line| line.name.as_str());
-    let missing: Vec<&str> = found.missing.iter().map(String::as_str).collect();
+pub(super) fn basis(frontier: &FrontierFinding) -> String {
+    let counts: Vec<String> = frontier.counts.iter().map(describe_count).collect();
+    let first = frontier.lines.first().map_or("the first line", |line| line.name.as_str());
+    let missing: Vec<&str> = frontier.missing.iter().map(String::as_str).collect();
     let missing = match missing.as_slice() {
         [] => String::new(),
         missing => format!("; not included in the means: {}", missing.join(", ")),
     };
-    format!("{}; change against {first} in percent: {}{missing}", found.of, counts.join(" / "))
+    format!("{}; change against {first} in percent: {}{missing}", frontier.of, counts.join(" / "))
 }
 
 /// `Time (estimated; assumed: costs.walk)`.
-fn told(count: &FrontierCount) -> String {
+fn describe_count(count: &FrontierCount) -> String {
     let assumed: Vec<&str> = count.assumed.iter().map(String::as_str).collect();
     let what = lower(&count.what);
     match (count.is_estimate, assumed.as_slice()) {
@@ -53,18 +53,18 @@ fn told(count: &FrontierCount) -> String {
 }
 
 /// Names, for each cost, the lines on the frontier, and the lines that lose in some programs.
-pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
-    let Some((gain, paid)) = found.counts.split_first() else { return Vec::new() };
+pub(super) fn verdict(frontier: &FrontierFinding) -> Vec<String> {
+    let Some((gain, paid)) = frontier.counts.split_first() else { return Vec::new() };
     let on_frontier = |(nr, count): (usize, &FrontierCount)| {
-        let lines = found.lines.iter().filter(|line| line.is_on_frontier[nr]);
+        let lines = frontier.lines.iter().filter(|line| line.is_on_frontier[nr]);
         let names: Vec<&str> = lines.map(|line| line.name.as_str()).collect();
         let (gain, paid) = (lower(&gain.what), lower(&count.what));
         format!("on the frontier of {gain} and {paid}: {}", names.join(", "))
     };
-    if found.lines.iter().all(|line| line.changes[0].mean_percent.is_none()) {
+    if frontier.lines.iter().all(|line| line.changes[0].mean_percent.is_none()) {
         return vec!["no program has all of these numbers".to_owned()];
     }
-    let nr_programs = found.programs.len();
+    let nr_programs = frontier.programs.len();
     let loses = |line: &FrontierLine| {
         let what = lower(&gain.what);
         match line.losers.len() {
@@ -75,7 +75,11 @@ pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
             }
         }
     };
-    paid.iter().enumerate().map(on_frontier).chain(found.lines.iter().skip(1).map(loses)).collect()
+    paid.iter()
+        .enumerate()
+        .map(on_frontier)
+        .chain(frontier.lines.iter().skip(1).map(loses))
+        .collect()
 }
 
 /// Lowercases the first letter for use inside a sentence, except in abbreviations.
@@ -104,13 +108,13 @@ pub(super) fn changes(line: &FrontierLine, program: Option<usize>) -> String {
 pub(super) fn add_csv(
     csv: &mut Cells<Vec<u8>>,
     study: &str,
-    found: &FrontierFinding,
+    frontier: &FrontierFinding,
 ) -> Result<(), ExportError> {
-    let Some((first, others)) = found.lines.split_first() else { return Ok(()) };
+    let Some((first, others)) = frontier.lines.split_first() else { return Ok(()) };
     let number = |number: Option<f64>| number.map(|n| n.to_string()).unwrap_or_default();
     for line in others {
-        for (nr, count) in found.counts.iter().enumerate() {
-            for (program_nr, program) in found.programs.iter().enumerate() {
+        for (nr, count) in frontier.counts.iter().enumerate() {
+            for (program_nr, program) in frontier.programs.iter().enumerate() {
                 let ours = [
                     first.changes[nr].values[program_nr],
                     line.changes[nr].values[program_nr],
@@ -118,13 +122,13 @@ pub(super) fn add_csv(
                 ];
                 let record = Record {
                     study: study.to_owned(),
-                    table: found.title.clone(),
+                    table: frontier.title.clone(),
                     what: format!("{program}, {}, {}", count.what, line.name),
                     ours: ours.map(number),
                     ours_unit: count.unit.clone(),
                     measure: "percent",
                     how: if count.is_estimate { "estimated" } else { "counted" }.to_owned(),
-                    of: format!("{program}, {} -> {}, {}", first.kernel, line.kernel, found.of),
+                    of: format!("{program}, {} -> {}, {}", first.kernel, line.kernel, frontier.of),
                     ..Record::default()
                 };
                 csv.record(record.cells())?;

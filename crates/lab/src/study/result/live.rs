@@ -55,12 +55,12 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Err
     };
     let median = |series: &Series| series.spread().map(|spread| spread.median);
     let (Some(first_ns), Some(second_ns)) = (median(&first), median(&second)) else {
-        return Err(Error::asked("nothing was measured"));
+        return Err(Error::invalid("nothing was measured"));
     };
     // For a speed, more is faster.
     let is_speed = matches!(before.work, BenchWork::Clear | BenchWork::Fault);
     let ratio = if is_speed { first.ratio(&second) } else { second.ratio(&first) };
-    let ratio = ratio.ok_or_else(|| Error::asked("the measured time is 0"))?;
+    let ratio = ratio.ok_or_else(|| Error::invalid("the measured time is 0"))?;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let kernel = running::release();
     Ok(Measured {
@@ -89,24 +89,25 @@ fn clear_cell(bench: &Bench) -> clear::Cell {
 
 fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2], Error> {
     if before.size != after.size || !(BASE_BYTES..=1 << 30).contains(&before.size) {
-        return Err(Error::asked("both sides must clear the same size, from 4K to 1G"));
+        return Err(Error::invalid("both sides must clear the same size, from 4K to 1G"));
     }
     let region = usize::try_from(before.size.max(512 << 20)).unwrap_or(usize::MAX);
     let mut arena = Arena::new(region, 0)?;
     let all = clear_cell(before).measure(&mut arena, Tuning::host(), nr_rounds);
     let of = |bench: &Bench| {
         let Subject::Named(name) = &bench.subject else {
-            return Err(Error::asked(format!(
+            return Err(Error::invalid(format!(
                 "clearing is measured for {PAGEWISE}, {IN_ONE_GO} and {CHOSEN}"
             )));
         };
-        let found = all.iter().find(|(subject, _)| match subject {
+        let chosen = all.iter().find(|(subject, _)| match subject {
             clear::Subject::Pagewise => name == PAGEWISE,
             clear::Subject::Chosen(_) => name == CHOSEN,
             clear::Subject::Whole(primitive) => name == IN_ONE_GO && *primitive == clear::PAGEWISE,
         });
-        let (_, series) = found
-            .ok_or_else(|| Error::asked(format!("there is no clearing method called '{name}'")))?;
+        let (_, series) = chosen.ok_or_else(|| {
+            Error::invalid(format!("there is no clearing method called '{name}'"))
+        })?;
         Ok(series.clone())
     };
     Ok([of(before)?, of(after)?])
@@ -122,11 +123,11 @@ fn timed(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2],
         subjects.push(match (kernel, &host) {
             (Some(kernel), _) => in_model(kernel, work, &spare),
             (None, Some(host)) => on_host(host, work),
-            (None, None) => return Err(Error::asked("no size is enabled")),
+            (None, None) => return Err(Error::invalid("no size is enabled")),
         });
     }
     let series = interleave(nr_rounds, &mut subjects, &mut |_| {})?;
-    let [first, second] = series.try_into().map_err(|_| Error::asked("two sides"))?;
+    let [first, second] = series.try_into().map_err(|_| Error::invalid("two sides"))?;
     Ok([first, second])
 }
 
@@ -139,7 +140,7 @@ fn host(before: &Bench, after: &Bench) -> Result<Option<FolioSize>, Error> {
     match sizes[..] {
         [] => Ok(None),
         [first, second] if first != second => {
-            Err(Error::asked("both sides on this kernel must have the same size"))
+            Err(Error::invalid("both sides on this kernel must have the same size"))
         }
         [size, ..] => Ok(Some(FolioSize::enable(usize::try_from(size).unwrap_or(usize::MAX))?)),
     }
@@ -153,7 +154,9 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
         BenchWork::StoreChildAlive => Some(Operation::CowCopy),
         BenchWork::StoreChildGone => Some(Operation::CowReuse),
         BenchWork::Clear => {
-            return Err(Error::asked("clearing can be compared only with another clearing method"));
+            return Err(Error::invalid(
+                "clearing can be compared only with another clearing method",
+            ));
         }
     };
     let region_bytes = REGION_BYTES.max(bench.size);

@@ -91,12 +91,12 @@ impl StudyResult {
     pub fn surprises(&self) -> Vec<Remark> {
         let of_study = |finding: &Finding| {
             let study = finding.study.clone();
-            let told = |(table, row): (&study::TableFinding, &RowFinding)| {
+            let describe = |(table, row): (&study::TableFinding, &RowFinding)| {
                 let known = row.disagrees.as_ref().map_or("should agree", |_| "should disagree");
                 let what = format!("{study}: {}: {}: {known}, but does not", table.title, row.what);
                 Remark::Warning(what)
             };
-            finding.surprises().map(told).collect::<Vec<_>>()
+            finding.surprises().map(describe).collect::<Vec<_>>()
         };
         self.studies.iter().flat_map(of_study).collect()
     }
@@ -123,12 +123,12 @@ pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
 
 fn record(study: &str, table: &str, row: &RowFinding) -> Record {
     let number = |number: Option<f64>| number.map(|n| n.to_string()).unwrap_or_default();
-    let pair = |pair: Option<study::Pair>| {
+    let pair = |pair: Option<study::ValuePair>| {
         let pair = pair.unwrap_or_default();
         [pair.before, pair.after, pair.change].map(number)
     };
-    let words = |found: Option<Closeness>| {
-        found.map(|found| found.words().to_lowercase()).unwrap_or_default()
+    let label = |found: Option<Closeness>| {
+        found.map(|found| found.label().to_lowercase()).unwrap_or_default()
     };
     Record {
         study: study.to_owned(),
@@ -140,9 +140,9 @@ fn record(study: &str, table: &str, row: &RowFinding) -> Record {
         ours_unit: row.ours_unit.clone(),
         measure: if row.measure == study::Change::Points { "points" } else { "percent" },
         distance: number(row.distance),
-        closeness: words(row.closeness),
-        level: words(row.level),
-        score: row.score.map_or("", Score::words),
+        closeness: label(row.closeness),
+        level: label(row.level),
+        score: row.score.map_or("", Score::label),
         basis: text::basis(row),
         inputs_of_series: row.inputs_of_series.clone().unwrap_or_default(),
         other_quantity: row.other_quantity.clone().unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::study::{Change, Closeness, Finding, How, Pair, RowFinding, Score, TableFinding};
+use crate::study::{Change, Closeness, Finding, How, RowFinding, Score, TableFinding, ValuePair};
 
 use super::columns::{number, signed, wrapped};
 use super::{curve, frontier};
@@ -24,8 +24,8 @@ pub(super) fn shown(findings: &[Finding]) -> String {
             text.push('\n');
             add_table(&mut text, table, &finding.reference);
         }
-        for found in &finding.frontiers {
-            frontier::add(&mut text, found);
+        for closeness in &finding.frontiers {
+            frontier::add(&mut text, closeness);
         }
         for curve in &finding.curves {
             curve::add(&mut text, curve);
@@ -64,16 +64,16 @@ fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
     }
 }
 
-pub(super) fn closeness(found: Option<Closeness>) -> String {
-    found.map_or("-", Closeness::words).to_owned()
+pub(super) fn closeness(closeness: Option<Closeness>) -> String {
+    closeness.map_or("-", Closeness::label).to_owned()
 }
 
 pub(super) fn score(row: &RowFinding) -> String {
-    row.score.map_or("-", Score::words).to_owned()
+    row.score.map_or("-", Score::label).to_owned()
 }
 
 pub(super) fn basis(row: &RowFinding) -> String {
-    row.basis.iter().map(|basis| basis.words()).collect::<Vec<_>>().join(", ")
+    row.basis.iter().map(|basis| basis.label()).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn notes_of(row: &RowFinding) -> impl Iterator<Item = &str> {
@@ -151,7 +151,7 @@ fn published(row: &RowFinding) -> String {
 }
 
 /// `46% -> 7% (-39.0pp)`.
-fn pair(pair: Pair, row: &RowFinding, unit: &str) -> String {
+fn pair(pair: ValuePair, row: &RowFinding, unit: &str) -> String {
     let change = pair.change.map(|change| {
         format!("{}{}", signed(change), if row.measure == Change::Points { "pp" } else { "%" })
     });

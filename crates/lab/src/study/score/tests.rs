@@ -22,16 +22,16 @@ fn row(change: Change, same_within: f64) -> Row {
     }
 }
 
-fn pair(before: f64, after: f64, measure: Change) -> Pair {
+fn pair(before: f64, after: f64, measure: Change) -> ValuePair {
     let change = match measure {
         Change::Points => Some(after - before),
         _ if before == 0.0 => (after == 0.0).then_some(0.0),
         _ => Some((after / before - 1.0) * 100.0),
     };
-    Pair { before: Some(before), after: Some(after), change }
+    ValuePair { before: Some(before), after: Some(after), change }
 }
 
-fn compared(row: &Row, published: Pair, ours: Pair) -> Compared {
+fn compared(row: &Row, published: ValuePair, ours: ValuePair) -> Compared {
     Compared {
         published,
         ours,
@@ -42,7 +42,7 @@ fn compared(row: &Row, published: Pair, ours: Pair) -> Compared {
     }
 }
 
-fn score(row: &Row, published: Pair, ours: Pair) -> Score {
+fn score(row: &Row, published: ValuePair, ours: ValuePair) -> Score {
     Score::of(row, compared(row, published, ours))
 }
 
@@ -62,13 +62,13 @@ fn a_match_has_the_level_and_the_change() {
     assert_eq!(of([0.0, 0.0], [2.31, 2.28]), Score::Miss);
     let percent = row(Change::Percent, 0.0);
     let of = |published, ours| score(&percent, published, ours);
-    let single = |after| Pair { before: None, after: Some(after), change: None };
+    let single = |after| ValuePair { before: None, after: Some(after), change: None };
     assert_eq!(of(single(8.0), single(8.0)), Score::Match);
     assert_eq!(of(single(0.0), single(0.0)), Score::Zero);
     assert_eq!(of(single(8.0), single(7.0)), Score::Miss);
     let [some, more] = [4096.0, 6144.0].map(|after| pair(0.0, after, Change::Percent));
     assert_eq!((of(some, some), of(some, more)), (Score::Match, Score::Miss));
-    let change = |change| Pair { change: Some(change), ..Pair::default() };
+    let change = |change| ValuePair { change: Some(change), ..ValuePair::default() };
     assert_eq!(of(change(-65.0), pair(40.0, 15.0, Change::Percent)), Score::Match);
     assert_eq!(of(change(-65.0), pair(40.0, 25.0, Change::Percent)), Score::Miss);
     assert_eq!(of(change(0.0), pair(40.0, 40.0, Change::Percent)), Score::Zero);
@@ -120,14 +120,14 @@ fn made() -> impl Strategy<Value = Made> {
 proptest! {
     #[test]
     fn random_rows_are_scored_as_the_rule_says(Made { row, compared } in made()) {
-        let found = Score::of(&row, compared);
+        let score = Score::of(&row, compared);
         let Compared { published, ours, .. } = compared;
         if compared.has_own_input {
-            prop_assert_eq!(found, Score::OwnInput);
+            prop_assert_eq!(score, Score::OwnInput);
             return Ok(());
         }
         if row.other_quantity.is_some() {
-            prop_assert_eq!(found, Score::OtherQuantity);
+            prop_assert_eq!(score, Score::OtherQuantity);
             return Ok(());
         }
         let slack = |number: f64, unit: f64| (0.1 * number.abs()).max(row.same_within * unit) + 1e-6;
@@ -142,19 +142,19 @@ proptest! {
         let is_near = near(published.before, ours.before, of_level(published.before))
             && near(published.after, ours.after, of_level(published.after))
             && near(published.change, ours.change, 1.0);
-        let is_match = matches!(found, Score::Match | Score::Coincidence);
+        let is_match = matches!(score, Score::Match | Score::Coincidence);
         if is_match {
             let what = format!("{row:?} {compared:?}");
             let has_level = published.before.is_some() || published.after.is_some();
             prop_assert!(is_near || published.change.is_some_and(|change| change.abs() <= row.same_within), "{}", what);
             prop_assert!(!has_level || row.unit == row.ours_unit, "{}", what);
-            prop_assert_eq!(found == Score::Coincidence, compared.is_assumed, "{}", what);
+            prop_assert_eq!(score == Score::Coincidence, compared.is_assumed, "{}", what);
             let nothing = |number: Option<f64>| number.is_none_or(|number| number == 0.0);
             let pairs = [published, ours];
             let is_nothing = pairs.iter().all(|p| nothing(p.before) && nothing(p.after) && nothing(p.change));
             prop_assert!(!is_nothing, "{}", what);
         }
-        if found == Score::Zero {
+        if score == Score::Zero {
             let small = |number: Option<f64>| number.is_none_or(|number| number.abs() <= row.same_within);
             prop_assert!(small(published.before) && small(published.after) && small(published.change));
             prop_assert!(small(ours.change));

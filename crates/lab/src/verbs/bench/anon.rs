@@ -10,7 +10,7 @@ use largefolio_results::Form;
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
-use super::{Found, Measure, timed_kernels};
+use super::{Measure, Measurements, timed_kernels};
 use largefolio_cli::console;
 use largefolio_cli::verbs::values::{FormArgs, folio_size, size, within};
 
@@ -98,7 +98,7 @@ impl Measure for AnonPlan {
         self.args.form.form()
     }
 
-    fn measured(&self) -> Result<Found> {
+    fn measured(&self) -> Result<Measurements> {
         let line = console::status();
         let mut rows = Vec::new();
         for (operation, name) in OPERATIONS {
@@ -108,7 +108,7 @@ impl Measure for AnonPlan {
             }
         }
         line.finish_and_clear();
-        Ok(Found { published: &PUBLISHED, rows, notes: Vec::new() })
+        Ok(Measurements { published: &PUBLISHED, rows, notes: Vec::new() })
     }
 }
 

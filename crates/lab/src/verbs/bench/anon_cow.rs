@@ -9,7 +9,7 @@ use largefolio_linux::measure::interleave;
 use largefolio_results::Form;
 
 use super::anon::usual_sizes;
-use super::{Found, Measure};
+use super::{Measure, Measurements};
 use largefolio_cli::console;
 use largefolio_cli::verbs::values::{FormArgs, folio_size, size, within};
 
@@ -66,7 +66,7 @@ impl Measure for AnonCowArgs {
         self.form.form()
     }
 
-    fn measured(&self) -> Result<Found> {
+    fn measured(&self) -> Result<Measurements> {
         let line = console::status();
         let mut rows = Vec::new();
         for (order, name) in
@@ -78,7 +78,7 @@ impl Measure for AnonCowArgs {
             }
         }
         line.finish_and_clear();
-        Ok(Found { published: &PUBLISHED, rows, notes: Vec::new() })
+        Ok(Measurements { published: &PUBLISHED, rows, notes: Vec::new() })
     }
 }
 

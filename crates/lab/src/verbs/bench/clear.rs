@@ -9,7 +9,7 @@ use largefolio_linux::calibrate::clear::{Arena, Cell, PAGEWISE, Subject, Work};
 use largefolio_linux::measure::{Series, Spread};
 use largefolio_results::Form;
 
-use super::{Found, Measure, PUBLISHED_CLEARING};
+use super::{Measure, Measurements, PUBLISHED_CLEARING};
 use largefolio_cli::console;
 use largefolio_cli::verbs::values::{FormArgs, size, within};
 
@@ -85,7 +85,7 @@ impl Measure for ClearPlan {
         self.args.form.form()
     }
 
-    fn measured(&self) -> Result<Found> {
+    fn measured(&self) -> Result<Measurements> {
         let Self { args, sizes, region_bytes } = self;
         let region = *region_bytes;
         let mut arena = Arena::new(region, if args.copy { region } else { 0 })?;
@@ -116,7 +116,7 @@ impl Measure for ClearPlan {
             rows.extend(gap_rows(&mut arena, tuning, &mut notes)?);
         }
         line.finish_and_clear();
-        Ok(Found { published: &PUBLISHED_CLEARING, rows, notes })
+        Ok(Measurements { published: &PUBLISHED_CLEARING, rows, notes })
     }
 }
 

@@ -11,7 +11,7 @@ use largefolio_linux::calibrate::stubs::{Backing, Cache, Stubs, StubsError, defa
 use largefolio_linux::measure::interleave;
 use largefolio_results::Form;
 
-use super::{Found, Measure};
+use super::{Measure, Measurements};
 use largefolio_cli::console;
 use largefolio_cli::verbs::values::{FormArgs, size, within};
 
@@ -138,7 +138,7 @@ impl Measure for ExecPlan {
         self.args.form.form()
     }
 
-    fn measured(&self) -> Result<Found> {
+    fn measured(&self) -> Result<Measurements> {
         let line = console::status();
         let (mut texts, mut notes) = (Vec::new(), Vec::new());
         for &backing in &self.backings {
@@ -165,7 +165,7 @@ impl Measure for ExecPlan {
             notes.push(format!("{}: PMD entries map {mapped} of {all} MiB", backing.name()));
         }
         line.finish_and_clear();
-        Ok(Found { published: &PUBLISHED, rows, notes })
+        Ok(Measurements { published: &PUBLISHED, rows, notes })
     }
 }
 

@@ -13,7 +13,7 @@ use largefolio_results::Form;
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
-use super::{Found, Measure, PUBLISHED_CLEARING, timed_kernels};
+use super::{Measure, Measurements, PUBLISHED_CLEARING, timed_kernels};
 use largefolio_cli::console;
 use largefolio_cli::verbs::values::{FormArgs, folio_size, size, within};
 
@@ -109,7 +109,7 @@ impl Measure for FaultPlan {
         self.args.form.form()
     }
 
-    fn measured(&self) -> Result<Found> {
+    fn measured(&self) -> Result<Measurements> {
         let line = console::status();
         let mut rows = Vec::new();
         for &bytes in &self.sizes {
@@ -117,7 +117,7 @@ impl Measure for FaultPlan {
             rows.extend(self.measure(bytes)?);
         }
         line.finish_and_clear();
-        Ok(Found { published: &PUBLISHED_CLEARING, rows, notes: Vec::new() })
+        Ok(Measurements { published: &PUBLISHED_CLEARING, rows, notes: Vec::new() })
     }
 }
 

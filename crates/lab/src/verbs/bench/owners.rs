@@ -10,7 +10,7 @@ use largefolio_linux::measure::{Series, interleave};
 use largefolio_results::Form;
 use largefolio_results::calibrate::counters::{Call, Counter};
 
-use super::{Found, Measure};
+use super::{Measure, Measurements};
 use largefolio_cli::verbs::values::{FormArgs, within};
 
 /// Orders of the folios: 64 KiB and 2 MiB in 4 KiB pages.
@@ -56,7 +56,7 @@ impl Measure for OwnersArgs {
         self.form.form()
     }
 
-    fn measured(&self) -> Result<Found> {
+    fn measured(&self) -> Result<Measurements> {
         let mut all = Vec::new();
         for nr_threads in self.threads() {
             for is_one_folio in [true, false] {
@@ -69,7 +69,7 @@ impl Measure for OwnersArgs {
                 }
             }
         }
-        Ok(Found { published: &[], rows: all, notes: Vec::new() })
+        Ok(Measurements { published: &[], rows: all, notes: Vec::new() })
     }
 }
 

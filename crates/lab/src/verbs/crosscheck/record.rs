@@ -74,14 +74,14 @@ impl RecordPlan {
         self.plan.warnings.iter().for_each(|warning| console::warn(warning));
         let bar = console::counter(self.plan.nr_workloads() as u64, "recording");
         let (mut nr_recorded, mut failed) = (0_u64, Vec::new());
-        let result = self.record(&mut |said| {
+        let result = self.record(&mut |message| {
             bar.inc(1);
-            nr_recorded += u64::from(said.is_none());
-            failed.extend(said);
+            nr_recorded += u64::from(message.is_none());
+            failed.extend(message);
         });
         bar.finish_and_clear();
-        for said in &failed {
-            console::warn(said);
+        for message in &failed {
+            console::warn(message);
         }
         let nr_skipped = self.plan.skipped.len();
         let directory = shown(&self.output);

@@ -139,8 +139,8 @@ proptest! {
             let block = move |block: u64| place((block << ORDER) + first) >> ORDER;
             (run.first..run.first + run.nr).map(move |one| (block(one), facts))
         };
-        let found: Vec<_> = runs.iter().flat_map(each).collect();
-        prop_assert_eq!(found, naive.into_iter().collect::<Vec<_>>());
+        let ranges: Vec<_> = runs.iter().flat_map(each).collect();
+        prop_assert_eq!(ranges, naive.into_iter().collect::<Vec<_>>());
         let list: Vec<_> = runs.iter().collect();
         let apart = |two: &[&BlockRun]| {
             two[0].end() < two[1].first || two[0].end() == two[1].first && two[0].facts != two[1].facts
@@ -169,7 +169,7 @@ fn userfaultfd_forbids_what_it_waits_for_and_no_more() {
             is_write_tracked: flag == "uw",
             ..AreaFacts::default()
         };
-        let found = [full, hole, swapped].map(|block| area.judge(&block, NR, When::Now).is_ok());
-        assert_eq!(found, allowed, "{backing:?} {flag}");
+        let verdicts = [full, hole, swapped].map(|block| area.judge(&block, NR, When::Now).is_ok());
+        assert_eq!(verdicts, allowed, "{backing:?} {flag}");
     }
 }

@@ -45,8 +45,8 @@ impl Private {
 
     fn remedies(&self) -> Vec<Remedy> {
         let (_dir, system) = edited("6.18", |dir| self.write(dir));
-        let found = judged_with(&system, 100, &Answers::default());
-        let found = finding(&found, self.start).expect("it could be larger");
+        let judged = judged_with(&system, 100, &Answers::default());
+        let found = finding(&judged, self.start).expect("it could be larger");
         assert_eq!(found.target_bytes, 2 * M, "{} K", self.page_bytes / K);
         found.remedies.clone()
     }

@@ -94,9 +94,9 @@ pub(super) fn of_anon(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Vec<
         small(dir);
         edit(dir);
     });
-    let found = judged_with(&system, 100, answers);
-    let found = finding(&found, 0x4000_0000).unwrap();
-    (found.reasons[0].refusal, found.remedies.clone())
+    let census_findings = judged_with(&system, 100, answers);
+    let census_findings = finding(&census_findings, 0x4000_0000).unwrap();
+    (census_findings.reasons[0].refusal, census_findings.remedies.clone())
 }
 
 pub(super) fn sentences(remedies: &[Remedy]) -> Vec<String> {
@@ -210,8 +210,8 @@ fn of_file(answers: &Answers, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
         replace(&dir.join("100/maps"), "00400000-00430000 r-xp", "00400000-00800000 r-xp");
         edit(dir);
     });
-    let found = judged_with(&system, 100, answers);
-    finding(&found, 0x40_0000).unwrap().remedies.clone()
+    let census_findings = judged_with(&system, 100, answers);
+    finding(&census_findings, 0x40_0000).unwrap().remedies.clone()
 }
 
 #[test]
@@ -256,8 +256,8 @@ fn a_file_that_cannot_be_reached_or_is_too_short_has_a_reason_instead() {
 
 /// Text without a whole 2M block: 192 KiB with 48 base pages present.
 fn of_short(answers: &Answers) -> Remedy {
-    let found = judged_with(&MemSystem::from_dir(fixture("6.18")), 100, answers);
-    let mut remedies = finding(&found, 0x40_0000).unwrap().remedies.clone();
+    let census_findings = judged_with(&MemSystem::from_dir(fixture("6.18")), 100, answers);
+    let mut remedies = finding(&census_findings, 0x40_0000).unwrap().remedies.clone();
     assert_eq!(remedies.len(), 1);
     remedies.remove(0)
 }
@@ -303,8 +303,8 @@ fn what_grows_in_steps_is_promised_no_small_folios() {
             std::fs::write(maps, text).unwrap();
             replace(&dir.join("100/smaps"), " ac hg ", " ac ");
         });
-        let found = judged_with(&system, 100, &Answers::default());
-        finding(&found, 0x4000_0000).unwrap().remedies[0].clone()
+        let census_findings = judged_with(&system, 100, &Answers::default());
+        finding(&census_findings, 0x4000_0000).unwrap().remedies[0].clone()
     };
     let plain = of("");
     assert!(plain.command.contains("thp.64K=always") && plain.gain_bytes > 0, "{plain:?}");
@@ -317,10 +317,13 @@ fn a_writer_is_named() {
     let (_dir, system) = edited("6.18", |dir| {
         replace(&dir.join("100/maps"), "/usr/bin/server", "/data/open");
     });
-    let found = judged(&system, 100);
-    let found = finding(&found, 0x40_0000).unwrap();
-    assert!(found.reasons.iter().any(|reason| reason.refusal == Refusal::OpenForWrite));
-    assert!(found.remedies[0].to_string().contains("4242 has the file open"), "{found:?}");
+    let census_findings = judged(&system, 100);
+    let census_findings = finding(&census_findings, 0x40_0000).unwrap();
+    assert!(census_findings.reasons.iter().any(|reason| reason.refusal == Refusal::OpenForWrite));
+    assert!(
+        census_findings.remedies[0].to_string().contains("4242 has the file open"),
+        "{census_findings:?}"
+    );
 }
 
 /// 4 MiB of shared memory at an address, under a setting.
@@ -335,9 +338,9 @@ fn of_shared(start: &str, end: &str, setting: &str) -> Vec<Remedy> {
         }
         set(dir, "shmem_enabled", setting);
     });
-    let found = judged_with(&system, 100, &Answers::default());
+    let census_findings = judged_with(&system, 100, &Answers::default());
     let start = u64::from_str_radix(start, 16).unwrap();
-    finding(&found, start).unwrap().remedies.clone()
+    finding(&census_findings, start).unwrap().remedies.clone()
 }
 
 #[test]
@@ -359,8 +362,8 @@ fn shared_memory_is_collapsed_where_it_fits_and_else_needs_the_setting() {
 
 #[test]
 fn the_whole_blocks_of_a_mapping_are_counted_once() {
-    let found = judged(&MemSystem::from_dir(fixture("6.18")), 100);
-    let touched = |nr: usize| found.0.processes[0].mappings[nr].touched.clone().unwrap();
+    let census_findings = judged(&MemSystem::from_dir(fixture("6.18")), 100);
+    let touched = |nr: usize| census_findings.0.processes[0].mappings[nr].touched.clone().unwrap();
     let sums = |runs: &Runs| {
         let nr =
             |of: fn(&BlockFacts) -> u32| runs.iter().map(move |r| u64::from(of(&r.facts)) * r.nr);
@@ -386,11 +389,11 @@ fn of_tmpfs(own: &str, process: &str, edit: &dyn Fn(&Path)) -> (Vec<Refusal>, Ve
         std::fs::write(dir.join("100/mountinfo"), process).unwrap();
         edit(dir);
     });
-    let found = judged(&system, 100);
-    let found = finding(&found, 0x80_0000).unwrap();
-    let refusals = found.reasons.iter().map(|reason| reason.refusal);
+    let census_findings = judged(&system, 100);
+    let census_findings = finding(&census_findings, 0x80_0000).unwrap();
+    let refusals = census_findings.reasons.iter().map(|reason| reason.refusal);
     let refusals = refusals.filter(|refusal| *refusal != Refusal::NotTouched).collect();
-    (refusals, found.remedies.clone())
+    (refusals, census_findings.remedies.clone())
 }
 
 const ROOT: &str = "22 1 254:0 / / rw - ext4 /dev/vda rw\n";
@@ -399,9 +402,13 @@ const ROOT: &str = "22 1 254:0 / / rw - ext4 /dev/vda rw\n";
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "the mapping is one block of 2M")]
 fn a_tmpfs_is_judged_by_its_mount_and_remounted_where_it_is() {
     let scratch = |huge: &str| format!("{ROOT}30 22 0:44 / /scratch rw - tmpfs none rw{huge}\n");
-    let remounts = |found: (Vec<Refusal>, Vec<Remedy>)| {
-        let remedies = found.1.into_iter().filter(|remedy| remedy.action == Action::Remount);
-        (found.0, remedies.map(|remedy| (remedy.command, remedy.undo)).collect::<Vec<_>>())
+    let remounts = |census_findings: (Vec<Refusal>, Vec<Remedy>)| {
+        let remedies =
+            census_findings.1.into_iter().filter(|remedy| remedy.action == Action::Remount);
+        (
+            census_findings.0,
+            remedies.map(|remedy| (remedy.command, remedy.undo)).collect::<Vec<_>>(),
+        )
     };
     let plain = "mount -o remount,huge";
     let ours = remounts(of_tmpfs(&scratch(""), &scratch(""), &|_| ()));

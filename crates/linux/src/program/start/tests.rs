@@ -20,7 +20,7 @@ fn task_of(files: &[(&str, &[u8])]) -> (tempfile::TempDir, Start) {
     (dir, start)
 }
 
-fn words(words: &[&str]) -> Vec<OsString> {
+fn arguments(words: &[&str]) -> Vec<OsString> {
     words.iter().map(Into::into).collect()
 }
 
@@ -37,7 +37,7 @@ fn words_variables_and_the_entry_are_read() {
         ("environ", b"A=1\0GLIBC_TUNABLES=a=b\0=odd\0rubbish\0"),
         ("auxv", &auxv),
     ]);
-    assert_eq!(start.words, words(&["/bin/x", "-a", "b c"]));
+    assert_eq!(start.arguments, arguments(&["/bin/x", "-a", "b c"]));
     assert_eq!(start.variable("GLIBC_TUNABLES"), Some(OsStr::new("a=b")));
     assert_eq!((start.variable("odd"), start.is_secure), (None, true));
     assert_eq!(start.entry, Some(0x40_1000));
@@ -77,19 +77,19 @@ fn a_title_hides_words_and_variables() {
     assert_eq!(start.variables, None);
     let program = Path::new("/usr/bin/redis-check-rdb");
     let typed = |start: &Start, program: &Path, finds| start.typed(program, |_| finds);
-    assert_eq!(typed(&start, program, true), words(&["redis-server"]));
-    assert_eq!(typed(&start, program, false), words(&["/usr/bin/redis-check-rdb"]));
+    assert_eq!(typed(&start, program, true), arguments(&["redis-server"]));
+    assert_eq!(typed(&start, program, false), arguments(&["/usr/bin/redis-check-rdb"]));
     let (_dir, start) = task_of(&[("cmdline", b"nginx: master process /usr/sbin/nginx\0")]);
     assert_eq!(start.name(Path::new("/usr/sbin/nginx")), "nginx");
     let blank = Path::new("/opt/my program");
     let (_dir, start) = task_of(&[("cmdline", b"/opt/my program\0")]);
-    assert_eq!(typed(&start, blank, false), words(&["/opt/my program"]));
+    assert_eq!(typed(&start, blank, false), arguments(&["/opt/my program"]));
 }
 
 #[test]
 fn a_program_is_typed_so_that_a_shell_finds_it() {
     let typed = |word: &str, program: &str, finds| {
-        let start = Start { words: words(&[word, "-x"]), ..Start::default() };
+        let start = Start { arguments: arguments(&[word, "-x"]), ..Start::default() };
         start.typed(Path::new(program), |_| finds)[0].clone().into_string().unwrap()
     };
     assert_eq!(typed("java", "/opt/jdk/bin/java", true), "java");
@@ -98,7 +98,7 @@ fn a_program_is_typed_so_that_a_shell_finds_it() {
     assert_eq!(typed("./x", "/tmp/x", false), "/tmp/x");
     assert_eq!(typed("./link", "/tmp/x", false), "./link");
     assert_eq!(typed("any name", "/tmp/x", false), "/tmp/x");
-    assert_eq!(Start::default().typed(Path::new("/tmp/x"), |_| false), words(&["x"]));
+    assert_eq!(Start::default().typed(Path::new("/tmp/x"), |_| false), arguments(&["x"]));
 }
 
 const LOADER: &str = "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
@@ -147,10 +147,10 @@ proptest! {
             }
         }
         line.extend([name.into(), "--argv0".into(), "1".into()]);
-        let start = Start { words: line.clone(), entry, ..Start::default() };
-        let found = start.program(&files).unwrap();
-        prop_assert_eq!(&found.path, Path::new(own));
-        let typed = start.typed(&found.path, |_| false);
+        let start = Start { arguments: line.clone(), entry, ..Start::default() };
+        let program = start.program(&files).unwrap();
+        prop_assert_eq!(&program.path, Path::new(own));
+        let typed = start.typed(&program.path, |_| false);
         let nr = line.len() - 2;
         prop_assert_eq!(typed.len(), nr);
         prop_assert_eq!(&typed[..nr - 1], &line[..nr - 1]);

@@ -26,7 +26,7 @@ enum Form {
         separator: u8,
         assign: u8,
     },
-    Words,
+    List,
     Whole,
 }
 
@@ -36,7 +36,7 @@ impl Form {
             "GLIBC_TUNABLES" => Self::Pairs { separator: b':', assign: b'=' },
             "GODEBUG" => Self::Pairs { separator: b',', assign: b'=' },
             _ if name.ends_with("MALLOC_CONF") => Self::Pairs { separator: b',', assign: b':' },
-            _ if name.ends_with("_OPTIONS") => Self::Words,
+            _ if name.ends_with("_OPTIONS") => Self::List,
             _ => Self::Whole,
         }
     }
@@ -44,7 +44,7 @@ impl Form {
     fn parts(self, value: &[u8]) -> Vec<&[u8]> {
         match self {
             Self::Pairs { separator, .. } => value.split(|&byte| byte == separator).collect(),
-            Self::Words => value.split(u8::is_ascii_whitespace).collect(),
+            Self::List => value.split(u8::is_ascii_whitespace).collect(),
             Self::Whole => vec![value],
         }
     }
@@ -55,7 +55,7 @@ impl Form {
                 let end = part.iter().position(|&byte| byte == assign);
                 &part[..end.unwrap_or(part.len())]
             }
-            Self::Words => switch(part),
+            Self::List => switch(part),
             Self::Whole => b"",
         }
     }
@@ -96,8 +96,8 @@ fn joined(form: Form, old: &[u8], parts: &[&[u8]], new: &[&[u8]]) -> Vec<u8> {
             all.join(&separator)
         }
         // Quotes can join words, so the old value is not parsed.
-        Form::Words if !old.trim_ascii().is_empty() => [old, &wanted(b' ')].join(&b' '),
-        Form::Words | Form::Whole => wanted(b' '),
+        Form::List if !old.trim_ascii().is_empty() => [old, &wanted(b' ')].join(&b' '),
+        Form::List | Form::Whole => wanted(b' '),
     }
 }
 

@@ -84,14 +84,14 @@ proptest! {
         });
         let process = process(mappings.collect());
         let own = largest(&process);
-        let found = reservation(&process, own.clone());
-        prop_assert!(found.start <= own.start && own.end <= found.end);
+        let reserved = reservation(&process, own.clone());
+        prop_assert!(reserved.start <= own.start && own.end <= reserved.end);
         let inside = process.mappings.iter().map(|one| &one.vma).filter(|vma| {
-            found.contains(&vma.range.start)
+            reserved.contains(&vma.range.start)
         });
         let bytes: u64 = inside.map(Vma::len_bytes).sum();
-        prop_assert_eq!(if own.is_empty() { 0 } else { bytes }, found.end - found.start);
-        let is_near = |vma: &Vma| vma.range.end == found.start || vma.range.start == found.end;
+        prop_assert_eq!(if own.is_empty() { 0 } else { bytes }, reserved.end - reserved.start);
+        let is_near = |vma: &Vma| vma.range.end == reserved.start || vma.range.start == reserved.end;
         prop_assert!(own.is_empty() || !process.mappings.iter().any(|one| is_near(&one.vma)));
     }
 }

@@ -209,7 +209,7 @@ fn touch_one(
         if pagemap.scan(pages, &mut present).is_err() {
             return Ok(false);
         }
-        ranges.extend(present.into_iter().map(|found| found.pages));
+        ranges.extend(present.into_iter().map(|extent| extent.pages));
     } else {
         ranges.push(pages);
     }

@@ -53,10 +53,10 @@ impl Inodes {
             }
             return *known;
         }
-        let is_it = |found: &Metadata| (found.dev(), found.ino()) == inode;
+        let is_it = |metadata: &Metadata| (metadata.dev(), metadata.ino()) == inode;
         let end = mapped.pos.saturating_add(mapped.len);
         let id = match mapped.path.metadata() {
-            Ok(found) if is_it(&found) => files.add_path(&mapped.path),
+            Ok(metadata) if is_it(&metadata) => files.add_path(&mapped.path),
             _ => announce(files, inode, end, &mapped.path),
         };
         self.known.insert(inode, id);
@@ -73,8 +73,9 @@ impl Inodes {
         if let Some(known) = self.known.get(&inode) {
             return *known;
         }
-        let is_it =
-            |path: &PathBuf| path.metadata().is_ok_and(|found| (found.dev(), found.ino()) == inode);
+        let is_it = |path: &PathBuf| {
+            path.metadata().is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == inode)
+        };
         if let Some(path) = self.mapped.get(&inode).filter(|path| is_it(path)) {
             let id = files.add_path(path);
             self.known.insert(inode, id);
@@ -83,7 +84,7 @@ impl Inodes {
         if let Some(path) = handle::path(inode.0, inode.1) {
             let id = files.add_path(&path);
             self.known.insert(inode, id);
-            if path.metadata().is_ok_and(|found| found.nlink() > 1) {
+            if path.metadata().is_ok_and(|metadata| metadata.nlink() > 1) {
                 self.any_name.insert(inode);
             }
             return id;
@@ -102,8 +103,8 @@ impl Inodes {
 
     fn search(&mut self, files: &mut Files, pid: u32) {
         for number in Task::of(&crate::system::Live, pid).descriptors() {
-            let Some((found, path)) = fd::regular(pid, number) else { continue };
-            let inode = (found.dev(), found.ino());
+            let Some((metadata, path)) = fd::regular(pid, number) else { continue };
+            let inode = (metadata.dev(), metadata.ino());
             if self.known.contains_key(&inode) {
                 continue;
             }
@@ -111,7 +112,7 @@ impl Inodes {
             let id = if is_it {
                 files.add_path(&path)
             } else {
-                announce(files, inode, found.len(), &path)
+                announce(files, inode, metadata.len(), &path)
             };
             self.known.insert(inode, id);
         }

@@ -138,33 +138,33 @@ impl Formats {
         let number = value(data, Field { offset: 0, size: 2 })?;
         let (kind, fields) = self.events.get(&number)?;
         let thread = u32::try_from(value(data, self.thread?)?).ok()?;
-        let mut words = [0; 6];
-        for (word, field) in words.iter_mut().zip(fields) {
+        let mut values = [0; 6];
+        for (word, field) in values.iter_mut().zip(fields) {
             *word = value(data, *field)?;
         }
         // Thread ids have 31 bits.
         let tid = |word: u64| u32::try_from(word).unwrap_or(0);
-        let seen = match *kind {
-            Kind::Fault => KernelEvent::Fault { address: words[0], code: words[1] },
+        let event = match *kind {
+            Kind::Fault => KernelEvent::Fault { address: values[0], code: values[1] },
             Kind::Handled => {
-                KernelEvent::Fault { address: words[0], code: fault_probe::code(words[1])? }
+                KernelEvent::Fault { address: values[0], code: fault_probe::code(values[1])? }
             }
             // The kernel reports the first and the last page.
             Kind::FileRead => KernelEvent::FileRead {
-                inode: words[0],
-                device: words[1],
-                first: words[2],
-                end: words[3].saturating_add(1),
+                inode: values[0],
+                device: values[1],
+                first: values[2],
+                end: values[3].saturating_add(1),
             },
-            Kind::Birth => KernelEvent::Birth { child: tid(words[0]), flags: words[1] },
+            Kind::Birth => KernelEvent::Birth { child: tid(values[0]), flags: values[1] },
             Kind::Executes => {
-                KernelEvent::Executes { process: tid(words[0]), earlier: tid(words[1]) }
+                KernelEvent::Executes { process: tid(values[0]), earlier: tid(values[1]) }
             }
             Kind::Ends => KernelEvent::Ends,
-            Kind::Enter(call) => KernelEvent::Enter { call, arguments: words },
-            Kind::Exit => KernelEvent::Exit { result: words[0].cast_signed() },
+            Kind::Enter(call) => KernelEvent::Enter { call, arguments: values },
+            Kind::Exit => KernelEvent::Exit { result: values[0].cast_signed() },
         };
-        Some((thread, seen))
+        Some((thread, event))
     }
 }
 
@@ -172,8 +172,8 @@ impl Formats {
 fn parse(text: &str, names: &[&str]) -> Option<(u64, Vec<Field>, Field)> {
     let number = text.lines().find_map(|line| line.strip_prefix("ID: ")?.trim().parse().ok())?;
     let fields: BTreeMap<&str, Field> = text.lines().filter_map(field).collect();
-    let found: Option<Vec<Field>> = names.iter().map(|name| fields.get(name).copied()).collect();
-    Some((number, found?, *fields.get("common_pid")?))
+    let places: Option<Vec<Field>> = names.iter().map(|name| fields.get(name).copied()).collect();
+    Some((number, places?, *fields.get("common_pid")?))
 }
 
 /// Parses a line such as `field:unsigned long address; offset:8; size:8; signed:0;`, with tabs.

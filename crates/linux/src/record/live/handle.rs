@@ -49,13 +49,13 @@ pub(super) fn path(device: u64, inode: u64) -> Option<PathBuf> {
     // SAFETY: the descriptor is new and has no other owner.
     let file = unsafe { File::from_raw_fd(descriptor) };
     let path = fs::read_link(fd::own(&file)).ok()?;
-    let found = path.metadata().ok()?;
-    ((found.dev(), found.ino()) == (device, inode)).then_some(path)
+    let metadata = path.metadata().ok()?;
+    ((metadata.dev(), metadata.ino()) == (device, inode)).then_some(path)
 }
 
 /// Opens a mounted filesystem. Skips mount points that are neither files nor directories.
 fn mount(point: &Path) -> Option<File> {
-    let found = PathHandle::of(point).ok()?;
-    let kind = found.metadata().file_type();
-    (kind.is_dir() || kind.is_file()).then(|| found.open(OFlags::RDONLY).ok())?
+    let handle = PathHandle::of(point).ok()?;
+    let kind = handle.metadata().file_type();
+    (kind.is_dir() || kind.is_file()).then(|| handle.open(OFlags::RDONLY).ok())?
 }

@@ -41,7 +41,7 @@ impl Hot {
         Ok(Self { every, last: Instant::now(), cost: HotPages::default() })
     }
 
-    pub(super) fn ask(&mut self, pids: impl Iterator<Item = u32>) {
+    pub(super) fn request(&mut self, pids: impl Iterator<Item = u32>) {
         if self.last.elapsed() < self.every {
             return;
         }

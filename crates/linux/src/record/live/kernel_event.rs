@@ -69,5 +69,5 @@ pub(super) struct Timed {
     pub(super) time_ns: u64,
     /// The kernel's thread id.
     pub(super) tid: u32,
-    pub(super) seen: KernelEvent,
+    pub(super) event: KernelEvent,
 }

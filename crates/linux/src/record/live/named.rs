@@ -219,10 +219,10 @@ fn mapped(record: &[u8]) -> Option<Timed> {
     })
 }
 
-fn timed(record: &[u8], seen: impl FnOnce(&[u8]) -> Option<KernelEvent>) -> Option<Timed> {
+fn timed(record: &[u8], decode: impl FnOnce(&[u8]) -> Option<KernelEvent>) -> Option<Timed> {
     let (body, id) = record.split_at_checked(record.len().checked_sub(16)?)?;
     let tid = u32::try_from(word::<4>(id, 4)?).ok()?;
-    Some(Timed { time_ns: word::<8>(id, 8)?, tid, seen: seen(body)? })
+    Some(Timed { time_ns: word::<8>(id, 8)?, tid, event: decode(body)? })
 }
 
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
@@ -273,7 +273,7 @@ mod tests {
             path: "/lib/x.so".into(),
         };
         let expected = [KernelEvent::Mapped(Box::new(file)), KernelEvent::Clears];
-        assert_eq!(events, expected.map(|seen| Timed { time_ns: 99, tid: 8, seen }));
+        assert_eq!(events, expected.map(|event| Timed { time_ns: 99, tid: 8, event }));
     }
 
     proptest! {

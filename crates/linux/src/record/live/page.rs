@@ -84,10 +84,10 @@ mod tests {
         bytes
     }
 
-    fn seen(page: &[u8]) -> Vec<(u64, Vec<u8>)> {
-        let mut seen = Vec::new();
-        events(page, &mut |time, data| seen.push((time, data.to_vec())));
-        seen
+    fn events_of(page: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let mut all = Vec::new();
+        events(page, &mut |time, data| all.push((time, data.to_vec())));
+        all
     }
 
     #[test]
@@ -99,13 +99,13 @@ mod tests {
         let words = [&short[..], &extend, &skipped, &long, &[PADDING]].concat();
         let later = 100 + 5 + (2 << 27 | 1) + 3 + 7;
         let expected = vec![(105, (1..=8).collect()), (later, (1..=5).collect::<Vec<u8>>())];
-        assert_eq!(seen(&page(100, &words)), expected);
+        assert_eq!(events_of(&page(100, &words)), expected);
     }
 
     #[test]
     fn an_absolute_time_keeps_the_top_bits_of_the_page() {
         let words = [TIME_STAMP | 9 << 5, 1, 1, 0xaa];
-        assert_eq!(seen(&page(1 << 60 | 5, &words))[0].0, 1 << 60 | 1 << 27 | 9);
+        assert_eq!(events_of(&page(1 << 60 | 5, &words))[0].0, 1 << 60 | 1 << 27 | 9);
     }
 
     proptest! {

@@ -47,8 +47,8 @@ impl Rings {
                     Err(error) => return Err(error),
                 };
                 page::events(&bytes[..nr_bytes], &mut |time_ns, data| {
-                    if let Some((tid, seen)) = formats.decode(data) {
-                        events.push(Timed { time_ns, tid, seen });
+                    if let Some((tid, event)) = formats.decode(data) {
+                        events.push(Timed { time_ns, tid, event });
                     }
                 });
             }

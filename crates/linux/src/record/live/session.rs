@@ -91,20 +91,20 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
     }
 
     pub(super) fn attach(&mut self, pids: &[u32]) -> Result<(), RecordError> {
-        let mut found = Vec::new();
+        let mut processes = Vec::new();
         for &pid in pids {
             if let Some(process) = AttachedProcess::new(pid) {
-                found.push((process, now_ns()));
+                processes.push((process, now_ns()));
             }
         }
-        if found.is_empty() {
+        if processes.is_empty() {
             return Err(RecordError::NoMatch(
                 "none of them has its own memory: they have ended or are kernel threads".to_owned(),
             ));
         }
         let mut begun = Vec::new();
         // All forks first: a child then inherits nothing from the first process.
-        for (process, since_ns) in found {
+        for (process, since_ns) in processes {
             let first = process.begin(&mut self.tasks)?;
             if let Some(known) = self.tasks.process_mut(process.pid) {
                 known.since_ns = since_ns;
@@ -150,7 +150,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let ended = wait_for(&mut child, signals)?;
         self.drain()?;
         if !self.tasks.has_begun() {
-            return match signals.seen() {
+            return match signals.received() {
                 Some(signal) => Err(RecordError::Interrupted(signal)),
                 None => Err(RecordError::RecorderFailed {
                     recorder: "the kernel",
@@ -183,10 +183,10 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             pause(pidfd.as_ref(), if self.tasks.has_begun() { TICK } else { FIRST_TICK })?;
             self.drain()?;
             if let Some(hot) = self.hot.as_mut().filter(|_| self.tasks.has_begun()) {
-                hot.ask(self.tasks.pids());
+                hot.request(self.tasks.pids());
             }
             if let Some((_, usage)) = &mut self.attached {
-                usage.look(self.tasks.pids());
+                usage.sample(self.tasks.pids());
             }
             progress(self.progress());
             let is_over = match child.as_deref_mut() {
@@ -199,7 +199,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             if is_over {
                 return Ok(Stopped::Ended);
             }
-            if let Some(signal) = signals.seen().filter(|_| child.is_none()) {
+            if let Some(signal) = signals.received().filter(|_| child.is_none()) {
                 return Ok(Stopped::Signal(signal));
             }
             if self.bounds.time.is_some_and(|time| self.started.elapsed() >= time) {
@@ -220,7 +220,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let nr_taken = self.held.partition_point(|event| event.time_ns <= until_ns);
         let later = self.held.split_off(nr_taken);
         for event in self.held.iter().chain(&later) {
-            if let KernelEvent::Mapped(mapped) = &event.seen {
+            if let KernelEvent::Mapped(mapped) = &event.event {
                 self.tasks.inodes.note(mapped);
             }
         }

@@ -55,7 +55,7 @@ pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, Rec
 
 /// Explains a failed start: a signal ended the waiting child, or the system's error.
 fn not_started(signals: &Signals) -> impl Fn(io::Error) -> RecordError {
-    |source| match signals.seen() {
+    |source| match signals.received() {
         Some(signal) => RecordError::Interrupted(signal),
         None => RecordError::Os { action: "start the program", source },
     }

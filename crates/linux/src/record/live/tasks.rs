@@ -144,28 +144,28 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
     }
 
     pub(super) fn take(&mut self, event: Timed) -> Result<(), TraceError> {
-        let Timed { time_ns, tid, seen } = event;
-        if let KernelEvent::Mapped(mapped) = seen {
+        let Timed { time_ns, tid, event: kernel_event } = event;
+        if let KernelEvent::Mapped(mapped) = kernel_event {
             self.mapped(*mapped);
             return Ok(());
         }
-        let (tid, seen) = match seen {
+        let (tid, kernel_event) = match kernel_event {
             KernelEvent::Executes { process, earlier } => {
                 self.rename(earlier, process);
-                (process, seen)
+                (process, kernel_event)
             }
-            seen => (tid, seen),
+            kernel_event => (tid, kernel_event),
         };
         // In an execve, the thread gets the process's pid before `Executes` arrives.
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         if time_ns < process.since_ns
-            && !matches!(seen, KernelEvent::Birth { .. } | KernelEvent::Ends)
+            && !matches!(kernel_event, KernelEvent::Birth { .. } | KernelEvent::Ends)
         {
             return Ok(());
         }
         let is_blind = process.is_blind;
-        match (&seen, &mut process.executing) {
+        match (&kernel_event, &mut process.executing) {
             (KernelEvent::Clears, executing) => {
                 process.mapped.clear();
                 *executing = Some(Vec::new());
@@ -180,7 +180,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             _ => {}
         }
         let Some(thread) = self.threads.get(&tid).copied() else { return Ok(()) };
-        match seen {
+        match kernel_event {
             KernelEvent::Executes { .. } => return self.executes(tid, thread),
             KernelEvent::Birth { child, flags } => return self.birth(thread, child, flags),
             KernelEvent::Ends => return self.ends(tid),
@@ -283,8 +283,8 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         let faults = process.executing.take().unwrap_or_default();
         let mapped = std::mem::take(&mut process.mapped);
         let is_first = self.command == Some(pid) && process.is_blind;
-        let found = image::of_execve(pid, &mapped, self.book, &mut self.inodes);
-        let Some((command, image)) = found else {
+        let image = image::of_execve(pid, &mapped, self.book, &mut self.inodes);
+        let Some((command, image)) = image else {
             process.is_blind = true;
             let path = mapped.first().map(|mapped| mapped.path.display().to_string());
             let path = path.unwrap_or_else(|| "a program".to_owned());
@@ -448,10 +448,10 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         Ok(())
     }
 
-    fn brk(&mut self, thread: Thread, asked: u64, result: u64) -> Result<(), TraceError> {
+    fn brk(&mut self, thread: Thread, requested: u64, result: u64) -> Result<(), TraceError> {
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
         let old = std::mem::replace(&mut process.brk, result);
-        if old == 0 && asked == 0 {
+        if old == 0 && requested == 0 {
             // The first brk call queries the heap's start.
             match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
                 Some(image) => image.brk = result,

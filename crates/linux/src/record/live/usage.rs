@@ -97,7 +97,7 @@ impl Usage {
         Self { began, looked: began, known: known.collect() }
     }
 
-    pub(super) fn look(&mut self, living: impl Iterator<Item = u32>) {
+    pub(super) fn sample(&mut self, living: impl Iterator<Item = u32>) {
         if self.looked.elapsed() >= EVERY {
             self.look_now(living);
         }

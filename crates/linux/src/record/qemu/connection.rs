@@ -68,8 +68,8 @@ impl Connection {
 }
 
 /// Polls `fd` for `asked` without waiting; returns whether `wanted` is set.
-fn is_now(fd: BorrowedFd<'_>, asked: PollFlags, wanted: PollFlags) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, asked)];
+fn is_now(fd: BorrowedFd<'_>, requested: PollFlags, wanted: PollFlags) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, requested)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(wanted)
 }

@@ -60,7 +60,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             return Ok(());
         };
         let header = packet.header;
-        let Some(process) = self.processes.get_mut(&pid).filter(|found| found.phase != Phase::Over)
+        let Some(process) =
+            self.processes.get_mut(&pid).filter(|process| process.phase != Phase::Over)
         else {
             self.warn_stray();
             return Ok(());

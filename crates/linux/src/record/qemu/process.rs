@@ -137,10 +137,10 @@ impl RecordedProcess {
 
 impl Execve {
     pub(crate) fn recorded(body: &[u8], caller: ThreadId) -> Self {
-        let mut words = body.split(|byte| *byte == 0);
-        let path = words.next().unwrap_or_default();
+        let mut strings = body.split(|byte| *byte == 0);
+        let path = strings.next().unwrap_or_default();
         let path = PathBuf::from(OsStr::from_bytes(path));
-        let mut command: Vec<String> = words
+        let mut command: Vec<String> = strings
             .take(COMMAND_WORDS_MAX)
             .map(|word| String::from_utf8_lossy(word).into_owned())
             .collect();

@@ -154,8 +154,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
 
     /// Whether a signal arrived after the program's end, and not together with it.
     fn is_cut_short(&mut self, signals: &Signals) -> bool {
-        let is_asked = signals.take().is_some();
-        let is_cut = is_asked && self.ended.is_some_and(|ended| ended.elapsed() > LINGER);
+        let is_interrupted = signals.take().is_some();
+        let is_cut = is_interrupted && self.ended.is_some_and(|ended| ended.elapsed() > LINGER);
         if is_cut {
             self.ledger.book.warn(CUT_SHORT);
         }

@@ -104,8 +104,8 @@ mod tests {
         assert!(tails.is_empty(), "another user put them there");
         fs::write(path("1"), &bytes).expect("a file");
         let tails = take(directory.path(), 7, 0, &own);
-        let seen: Vec<_> = tails.iter().map(|tail| (tail.tid, tail.rows().len())).collect();
-        assert_eq!(seen, [(9, TAIL_ROWS * ROW_BYTES)]);
+        let lengths: Vec<_> = tails.iter().map(|tail| (tail.tid, tail.rows().len())).collect();
+        assert_eq!(lengths, [(9, TAIL_ROWS * ROW_BYTES)]);
         assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
     }
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::program::start::Start;
 
-fn found(traits: &Traits, wanted: &Wanted) -> &'static str {
+fn matching_row(traits: &Traits, wanted: &Wanted) -> &'static str {
     Runtime::of(traits, wanted).map_or("", |row| row.name.as_str())
 }
 
@@ -62,16 +62,16 @@ fn named(program: &str, name: &str, allocator: &str) -> Traits {
 fn an_application_comes_before_its_allocator() {
     let mut traits = named("/usr/bin/redis-check-rdb", "redis-server", "libjemalloc.so.2");
     let wanted = anon(START);
-    assert_eq!(found(&traits, &wanted), "Redis");
+    assert_eq!(matching_row(&traits, &wanted), "Redis");
     assert_eq!(line(&traits, &wanted), "MALLOC_CONF=thp:always redis-server ..");
     traits = named("/opt/server", "server", "libjemalloc.so.2");
-    assert_eq!(found(&traits, &wanted), "jemalloc");
+    assert_eq!(matching_row(&traits, &wanted), "jemalloc");
     traits.allocator = "libc.so.6".to_owned();
-    assert_eq!(found(&traits, &wanted), "glibc");
+    assert_eq!(matching_row(&traits, &wanted), "glibc");
     traits.notes.push("Go".to_owned());
-    assert_eq!(found(&traits, &wanted), "Go");
+    assert_eq!(matching_row(&traits, &wanted), "Go");
     let shared = Wanted { memory: Memory::Shmem, ..wanted };
-    assert_eq!(found(&traits, &shared), "");
+    assert_eq!(matching_row(&traits, &shared), "");
 }
 
 #[test]
@@ -101,30 +101,34 @@ fn the_tunables_of_glibc_are_for_its_own_malloc_alone() {
         ("libc.so.6", "glibc"),
         ("", ""),
     ] {
-        assert_eq!(found(&named("/opt/x", "x", allocator), &anon(START)), row, "{allocator}");
+        assert_eq!(
+            matching_row(&named("/opt/x", "x", allocator), &anon(START)),
+            row,
+            "{allocator}"
+        );
     }
     let python = named("/usr/bin/python3", "python3", "libjemalloc.so.2");
-    assert!(found(&python, &anon(START)).starts_with("CPython, memory of mmap"));
+    assert!(matching_row(&python, &anon(START)).starts_with("CPython, memory of mmap"));
     let linked = Traits { constants: vec!["mimalloc: ".to_owned()], ..named("/x", "x", "x") };
-    assert_eq!(found(&linked, &anon(START)), "mimalloc, linked in");
+    assert_eq!(matching_row(&linked, &anon(START)), "mimalloc, linked in");
 }
 
 #[test]
 fn memory_that_malloc_did_not_map_is_told_by_its_address() {
     let traits = named("/opt/x", "x", "libc.so.6");
-    let of = |start| found(&traits, &anon(start));
+    let of = |start| matching_row(&traits, &anon(start));
     assert_eq!(of(0x7f00_0000_1000), "glibc");
     assert_eq!(of(0x7f00_0000_0000), "glibc, memory of threads");
     assert_eq!(of(0x7f00_0020_0000), "", "a mapping of whole blocks is the program's own");
     let longer = of_length(0x7f00_0000_0000, 65 << 20, 2 << 20);
-    assert_eq!(found(&traits, &longer), "", "no arena is longer than 64 MiB");
+    assert_eq!(matching_row(&traits, &longer), "", "no arena is longer than 64 MiB");
 }
 
 #[test]
 fn a_request_to_malloc_tells_its_memory_from_that_of_the_program() {
     let traits = named("/opt/x", "x", "libc.so.6");
     let odd = anon(0x7f00_0000_1000);
-    let with = |longest_chunk| found(&traits, &Wanted { longest_chunk, ..odd.clone() });
+    let with = |longest_chunk| matching_row(&traits, &Wanted { longest_chunk, ..odd.clone() });
     assert_eq!([with(Some(2 << 20)), with(None), with(Some(0))], ["glibc", "glibc", ""]);
     assert_eq!(with(Some((2 << 20) - 4096)), "", "it advises no request below a PMD entry");
 }
@@ -134,7 +138,7 @@ fn arenas_of_python_are_told_from_what_it_maps_itself() {
     let of = |allocator: &str, longest_chunk, is_object_arena| {
         let longest_chunk = Some(longest_chunk);
         let wanted = Wanted { longest_chunk, is_object_arena, ..anon(START) };
-        found(&named("/usr/bin/python3", "python3", allocator), &wanted)
+        matching_row(&named("/usr/bin/python3", "python3", allocator), &wanted)
     };
     let (libc, other) = ("libc.so.6", "libjemalloc.so.2");
     assert_eq!([of(libc, 0, true), of(libc, 2 << 20, false)], ["CPython"; 2]);
@@ -151,7 +155,7 @@ fn an_option_for_a_heap_is_for_no_other_memory() {
     };
     let of = |longest_chunk, is_own_heap, start| {
         let longest_chunk = Some(longest_chunk);
-        found(&traits, &Wanted { longest_chunk, is_own_heap, ..anon(start) })
+        matching_row(&traits, &Wanted { longest_chunk, is_own_heap, ..anon(start) })
     };
     let other = "OpenJDK, memory outside its heap";
     assert_eq!(of(0, true, START), "OpenJDK");
@@ -163,7 +167,7 @@ fn an_option_for_a_heap_is_for_no_other_memory() {
 #[test]
 fn an_arena_is_known_by_its_address_and_what_it_begins_with() {
     let traits = named("/opt/x", "x", "libc.so.6");
-    let with = |is_arena| found(&traits, &Wanted { is_arena, ..anon(0x7f00_0000_0000) });
+    let with = |is_arena| matching_row(&traits, &Wanted { is_arena, ..anon(0x7f00_0000_0000) });
     assert_eq!(with(Some(true)), "glibc, memory of threads");
     assert_eq!([with(None), with(Some(false))], ["glibc, memory of threads", ""]);
 }
@@ -171,20 +175,21 @@ fn an_arena_is_known_by_its_address_and_what_it_begins_with() {
 #[test]
 fn malloc_advises_no_mapping_below_a_pmd_entry() {
     let traits = named("/opt/x", "x", "libc.so.6");
-    let of = |bytes, pmd_bytes| found(&traits, &of_length(0x7f00_0001_0000, bytes, pmd_bytes));
+    let of =
+        |bytes, pmd_bytes| matching_row(&traits, &of_length(0x7f00_0001_0000, bytes, pmd_bytes));
     for pmd_bytes in [2 << 20, 32 << 20, 512 << 20] {
         assert_eq!(of(pmd_bytes - 1, pmd_bytes), "", "{pmd_bytes}");
         assert_eq!(of(pmd_bytes, pmd_bytes), "glibc", "{pmd_bytes}");
     }
     let heap = Wanted { is_heap: true, ..of_length(0xaaaa_0001_0000, 1 << 20, 512 << 20) };
-    assert_eq!(found(&traits, &heap), "glibc", "the heap grows in steps of 512 MiB then");
+    assert_eq!(matching_row(&traits, &heap), "glibc", "the heap grows in steps of 512 MiB then");
 }
 
-fn started(words: &[&str], variables: &[(&str, &str)]) -> Traits {
-    let words: Vec<_> = words.iter().map(|&word| word.into()).collect();
+fn started(arguments: &[&str], variables: &[(&str, &str)]) -> Traits {
+    let arguments: Vec<_> = arguments.iter().map(|&word| word.into()).collect();
     let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
     let variables = Some(variables.chain([("HOME".into(), "/".into())]).collect());
-    let start = Start { words, variables, ..Start::default() };
+    let start = Start { arguments, variables, ..Start::default() };
     Traits { start, ..named("/usr/bin/x", "x", "libc.so.6") }
 }
 
@@ -195,8 +200,8 @@ fn an_option_stands_after_the_program_and_a_variable_before_it() {
         name: "java".to_owned(),
         ..start
     };
-    let of = |words: &[&str], variables: &[(&str, &str)]| {
-        let traits = java(started(words, variables));
+    let of = |arguments: &[&str], variables: &[(&str, &str)]| {
+        let traits = java(started(arguments, variables));
         Runtime::of(&traits, &anon(START)).unwrap().start(&traits)
     };
     let on = "-XX:+UseTransparentHugePages";
@@ -208,21 +213,21 @@ fn an_option_stands_after_the_program_and_a_variable_before_it() {
     let plain = (format!("x {on} .."), String::new());
     assert_eq!(line(of(&["x", "-jar", "a"], &[])), plain);
     assert_eq!(line(of(&["x"], &[("JAVA_TOOL_OPTIONS", off)])), plain, "it is overruled");
-    let (said, note) = line(of(&["x", off], &[]));
-    assert!(said == plain.0 && note.contains(off), "{note}");
-    let (said, note) = line(of(&["x", on], &[("_JAVA_OPTIONS", off)]));
-    assert_eq!(said, format!("_JAVA_OPTIONS='{off} {on}' x .."));
+    let (line_of_command, note) = line(of(&["x", off], &[]));
+    assert!(line_of_command == plain.0 && note.contains(off), "{note}");
+    let (line_of_command, note) = line(of(&["x", on], &[("_JAVA_OPTIONS", off)]));
+    assert_eq!(line_of_command, format!("_JAVA_OPTIONS='{off} {on}' x .."));
     assert!(note.contains(off));
     let embedded = Traits { name: "soffice".to_owned(), ..java(started(&["x"], &[])) };
     let embedded = Runtime::of(&embedded, &anon(START)).unwrap().start(&embedded);
     assert_eq!(line(embedded).0, format!("JAVA_TOOL_OPTIONS={on} x .."));
-    for (words, variables) in [
+    for (arguments, variables) in [
         (vec!["x", on], vec![]),
         (vec!["x", off, on], vec![("JAVA_TOOL_OPTIONS", off)]),
         (vec!["x"], vec![("JAVA_TOOL_OPTIONS", "-Xmx1g -XX:+UseTransparentHugePages")]),
         (vec!["x", off], vec![("_JAVA_OPTIONS", on)]),
     ] {
-        assert_eq!(of(&words, &variables), Started::Already(on.to_owned()), "{words:?}");
+        assert_eq!(of(&arguments, &variables), Started::Already(on.to_owned()), "{arguments:?}");
     }
 }
 

@@ -14,7 +14,7 @@ fn run(faults: u64, large_mib: u64) -> Run {
     let folios = BTreeMap::from([(4096, small << 20), (2 << 20, large_mib << 20)]);
     Run {
         sample: Sample { nr_minor_faults: faults, ..Sample::default() },
-        look: Some(MemorySample { folios, page_bytes: 4096, ..MemorySample::default() }),
+        memory: Some(MemorySample { folios, page_bytes: 4096, ..MemorySample::default() }),
         ..Run::default()
     }
 }
@@ -123,7 +123,7 @@ fn a_setting_that_somebody_changed_spoils_a_round_whatever_is_seen() {
 
 #[test]
 fn without_looks_faults_are_the_proof() {
-    let blind = |run: Run| Run { look: None, ..run };
+    let blind = |run: Run| Run { memory: None, ..run };
     let all = rounds((0..12).map(|_| (blind(run(6021, 0)), blind(run(650, 250)))));
     let proved = prove(&all, Trace::Required);
     assert_eq!((proved.dropped.len(), proved.traces), (0, vec!["faults"]));

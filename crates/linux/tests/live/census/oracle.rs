@@ -56,13 +56,13 @@ fn entry(file: &File, at: u64) -> u64 {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct Snapshot {
     pub(crate) counted: ByOrder,
     /// Each present page's PFN. Two counts with equal PFNs saw unchanged memory.
     pfns: BTreeMap<u64, u64>,
 }
 
-pub(crate) fn look(pid: u32, range: &Range<u64>) -> Look {
+pub(crate) fn snapshot(pid: u32, range: &Range<u64>) -> Snapshot {
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
     let file = File::open("/proc/kpageflags").unwrap();
     let mut flags = Flags { file, known: BTreeMap::new() };
@@ -86,5 +86,5 @@ pub(crate) fn look(pid: u32, range: &Range<u64>) -> Look {
         };
         counted.entry(order).or_default()[class] += PAGE;
     }
-    Look { counted, pfns }
+    Snapshot { counted, pfns }
 }

@@ -45,10 +45,10 @@ fn zen() -> Vec<Structure> {
     };
     let mut all = Vec::new();
     for bytes in [4 << 10, 2 << 20] {
-        all.push(of(Place::L1Data, 72, None, bytes));
-        all.push(of(Place::L1Instruction, 64, None, bytes));
-        all.push(of(Place::L2Data, 3072, Some(8), bytes));
-        all.push(of(Place::L2Instruction, 512, Some(7), bytes));
+        all.push(of(TlbLevel::L1Data, 72, None, bytes));
+        all.push(of(TlbLevel::L1Instruction, 64, None, bytes));
+        all.push(of(TlbLevel::L2Data, 3072, Some(8), bytes));
+        all.push(of(TlbLevel::L2Instruction, 512, Some(7), bytes));
     }
     all
 }

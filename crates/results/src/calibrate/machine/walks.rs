@@ -10,7 +10,7 @@ use largefolio_mm::units::{PageSize, Pfn, Vpn};
 use largefolio_sim::cost::{digits, ns_each};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::tlb::{
-    self, Access, CacheSize, EntrySize, LeafKind, Lines, TableLevel, Tlb, TlbConfig, Walk,
+    self, Access, CacheSize, EntrySize, LeafKind, Lines, TlbLevel, Tlb, TlbConfig, Walk,
     WalkCacheConfig, WalkerConfig, Ways,
 };
 use largefolio_trace::generate::Rng;
@@ -36,8 +36,8 @@ pub(super) fn caches() -> Vec<WalkCacheConfig> {
         assumed: true,
     };
     vec![
-        of("PDE cache", TableLevel::Pmd, 32, Ways::Number(4)),
-        of("PDPTE cache", TableLevel::Pud, 4, Ways::Full),
+        of("PDE cache", TlbLevel::Pmd, 32, Ways::Number(4)),
+        of("PDPTE cache", TlbLevel::Pud, 4, Ways::Full),
     ]
 }
 

@@ -70,7 +70,7 @@ fn rounds_without_a_value_are_none() {
     let (mut rounds, _, mut question) = judged_rounds(12, 80);
     let sample = MemorySample { unknown_bytes: 1 << 20, ..MemorySample::default() };
     for run in rounds.plain.iter_mut().chain(rounds.changed.iter_mut().skip(3)) {
-        run.look = Some(sample.clone());
+        run.memory = Some(sample.clone());
     }
     question.metric = Metric::quantity("memory");
     let view = VerifyResult::new(&rounds, &Judged::of(&rounds, &question), &question);

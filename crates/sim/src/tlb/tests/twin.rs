@@ -83,10 +83,10 @@ fn any_config() -> impl Strategy<Value = TlbConfig> {
 }
 
 fn any_walk_caches() -> impl Strategy<Value = Vec<WalkCacheConfig>> {
-    let levels = vec![TableLevel::Pgd, TableLevel::Pmd, TableLevel::Pud];
+    let levels = vec![TlbLevel::Pgd, TlbLevel::Pmd, TlbLevel::Pud];
     let shapes = proptest::collection::vec((1_u32..4, 1_u32..4), 3);
     (proptest::sample::subsequence(levels, 0..=3), shapes).prop_map(|(levels, shapes)| {
-        let cache = |(level, (sets, ways)): (TableLevel, (u32, u32))| WalkCacheConfig {
+        let cache = |(level, (sets, ways)): (TlbLevel, (u32, u32))| WalkCacheConfig {
             name: "W".to_owned(),
             level,
             entries: sets * ways,
@@ -107,9 +107,9 @@ fn naive_walker(configs: &[WalkCacheConfig], page: PageSize) -> NaiveWalker {
     };
     let cache = |config: &WalkCacheConfig| {
         let above = match config.level {
-            TableLevel::Pmd => 1,
-            TableLevel::Pud => 2,
-            TableLevel::Pgd => 3,
+            TlbLevel::Pmd => 1,
+            TlbLevel::Pud => 2,
+            TlbLevel::Pgd => 3,
         };
         let ways = config.nr_ways();
         let nr_sets = (config.entries / ways) as usize;

@@ -4,7 +4,7 @@ use LeafKind::{Contpte, Pmd, Pte};
 
 use super::*;
 
-fn cache(level: TableLevel, entries: u32, ways: u32) -> WalkCacheConfig {
+fn cache(level: TlbLevel, entries: u32, ways: u32) -> WalkCacheConfig {
     WalkCacheConfig {
         name: "test".to_owned(),
         level,
@@ -42,7 +42,7 @@ fn a_walk_without_caches_reads_every_level() {
 fn a_walk_starts_below_the_deepest_entry_that_is_cached() {
     // PMD ranges A, B, C of one PUD; D in another PUD of the same PGD entry. Two PDE entries.
     let (a, b, c, d) = (0x0, 0x200, 0x400, 0x4_0000);
-    let configs = [cache(TableLevel::Pmd, 2, 0), cache(TableLevel::Pud, 1, 0)];
+    let configs = [cache(TlbLevel::Pmd, 2, 0), cache(TlbLevel::Pud, 1, 0)];
     let mut caches = WalkCaches::new(&configs, PageSize::K4);
     let walks = [
         (a, Pte),     // everything; PDE {A}, PDPTE {0}
@@ -63,7 +63,7 @@ fn a_walk_starts_below_the_deepest_entry_that_is_cached() {
 #[test]
 fn sets_of_a_walk_cache_are_chosen_by_the_prefix() {
     // Three sets of one way: PMD ranges 0 and 3 share a set, 1 has its own.
-    let mut caches = WalkCaches::new(&[cache(TableLevel::Pmd, 3, 1)], PageSize::K4);
+    let mut caches = WalkCaches::new(&[cache(TlbLevel::Pmd, 3, 1)], PageSize::K4);
     let walks = [0, 3, 1, 3, 1, 0].map(|range| (range * 512, Pte));
     assert_eq!(reads(&mut caches, &walks), ["1111", "1111", "1111", "0001", "0001", "1111"]);
 }
@@ -71,7 +71,7 @@ fn sets_of_a_walk_cache_are_chosen_by_the_prefix() {
 #[test]
 fn a_flush_takes_the_entries_above_its_pages() {
     let configs =
-        [TableLevel::Pmd, TableLevel::Pud, TableLevel::Pgd].map(|level| cache(level, 4, 0));
+        [TlbLevel::Pmd, TlbLevel::Pud, TlbLevel::Pgd].map(|level| cache(level, 4, 0));
     let mut caches = WalkCaches::new(&configs, PageSize::K4);
     let (a, b) = (0x0, 0x200);
     assert_eq!(reads(&mut caches, &[(a, Pte), (b, Pte)]), ["1111", "0011"]);
@@ -88,7 +88,7 @@ fn a_flush_takes_the_entries_above_its_pages() {
 
 #[test]
 fn with_64k_pages_the_pud_is_the_top() {
-    let configs = [TableLevel::Pud, TableLevel::Pgd].map(|level| cache(level, 4, 0));
+    let configs = [TlbLevel::Pud, TlbLevel::Pgd].map(|level| cache(level, 4, 0));
     let mut caches = WalkCaches::new(&configs, PageSize::K64);
     let walks = [(0, Pte), (1 << 13, Pte), (1 << 26, Pmd), (0, Pmd)];
     assert_eq!(reads(&mut caches, &walks), ["0111", "0011", "0110", "0010"]);
@@ -97,7 +97,7 @@ fn with_64k_pages_the_pud_is_the_top() {
 #[test]
 fn a_tlb_counts_what_its_walks_read() {
     let mut config = config(vec![structure(1, 0, &["4K", "2M"])], vec![]);
-    config.walk_cache = vec![cache(TableLevel::Pmd, 1, 0)];
+    config.walk_cache = vec![cache(TlbLevel::Pmd, 1, 0)];
     let mut tlb = Tlb::new(&config, PageSize::K4);
     // Two pages of one PMD range, then a PMD leaf elsewhere: 4 + 1 + 3 entries.
     for (vpn, order) in [(0, 0), (1, 0), (0x400, 9)] {

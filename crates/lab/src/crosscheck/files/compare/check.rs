@@ -1,7 +1,7 @@
 //! A comparison in progress, and the check of a mapping's present pages.
 
-use super::super::aside::Asides;
 use super::super::body::FileSteps;
+use super::super::not_compared::NotComparedFiles;
 use super::super::replay::FileReplay;
 use super::super::step::PageRun;
 use super::super::timing::IoTiming;
@@ -17,8 +17,8 @@ pub(super) struct FileComparison<'a> {
     pub(super) reads_piecemeal: bool,
     pub(super) replay: FileReplay,
     pub(super) verdict: Verdict,
-    pub(super) asides: Asides,
-    pub(super) found: IoTiming,
+    pub(super) asides: NotComparedFiles,
+    pub(super) learned: IoTiming,
     /// The kernel has fewer pages present at the end, because of timing.
     pub(super) lacks: bool,
 }
@@ -35,17 +35,25 @@ impl<'a> FileComparison<'a> {
             ..Verdict::new(recording.name.clone(), kernel)
         };
         let replay = FileReplay::new(recording, kernel, timing)?;
-        let (asides, found) = (Asides::default(), IoTiming::default());
+        let (asides, found) = (NotComparedFiles::default(), IoTiming::default());
         let reads_piecemeal = recording.header.filesystem == "btrfs";
         let workload = &recording.body;
-        Ok(Self { workload, reads_piecemeal, replay, verdict, asides, found, lacks: false })
+        Ok(Self {
+            workload,
+            reads_piecemeal,
+            replay,
+            verdict,
+            asides,
+            learned: found,
+            lacks: false,
+        })
     }
 
     /// Notes the faults that skipped pages which the kernel has mapped.
     pub(super) fn explain_more(&mut self, area: u32, (first, last): PageRun) {
         for index in first..=last {
             let Some((step, nr_requests)) = self.replay.early(area, index) else { return };
-            let known = self.found.early.entry(step).or_default();
+            let known = self.learned.early.entry(step).or_default();
             *known = nr_requests.max(*known);
         }
     }
@@ -54,7 +62,7 @@ impl<'a> FileComparison<'a> {
     pub(super) fn explain_less(&mut self, area: u32, (first, last): PageRun) {
         for index in first..=last {
             let Some(step) = self.replay.late(area, index) else { return };
-            let known = self.found.late.entry(step).or_insert(index);
+            let known = self.learned.late.entry(step).or_insert(index);
             *known = index.min(*known);
         }
     }

@@ -43,8 +43,10 @@ impl FileComparison<'_> {
         let cut = before.map(|before| self.cut(&before));
         let (theirs, ours) = (self.asides.rest(kernel, file), self.asides.rest(&model, file));
         self.compare(&at, &theirs, &ours, cut.as_deref());
-        let found = &mut self.verdict.not_compared;
-        if !self.verdict.differences.is_empty() && self.asides.excuse(&theirs, &ours, file, found) {
+        let not_compared = &mut self.verdict.not_compared;
+        if !self.verdict.differences.is_empty()
+            && self.asides.excuse(&theirs, &ours, file, not_compared)
+        {
             self.verdict.differences.clear();
             let (theirs, ours) = (self.asides.rest(kernel, file), self.asides.rest(&model, file));
             self.compare(&at, &theirs, &ours, cut.as_deref());
@@ -128,9 +130,9 @@ impl FileComparison<'_> {
 
     /// Compares the earlier writes' reservations, if the model knows them.
     fn reserved(&mut self, at: &Location, kernel: &FileStep) {
-        let Some(told) = &kernel.extents else { return };
-        let told = told.iter().filter(|extent| extent.kind == ExtentKind::Reserved);
-        let theirs: Vec<PageRun> = told.map(|extent| (extent.first, extent.end)).collect();
+        let Some(reserved) = &kernel.extents else { return };
+        let reserved = reserved.iter().filter(|extent| extent.kind == ExtentKind::Reserved);
+        let theirs: Vec<PageRun> = reserved.map(|extent| (extent.first, extent.end)).collect();
         // Once the kernel has written a page back, it is not reserved any longer.
         if let Some(ours) = self.replay.reserved().filter(|_| !theirs.is_empty()) {
             self.verdict.compare(Aspect::Reserved, at, &theirs, &ours);
@@ -143,13 +145,13 @@ impl FileComparison<'_> {
     }
 
     fn windows(&mut self, at: &Location, kernel: &FileStep, model: &FileStep, events: u64) {
-        let is_seen =
+        let is_visible =
             |line: &&WindowLine| events & if line.is_base { EVENT_BASE } else { EVENT_WINDOW } != 0;
         let has_order = kernel.windows.iter().all(|line| line.is_base || line.order.is_some());
         let shown =
             |line: &WindowLine| WindowLine { order: line.order.filter(|_| has_order), ..*line };
-        let theirs: Vec<_> = kernel.windows.iter().filter(is_seen).map(shown).collect();
-        let ours: Vec<_> = model.windows.iter().filter(is_seen).map(shown).collect();
+        let theirs: Vec<_> = kernel.windows.iter().filter(is_visible).map(shown).collect();
+        let ours: Vec<_> = model.windows.iter().filter(is_visible).map(shown).collect();
         self.verdict.compare(Aspect::Windows, at, &theirs, &ours);
     }
 

@@ -108,18 +108,18 @@ const MOVED: &str = "I 0 65536 /file\nO 1 0\nB 0 0 65536 1\nS sync 0 16 0 0 0 32
 
 #[test]
 fn a_touch_finds_its_page_after_mremap_and_fork() {
-    let found = parsed(MOVED).check(None).unwrap();
-    let of = |aspect| found.differences.iter().filter(|one| one.aspect == aspect).count();
-    assert_eq!(of(Aspect::Faults), 0, "{:?}", found.differences);
-    assert_eq!(found.nr_steps, parsed(MOVED).body.steps.len());
+    let verdict = parsed(MOVED).check(None).unwrap();
+    let of = |aspect| verdict.differences.iter().filter(|one| one.aspect == aspect).count();
+    assert_eq!(of(Aspect::Faults), 0, "{:?}", verdict.differences);
+    assert_eq!(verdict.nr_steps, parsed(MOVED).body.steps.len());
 }
 
 #[test]
 fn a_touch_of_a_page_the_model_has_mapped_is_a_difference() {
     let twice = MOVED.replace("W 5 6", "W 5 6\nT 6 1");
-    let found = parsed(&twice).check(None).unwrap();
-    assert_eq!(found.differences.len(), 1);
-    assert_eq!(found.differences[0].aspect, Aspect::Faults);
+    let verdict = parsed(&twice).check(None).unwrap();
+    assert_eq!(verdict.differences.len(), 1);
+    assert_eq!(verdict.differences[0].aspect, Aspect::Faults);
 }
 
 #[test]

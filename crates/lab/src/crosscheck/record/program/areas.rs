@@ -42,11 +42,11 @@ impl Areas {
     /// Unmaps whole pages; returns whether any was mapped.
     pub(crate) fn remove(&mut self, bytes: &Range<u64>) -> bool {
         let Range { start: addr, end } = *bytes;
-        let mut found = false;
+        let mut is_found = false;
         while let Some((_, &area)) = self.areas.range(..end).next_back()
             && area.end > addr
         {
-            found = true;
+            is_found = true;
             self.areas.remove(&area.start);
             if area.start < addr {
                 self.areas.insert(area.start, Area { end: addr, ..area });
@@ -59,7 +59,7 @@ impl Areas {
                 break;
             }
         }
-        found
+        is_found
     }
 
     pub(crate) fn remap(&mut self, from: &Range<u64>, to: &Range<u64>, id: u32) -> bool {
@@ -94,9 +94,9 @@ mod tests {
     fn a_hole_leaves_both_sides_their_pages() {
         let mut areas = areas();
         assert!(areas.remove(&(0x11000..0x12000)) && !areas.remove(&(0x11000..0x12000)));
-        let found = [0x10fff, 0x11000, 0x12000, 0x13fff, 0x14000].map(|addr| areas.find(addr));
-        let found = found.map(|found| found.map(|(id, pos)| (id, pos >> 12)));
-        assert_eq!(found, [Some((3, 8)), None, Some((3, 10)), Some((3, 11)), None]);
+        let places = [0x10fff, 0x11000, 0x12000, 0x13fff, 0x14000].map(|addr| areas.find(addr));
+        let places = places.map(|places| places.map(|(id, pos)| (id, pos >> 12)));
+        assert_eq!(places, [Some((3, 8)), None, Some((3, 10)), Some((3, 11)), None]);
     }
 
     #[test]

@@ -8,15 +8,15 @@ use std::ops::Range;
 
 use super::areas::{Area, Areas, whole_pages};
 use super::line::{Event, Mark, parse};
+use constants::Advice;
 use largefolio_linux::fault_probe::{FETCH, STORE};
 use output::Output;
 use units::{Unit, What};
-use words::Advice;
 
+mod constants;
 mod output;
 mod retries;
 mod units;
-mod words;
 
 /// `MAP_*` and `PROT_WRITE`, as numbered on x86-64 and arm64.
 const SHARED: u64 = 1;
@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
                     self.mark(mark);
                 }
                 if !marks.iter().any(has_answer) {
-                    self.unanswered(&words::call(nr), &unit.events);
+                    self.unanswered(&constants::call(nr), &unit.events);
                 } else if !marks.iter().any(may_remove) {
                     self.count_removed(&unit.events);
                 }
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
     fn unanswered(&mut self, call: &str, events: &[Event]) {
         let inodes: BTreeSet<u64> = events.iter().filter_map(Event::inode).collect();
         for inode in inodes {
-            self.aside(inode, call);
+            self.set_aside(inode, call);
         }
     }
 
@@ -156,7 +156,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Ends the comparison for a file.
-    fn aside(&mut self, inode: u64, why: &str) {
+    fn set_aside(&mut self, inode: u64, why: &str) {
         let file = self.number(inode);
         self.out.act(&format!("~ {file} {why}"));
     }
@@ -194,7 +194,7 @@ impl<'a> Writer<'a> {
             Mark::Advise { space, addr, len, advice } => {
                 let overlaps =
                     self.areas.entry(space).or_default().overlaps(&whole_pages(addr, len, page));
-                match words::advice(advice).filter(|_| overlaps) {
+                match constants::advice(advice).filter(|_| overlaps) {
                     Some(Advice::Known(word)) => {
                         self.out.act_in(space, &format!("V {word} {addr:x} {len}"));
                     }
@@ -205,7 +205,7 @@ impl<'a> Writer<'a> {
                 }
             }
             Mark::Fadvise { open, advice, pos, len } => {
-                if let Some(word) = words::file_advice(advice) {
+                if let Some(word) = constants::file_advice(advice) {
                     self.out.act(&format!("L {word} {open} {pos} {len}"));
                 }
             }
@@ -216,7 +216,7 @@ impl<'a> Writer<'a> {
             Mark::Send { open, pos, len } => {
                 self.out.act(&format!("s {} {} {len} {open}", pos / page, pos % page));
             }
-            Mark::Aside { inode, ref why } => self.aside(inode, why),
+            Mark::Aside { inode, ref why } => self.set_aside(inode, why),
             Mark::Lock { space, addr, len } => {
                 self.aside_range(space, &whole_pages(addr, len, page), "mlock");
             }
@@ -235,14 +235,14 @@ impl<'a> Writer<'a> {
         let page = self.source.page;
         let id = self.nr_areas;
         let all = &mut self.areas;
-        let told = match *mark {
+        let action = match *mark {
             Mark::Unmap { space, addr, len } => {
                 let is_ours = all.entry(space).or_default().remove(&whole_pages(addr, len, page));
                 is_ours.then(|| (space, format!("U {addr:x} {len}")))
             }
             Mark::Protect { space, addr, len, prot } => {
                 let is_ours = all.entry(space).or_default().overlaps(&whole_pages(addr, len, page));
-                is_ours.then(|| (space, format!("Q {addr:x} {len} {}", words::prot(prot))))
+                is_ours.then(|| (space, format!("Q {addr:x} {len} {}", constants::prot(prot))))
             }
             Mark::Remap { space, from, len, to, to_len } => {
                 let is_ours = all.entry(space).or_default().remap(
@@ -255,7 +255,7 @@ impl<'a> Writer<'a> {
             }
             _ => None,
         };
-        if let Some((space, line)) = told {
+        if let Some((space, line)) = action {
             self.out.act_in(space, &line);
         }
     }
@@ -288,7 +288,7 @@ impl<'a> Writer<'a> {
         self.nr_areas += 1;
         areas.insert(Area { id, start: addr, end: addr + len, pos, file });
         let map = if flags & SHARED != 0 { "shared" } else { "private" };
-        let (pages, word) = (len / page, words::prot(prot));
+        let (pages, word) = (len / page, constants::prot(prot));
         self.out.act_in(
             space,
             &format!(
@@ -396,8 +396,8 @@ fn is_removal(event: &Event) -> bool {
 /// Whether this mark explains folios that leave the page cache in its call.
 fn may_remove(mark: &Mark) -> bool {
     match *mark {
-        Mark::Fadvise { advice, .. } => words::file_advice(advice) == Some("dontneed"),
-        Mark::Advise { advice, .. } => matches!(words::advice(advice), Some(Advice::Aside(_))),
+        Mark::Fadvise { advice, .. } => constants::file_advice(advice) == Some("dontneed"),
+        Mark::Advise { advice, .. } => matches!(constants::advice(advice), Some(Advice::Aside(_))),
         Mark::Aside { .. } => true,
         _ => false,
     }
@@ -412,7 +412,7 @@ fn has_answer(mark: &Mark) -> bool {
         | Mark::Aside { .. }
         | Mark::Lock { .. }
         | Mark::LockAll { .. } => true,
-        Mark::Advise { advice, .. } => words::advice(advice).is_some(),
+        Mark::Advise { advice, .. } => constants::advice(advice).is_some(),
         Mark::Map { flags, .. } => populates(flags) || flags & LOCKED != 0,
         _ => false,
     }

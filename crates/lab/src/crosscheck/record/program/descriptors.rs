@@ -111,8 +111,8 @@ pub(crate) struct Behind {
 }
 
 pub(crate) fn behind(tid: i32, fd: i32) -> Option<Behind> {
-    let (found, path) = fd::regular(tid, fd)?;
-    Some(Behind { device: found.dev(), inode: found.ino(), bytes: found.size(), path })
+    let (metadata, path) = fd::regular(tid, fd)?;
+    Some(Behind { device: metadata.dev(), inode: metadata.ino(), bytes: metadata.size(), path })
 }
 
 pub(crate) fn position(tid: i32, fd: i32) -> io::Result<u64> {

@@ -29,8 +29,8 @@ impl Discover {
         let is_real = |path: &&PathBuf| {
             !proc::is_virtual(path)
                 && !self.written.contains(*path)
-                && path.metadata().is_ok_and(|found| {
-                    found.is_file() && found.len() > 0 && !self.is_own_work(&found)
+                && path.metadata().is_ok_and(|metadata| {
+                    metadata.is_file() && metadata.len() > 0 && !self.is_own_work(&metadata)
                 })
         };
         self.read.iter().filter(is_real).cloned().collect()
@@ -38,9 +38,9 @@ impl Discover {
 }
 
 impl Discover {
-    fn is_own_work(&self, found: &Metadata) -> bool {
-        let seconds = u64::try_from(found.ctime()).unwrap_or(0);
-        let nanos = u32::try_from(found.ctime_nsec()).unwrap_or(0);
+    fn is_own_work(&self, metadata: &Metadata) -> bool {
+        let seconds = u64::try_from(metadata.ctime()).unwrap_or(0);
+        let nanos = u32::try_from(metadata.ctime_nsec()).unwrap_or(0);
         let changed = UNIX_EPOCH + Duration::new(seconds, nanos);
         self.began.is_some_and(|began| changed + CLOCK > began)
     }
@@ -61,13 +61,13 @@ impl Observer for Discover {
             return Ok(());
         }
         let fd = i32::try_from(result).unwrap_or(-1);
-        let Some(found) = behind(tid, fd) else { return Ok(()) };
+        let Some(file) = behind(tid, fd) else { return Ok(()) };
         let mode = flags(tid, fd)? & 3;
         let is_read = mode == u64::try_from(libc::O_RDONLY).unwrap_or(0);
         if is_read {
-            self.read.insert(found.path)
+            self.read.insert(file.path)
         } else {
-            self.written.insert(found.path)
+            self.written.insert(file.path)
         };
         Ok(())
     }

@@ -98,9 +98,9 @@ impl Drop for Kept {
     }
 }
 
-fn named(told: &[u8]) -> io::Result<(Option<u32>, PathBuf)> {
-    let line = told.iter().position(|byte| *byte == b'\n');
-    let Some((device, directory)) = line.map(|at| (&told[..at], &told[at + 1..])) else {
+fn named(text: &[u8]) -> io::Result<(Option<u32>, PathBuf)> {
+    let line = text.iter().position(|byte| *byte == b'\n');
+    let Some((device, directory)) = line.map(|at| (&text[..at], &text[at + 1..])) else {
         return Err(io::Error::other(
             "cannot create a directory in the directory for temporary files",
         ));

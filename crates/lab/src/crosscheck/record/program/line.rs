@@ -3,7 +3,7 @@
 use largefolio_linux::fault_probe::{self, HANDLE_MM_FAULT};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct TracerLine {
     /// The thread that caused it; for a mark, the recorder.
     pub(crate) tid: i32,
     pub(crate) event: Event,
@@ -111,7 +111,7 @@ impl Event {
 }
 
 /// Parses a line; pages have `1 << shift` bytes. `None` for comments and unused events.
-pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
+pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<TracerLine>, String> {
     if text.starts_with('#') || text.trim().is_empty() {
         return Ok(None);
     }
@@ -136,7 +136,7 @@ pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
             None => return Ok(None),
         },
     };
-    Ok(Some(Line { tid, event }))
+    Ok(Some(TracerLine { tid, event }))
 }
 
 /// The width of the thread name in a line; the name itself has at most one character less.
@@ -345,7 +345,7 @@ mod tests {
     use super::*;
     use largefolio_linux::fault_probe::{FETCH, LOCKED, STORE};
 
-    fn fault(flags: &str) -> Result<Option<Line>, String> {
+    fn fault(flags: &str) -> Result<Option<TracerLine>, String> {
         let text = format!(
             "  ls-17  [000] .....  1.5: handle_mm_fault: (handle_mm_fault+0x0/0x2a0) \
              address=0xffff81234567 flags={flags}"
@@ -358,7 +358,7 @@ mod tests {
         for (flags, expected) in
             [("0x254", 0), ("0x255", STORE), ("0x354", FETCH), ("0x1254", LOCKED)]
         {
-            let Some(Line { tid: 17, event: Event::Fault { address, code } }) =
+            let Some(TracerLine { tid: 17, event: Event::Fault { address, code } }) =
                 fault(flags).unwrap()
             else {
                 panic!("{flags}")
@@ -375,7 +375,7 @@ mod tests {
         let text = "  ls-17  [000] .....  1.5: mm_filemap_map_pages: dev 7:0 ino 1f \
                     ofs=65536-131071";
         let of = |shift| match parse(text, shift) {
-            Ok(Some(Line { event: Event::Around { first, last, .. }, .. })) => (first, last),
+            Ok(Some(TracerLine { event: Event::Around { first, last, .. }, .. })) => (first, last),
             other => panic!("{other:?}"),
         };
         assert_eq!([of(12), of(14), of(16)], [(16, 31), (4, 7), (1, 1)]);
@@ -402,7 +402,7 @@ mod tests {
                 "{comm:>16}-{tid:<7} [001] d....  7.012345: mm_filemap_fault: dev 7:0 ino 1f ofs=4096"
             );
             let event = Event::Handler { inode: 0x1f, index: 1 };
-            prop_assert_eq!(parse(&text, 12), Ok(Some(Line { tid, event })));
+            prop_assert_eq!(parse(&text, 12), Ok(Some(TracerLine { tid, event })));
         }
     }
 }

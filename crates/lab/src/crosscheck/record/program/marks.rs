@@ -74,19 +74,19 @@ impl<'a> Marks<'a> {
 
     /// Returns a descriptor's file if it is on the filesystem.
     fn own(&self, tid: i32, fd: i32) -> Option<Behind> {
-        behind(tid, fd).filter(|found| found.device == self.device)
+        behind(tid, fd).filter(|file| file.device == self.device)
     }
 
     fn open_of(&mut self, tid: i32, fd: i32) -> io::Result<Option<Open>> {
-        let Some(found) = self.own(tid, fd) else { return Ok(None) };
+        let Some(file) = self.own(tid, fd) else { return Ok(None) };
         match self.descriptors.get(tid, fd) {
-            Some(open) if open.inode == found.inode => Ok(Some(open)),
-            _ => self.opened(tid, fd, found).map(Some),
+            Some(open) if open.inode == file.inode => Ok(Some(open)),
+            _ => self.opened(tid, fd, file).map(Some),
         }
     }
 
-    fn opened(&mut self, tid: i32, fd: i32, found: Behind) -> io::Result<Open> {
-        let Behind { inode, bytes, path, .. } = found;
+    fn opened(&mut self, tid: i32, fd: i32, file: Behind) -> io::Result<Open> {
+        let Behind { inode, bytes, path, .. } = file;
         self.files.entry(inode).or_insert(Used { bytes, path });
         let open = self.descriptors.new_open(inode);
         self.descriptors.set(tid, fd, Some(open));
@@ -99,12 +99,12 @@ impl<'a> Marks<'a> {
         let fd = descriptor(call.args[0]);
         let Some(open) = self.open_of(tid, fd)? else { return Ok(()) };
         if flags(tid, fd)? & bits(libc::O_DIRECT) != 0 {
-            return self.aside(open.inode, &format!("{name} with O_DIRECT"));
+            return self.set_aside(open.inode, &format!("{name} with O_DIRECT"));
         }
         let [_, buffer, nr, at, _, flags] = call.args;
         let is_v2 = matches!(call.nr, libc::SYS_preadv2 | libc::SYS_pwritev2);
         if is_v2 && flags & !u64::from(RWF_PLAIN) != 0 {
-            return self.aside(open.inode, &format!("{name} with RWF flags {flags:#x}"));
+            return self.set_aside(open.inode, &format!("{name} with RWF flags {flags:#x}"));
         }
         let pos = match call.nr {
             libc::SYS_pread64 | libc::SYS_pwrite64 | libc::SYS_preadv | libc::SYS_pwritev => at,
@@ -118,7 +118,7 @@ impl<'a> Marks<'a> {
         self.mark(&format!("{name} {} {pos} {len}", open.id))
     }
 
-    fn aside(&mut self, inode: Inode, why: &str) -> io::Result<()> {
+    fn set_aside(&mut self, inode: Inode, why: &str) -> io::Result<()> {
         self.mark(&format!("aside {inode} {why}"))
     }
 
@@ -128,10 +128,10 @@ impl<'a> Marks<'a> {
         let from = descriptor(from);
         let Some(open) = self.open_of(tid, from)? else { return Ok(()) };
         if flags(tid, from)? & bits(libc::O_DIRECT) != 0 {
-            return self.aside(open.inode, "sendfile with O_DIRECT");
+            return self.set_aside(open.inode, "sendfile with O_DIRECT");
         }
         if !fd::is_file_or_device(tid, descriptor(to)) {
-            return self.aside(open.inode, "sendfile to a pipe or socket");
+            return self.set_aside(open.inode, "sendfile to a pipe or socket");
         }
         let pos = if at == 0 { position(tid, from)? } else { number_at(tid, at)? };
         self.mark(&format!("send {} {pos} {len}", open.id))
@@ -164,7 +164,7 @@ impl<'a> Marks<'a> {
                 continue;
             }
             let path = vma.name().into_owned();
-            let bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
+            let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
             self.files.entry(vma.inode).or_insert(Used { bytes, path });
             let prot = vma.prot() | if vma.is_shared() { KMAP_SHARED } else { 0 };
             let (start, len, pos) = (vma.range.start, vma.len_bytes(), vma.pos);
@@ -199,7 +199,7 @@ impl Observer for Marks<'_> {
             _ => {
                 for (name, fd) in uncovered(call).into_iter().flatten() {
                     if let Some(open) = self.open_of(tid, descriptor(fd))? {
-                        self.aside(open.inode, name)?;
+                        self.set_aside(open.inode, name)?;
                     }
                 }
                 Ok(())

@@ -75,11 +75,11 @@ impl Stage {
 /// Copies content, mode and modification time: Python compares the time with its caches.
 fn copy_file(from: &Path, to: &Path) -> Result<(), CrosscheckError> {
     let mut original = open_regular(from).map_err(CrosscheckError::file(from))?;
-    let found = original.metadata().map_err(CrosscheckError::file(from))?;
+    let metadata = original.metadata().map_err(CrosscheckError::file(from))?;
     let mut file = File::create_new(to).map_err(CrosscheckError::file(to))?;
     io::copy(&mut original, &mut file).map_err(CrosscheckError::file(from))?;
-    file.set_permissions(found.permissions()).map_err(CrosscheckError::file(to))?;
-    let time = found.modified().map_err(CrosscheckError::file(from))?;
+    file.set_permissions(metadata.permissions()).map_err(CrosscheckError::file(to))?;
+    let time = metadata.modified().map_err(CrosscheckError::file(from))?;
     file.set_times(fs::FileTimes::new().set_modified(time)).map_err(CrosscheckError::file(to))?;
     file.sync_all().map_err(CrosscheckError::file(to))
 }

@@ -175,7 +175,7 @@ impl Tracer {
         let mut ended = None;
         while !self.living.is_empty() {
             let (tid, status) = match wait() {
-                Ok(found) => found,
+                Ok(process) => process,
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(error) => return Err(error),
             };

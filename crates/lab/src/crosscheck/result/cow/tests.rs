@@ -9,18 +9,18 @@ const OTHER: &str = "0 78 1:4 x =16385";
 const PROGRAM: &str =
     "program 1 pages=128 sizes=-\n0 map 0 128 h\n0 protect 59 -\n0 write 78\n0 unmap 15\n";
 
-fn recorded(answer: &str) -> CowRun {
+fn recorded(lines: &str) -> CowRun {
     let text = format!(
         "# cow page=4096 arch=x86-64 release=6.18.44\nprogram 1 pages=128 sizes=-\n\
-         > 0 map 0 128 h\n> 0 protect 59 -\n> 0 write 78\n{answer}\n> 0 unmap 15\nend\n"
+         > 0 map 0 128 h\n> 0 protect 59 -\n> 0 write 78\n{lines}\n> 0 unmap 15\nend\n"
     );
     CowRun { text, changes: Vec::new() }
 }
 
-fn disturbed(answer: &str) -> CowRun {
+fn disturbed(lines: &str) -> CowRun {
     let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled".to_owned();
     let change = Change { setting, from: "never".to_owned(), to: "advise".to_owned() };
-    CowRun { changes: vec![change], ..recorded(answer) }
+    CowRun { changes: vec![change], ..recorded(lines) }
 }
 
 fn checked(runs: &[CowRun]) -> CowResult {
@@ -57,10 +57,10 @@ fn a_run_during_which_a_setting_changed_is_repeated() {
     let report = checked(&[disturbed(OTHER), recorded(EQUAL)]);
     assert_eq!((report.nr_equal, report.nr_not_judged), (1, 0));
     let text = text(&report);
-    let told = "another program changed a setting during the run \
+    let expected = "another program changed a setting during the run \
                 (/sys/kernel/mm/transparent_hugepage/shmem_enabled changed from never to advise): \
                 1 programs repeated";
-    assert!(text.contains(told), "{text}");
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ fn rows(events: Vec<(u32, KernelEvent)>) -> Vec<Event> {
     tasks.add_process(MAIN, 0);
     tasks.process_mut(MAIN).unwrap().is_blind = false;
     tasks.process_mut(MAIN).unwrap().since_ns = 10;
-    for (time_ns, (tid, seen)) in (10..).zip(events) {
-        tasks.take(Timed { time_ns, tid, seen }).unwrap();
+    for (time_ns, (tid, event)) in (10..).zip(events) {
+        tasks.take(Timed { time_ns, tid, event }).unwrap();
     }
     drop(tasks);
     assert!(sink.iter().all(|event| event.validate().is_ok()));
@@ -40,10 +40,10 @@ fn a_fault_is_one_reference_of_its_kind() {
         fault(u64::MAX, 6),
         (MAIN + 1, KernelEvent::Fault { address: 0x1000, code: 4 }),
     ]);
-    let seen: Vec<_> = rows.iter().map(|row| (row.op, row.addr, row.len)).collect();
+    let rows: Vec<_> = rows.iter().map(|row| (row.op, row.addr, row.len)).collect();
     let expected =
         [(Op::Read, 0x7000_1000, 1), (Op::Write, 0x7000_2000, 1), (Op::Exec, 0x7000_3000, 1)];
-    assert_eq!(seen, expected);
+    assert_eq!(rows, expected);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_call_counts_when_it_succeeded() {
 
 #[test]
 fn the_first_brk_says_where_the_heap_is() {
-    let brk = |asked| (MAIN, enter(Call::Brk, [asked, 0, 0, 0, 0, 0]));
+    let brk = |requested| (MAIN, enter(Call::Brk, [requested, 0, 0, 0, 0, 0]));
     let rows = rows(vec![
         brk(0),
         (MAIN, exit(0x5000)),
@@ -141,8 +141,8 @@ fn what_was_read_at_the_beginning_is_not_told_twice() {
     let main = tasks.process_mut(MAIN).unwrap();
     (main.is_blind, main.since_ns) = (false, 50);
     for time_ns in [49, 50] {
-        let seen = KernelEvent::Fault { address: 0x1000, code: 4 };
-        tasks.take(Timed { time_ns, tid: MAIN, seen }).unwrap();
+        let event = KernelEvent::Fault { address: 0x1000, code: 4 };
+        tasks.take(Timed { time_ns, tid: MAIN, event }).unwrap();
     }
     drop(tasks);
     assert_eq!(sink.len(), 1);

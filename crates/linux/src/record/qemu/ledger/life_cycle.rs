@@ -127,7 +127,7 @@ impl Ledger<'_, '_> {
     /// it.
     pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<bool, TraceError> {
         let thread_of = |pid: u32| {
-            let process = self.processes.get(&pid).filter(|found| found.phase != Phase::Over);
+            let process = self.processes.get(&pid).filter(|process| process.phase != Phase::Over);
             process.map(|process| process.last)
         };
         let from = thread_of(parent).or_else(|| self.top.and_then(thread_of));
@@ -299,7 +299,8 @@ impl Ledger<'_, '_> {
 
     fn end(&mut self, pid: u32, ended: Option<Ended>) -> Result<(), TraceError> {
         self.drain_tails(pid)?;
-        let Some(process) = self.processes.get_mut(&pid).filter(|found| found.phase != Phase::Over)
+        let Some(process) =
+            self.processes.get_mut(&pid).filter(|process| process.phase != Phase::Over)
         else {
             return Ok(());
         };

@@ -52,8 +52,8 @@ fn rows_come_before_the_event_of_their_message() {
     let munmap = event(Op::Munmap, WireEvent { addr: 0x5000, len: 4096, ..WireEvent::default() });
     let (events, warnings) =
         events_of(&[message(Kind::Event, (10, 10), &[row(0x5000, 2, 7)], &munmap)]);
-    let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr, event.len)).collect();
-    assert_eq!(seen, [(Op::Write, 0x5000, 7), (Op::Munmap, 0x5000, 4096), (Op::Exit, 0, 0)]);
+    let rows: Vec<_> = events.iter().map(|event| (event.op, event.addr, event.len)).collect();
+    assert_eq!(rows, [(Op::Write, 0x5000, 7), (Op::Munmap, 0x5000, 4096), (Op::Exit, 0, 0)]);
     assert!(warnings.is_empty());
 }
 
@@ -65,7 +65,7 @@ fn a_thread_waits_for_the_fork_that_announces_it() {
         message(Kind::Rows, (10, 11), &[row(0x2000, 1, 1)], &[]),
         message(Kind::Event, (10, 10), &[row(0x3000, 0, 5)], &event(Op::Fork, fork)),
     ]);
-    let seen: Vec<_> = events.iter().map(|event| (event.thread, event.op, event.addr)).collect();
+    let rows: Vec<_> = events.iter().map(|event| (event.thread, event.op, event.addr)).collect();
     let expected = [
         (0, Op::Exec, 0x3000),
         (0, Op::Fork, 0),
@@ -73,7 +73,7 @@ fn a_thread_waits_for_the_fork_that_announces_it() {
         (1, Op::Read, 0x2000),
         (0, Op::Exit, 0),
     ];
-    assert_eq!(seen, expected);
+    assert_eq!(rows, expected);
 }
 
 #[test]

@@ -40,11 +40,11 @@ fn silent(path: &Path) -> OwnedFd {
 fn connect(path: &Path, reason: Reason, generation: u32) -> OwnedFd {
     let fd = silent(path);
     let hello = Hello { reason, parent: PARENT, generation };
-    say(&fd, Kind::Hello, &[], &hello.encode());
+    send(&fd, Kind::Hello, &[], &hello.encode());
     fd
 }
 
-fn say(fd: &OwnedFd, kind: Kind, rows: &[u64], body: &[u8]) {
+fn send(fd: &OwnedFd, kind: Kind, rows: &[u64], body: &[u8]) {
     let pid = std::process::id();
     let bytes = message(kind, (pid, pid), rows, body);
     let sent = rustix::net::send(fd, &bytes, rustix::net::SendFlags::empty());
@@ -71,15 +71,15 @@ fn announce(session: &mut Session<'_, '_, '_>) {
 fn connections_of_a_process_are_read_one_after_the_other() {
     let (events, warnings) = session(|session, path| {
         let first = connect(path, Reason::Fork, 0);
-        say(&first, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
-        say(&first, Kind::Leaving, &[], &[]);
+        send(&first, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        send(&first, Kind::Leaving, &[], &[]);
         drop(first);
         let second = connect(path, Reason::Again, 0);
-        say(&second, Kind::Execve, &[row(0x2000, 2, 1)], b"/program\0program\0");
+        send(&second, Kind::Execve, &[row(0x2000, 2, 1)], b"/program\0program\0");
         turn(session);
         drop(second);
         let third = connect(path, Reason::Execve, 1);
-        say(&third, Kind::Rows, &[row(0x3000, 2, 1)], &[]);
+        send(&third, Kind::Rows, &[row(0x3000, 2, 1)], &[]);
         turn(session);
         assert_eq!(
             session.ledger.reachability(std::process::id()),
@@ -91,9 +91,9 @@ fn connections_of_a_process_are_read_one_after_the_other() {
         assert_eq!(session.ledger.reachability(std::process::id()), Reachability::Speaks);
         assert!(session.may_read(session.connections.len() - 1));
     });
-    let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
+    let rows: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
     let write = |addr| (Op::Write, addr);
-    assert_eq!(seen, [(Op::Fork, 0), write(0x1000), write(0x2000), write(0x3000)]);
+    assert_eq!(rows, [(Op::Fork, 0), write(0x1000), write(0x2000), write(0x3000)]);
     assert!(warnings.is_empty(), "{warnings:?}");
 }
 
@@ -119,7 +119,7 @@ fn a_standstill_is_told_once_with_its_reason() {
         session.last_message -= STANDSTILL;
         session.check_standstill();
         assert_eq!(session.progress().standstill, None, "there is nothing to read");
-        say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        send(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
         session.check_standstill();
         session.check_standstill();
         let awaited = Awaited::Announcement(PARENT);
@@ -145,7 +145,7 @@ fn a_child_of_a_silent_parent_is_adopted() {
         let leaving = message(Kind::Leaving, (PARENT, PARENT), &[], &[]);
         session.ledger.receive(PARENT, &leaving).expect("a vector takes everything");
         let child = connect(path, Reason::Fork, 0);
-        say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        send(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
         turn(session);
         assert_eq!(
             session.ledger.reachability(own),
@@ -157,8 +157,8 @@ fn a_child_of_a_silent_parent_is_adopted() {
         announce(session);
         assert_eq!(session.ledger.book.nr_processes, 2);
     });
-    let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
-    assert_eq!(seen, [(Op::Fork, 0), (Op::Write, 0x1000)]);
+    let rows: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
+    assert_eq!(rows, [(Op::Fork, 0), (Op::Write, 0x1000)]);
 }
 
 /// Other users see the socket in QEMU's arguments.
@@ -167,7 +167,7 @@ fn who_was_not_started_by_the_recorded_program_is_not_read() {
     for reason in [Reason::Start, Reason::Again, Reason::Execve] {
         let (events, warnings) = session(|session, path| {
             let stranger = connect(path, reason, 0);
-            say(&stranger, Kind::Rows, &[row(0x6000, 2, 1)], &[]);
+            send(&stranger, Kind::Rows, &[row(0x6000, 2, 1)], &[]);
             turn(session);
             assert!(session.connections.is_empty(), "{reason:?}");
             assert_eq!(session.ledger.reachability(std::process::id()), Reachability::Over);
@@ -185,11 +185,11 @@ fn a_process_speaks_for_itself_alone() {
         turn(session);
         let of_parent = message(Kind::Rows, (PARENT, PARENT), &[row(0x6000, 2, 1)], &[]);
         rustix::net::send(&child, &of_parent, rustix::net::SendFlags::empty()).expect("a socket");
-        say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        send(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
         turn(session);
     });
-    let seen: Vec<_> = events.iter().map(|event| (event.thread, event.op)).collect();
-    assert_eq!(seen, [(0, Op::Fork), (1, Op::Write)]);
+    let rows: Vec<_> = events.iter().map(|event| (event.thread, event.op)).collect();
+    assert_eq!(rows, [(0, Op::Fork), (1, Op::Write)]);
     assert!(warnings[0].contains("could not be read"), "{warnings:?}");
 }
 

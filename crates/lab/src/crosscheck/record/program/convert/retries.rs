@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::line::{Event, Line};
+use super::super::line::{Event, TracerLine};
 use largefolio_linux::fault_probe::LOCKED;
 
-pub(super) fn without(lines: Vec<Line>, page: u64) -> Vec<Line> {
-    let mut kept: Vec<Option<Line>> = Vec::with_capacity(lines.len());
+pub(super) fn without(lines: Vec<TracerLine>, page: u64) -> Vec<TracerLine> {
+    let mut kept: Vec<Option<TracerLine>> = Vec::with_capacity(lines.len());
     // Per thread: a first try, and whether the thread did anything since.
     let mut tries: BTreeMap<i32, (usize, u64, bool)> = BTreeMap::new();
     for line in lines {
@@ -44,12 +44,12 @@ pub(super) fn without(lines: Vec<Line>, page: u64) -> Vec<Line> {
 mod tests {
     use super::*;
 
-    fn fault(tid: i32, address: u64, code: u64) -> Line {
-        Line { tid, event: Event::Fault { address, code } }
+    fn fault(tid: i32, address: u64, code: u64) -> TracerLine {
+        TracerLine { tid, event: Event::Fault { address, code } }
     }
 
-    fn handler(tid: i32) -> Line {
-        Line { tid, event: Event::Handler { inode: 1, index: 0 } }
+    fn handler(tid: i32) -> TracerLine {
+        TracerLine { tid, event: Event::Handler { inode: 1, index: 0 } }
     }
 
     #[test]

@@ -176,14 +176,14 @@ fn a_populated_mapping_is_made_before_its_pages_are_read() {
     assert!(text.ends_with("addr=0x500000\nV populate 500000 8192\nA 0 0\n"), "{text}");
     let private = in_call(libc::SYS_mmap, &inserted(20, 0), "map 1 500000 8192 3 8002 0 0");
     let text = converted(&(executed() + &mark("open 0 20") + &private)).text;
-    let told = "~ 0 MAP_POPULATE of a private mapping with stores\nA 0 0\n";
-    assert!(text.ends_with(told), "{text}");
+    let expected = "~ 0 MAP_POPULATE of a private mapping with stores\nA 0 0\n";
+    assert!(text.ends_with(expected), "{text}");
 }
 
 #[test]
 fn what_no_rule_covers_is_named() {
     let whole = |call: &str| converted(&(executed() + &mark("open 0 20") + call)).text;
-    for (call, told) in [
+    for (call, expected) in [
         (in_call(libc::SYS_mlock, &inserted(20, 2), "lock 1 400000 4096"), "~ 0 mlock\nA 2 0\n"),
         (in_call(libc::SYS_madvise, "", "advise 1 400000 4096 21"), "~ 0 MADV_PAGEOUT\n"),
         (in_call(libc::SYS_mlockall, "", "lockall 1 1"), "~ 0 mlockall\n"),
@@ -197,7 +197,7 @@ fn what_no_rule_covers_is_named() {
             "~ 0 read with O_DIRECT\n",
         ),
     ] {
-        assert_eq!(whole(&call), format!("{EXECUTED}O 0 0\n{told}"));
+        assert_eq!(whole(&call), format!("{EXECUTED}O 0 0\n{expected}"));
     }
 }
 

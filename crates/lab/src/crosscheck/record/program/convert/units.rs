@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::line::{Event, Line, Mark};
+use super::super::line::{Event, Mark, TracerLine};
 
 #[derive(Debug)]
 pub(super) struct Unit {
@@ -67,7 +67,7 @@ struct Gatherer {
 }
 
 /// Returns all units, in the order of their effects.
-pub(super) fn gather(lines: Vec<Line>) -> Vec<Unit> {
+pub(super) fn gather(lines: Vec<TracerLine>) -> Vec<Unit> {
     let mut gatherer = Gatherer::default();
     gatherer.known.extend(lines.iter().filter_map(|line| match line.event {
         Event::Mark(Mark::Open { inode, .. } | Mark::KernelMap { inode, .. }) => Some(inode),
@@ -81,7 +81,7 @@ pub(super) fn gather(lines: Vec<Line>) -> Vec<Unit> {
 }
 
 impl Gatherer {
-    fn line(&mut self, at: usize, line: Line) {
+    fn line(&mut self, at: usize, line: TracerLine) {
         match line.event {
             Event::Mark(mark) => self.mark(at, mark),
             Event::Fault { address, code } if self.spaces.contains_key(&line.tid) => {

@@ -22,7 +22,7 @@ const ANOTHER: char = '#';
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Known {
+pub(super) struct DirectionWord {
     pub(super) word: String,
     is_higher_better: bool,
     /// Whether the word is a unit, which must be adjacent to its number. A name can be further
@@ -37,10 +37,10 @@ pub(super) struct Known {
 
 #[derive(Deserialize)]
 struct Table {
-    metric: Vec<Known>,
+    metric: Vec<DirectionWord>,
 }
 
-static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
+static TABLE: LazyLock<Vec<DirectionWord>> = LazyLock::new(|| {
     let table = toml::from_str::<Table>(include_str!("words.toml"));
     table.map(|table| table.metric).unwrap_or_default()
 });
@@ -61,38 +61,39 @@ pub enum NoDirection {
     Elsewhere { word: String },
 }
 
-impl Known {
+impl DirectionWord {
     pub(super) fn better(&self) -> Better {
         if self.is_higher_better { Better::Higher } else { Better::Lower }
     }
 }
 
 #[derive(Clone, Debug)]
-struct Found {
-    known: &'static Known,
+struct WordPlace {
+    known: &'static DirectionWord,
     range: Range<usize>,
 }
 
-pub(super) fn of_command(text: &str) -> Result<&'static Known, NoDirection> {
+pub(super) fn guess_for_command(text: &str) -> Result<&'static DirectionWord, NoDirection> {
     one_direction(&all_in(&text.to_lowercase()))
 }
 
-pub(super) fn of_pattern(pattern: &str) -> Result<&'static Known, NoDirection> {
+pub(super) fn guess_for_pattern(pattern: &str) -> Result<&'static DirectionWord, NoDirection> {
     let outline = outline(pattern).to_lowercase();
-    let found = all_in(&outline);
-    let first = one_direction(&found)?;
+    let places = all_in(&outline);
+    let first = one_direction(&places)?;
     let Some(at) = outline.find(THE_NUMBER) else { return Ok(first) };
-    nearest(&outline, at, &found).ok_or_else(|| NoDirection::Elsewhere { word: first.word.clone() })
+    nearest(&outline, at, &places)
+        .ok_or_else(|| NoDirection::Elsewhere { word: first.word.clone() })
 }
 
-pub(super) fn adjacent(pattern: &str, better: Better) -> Option<&'static Known> {
+pub(super) fn adjacent(pattern: &str, better: Better) -> Option<&'static DirectionWord> {
     let outline = outline(pattern).to_lowercase();
     let at = outline.find(THE_NUMBER)?;
     nearest(&outline, at, &all_in(&outline)).filter(|known| known.better() == better)
 }
 
-fn one_direction(found: &[Found]) -> Result<&'static Known, NoDirection> {
-    let first = |better| found.iter().map(|one| one.known).find(|known| known.better() == better);
+fn one_direction(places: &[WordPlace]) -> Result<&'static DirectionWord, NoDirection> {
+    let first = |better| places.iter().map(|one| one.known).find(|known| known.better() == better);
     match (first(Better::Lower), first(Better::Higher)) {
         (Some(lower), Some(higher)) => {
             Err(NoDirection::Both { lower: lower.word.clone(), higher: higher.word.clone() })
@@ -103,14 +104,14 @@ fn one_direction(found: &[Found]) -> Result<&'static Known, NoDirection> {
 
 /// Returns the table's words in `text`, in table order. Skips parts of longer words, and units of
 /// other numbers.
-fn all_in(text: &str) -> Vec<Found> {
+fn all_in(text: &str) -> Vec<WordPlace> {
     let is_whole = |range: &Range<usize>| {
         let is_end = |c: Option<char>| !c.is_some_and(|c| c.is_ascii_alphanumeric());
         is_end(text[..range.start].chars().next_back()) && is_end(text[range.end..].chars().next())
     };
-    let of = |known: &'static Known| {
+    let of = |known: &'static DirectionWord| {
         let places = text.match_indices(known.word.as_str());
-        places.map(move |(at, word)| Found { known, range: at..at + word.len() })
+        places.map(move |(at, word)| WordPlace { known, range: at..at + word.len() })
     };
     let all = TABLE.iter().flat_map(of).filter(|one| is_whole(&one.range));
     all.filter(|one| !(one.known.is_unit && is_of_another(&text[..one.range.start]))).collect()
@@ -124,13 +125,13 @@ fn is_of_another(before: &str) -> bool {
 }
 
 /// Returns the word closest to the number at `at`, unless another number's text is in between.
-fn nearest(outline: &str, at: usize, found: &[Found]) -> Option<&'static Known> {
-    let gap = |one: &Found| {
+fn nearest(outline: &str, at: usize, places: &[WordPlace]) -> Option<&'static DirectionWord> {
+    let gap = |one: &WordPlace| {
         let (from, to) = (one.range.end.min(at + 1), one.range.start.max(at));
         let gap = if one.range.end <= at { &outline[from..at] } else { &outline[at + 1..to] };
         is_of_one(gap, one.known.is_unit).then_some((gap.len(), one.known))
     };
-    found.iter().filter_map(gap).min_by_key(|(nr_bytes, _)| *nr_bytes).map(|(_, known)| known)
+    places.iter().filter_map(gap).min_by_key(|(nr_bytes, _)| *nr_bytes).map(|(_, known)| known)
 }
 
 fn is_of_one(gap: &str, is_unit: bool) -> bool {
@@ -220,7 +221,7 @@ mod tests {
     }
 
     fn of(pattern: &str) -> Result<(Better, &'static str), NoDirection> {
-        of_pattern(pattern).map(|known| (known.better(), known.word.as_str()))
+        guess_for_pattern(pattern).map(|known| (known.better(), known.word.as_str()))
     }
 
     #[test]
@@ -247,7 +248,7 @@ mod tests {
         let (lower, higher) = ("elapsed".to_owned(), "tps".to_owned());
         let both = NoDirection::Both { lower, higher };
         assert_eq!(of(pattern), Err(both.clone()));
-        assert_eq!(of_command("grep tps log | cut -f elapsed").unwrap_err(), both);
+        assert_eq!(guess_for_command("grep tps log | cut -f elapsed").unwrap_err(), both);
         assert_eq!(adjacent(pattern, Better::Lower).unwrap().word, "elapsed");
         assert!(adjacent(pattern, Better::Higher).is_none());
     }

@@ -14,20 +14,24 @@ use crate::crosscheck::verdict::NotCompared;
 const MET: &str = "threads using one file at the same time";
 
 #[derive(Debug, Default)]
-pub(super) struct Asides {
+pub(super) struct NotComparedFiles {
     files: BTreeSet<u32>,
     met: BTreeSet<u32>,
 }
 
-impl Asides {
-    pub(super) fn note(&mut self, action: &Action, found: &mut BTreeMap<String, NotCompared>) {
+impl NotComparedFiles {
+    pub(super) fn note(
+        &mut self,
+        action: &Action,
+        not_compared: &mut BTreeMap<String, NotCompared>,
+    ) {
         match action {
             Action::Met(file) => {
                 self.met.insert(*file);
             }
             Action::Aside(file, why) => {
                 self.files.insert(*file);
-                let reason = found.entry(why.clone()).or_default();
+                let reason = not_compared.entry(why.clone()).or_default();
                 reason.nr_calls += 1;
                 reason.files.insert(*file);
             }
@@ -46,7 +50,7 @@ impl Asides {
         kernel: &FileStep,
         model: &FileStep,
         file: Option<u32>,
-        found: &mut BTreeMap<String, NotCompared>,
+        not_compared: &mut BTreeMap<String, NotCompared>,
     ) -> bool {
         let involved = kernel.files().chain(model.files()).chain(file);
         let met: BTreeSet<u32> =
@@ -55,7 +59,7 @@ impl Asides {
             return false;
         }
         self.files.extend(&met);
-        let reason = found.entry(MET.to_owned()).or_default();
+        let reason = not_compared.entry(MET.to_owned()).or_default();
         reason.nr_calls += 1;
         reason.files.extend(met);
         true

@@ -19,13 +19,13 @@ fn checked(lines: &str) -> Verdict {
 #[test]
 fn a_file_that_no_rule_covers_is_left_out_and_the_others_are_compared() {
     assert!(!checked(&format!("{NOT_READ_A}{READ_B}")).is_equal());
-    let told = format!("~ 0 mlock\n{NOT_READ_A}{READ_B}~ 0 mlock\n");
-    let verdict = checked(&told);
+    let recording = format!("~ 0 mlock\n{NOT_READ_A}{READ_B}~ 0 mlock\n");
+    let verdict = checked(&recording);
     assert!(verdict.is_equal(), "{:?}", verdict.differences);
-    let found = NotCompared { nr_calls: 2, files: [0].into() };
-    assert_eq!(verdict.not_compared, BTreeMap::from([("mlock".to_owned(), found)]));
+    let expected = NotCompared { nr_calls: 2, files: [0].into() };
+    assert_eq!(verdict.not_compared, BTreeMap::from([("mlock".to_owned(), expected)]));
     assert_eq!(verdict.compared[&Aspect::Insertions], 1);
-    let broken = told.replace("@1 A 0 0", "@1 A 0 1");
+    let broken = recording.replace("@1 A 0 0", "@1 A 0 1");
     assert!(!checked(&broken).is_equal());
 }
 

@@ -13,7 +13,7 @@ pub(super) const fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-pub(super) const fn words(aspect: Aspect) -> &'static str {
+pub(super) const fn label_of(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",
         Aspect::Removals => "folios dropped or truncated",
