@@ -182,7 +182,8 @@ impl Sweep {
                             let _ = shared.done(nr_over(counts));
                         };
                         let is_stopped = || shared.is_stopped();
-                        let callbacks = Callbacks { progress: &mut on_progress, is_stopped: &is_stopped };
+                        let callbacks =
+                            Callbacks { progress: &mut on_progress, is_stopped: &is_stopped };
                         Ok(local::run(sweep, callbacks).map(drop)?)
                     })
                 },

@@ -243,7 +243,8 @@ impl Reach {
 }
 
 fn tlb(calibration: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
-    let of = |place: TlbLevel, entries| structures(calibration, reach, place, entries, is_splintered);
+    let of =
+        |place: TlbLevel, entries| structures(calibration, reach, place, entries, is_splintered);
     let shared = calibration.cpu.structures.iter().any(|known| known.place == TlbLevel::L2);
     let (mut l2, mut l2_instruction, mut l2_data) = (Vec::new(), Vec::new(), Vec::new());
     if shared {

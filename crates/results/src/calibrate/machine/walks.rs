@@ -10,7 +10,7 @@ use largefolio_mm::units::{PageSize, Pfn, Vpn};
 use largefolio_sim::cost::{digits, ns_each};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::tlb::{
-    self, Access, CacheSize, EntrySize, LeafKind, Lines, TlbLevel, Tlb, TlbConfig, Walk,
+    self, Access, CacheSize, EntrySize, LeafKind, Lines, Tlb, TlbConfig, TlbLevel, Walk,
     WalkCacheConfig, WalkerConfig, Ways,
 };
 use largefolio_trace::generate::Rng;

@@ -70,8 +70,7 @@ fn sets_of_a_walk_cache_are_chosen_by_the_prefix() {
 
 #[test]
 fn a_flush_takes_the_entries_above_its_pages() {
-    let configs =
-        [TlbLevel::Pmd, TlbLevel::Pud, TlbLevel::Pgd].map(|level| cache(level, 4, 0));
+    let configs = [TlbLevel::Pmd, TlbLevel::Pud, TlbLevel::Pgd].map(|level| cache(level, 4, 0));
     let mut caches = WalkCaches::new(&configs, PageSize::K4);
     let (a, b) = (0x0, 0x200);
     assert_eq!(reads(&mut caches, &[(a, Pte), (b, Pte)]), ["1111", "0011"]);
