@@ -36,7 +36,7 @@ TOOLS := target/tools
 # What `make book` installs if it is missing.
 MDBOOK := 0.5.4
 
-.PHONY: demo check test lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces policies setup qemu clean
+.PHONY: demo check test test-model test-machine lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces policies setup qemu clean
 
 ## Builds folio quickly, records a real program of this machine, predicts it and prints the table.
 demo:
@@ -52,11 +52,21 @@ check:
 test: setup
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
 	$(CARGO) build --workspace --lib --bins --tests --quiet
+	$(MAKE) --jobs=2 --output-sync=line --keep-going --no-print-directory test-model test-machine
+
 # Tests interrupt what they start; a shell's background ignores that.
-	env --default-signal $(CARGO) test --workspace --lib --bins --tests --no-fail-fast
+RUN_TESTS = env --default-signal $(CARGO) test --workspace --no-fail-fast
+# Tests that start programs and change this machine's settings mostly wait. The others compute, so
+# they run at the same time.
+ON_MACHINE := cli files live record
+TESTS := $(sort $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
+test-model:
+	$(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(ON_MACHINE),$(TESTS)))
 	$(CARGO) test --workspace --doc --quiet
-	scripts/python.sh built
 	python3 -m unittest discover --quiet -s scripts -t scripts
+test-machine:
+	$(RUN_TESTS) $(addprefix --test ,$(ON_MACHINE))
+	scripts/python.sh built
 	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
 	scripts/promises.py --random 12 --seed 1 --folio target/debug/folio
 
