@@ -2,7 +2,6 @@
 //!
 //! Differs: no kernel has this ([`crate::policy`]).
 
-use super::readahead::Planned;
 use super::{Access, Fault};
 use crate::core::open_file::RaState;
 use crate::folio::FolioId;
@@ -15,6 +14,13 @@ use crate::units::Order;
 
 /// A policy may read two PMD folios, as `MADV_HUGEPAGE` does (B.4.6), or the device's maximum.
 const WINDOW_PMDS_MAX: u64 = 2;
+
+/// A plan, and the open file's state once it is read.
+#[derive(Clone, Copy)]
+pub(super) struct Planned {
+    pub(super) plan: Plan,
+    pub(super) state: RaState,
+}
 
 pub(super) enum Decided {
     Own,

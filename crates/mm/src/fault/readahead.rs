@@ -8,7 +8,7 @@
 //! (docs/behaviour K.1.4, [`crate::rules::order`]).
 
 use super::Fault;
-use super::decide::Decided;
+use super::decide::{Decided, Planned};
 use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::{MissGate, OpenFile, RaState};
 use crate::memory::Memory;
@@ -38,13 +38,6 @@ enum Choice {
     Around,
     /// Text: a window around the fault in whole folios of this order (K.1.4).
     AroundInFolios(Order),
-}
-
-/// A plan, and the open file's state once it is read.
-#[derive(Clone, Copy)]
-pub(super) struct Planned {
-    pub(super) plan: Plan,
-    pub(super) state: RaState,
 }
 
 impl Memory {

@@ -455,7 +455,10 @@ fn a_tmpfs_that_nobody_sees_or_that_is_denied_is_not_remounted() {
     assert!(remedies.iter().all(|remedy| remedy.action == Action::Collapse), "{remedies:?}");
     let forbid = |dir: &Path| set(dir, "shmem_enabled", "always [deny]");
     let (_, remedies) = of_tmpfs(ROOT, ROOT, &forbid);
-    assert!(remedies[0].cost.contains("neither folio nor the process can see the mount"), "{remedies:?}");
+    assert!(
+        remedies[0].cost.contains("neither folio nor the process can see the mount"),
+        "{remedies:?}"
+    );
     // A driver's memory, on a mount that no process has.
     let of_driver = |dir: &Path| {
         for file in ["maps", "smaps"] {

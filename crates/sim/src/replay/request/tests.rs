@@ -52,7 +52,7 @@ fn what_no_model_has_is_refused() {
     );
     let seeds = (0..300).collect();
     let asked = Request { seeds, fragmentation: permille(1), ..plain.clone() };
-    assert!(said(&asked).contains("300 seeds are 300 cells"));
+    assert!(said(&asked).contains("300 seeds make 300 cells"));
     let filesystem = Some("ntfs".to_owned());
     assert!(said(&Request { filesystem, ..plain.clone() }).contains("use `--fs none`"));
     let annotations = vec!["cc1=2M".parse().unwrap()];

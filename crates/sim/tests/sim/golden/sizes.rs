@@ -208,7 +208,7 @@ fn edits_are_read_and_refused_with_cause_and_form() {
         said("7.2+page=64K+sizes=16K:exec").contains("16K is smaller than the base page size, 64K")
     );
     assert!(said("7.2+page=4K+sizes=4M:exec").contains("the page cache has no folios of 4M"));
-    assert!(said("7.2+sizes.xsf=64K:exec").contains("filesystem 'xsf'; "));
+    assert!(said("7.2+sizes.xsf=64K:exec").contains("a filesystem called 'xsf'; "));
     assert!(said("7.2+sizes").contains("such as 64K:exec/2M:always"));
     assert!(said("7.2+sizesx=64K:exec").contains("there is no rule 'sizesx'"));
 }
